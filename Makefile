@@ -1,0 +1,49 @@
+# The only commands a person has to remember. Every one of them does its own set-up.
+PYTHON ?= python3
+# torch goes in first and by itself, so that you choose the build: make quickstart TORCH='torch==2.13.0'
+TORCH ?= torch==2.13.0
+VENV := .venv
+BIN := $(VENV)/bin
+export HF_HUB_DISABLE_TELEMETRY := 1
+
+.PHONY: quickstart check test docs report readme clean
+
+quickstart: $(VENV)/.user
+	$(BIN)/bertvision quickstart
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(VENV)/.dev
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+# Draws the tables and figures of every finished run from its records.
+report: $(VENV)/.user
+	for folder in results/*/*/; do $(BIN)/bertvision report $$folder --out $$folder; done
+
+# Runs the quickstart and puts what it printed into README.md.
+readme: $(VENV)/.user
+	$(BIN)/python tools/readme.py
+
+clean:
+	rm -rf $(VENV) docs/_build build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bertvision needs Python 3.11 or later; try make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet '$(TORCH)'
+
+$(VENV)/.user: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet -e '.[default]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet -e '.[dev]'
+	touch $@ $(VENV)/.user

@@ -1,0 +1,93 @@
+"""Small heads on all layers of any Hugging Face encoder.
+
+Names are imported when they are first used, so that scoring and reporting need no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bertvision.activations.live import LiveStates as LiveStates
+    from bertvision.encoder.encode import encode as encode
+    from bertvision.encoder.encode import freeze as freeze
+    from bertvision.encoder.finetune import FinetuneConfig as FinetuneConfig
+    from bertvision.encoder.finetune import finetune_encoder as finetune_encoder
+    from bertvision.encoder.load import Encoder as Encoder
+    from bertvision.encoder.load import load_encoder as load_encoder
+    from bertvision.errors import BertVisionError as BertVisionError
+    from bertvision.experiment import Experiment as Experiment
+    from bertvision.experiment import build_experiment as build_experiment
+    from bertvision.experiment import read_experiment as read_experiment
+    from bertvision.features.batches import BatchConfig as BatchConfig
+    from bertvision.features.windows import Window as Window
+    from bertvision.features.windows import WindowConfig as WindowConfig
+    from bertvision.features.windows import cut_windows as cut_windows
+    from bertvision.heads.catalog import CATALOG as CATALOG
+    from bertvision.heads.catalog import HeadConfig as HeadConfig
+    from bertvision.heads.catalog import build_head as build_head
+    from bertvision.heads.head import Head as Head
+    from bertvision.heads.training import HeadsConfig as HeadsConfig
+    from bertvision.heads.training import build_heads as build_heads
+    from bertvision.heads.training import train_heads_together as train_heads_together
+    from bertvision.metrics.squad import score_predictions as score_predictions
+    from bertvision.metrics.squad import score_squad1 as score_squad1
+    from bertvision.metrics.squad import score_squad2 as score_squad2
+    from bertvision.predictions.ensemble import combine_logits as combine_logits
+    from bertvision.predictions.logits import grid_of as grid_of
+    from bertvision.predictions.prediction import AnswerConfig as AnswerConfig
+    from bertvision.predictions.prediction import Prediction as Prediction
+    from bertvision.predictions.spans import predict_spans as predict_spans
+    from bertvision.records import RunRecord as RunRecord
+    from bertvision.records import read_records as read_records
+    from bertvision.report.page import write_report as write_report
+    from bertvision.stages.answers import span_logits as span_logits
+    from bertvision.stages.model_folder import load_model as load_model
+    from bertvision.stages.predict_file import predict_file as predict_file
+    from bertvision.stages.run import run as run
+    from bertvision.tasks.squad import read_squad as read_squad
+    from bertvision.tasks.squad import read_squad_rows as read_squad_rows
+    from bertvision.tasks.task import Answer as Answer
+    from bertvision.tasks.task import Question as Question
+    from bertvision.training.device import choose_compute as choose_compute
+
+__version__ = "0.1.0"
+
+_MODULES = {
+    "activations.live": ("LiveStates",),
+    "encoder.encode": ("encode", "freeze"),
+    "encoder.finetune": ("FinetuneConfig", "finetune_encoder"),
+    "encoder.load": ("Encoder", "load_encoder"),
+    "errors": ("BertVisionError",),
+    "experiment": ("Experiment", "build_experiment", "read_experiment"),
+    "features.batches": ("BatchConfig",),
+    "features.windows": ("Window", "WindowConfig", "cut_windows"),
+    "heads.catalog": ("CATALOG", "HeadConfig", "build_head"),
+    "heads.head": ("Head",),
+    "heads.training": ("HeadsConfig", "build_heads", "train_heads_together"),
+    "metrics.squad": ("score_predictions", "score_squad1", "score_squad2"),
+    "predictions.ensemble": ("combine_logits",),
+    "predictions.logits": ("grid_of",),
+    "predictions.prediction": ("AnswerConfig", "Prediction"),
+    "predictions.spans": ("predict_spans",),
+    "records": ("RunRecord", "read_records"),
+    "report.page": ("write_report",),
+    "stages.answers": ("span_logits",),
+    "stages.model_folder": ("load_model",),
+    "stages.predict_file": ("predict_file",),
+    "stages.run": ("run",),
+    "tasks.squad": ("read_squad", "read_squad_rows"),
+    "tasks.task": ("Answer", "Question"),
+    "training.device": ("choose_compute",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 (any public name)
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'bertvision' has no attribute {name!r}")
+    return getattr(import_module(f"bertvision.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

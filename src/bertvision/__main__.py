@@ -1,0 +1,5 @@
+"""`python -m bertvision`."""
+
+from bertvision.cli import main
+
+main()

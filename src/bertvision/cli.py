@@ -1,0 +1,274 @@
+"""`bertvision`: parse, call one function of the stages, print; one verb per stage.
+
+Everything heavy is imported inside the verbs, so that `--help` is quick and `score` and `report` need no torch.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+import bertvision
+from bertvision.console import fail, in_one_line, messages, print_table, progress_for, results
+from bertvision.errors import DataError
+
+if TYPE_CHECKING:
+    from bertvision.experiment import Experiment
+    from bertvision.records import RunRecord
+
+app = typer.Typer(
+    name="bertvision",
+    help="Small heads on all layers of any Hugging Face encoder. Start with: bertvision quickstart",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Config = Annotated[
+    Path, typer.Argument(metavar="CONFIG.yaml", help="An experiment, such as configs/squad2/minilm.yaml.")
+]
+Out = Annotated[Path | None, typer.Option("--out", help="The run folder. [default: runs/NAME]", show_default=False)]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as heads.epochs=3.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
+Json = Annotated[bool, typer.Option("--json", help="Print results as JSON.")]
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        results.print(bertvision.__version__)
+        raise typer.Exit
+
+
+@app.command()
+@in_one_line
+def quickstart(
+    out: Annotated[Path, typer.Option("--out", help="The run folder.")] = Path("runs/quickstart"),
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Run the whole line on shipped data in a few minutes: fine-tune, train heads, ensemble, score, report."""
+    from bertvision.experiment import quickstart_experiment
+
+    if not quiet:
+        messages.print("Fine-tuning a small encoder on 960 shipped questions, then training heads on all its layers.")
+    _run(quickstart_experiment(overrides or ()), out, quiet, as_json)
+    if not as_json:
+        head = out / "heads" / "2" / "adapter_386_shared_skip"
+        results.print("Next, try a head on your own SQuAD-format file, or see every head and its size:")
+        results.print(f"  bertvision predict {head} --data YOURS.json --out {out / 'yours'}", markup=False)
+        results.print("  bertvision heads --encoder default", markup=False)
+
+
+@app.command()
+@in_one_line
+def run(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False) -> None:
+    """Run a whole experiment: fine-tune, train heads, predict, score, report. Stopped, it goes on where it was."""
+    experiment = _experiment(config, overrides)
+    _run(experiment, out or Path("runs") / experiment.name, quiet, as_json)
+
+
+@app.command()
+@in_one_line
+def finetune(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False) -> None:
+    """Run the first stage of an experiment: OUT/encoder/FRACTION for every fraction."""
+    from bertvision.stages.run import run_finetune
+
+    experiment = _experiment(config, overrides)
+    _print_paths(run_finetune(experiment, out or Path("runs") / experiment.name, progress_for(quiet)))
+
+
+@app.command()
+@in_one_line
+def train_heads(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False) -> None:
+    """Run the first two stages of an experiment: OUT/heads/FRACTION/HEAD for every head, all in one pass."""
+    from bertvision.stages.run import run_train_heads
+
+    experiment = _experiment(config, overrides)
+    _print_paths(run_train_heads(experiment, out or Path("runs") / experiment.name, progress_for(quiet)))
+
+
+@app.command()
+@in_one_line
+def predict(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL_DIR", help="OUT/heads/FRACTION/HEAD or OUT/encoder/FRACTION.")
+    ],
+    data: Annotated[str, typer.Option("--data", help="A SQuAD .json or .json.gz; answers in it are optional.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for predictions.json, n-best, null odds and logits.")],
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Answer the questions of a file with a trained model, and score them where the file has answers."""
+    from bertvision.settings import with_overrides
+    from bertvision.stages.predict_file import predict_file
+
+    if out.exists() and any(out.iterdir()) and not (out / "predictions.json").exists():
+        fail(f"{out}: exists and holds something else; choose another --out")
+    answered = predict_file(model, data, out, with_overrides({}, overrides or ()), progress_for(quiet))
+    if as_json:
+        _print_json({"questions": len(answered.predictions), "out": str(out), "scores": answered.scores})
+        return
+    declined = sum(not each.text for each in answered.predictions)
+    results.print(f"{len(answered.predictions):,} questions, {declined:,} without an answer; see {out}", markup=False)
+    if answered.scores is not None:
+        _print_json(answered.scores)
+
+
+@app.command()
+@in_one_line
+def score(
+    task: Annotated[Literal["squad1", "squad2"], typer.Argument(help="Which official metric.")],
+    gold: Annotated[str, typer.Option("--gold", help="The SQuAD file with the answers.")],
+    predictions: Annotated[Path, typer.Option("--predictions", help="JSON: question id -> answer text.")],
+    null_odds: Annotated[
+        Path | None, typer.Option("--null-odds", help="JSON: question id -> odds of no answer (squad2).")
+    ] = None,
+    na_prob_thresh: Annotated[
+        float, typer.Option("--na-prob-thresh", help="Odds above this count as no answer.")
+    ] = 1.0,
+) -> None:
+    """Print what the official SQuAD script prints for a predictions file, as JSON; needs no torch."""
+    from bertvision.metrics.squad import score_squad1, score_squad2
+    from bertvision.tasks.squad import read_squad
+
+    questions = read_squad(gold, labelled=False, hub_split="validation").questions
+    answers = _read_mapping(predictions, str)
+    if task == "squad1":
+        if null_odds is not None:
+            raise DataError("squad1 has no unanswerable questions; leave --null-odds out or score squad2")
+        if missing := [question.id for question in questions if question.id not in answers]:
+            messages.print(
+                f"{len(missing)} questions without a prediction, such as {missing[0]!r}, score 0", markup=False
+            )
+        _print_json(score_squad1(questions, answers))
+    else:
+        odds = _read_mapping(null_odds, float) if null_odds is not None else None
+        _print_json(score_squad2(questions, answers, odds, na_prob_thresh))
+
+
+@app.command()
+@in_one_line
+def report(
+    records: Annotated[Path, typer.Argument(metavar="RECORDS_DIR", help="A run folder, its records, or results/.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for report.html, report.md and figures.")],
+    as_json: Json = False,
+) -> None:
+    """Draw tables and figures from records alone, the same bytes each time; needs no torch."""
+    from bertvision.records import read_records
+    from bertvision.report.page import write_report
+
+    found = read_records(records)
+    page = write_report(found, out)
+    _print_records(found, as_json)
+    messages.print(f"report: {page}", markup=False)
+
+
+@app.command()
+@in_one_line
+def inspect(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A SQuAD .json or .json.gz, sample:dev, or owner/name.")],
+    encoder: Annotated[str, typer.Option("--encoder", help="Whose tokenizer cuts the windows.")] = "default",
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Count a file's questions, tokens and windows, before anything is trained on it."""
+    from bertvision.stages.inspect_file import inspect_file
+
+    found = inspect_file(data, encoder, overrides or (), progress_for(quiet))
+    if as_json:
+        _print_json(found.as_dict())
+        return
+    results.print(f"{found.name}: {found.questions:,} questions, {found.windows:,} windows", markup=False)
+    print_table(("what", "value"), found.as_rows(), (False, True))
+    print_table(("tokens", *found.percentiles), found.length_rows(), (False, *[True] * len(found.percentiles)))
+
+
+@app.command()
+@in_one_line
+def heads(
+    encoder: Annotated[str | None, typer.Option("--encoder", help="Count for this encoder.")] = None,
+    layers: Annotated[int, typer.Option("--layers", help="States, the embedding output included.", min=1)] = 25,
+    hidden: Annotated[int, typer.Option("--hidden", help="Width of a state.", min=1)] = 1024,
+    as_json: Json = False,
+) -> None:
+    """List every head with its number of parameters and its share of the encoder. [default: BERT-large's shape]"""
+    from bertvision.stages.list_heads import list_heads
+
+    sizes = list_heads(encoder, layers, hidden)
+    if as_json:
+        _print_json([size._asdict() for size in sizes.heads])
+        return
+    results.print(sizes.title, markup=False)
+    rows = [(size.name, f"{size.trainable:,}", f"{size.share:.3f}", size.about) for size in sizes.heads]
+    print_table(("head", "parameters", "% of encoder", "what it reads"), rows, (False, True, True, False))
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> None:
+    from bertvision.report.page import write_report
+    from bertvision.stages.run import run as run_experiment
+
+    records = run_experiment(experiment, out, progress_for(quiet))
+    page = write_report(records, out)
+    _print_records(records, as_json)
+    if not as_json:
+        results.print(f"report: {page}", markup=False)
+
+
+def _experiment(config: Path, overrides: Sequence[str] | None) -> "Experiment":
+    from bertvision.experiment import read_experiment
+
+    return read_experiment(config, overrides or ())
+
+
+def _print_records(records: Sequence["RunRecord"], as_json: bool) -> None:
+    from bertvision.report.rows import by_experiment
+    from bertvision.report.tables import results_table
+
+    if as_json:
+        _print_json([record.model_dump(mode="json", exclude={"config"}) for record in records])
+        return
+    for name, group in by_experiment(records).items():
+        table = results_table(group)
+        shown = [place for place, head in enumerate(table.header) if head not in ("kind", "% of encoder")]
+        rows = [[row[place] for place in shown] for row in table.rows]
+        header = [table.header[place] for place in shown]
+        print_table(header, rows, [table.alignments[place] == "right" for place in shown], title=name)
+
+
+def _print_paths(paths: Sequence[Path]) -> None:
+    for path in paths:
+        if path.exists():
+            results.print(str(path), markup=False)
+
+
+def _print_json(content: Any) -> None:  # noqa: ANN401 (anything that JSON can hold)
+    results.print(json.dumps(content, indent=2), markup=False)
+
+
+def _read_mapping(path: Path, kind: type) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: expected an object with question ids as keys, got {type(content).__name__}")
+    for key, value in content.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
+            raise DataError(f"{path}: question {key!r}: expected {kind.__name__}, got {type(value).__name__}")
+    return content

@@ -1,0 +1,111 @@
+"""What the command line shows: bars while it works, tables when it is done, one line when it fails."""
+
+import functools
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn, ParamSpec
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as RichBars
+from rich.table import Table as RichTable
+
+from bertvision.errors import BertVisionError
+from bertvision.progress import SILENT, Bar, Progress
+
+Parameters = ParamSpec("Parameters")
+
+results = Console(highlight=False, soft_wrap=True)  # standard output: what the user asked for
+messages = Console(stderr=True, highlight=False, soft_wrap=True)  # standard error: everything else
+
+
+class TerminalProgress:
+    """Draws bars on a terminal; elsewhere (a log file) prints one line per finished piece of work."""
+
+    @contextmanager
+    def bar(self, what: str, total: int) -> Iterator[Bar]:
+        """Open a bar."""
+        if not messages.is_terminal:
+            started = time.perf_counter()
+            yield SilentBar()
+            messages.print(f"{what}: {total:,} in {time.perf_counter() - started:.1f} s", markup=False)
+            return
+        columns = (
+            TextColumn("{task.description:<14}"),
+            BarColumn(bar_width=18),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[note]}"),
+        )
+        with RichBars(*columns, console=messages) as bars:
+            yield TerminalBar(bars, bars.add_task(what, total=total, note=""))
+
+    def say(self, message: str) -> None:
+        """Print one line."""
+        messages.print(message, markup=False)
+
+
+class TerminalBar:
+    """One bar of a terminal."""
+
+    def __init__(self, bars: RichBars, task: TaskID) -> None:
+        self._bars, self._task = bars, task
+
+    def advance(self, amount: int, note: str = "") -> None:
+        """Move it on."""
+        self._bars.update(self._task, advance=amount, note=note)
+
+
+class SilentBar:
+    """A bar that nobody sees."""
+
+    def advance(self, amount: int, note: str = "") -> None:
+        """Keep quiet."""
+
+
+def progress_for(quiet: bool) -> Progress:
+    """Choose between bars and silence."""
+    return SILENT if quiet else TerminalProgress()
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool], title: str = "") -> None:
+    """Print a table that fits a terminal of 80 columns where its cells allow."""
+    table = RichTable(box=box.SIMPLE_HEAD, title=escape(title) or None, title_justify="left", pad_edge=False)
+    table.padding = (0, 1, 0, 0)
+    for head, is_number in zip(header, numbers, strict=True):
+        table.add_column(head, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    results.print(table, soft_wrap=False)
+
+
+def in_one_line(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """Let a command end with one line and code 2 on bad input, and with advice when it is stopped."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except BertVisionError as error:
+            fail(str(error))
+        except KeyboardInterrupt:
+            messages.print("stopped; the same command goes on from where it was")
+            raise typer.Exit(130) from None
+        except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
+            sys.stderr.close()
+            raise typer.Exit(0) from None
+
+    return wrapped
+
+
+def fail(message: str) -> NoReturn:
+    """Say what is wrong and end."""
+    messages.print(f"error: {' '.join(message.split())}", markup=False)
+    raise typer.Exit(2)

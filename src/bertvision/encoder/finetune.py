@@ -1,0 +1,162 @@
+"""Short fine-tuning of any encoder, stopping at fractions of an epoch."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from bertvision.encoder.encode import encode
+from bertvision.encoder.load import Encoder
+from bertvision.errors import TrainingError
+from bertvision.features.batches import BatchConfig, Rows, WindowBatch, collate, lengths_of, plan_epoch
+from bertvision.features.windows import Window
+from bertvision.progress import SILENT, Progress
+from bertvision.settings import Config
+from bertvision.training.checkpoint import load_progress, save_progress
+from bertvision.training.device import Compute, wait_for
+from bertvision.training.loop import Learner, train_steps
+from bertvision.training.losses import SpanLoss, span_loss
+from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
+from bertvision.training.random_stream import RandomStream, seed_for
+
+
+class FinetuneConfig(Config):
+    """How the encoder is tuned; the defaults are those of the lab runs with small encoders."""
+
+    fractions: tuple[float, ...] = (0.3, 1.0)  # of an epoch, windows seen / windows; 0: untuned; empty: skip this stage
+    batch: BatchConfig = BatchConfig(tokens=8192)
+    accumulate: int = Field(1, ge=1)  # batches in a step
+    lr: float = Field(1e-4, gt=0)
+    optim: OptimConfig = OptimConfig()
+    loss: SpanLoss = "sum"
+    dropout: float | None = Field(None, ge=0, lt=1)  # None: the encoder's own; 0 halves the time of a step on a CPU
+    save_every: float = Field(120.0, gt=0)  # seconds between savings from which a stopped run goes on
+
+    @model_validator(mode="after")
+    def _fractions_ascend(self) -> "FinetuneConfig":
+        if any(fraction < 0 for fraction in self.fractions) or list(self.fractions) != sorted(set(self.fractions)):
+            raise ValueError(f"`fractions` must ascend from 0 or more, each once, got {list(self.fractions)}")
+        return self
+
+    @property
+    def horizon(self) -> float | None:
+        """Tell at which fraction the schedule ends: checkpoints before it depend on it. None for a constant one."""
+        return max(self.fractions, default=None) if self.optim.schedule == "linear" or self.optim.warmup else None
+
+
+class Checkpoint(NamedTuple):
+    """A moment of fine-tuning at which the weights are to be kept."""
+
+    fraction: float
+    seconds: float  # spent in training up to here
+
+
+def finetune_encoder(
+    encoder: Encoder,
+    output: nn.Module,
+    windows: Sequence[Window],
+    config: FinetuneConfig,
+    *,
+    seed: int,
+    compute: Compute,
+    saved: Path | None = None,
+    progress: Progress = SILENT,
+) -> Iterator[Checkpoint]:
+    """Tune encoder and output layer together; at each fraction hand control back, their weights as they are then.
+
+    `saved` is a folder for what a stopped training needs to go on; it is read at the start where it exists.
+    """
+    if config.dropout is not None:
+        set_dropout(encoder.model, config.dropout)
+    steps = plan_steps(windows, config, seed)
+    stops = steps_of_fractions(config.fractions, steps, len(windows))
+    learner = _build_learner(encoder, output, config, len(steps), seed, compute)
+    position = load_progress(saved, [learner]) if saved is not None else None
+    done, seconds = (position["step"], position["seconds"]) if position else (0, 0.0)
+    pending = [(fraction, stop) for fraction, stop in stops if stop >= done]
+    while pending and pending[0][1] == done:
+        yield Checkpoint(pending.pop(0)[0], seconds)
+    num_windows = [sum(len(rows) for rows in step) for step in steps]
+    batches = ([_batch(windows, rows, encoder, compute) for rows in step] for step in steps[done:])
+    with progress.bar("fine-tune", sum(num_windows)) as bar:
+        bar.advance(sum(num_windows[:done]))
+        started = last_saved = time.perf_counter()
+        for step in train_steps([learner], batches, first_number=done + 1):
+            if learner.diverged:
+                raise TrainingError(f"fine-tuning diverged at step {step.number}; try a lower finetune.lr or a warmup")
+            bar.advance(step.num_examples, f"loss {step.losses[learner.name]:.2f}")
+            while pending and pending[0][1] == step.number:
+                wait_for(compute.device)
+                seconds += time.perf_counter() - started
+                yield Checkpoint(pending.pop(0)[0], seconds)
+                started = time.perf_counter()
+            if saved is not None and time.perf_counter() - last_saved > config.save_every and step.number < len(steps):
+                seconds += time.perf_counter() - started
+                save_progress(saved, [learner], {"step": step.number, "seconds": seconds})
+                started = last_saved = time.perf_counter()
+
+
+def set_dropout(model: nn.Module, share: float) -> None:
+    """Change every dropout of a model."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = share
+
+
+def plan_steps(windows: Sequence[Window], config: FinetuneConfig, seed: int) -> list[list[Rows]]:
+    """Decide which windows every step up to the last fraction sees."""
+    lengths, target = lengths_of(windows), max(config.fractions, default=0.0) * len(windows)
+    steps: list[list[Rows]] = []
+    seen, epoch = 0, 0
+    while seen < round(target):
+        batches = plan_epoch(lengths, config.batch, seed, epoch)
+        for first in range(0, len(batches), config.accumulate):
+            if seen >= round(target):
+                break
+            steps.append(batches[first : first + config.accumulate])
+            seen += sum(len(rows) for rows in steps[-1])
+        epoch += 1
+    return steps
+
+
+def steps_of_fractions(
+    fractions: Sequence[float], steps: Sequence[Sequence[Rows]], num_windows: int
+) -> list[tuple[float, int]]:
+    """Give, for each fraction, after how many steps its share of windows was first seen."""
+    seen = np.cumsum([0, *(sum(len(rows) for rows in step) for step in steps)])
+    return [(fraction, int(np.searchsorted(seen, round(fraction * num_windows)))) for fraction in fractions]
+
+
+def _build_learner(
+    encoder: Encoder, output: nn.Module, config: FinetuneConfig, num_steps: int, seed: int, compute: Compute
+) -> Learner:
+    model = nn.ModuleList([encoder.model, output]).to(compute.device)
+    optimizer = build_optimizer(model, config.lr, config.optim)
+    return Learner(
+        name="encoder",
+        model=model,
+        loss_of=_loss_of(encoder, output, config, compute),
+        optimizer=optimizer,
+        schedule=build_schedule(optimizer, config.optim, num_steps),
+        stream=RandomStream(seed_for(seed, "finetune"), compute.device),
+        max_grad_norm=config.optim.max_grad_norm,
+    )
+
+
+def _loss_of(
+    encoder: Encoder, output: nn.Module, config: FinetuneConfig, compute: Compute
+) -> Callable[[WindowBatch], Tensor]:
+    def loss_of(batch: WindowBatch) -> Tensor:
+        with compute.autocast():
+            logits = output(encode(encoder, batch, last_only=True), batch.mask, batch.segments)
+        return span_loss(logits, batch.starts, batch.ends, config.loss)
+
+    return loss_of
+
+
+def _batch(windows: Sequence[Window], rows: Rows, encoder: Encoder, compute: Compute) -> WindowBatch:
+    return collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)

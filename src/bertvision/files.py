@@ -1,0 +1,55 @@
+"""Files and folders that are either whole or absent: written beside their place and renamed into it."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bertvision.errors import FolderError
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file so that a reader never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.part")
+    beside.write_text(text, encoding="utf-8")
+    os.replace(beside, path)
+
+
+def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 (anything that JSON can hold)
+    """Write JSON with a fixed layout, so that the same content gives the same bytes."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:  # noqa: ANN401 (the caller checks what it is)
+    """Read a JSON file that this project wrote."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FolderError(f"{path}: no such file; is the folder a finished one?") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise FolderError(f"{path}: damaged ({error}); delete its folder and run again") from None
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Give a folder to fill that takes its place at `path` only when the block ends well, replacing what was there."""
+    beside, before = path.with_name(f".{path.name}.part"), path.with_name(f".{path.name}.old")
+    for leftover in (beside, before):  # of a run that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    beside.mkdir(parents=True)
+    yield beside
+    if path.exists():
+        os.replace(path, before)
+    os.replace(beside, path)
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def sha256_of(path: Path) -> str:
+    """Hash a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

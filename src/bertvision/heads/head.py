@@ -1,0 +1,44 @@
+"""Pooler + readout."""
+
+from typing import NamedTuple
+
+from torch import nn
+
+from bertvision.heads.learned_pooling import LearnedPooling
+from bertvision.shapes import LayerStates, Segments, SpanLogits, TokenMask
+
+
+class Head(nn.Module):
+    """Reads all layers' states and gives logits. A pooler is a module with a number of `features`."""
+
+    def __init__(self, pooler: nn.Module, readout: nn.Module) -> None:
+        super().__init__()
+        self.pooler = pooler
+        self.readout = readout
+
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> SpanLogits:
+        """Score every token."""
+        logits: SpanLogits = self.readout(self.pooler(states, mask, segments), mask)
+        return logits
+
+
+class Count(NamedTuple):
+    """How many numbers a module holds."""
+
+    total: int  # weights and running statistics
+    trainable: int
+
+
+def count_parameters(module: nn.Module) -> Count:
+    """Count a module's weights and running statistics (batch norm's step counter is neither)."""
+    weights = sum(param.numel() for param in module.parameters())
+    statistics = sum(buffer.numel() for buffer in module.buffers() if buffer.is_floating_point())
+    trainable = sum(param.numel() for param in module.parameters() if param.requires_grad)
+    return Count(weights + statistics, trainable)
+
+
+def layer_weights(head: Head) -> list[float] | None:
+    """Give the share of each layer for a head that weighs them, layer 0 first."""
+    if isinstance(head.pooler, LearnedPooling):
+        return [round(weight, 6) for weight in head.pooler.layer_weights().tolist()]
+    return None

@@ -1,0 +1,26 @@
+"""The last layer's state alone: the encoder's own output layer reads it, and so do the controls."""
+
+from typing import Literal
+
+from torch import nn
+
+from bertvision.settings import Config
+from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
+
+
+class LastStateConfig(Config):
+    """Nothing to choose."""
+
+    kind: Literal["last_state"] = "last_state"
+
+
+class LastState(nn.Module):
+    """Pass the last layer on; no weights of its own."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.features = hidden
+
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
+        """Give the last state."""
+        return states[:, -1]

@@ -1,0 +1,33 @@
+"""Learned pooling: one softmax weight per layer (Tenney's scalar mix, the papers' "LP")."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from bertvision.settings import Config
+from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
+
+
+class LearnedPoolingConfig(Config):
+    """Nothing to choose."""
+
+    kind: Literal["learned_pooling"] = "learned_pooling"
+
+
+class LearnedPooling(nn.Module):
+    """Weigh the layers by a learned softmax, shared by all tokens, and scale their sum."""
+
+    def __init__(self, layers: int, hidden: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.randn(layers) * 0.05)  # the original's start: Keras' random_normal
+        self.scale = nn.Parameter(torch.ones(()))
+        self.features = hidden
+
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
+        """Mix the layer axis away."""
+        return self.scale * torch.einsum("l,blth->bth", self.weights.softmax(dim=0), states)
+
+    def layer_weights(self) -> Tensor:
+        """Give each layer's share, layer 0 first."""
+        return self.weights.detach().softmax(dim=0)

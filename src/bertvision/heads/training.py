@@ -1,0 +1,163 @@
+"""Trains all heads of an experiment in one pass over one source of states."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from bertvision.encoder.encode import StateBatch
+from bertvision.errors import TrainingError
+from bertvision.features.batches import BatchConfig
+from bertvision.heads.catalog import HeadConfig, build_head
+from bertvision.heads.head import Head
+from bertvision.progress import SILENT, Progress
+from bertvision.settings import Config
+from bertvision.shapes import StackShape
+from bertvision.training.checkpoint import load_progress, save_progress
+from bertvision.training.device import Compute, wait_for
+from bertvision.training.loop import Learner, train_steps
+from bertvision.training.losses import SpanLoss, span_loss
+from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
+from bertvision.training.random_stream import RandomStream, seed_for
+
+CPU = torch.device("cpu")
+DEFAULT_HEADS = ("learned_pooling", "average_pooling", "adapter_386_shared_skip", "last_linear")
+
+
+class HeadsConfig(Config):
+    """Which heads are trained and how."""
+
+    train: tuple[HeadConfig, ...] = tuple(HeadConfig.model_validate(name) for name in DEFAULT_HEADS)
+    epochs: int = Field(1, ge=1)
+    report_epoch: int | None = Field(None, ge=1)  # the epoch that counts, fixed beforehand; None: the last
+    batch: BatchConfig = BatchConfig(tokens=16384)
+    lr: float = Field(1e-3, gt=0)
+    optim: OptimConfig = OptimConfig()
+    loss: SpanLoss = "sum"
+    save_every: float = Field(120.0, gt=0)  # seconds between savings from which a stopped run goes on
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "HeadsConfig":
+        names = [head.name for head in self.train]
+        if repeated := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two heads are called {min(repeated)!r}; give one of them another `name`")
+        if self.report_epoch is not None and self.report_epoch > self.epochs:
+            raise ValueError(f"report_epoch is {self.report_epoch}, but there are {self.epochs} epochs")
+        return self
+
+    @property
+    def reported(self) -> int:
+        """Tell which epoch's weights and scores count."""
+        return self.report_epoch or self.epochs
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Batches of states, as `activations.StateSource` gives them."""
+
+    def num_steps(self, epoch: int) -> int:
+        """Count the batches of an epoch."""
+        ...
+
+    def epoch(self, number: int, first_step: int = 0) -> Iterator[StateBatch]:
+        """Give the batches of one epoch, from `first_step` on."""
+        ...
+
+
+class EpochEnd(NamedTuple):
+    """The end of one pass over the source."""
+
+    epoch: int  # counted from 1
+    seconds: float  # of training so far, all heads and the source together
+    diverged: tuple[str, ...]  # heads that take no further part
+
+
+def build_heads(configs: Sequence[HeadConfig], shape: StackShape, seed: int) -> dict[str, Head]:
+    """Build heads whose start depends on the seed and their own name alone, not on their company."""
+    heads = {}
+    for config in configs:
+        with RandomStream(seed_for(seed, "start", config.name), CPU).entered():
+            heads[config.name] = build_head(config, shape)
+    return heads
+
+
+def train_heads_together(
+    heads: Mapping[str, Head],
+    source: Source,
+    config: HeadsConfig,
+    *,
+    seed: int,
+    compute: Compute,
+    saved: Path | None = None,
+    progress: Progress = SILENT,
+) -> Iterator[EpochEnd]:
+    """Let every head learn from every batch of the source; hand control back after each epoch.
+
+    `saved` is a folder for what a stopped training needs to go on; it is read at the start where it exists.
+    """
+    num_steps = [source.num_steps(epoch) for epoch in range(config.epochs)]
+    learners = _build_learners(heads, config, sum(num_steps), seed, compute)
+    position = load_progress(saved, learners) if saved is not None else None
+    first_epoch, done, seconds = (position["epoch"], position["step"], position["seconds"]) if position else (0, 0, 0.0)
+    for epoch in range(first_epoch, config.epochs):
+        what = f"train {len(heads)} heads" + (f", epoch {epoch + 1}" if config.epochs > 1 else "")
+        batches = ([batch] for batch in source.epoch(epoch, first_step=done))
+        with progress.bar(what, num_steps[epoch]) as bar:
+            bar.advance(done)
+            started = last_saved = time.perf_counter()
+            for step in train_steps(learners, batches, first_number=done + 1):
+                bar.advance(1, _loss_note(step.losses))
+                if saved is not None and time.perf_counter() - last_saved > config.save_every:
+                    seconds += time.perf_counter() - started
+                    save_progress(saved, learners, {"epoch": epoch, "step": step.number, "seconds": seconds})
+                    started = last_saved = time.perf_counter()
+            wait_for(compute.device)
+            seconds += time.perf_counter() - started
+        done = 0
+        yield EpochEnd(epoch + 1, seconds, _diverged(learners))
+
+
+def _build_learners(
+    heads: Mapping[str, Head], config: HeadsConfig, num_steps: int, seed: int, compute: Compute
+) -> list[Learner]:
+    rates = {head.name: head.lr or config.lr for head in config.train}
+    learners = []
+    for name, head in heads.items():
+        head.to(compute.device)
+        optimizer = build_optimizer(head, rates[name], config.optim)
+        learners.append(
+            Learner(
+                name=name,
+                model=head,
+                loss_of=_loss_of(head, config, compute),
+                optimizer=optimizer,
+                schedule=build_schedule(optimizer, config.optim, num_steps),
+                stream=RandomStream(seed_for(seed, "heads", name), compute.device),
+                max_grad_norm=config.optim.max_grad_norm,
+            )
+        )
+    return learners
+
+
+def _loss_of(head: Head, config: HeadsConfig, compute: Compute) -> Callable[[StateBatch], Tensor]:
+    def loss_of(batch: StateBatch) -> Tensor:
+        with compute.autocast():
+            logits = head(*batch.seen)
+        return span_loss(logits, batch.windows.starts, batch.windows.ends, config.loss)
+
+    return loss_of
+
+
+def _diverged(learners: Sequence[Learner]) -> tuple[str, ...]:
+    diverged = tuple(learner.name for learner in learners if learner.diverged)
+    if len(diverged) == len(learners):
+        raise TrainingError(f"every head diverged ({', '.join(diverged)}); try a lower heads.lr")
+    return diverged
+
+
+def _loss_note(losses: Mapping[str, float]) -> str:
+    return f"loss {min(losses.values()):.2f}-{max(losses.values()):.2f}"

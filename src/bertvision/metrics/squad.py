@@ -1,0 +1,177 @@
+"""The official SQuAD 1.1 and 2.0 scores, digit for digit, and the best span's score on answerable questions.
+
+The official scripts add floating-point numbers in the order of the gold file with Python's own `+` or `sum`; so does
+this module, because another order can change the last digit.
+"""
+
+import math
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from bertvision.errors import DataError
+from bertvision.predictions.prediction import Prediction
+from bertvision.tasks.task import Question
+
+Scores = dict[str, float]
+ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
+PUNCTUATION = frozenset(string.punctuation)
+
+
+def score_squad2(
+    questions: Sequence[Question],
+    answers: Mapping[str, str],
+    null_odds: Mapping[str, float] | None = None,
+    na_prob_thresh: float = 1.0,
+) -> Scores:
+    """Give what evaluate-v2.0 prints; with null odds, an answer whose odds exceed the threshold counts as none.
+
+    The best-threshold scores mean something only if `answers` holds the best span of every question, not an empty
+    text where the model declined.
+    """
+    _check_ids(questions, answers, "prediction")
+    if null_odds is not None:
+        _check_ids(questions, null_odds, "null odds")
+        _check_numbers(null_odds)
+    exact = {each.id: _best(exact_match, _golds(each), answers[each.id]) for each in questions}
+    f1 = {each.id: _best(token_f1, _golds(each), answers[each.id]) for each in questions}
+    odds = null_odds if null_odds is not None else dict.fromkeys(exact, 0.0)
+    declined = {each.id for each in questions if odds[each.id] > na_prob_thresh}
+    answerable = {each.id: not each.is_impossible for each in questions}
+    exact_then, f1_then = (_with_declined(raw, declined, answerable) for raw in (exact, f1))
+    scores = _means(exact_then, f1_then, list(exact))
+    for prefix, wanted in (("HasAns", True), ("NoAns", False)):
+        if ids := [each for each, has in answerable.items() if has == wanted]:
+            scores |= {f"{prefix}_{name}": value for name, value in _means(exact_then, f1_then, ids).items()}
+    if null_odds is not None:
+        for name, raw in (("exact", exact), ("f1", f1)):
+            best, threshold = _best_threshold(raw, answers, null_odds, answerable)
+            scores |= {f"best_{name}": best, f"best_{name}_thresh": threshold}
+    return scores
+
+
+def score_squad1(questions: Sequence[Question], answers: Mapping[str, str]) -> Scores:
+    """Give what evaluate-v1.1 prints: a question without a prediction scores 0."""
+    exact = f1 = 0.0
+    for each in questions:
+        if each.id in answers:
+            exact += _best(_exact_match_v1, _texts(each), answers[each.id])
+            f1 += _best(_token_f1_v1, _texts(each), answers[each.id])
+    return {"exact_match": 100.0 * exact / len(questions), "f1": 100.0 * f1 / len(questions)}
+
+
+def score_predictions(
+    questions: Sequence[Question], predictions: Sequence[Prediction], threshold: float = 0.0
+) -> Scores:
+    """Score a model's predictions officially, at a null threshold and at the best one, and its best spans.
+
+    `best_span_HasAns_*` is how well the best span answers the answerable questions when it may not decline.
+    """
+    spans = {each.question_id: each.best_span for each in predictions}
+    odds = {each.question_id: each.null_odds for each in predictions if each.null_odds is not None}
+    scores = score_squad2(questions, spans, odds, threshold) if odds else score_squad1(questions, spans)
+    return scores | _best_span_scores(questions, spans)
+
+
+def _best_span_scores(questions: Sequence[Question], spans: Mapping[str, str]) -> Scores:
+    answerable = [each for each in questions if not each.is_impossible]
+    if not answerable:
+        return {}
+    plain = score_squad2(answerable, spans)
+    return {"best_span_HasAns_exact": plain["exact"], "best_span_HasAns_f1": plain["f1"]}
+
+
+def normalize_answer(text: str) -> str:
+    """Lower the text, drop punctuation and articles, and join what is left with single blanks."""
+    # The official script drops articles before comparing, so "the Rhine" equals "Rhine".
+    without_punctuation = "".join(letter for letter in text.lower() if letter not in PUNCTUATION)
+    return " ".join(ARTICLES.sub(" ", without_punctuation).split())
+
+
+def exact_match(gold: str, answer: str) -> int:
+    """Give 1 where the normalised texts are equal."""
+    return int(normalize_answer(gold) == normalize_answer(answer))
+
+
+def token_f1(gold: str, answer: str) -> float:
+    """Give the F1 of the normalised words, order ignored; where one side has none, whether both have none."""
+    gold_words, words = normalize_answer(gold).split(), normalize_answer(answer).split()
+    if not gold_words or not words:
+        return int(gold_words == words)
+    return _f1(gold_words, words)
+
+
+def _exact_match_v1(gold: str, answer: str) -> int:
+    return exact_match(gold, answer)
+
+
+def _token_f1_v1(gold: str, answer: str) -> float:
+    """Give the F1 as version 1.1 computes it: 0 where nothing is shared, so also where both are empty."""
+    return _f1(normalize_answer(gold).split(), normalize_answer(answer).split())
+
+
+def _f1(gold_words: list[str], words: list[str]) -> float:
+    shared = sum((Counter(gold_words) & Counter(words)).values())
+    if shared == 0:
+        return 0
+    precision, recall = 1.0 * shared / len(words), 1.0 * shared / len(gold_words)
+    return (2 * precision * recall) / (precision + recall)
+
+
+def _best(metric: Callable[[str, str], float], golds: Iterable[str], answer: str) -> float:
+    return max(metric(gold, answer) for gold in golds)
+
+
+def _texts(question: Question) -> list[str]:
+    return [answer.text for answer in question.answers]
+
+
+def _golds(question: Question) -> list[str]:
+    """Give the texts that count as right: version 2.0 leaves out golds that normalise to nothing."""
+    return [text for text in _texts(question) if normalize_answer(text)] or [""]
+
+
+def _with_declined(raw: Mapping[str, float], declined: set[str], answerable: Mapping[str, bool]) -> Scores:
+    return {each: float(not answerable[each]) if each in declined else value for each, value in raw.items()}
+
+
+def _means(exact: Mapping[str, float], f1: Mapping[str, float], ids: Sequence[str]) -> Scores:
+    return {
+        "exact": 100.0 * sum(exact[each] for each in ids) / len(ids),
+        "f1": 100.0 * sum(f1[each] for each in ids) / len(ids),
+        "total": len(ids),
+    }
+
+
+def _best_threshold(
+    raw: Mapping[str, float], answers: Mapping[str, str], odds: Mapping[str, float], answerable: Mapping[str, bool]
+) -> tuple[float, float]:
+    """Sweep the threshold upwards: every question that is answered adds its score or, if unanswerable, costs one."""
+    current: float = sum(1 for has in answerable.values() if not has)
+    best, threshold = current, 0.0
+    for each in sorted((each for each in odds if each in raw), key=lambda each: odds[each]):
+        if answerable[each]:
+            current += raw[each]
+        elif answers[each]:
+            current -= 1
+        if current > best:
+            best, threshold = current, odds[each]
+    return 100.0 * best / len(raw), threshold
+
+
+def _check_ids(questions: Sequence[Question], given: Mapping[str, object], what: str) -> None:
+    missing = [each.id for each in questions if each.id not in given]
+    if missing:
+        raise DataError(
+            f"no {what} for {len(missing)} of {len(questions)} questions, such as {missing[0]!r}; "
+            + ("predict an empty string where the model gives no answer" if what == "prediction" else "predict again")
+        )
+
+
+def _check_numbers(odds: Mapping[str, float]) -> None:
+    for question, value in odds.items():
+        if math.isnan(value):
+            raise DataError(
+                f"the null odds of question {question!r} are not a number; the model diverged, train it again"
+            )

@@ -1,0 +1,79 @@
+"""One model's start and end logits for a whole split, flat, with what maps every token back to characters."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from bertvision.errors import FolderError
+from bertvision.features.windows import Window
+
+Logits = npt.NDArray[np.float32]  # [token, start and end]
+
+
+@dataclass(frozen=True)
+class TokenGrid:
+    """All tokens of all windows of a split, window after window; windows of one question are neighbours."""
+
+    question_ids: tuple[str, ...]
+    question_of: npt.NDArray[np.int32]  # [window] which question it belongs to
+    window_at: npt.NDArray[np.int64]  # [window + 1] where its tokens begin
+    context_at: npt.NDArray[np.int32]  # [window] which of its tokens is the first of the context
+    offsets: npt.NDArray[np.int32]  # [token, 2] characters in the context; -1, -1 outside it
+
+    @property
+    def num_windows(self) -> int:
+        """Count the windows."""
+        return len(self.question_of)
+
+    def difference(self, other: "TokenGrid") -> str | None:
+        """Name what sets two grids apart; None where logits on them can be combined token by token."""
+        if self.question_ids != other.question_ids:
+            return "their questions differ"
+        for name in ("question_of", "window_at", "context_at", "offsets"):
+            if not np.array_equal(getattr(self, name), getattr(other, name)):
+                return "their windows or tokenizers differ"
+        return None
+
+
+def grid_of(windows: Sequence[Window], question_ids: Sequence[str]) -> TokenGrid:
+    """Lay windows out flat."""
+    lengths = np.fromiter((len(window) for window in windows), dtype=np.int64, count=len(windows))
+    window_at = np.concatenate([[0], np.cumsum(lengths)])
+    offsets = np.full((int(window_at[-1]), 2), -1, dtype=np.int32)
+    for first, window in zip(window_at, windows, strict=False):
+        begin = int(first) + window.context_at
+        offsets[begin : begin + len(window.offsets)] = window.offsets
+    question_of = np.array([window.question for window in windows], dtype=np.int32)
+    context_at = np.array([window.context_at for window in windows], dtype=np.int32)
+    return TokenGrid(tuple(question_ids), question_of, window_at, context_at, offsets)
+
+
+def save_logits(path: Path, grid: TokenGrid, logits: Logits) -> None:
+    """Write logits with their grid as safetensors."""
+    tensors: dict[str, npt.NDArray[Any]] = {
+        "logits": logits,
+        "question_of": grid.question_of,
+        "window_at": grid.window_at,
+        "context_at": grid.context_at,
+        "offsets": grid.offsets,
+    }
+    save_file(tensors, path, metadata={"question_ids": json.dumps(grid.question_ids)})
+
+
+def load_logits(path: Path) -> tuple[TokenGrid, Logits]:
+    """Read what `save_logits` wrote."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            ids = tuple(json.loads(file.metadata()["question_ids"]))
+            names = ("question_of", "window_at", "context_at", "offsets", "logits")
+            question_of, window_at, context_at, offsets, logits = (file.get_tensor(name) for name in names)
+    except (OSError, SafetensorError, KeyError, TypeError) as error:
+        raise FolderError(f"{path}: missing, damaged or not this project's logits ({error}); predict again") from None
+    return TokenGrid(ids, question_of, window_at, context_at, offsets), logits

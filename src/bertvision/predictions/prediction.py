@@ -1,0 +1,41 @@
+"""What a model answered; no torch in here, so that scoring does not need it."""
+
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from bertvision.settings import Config
+
+
+class AnswerConfig(Config):
+    """How logits become an answer."""
+
+    n_best: int = Field(20, ge=1)
+    max_answer_length: int = Field(30, ge=1)  # tokens
+    null_threshold: float = 0.0  # no answer is given where the null odds exceed it
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One possible answer; an empty text is "no answer"."""
+
+    text: str
+    start_logit: float
+    end_logit: float
+    probability: float  # among a question's candidates
+
+    @property
+    def score(self) -> float:
+        """Give what candidates are ranked by."""
+        return self.start_logit + self.end_logit
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The answer to one question, and the runners-up."""
+
+    question_id: str
+    text: str  # empty where no answer is given
+    best_span: str  # the best answer if there had to be one
+    null_odds: float | None  # null score minus the best span's score; None where the task has no "no answer"
+    candidates: tuple[Candidate, ...]  # best first

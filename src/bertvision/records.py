@@ -1,0 +1,171 @@
+"""`RunRecord`: one run as one JSON file, with where it came from."""
+
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from bertvision.errors import FolderError
+from bertvision.files import read_json, write_json
+from bertvision.settings import Config
+
+RowKind = Literal["encoder", "head", "control", "ensemble"]
+PACKAGES = ("bertvision", "torch", "transformers", "tokenizers", "safetensors", "numpy")
+
+
+class Parameters(Config):
+    """How many numbers a row's model has beside the encoder (for the encoder's own row: all of them)."""
+
+    total: int  # weights and running statistics
+    trainable: int
+    encoder: int  # the encoder that it reads from, pooler included
+
+
+class Seconds(Config):
+    """Wall-clock seconds of the stages that made a row."""
+
+    finetune: float  # up to this fraction, checkpoints not counted
+    heads: float | None  # the pass that trained all heads of the experiment together; None for the encoder
+    predict: float  # the pass over dev, all rows of this fraction together
+
+
+class Provenance(Config):
+    """Where a record came from."""
+
+    commit: str | None  # of bertvision itself; None where it was installed without its repository
+    dirty: bool | None
+    device: str
+    precision: str
+    python: str
+    versions: dict[str, str]
+
+
+class DataFile(Config):
+    """One split as it was read."""
+
+    name: str
+    sha256: str | None  # None for a data set from the hub
+    questions: int
+    dropped: int
+    windows: int
+
+
+class RunRecord(Config):
+    """One (row, fraction, seed) of an experiment: what was asked, what came out, what it cost."""
+
+    format: Literal[1] = 1
+    experiment: str
+    task: str
+    row: str  # `encoder`, a head's name, or an ensemble's name
+    kind: RowKind
+    fraction: float | None  # None where the encoder was used as given
+    seed: int
+    scores: dict[str, float]  # at the epoch fixed beforehand (heads.report_epoch)
+    epochs: list[dict[str, float]]  # scores after every epoch of head training; empty for encoder and ensembles
+    parameters: Parameters
+    seconds: Seconds
+    layer_weights: list[float] | None = None  # of a head that weighs the layers, layer 0 first
+    schedule_horizon: float | None  # fraction at which the fine-tuning schedule ends; None for a constant one
+    notes: list[str] = []
+    data: dict[str, DataFile]
+    encoder_fingerprint: str
+    config: dict[str, Any]
+    provenance: Provenance
+
+
+def record_path(folder: Path, row: str, fraction: float | None, seed: int) -> Path:
+    """Name a record's file after what sets it apart in its experiment."""
+    return folder / f"{row}-{fraction_name(fraction)}-seed{seed}.json"
+
+
+def fraction_name(fraction: float | None) -> str:
+    """Write a fraction as it stands in folder names and tables."""
+    return "given" if fraction is None else f"{fraction:g}"
+
+
+def write_record(folder: Path, record: RunRecord) -> Path:
+    """Write a record into a folder of records."""
+    path = record_path(folder, record.row, record.fraction, record.seed)
+    write_json(path, record.model_dump(mode="json"))
+    return path
+
+
+def read_records(folder: Path) -> list[RunRecord]:
+    """Read every record below a folder, in a fixed order."""
+    if not folder.is_dir():
+        raise FolderError(f"{folder}: no such folder; give a run's folder or its `records` folder")
+    paths = sorted(path for path in folder.rglob("*.json") if _is_record_place(path))
+    records = [read_record(path) for path in paths]
+    if not records:
+        raise FolderError(f"{folder}: no records (*-seed*.json) in it; `bertvision run` writes them to OUT/records")
+    return in_order(records)
+
+
+def read_record(path: Path) -> RunRecord:
+    """Read one record."""
+    text = read_json(path)
+    try:
+        return RunRecord.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in problem["loc"])
+        found = f" (format {text.get('format')})" if isinstance(text, dict) else ""
+        raise FolderError(f"{path}: not a record of this version{found}: `{place}`: {problem['msg']}") from None
+
+
+def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """Sort records by experiment, fraction and seed, then encoder, heads, controls and ensembles as configured."""
+    kinds = {"encoder": 0, "head": 1, "control": 2, "ensemble": 3}
+
+    def key(record: RunRecord) -> tuple[Any, ...]:
+        fraction = -1.0 if record.fraction is None else record.fraction
+        return (record.experiment, fraction, record.seed, kinds[record.kind], _place_in_config(record), record.row)
+
+    return sorted(records, key=key)
+
+
+def provenance(device: str, precision: str) -> Provenance:
+    """Describe this machine and this code."""
+    commit, dirty = _commit()
+    return Provenance(
+        commit=commit,
+        dirty=dirty,
+        device=device,
+        precision=precision,
+        python=platform.python_version(),
+        versions={name: metadata.version(name) for name in PACKAGES},
+    )
+
+
+def _is_record_place(path: Path) -> bool:
+    return "-seed" in path.name and not path.name.startswith(".")
+
+
+def _place_in_config(record: RunRecord) -> int:
+    names = [head["name"] for head in record.config.get("heads", {}).get("train", [])]
+    return names.index(record.row) if record.row in names else len(names)
+
+
+def _commit() -> tuple[str | None, bool | None]:
+    # A copy of the tree without its repository (another machine, say) is told its commit by the environment.
+    if given := os.environ.get("BERTVISION_COMMIT"):
+        return given.removesuffix("-dirty"), given.endswith("-dirty")
+    here = Path(__file__).parent
+    commit = _git(here, "rev-parse", "HEAD")
+    tracked = _git(here, "ls-files", "--error-unmatch", __file__)
+    if commit is None or tracked is None:  # installed as a wheel, or below somebody else's repository
+        return None, None
+    return commit, bool(_git(here, "status", "--porcelain", "--untracked-files=no"))
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

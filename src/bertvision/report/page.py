@@ -1,0 +1,127 @@
+"""Records -> `report.html` and `report.md`, and their figures as files; the same bytes from the same records."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+
+from bertvision.files import write_text
+from bertvision.records import RunRecord
+from bertvision.report.chapters import (
+    READING,
+    Chapter,
+    caption_of,
+    ending,
+    figure_path,
+    make_chapters,
+    meanings,
+    title_of,
+)
+from bertvision.report.gallery import Picture
+from bertvision.report.sources import Fact, config_texts, data_table, facts
+from bertvision.report.summary import to_summary
+from bertvision.report.svg import for_file, for_page
+from bertvision.report.tables import Table, to_html
+
+
+def write_report(records: Iterable[RunRecord], folder: Path) -> Path:
+    """Write a report into a folder and hand back its page: one file that needs no other."""
+    chapters = make_chapters(records)
+    for chapter in chapters:
+        for picture, svg in chapter.pictures:
+            if svg is not None:
+                write_text(folder / figure_path(chapter, picture), for_file(svg))
+    write_text(folder / "report.md", to_summary(chapters))
+    page = folder / "report.html"
+    write_text(page, to_page(chapters))
+    return page
+
+
+def to_page(chapters: Sequence[Chapter]) -> str:
+    """Write chapters as one HTML page, everything that comes from records escaped."""
+    title = escape(title_of(chapters))
+    style = resources.files("bertvision.report").joinpath("page.css").read_text(encoding="utf-8")
+    several = len(chapters) > 1
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+{_reading(chapters)}
+{"".join(_chapter(chapter, has_heading=several) for chapter in chapters)}</main>
+</body>
+</html>
+"""
+
+
+def _reading(chapters: Sequence[Chapter]) -> str:
+    columns = "".join(_fact(Fact(head, [text])) for head, text in meanings(chapters))
+    return f"""<p class="reading">{escape(READING)} {escape(ending(chapters))}</p>
+<dl class="columns">
+{columns}</dl>"""
+
+
+def _chapter(chapter: Chapter, *, has_heading: bool) -> str:
+    level = 3 if has_heading else 2
+    heading = f"<h2>{escape(chapter.experiment)}</h2>\n" if has_heading else ""
+    return f"""<section>
+{heading}<h{level}>Scores</h{level}>
+{_scrolling(chapter.table, caption_of(chapter))}
+<h{level}>Figures</h{level}>
+{_figures(chapter)}
+<h{level}>Where this came from</h{level}>
+{_sources(chapter.records)}
+</section>
+"""
+
+
+def _scrolling(table: Table, caption: str) -> str:
+    # A box that scrolls has to be reachable by keyboard, and whatever can be reached needs a name.
+    opening = f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}">'
+    return f"{opening}\n{to_html(table, caption)}</div>"
+
+
+def _figures(chapter: Chapter) -> str:
+    drawn = [_figure(chapter, picture, svg) for picture, svg in chapter.pictures if svg is not None]
+    missing = [_missing(picture) for picture, svg in chapter.pictures if svg is None]
+    grid = ['<div class="figures">', *drawn, "</div>"] if drawn else []
+    return "\n".join([*grid, *missing])
+
+
+def _figure(chapter: Chapter, picture: Picture, svg: str) -> str:
+    prefix = f"{chapter.slug}-{picture.name}"
+    label = f"{picture.title}. {picture.describe(chapter.records)}"
+    words = f"<b>{escape(picture.title)}.</b> {escape(picture.caption)}"
+    return f"""<figure aria-labelledby="{prefix}-caption">
+{for_page(svg, prefix, label)}<figcaption id="{prefix}-caption">{words}</figcaption>
+</figure>"""
+
+
+def _missing(picture: Picture) -> str:
+    return f'<p class="missing">{escape(picture.missing)} <code>{escape(picture.command)}</code>.</p>'
+
+
+def _sources(records: Sequence[RunRecord]) -> str:
+    parts = [
+        _scrolling(data_table(records), "Data as they were read"),
+        f"<dl>\n{''.join(map(_fact, facts(records)))}</dl>",
+        *map(_config, config_texts(records)),
+    ]
+    return "\n".join(parts)
+
+
+def _fact(fact: Fact) -> str:
+    texts = "".join(f"<dd>{escape(text)}</dd>" for text in fact.texts)
+    return f"<div><dt>{escape(fact.head)}</dt>{texts}</div>\n"
+
+
+def _config(text: str) -> str:
+    return f'<details><summary>Full configuration</summary>\n<pre tabindex="0">{escape(text)}</pre>\n</details>'

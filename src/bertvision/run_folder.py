@@ -1,0 +1,92 @@
+"""The run folder: where each stage's results lie, whether they are there, and whether they are this experiment's."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertvision.errors import FolderError
+from bertvision.files import read_json, write_json
+from bertvision.records import fraction_name
+from bertvision.settings import Settings, first_difference
+
+MADE_BY = "made_by.json"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """`OUT` of one seed; the first seed's stages lie in OUT itself, the others' in OUT/seeds/<seed>."""
+
+    out: Path
+    root: Path
+
+    def encoder(self, fraction: float) -> Path:
+        """Give the place of the encoder tuned for a fraction."""
+        return self.root / "encoder" / fraction_name(fraction)
+
+    def head(self, fraction: float | None, name: str) -> Path:
+        """Give the place of a head trained on that encoder."""
+        return self.root / "heads" / fraction_name(fraction) / name
+
+    def predictions(self, fraction: float | None, row: str) -> Path:
+        """Give the place of a row's answers to dev."""
+        return self.root / "predictions" / fraction_name(fraction) / row
+
+    def unfinished(self, stage: str) -> Path:
+        """Give the place of what a stopped stage needs to go on."""
+        return self.root / "unfinished" / stage
+
+    @property
+    def records(self) -> Path:
+        """Give the place of all seeds' records."""
+        return self.out / "records"
+
+
+def folder_of_seed(out: Path, seed: int, seeds: tuple[int, ...]) -> RunFolder:
+    """Give the part of a run folder that belongs to one seed."""
+    return RunFolder(out, out if seed == seeds[0] else out / "seeds" / str(seed))
+
+
+def is_made(folder: Path, made_by: Settings) -> bool:
+    """Tell whether a stage's result is there; refuse one that other settings made."""
+    if not (folder / MADE_BY).exists():
+        return False
+    if difference := first_difference(read_json(folder / MADE_BY), made_by):
+        raise FolderError(
+            f"{folder}: made by other settings ({difference}); choose another --out, or delete this folder"
+        )
+    return True
+
+
+def sign(folder: Path, made_by: Settings) -> None:
+    """Write down which settings made a result."""
+    write_json(folder / MADE_BY, made_by)
+
+
+@contextmanager
+def resumable(folder: Path, made_by: Settings) -> Iterator[Path]:
+    """Give a folder for a stage's progress: kept when the block is cut short, removed when it ends well."""
+    if not is_made(folder, made_by):
+        sign(folder, made_by)
+    yield folder / "progress"
+    shutil.rmtree(folder)
+
+
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Keep a second process out of a run folder for as long as this one works in it."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("w") as file:
+        try:
+            import fcntl  # not on Windows, where two processes are the user's own care
+        except ImportError:
+            yield
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise FolderError(
+                f"{out}: another bertvision is working in it; wait for it or choose another --out"
+            ) from None
+        yield

@@ -1,0 +1,147 @@
+"""`Config`, the frozen and strict base of every config, and how YAML and `--set` become one."""
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Hashable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from bertvision.errors import SettingsError
+
+Settings = dict[str, Any]
+
+# These mappings hold a choice (`{tokens: n}` or `{windows: n}`), so a later one replaces an earlier one whole.
+REPLACED_WHOLE = ("batch",)
+
+
+class Config(BaseModel):
+    """A value object: no unknown keys, no silent conversion, no change after it is made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+ConfigType = TypeVar("ConfigType", bound=Config)
+
+
+def validate(kind: type[ConfigType], settings: Settings, origin: str) -> ConfigType:
+    """Turn plain settings into a config, or say in one line which key is wrong and what was expected."""
+    try:
+        # Through JSON, because strict mode takes a list for a tuple only there.
+        return kind.model_validate_json(json.dumps(settings))
+    except ValidationError as error:
+        raise SettingsError(f"{origin}: {_one_line(kind, error)}") from None
+    except TypeError as error:
+        raise SettingsError(f"{origin}: {error}; YAML dates and sets have no place in settings") from None
+
+
+def read_yaml(path: Path) -> Settings:
+    """Read a YAML file that holds one mapping."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(
+            f"{path}: cannot be read ({error.strerror}); give the path of an experiment's YAML"
+        ) from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path}: is not UTF-8 text; give the path of an experiment's YAML") from None
+    settings = parse_yaml(text, str(path))
+    if not isinstance(settings, dict):
+        raise SettingsError(f"{path}: expected `key: value` lines, got {type(settings).__name__}")
+    return settings
+
+
+def parse_yaml(text: str, origin: str) -> Any:  # noqa: ANN401 (YAML holds anything)
+    """Parse YAML where `1e-5` is a number and a key given twice is an error."""
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{origin}: not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def with_overrides(settings: Settings, overrides: Iterable[str]) -> Settings:
+    """Apply `a.b=value` overrides, each value read as YAML."""
+    for override in overrides:
+        path, equals, value = override.partition("=")
+        if not equals or not all(path.split(".")):
+            raise SettingsError(f"--set {override}: expected key=value, such as --set heads.epochs=3")
+        nested: Any = parse_yaml(value, f"--set {override}")
+        for key in reversed(path.strip().split(".")):
+            nested = {key: nested}
+        settings = merge(settings, nested)
+    return settings
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Settings:
+    """Lay one mapping over another, key by key."""
+    merged = dict(below)
+    for key, value in above.items():
+        if isinstance(value, dict) and isinstance(merged.get(key), dict) and key not in REPLACED_WHOLE:
+            merged[key] = merge(merged[key], value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def first_difference(one: Any, other: Any, path: str = "") -> str | None:  # noqa: ANN401 (JSON values)
+    """Name the first key at which two JSON values differ, with both values, or None where they are equal."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in [*one, *(key for key in other if key not in one)]:
+            found = first_difference(one.get(key), other.get(key), f"{path}.{key}" if path else key)
+            if found is not None:
+                return found
+        return None
+    if one == other or (
+        isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=1e-12)
+    ):
+        return None
+    return f"{path} was {json.dumps(one)} and is now {json.dumps(other)}"
+
+
+def _one_line(kind: type[Config], error: ValidationError) -> str:
+    problem = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key `{place}`{_did_you_mean(kind, problem['loc'])}"
+    message = problem["msg"].removeprefix("Value error, ")
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    got = (
+        ""
+        if problem["type"] in ("missing", "value_error")
+        else f", got {json.dumps(problem['input'], default=str)[:80]}"
+    )
+    return f"`{place}`: {message}{got}{more}" if place else f"{message}{more}"
+
+
+def _did_you_mean(kind: type[BaseModel], location: tuple[int | str, ...]) -> str:
+    known = list(kind.model_fields)
+    for part in location[:-1]:
+        field = kind.model_fields.get(str(part))
+        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+            return ""
+        kind = field.annotation
+        known = list(kind.model_fields)
+    close = difflib.get_close_matches(str(location[-1]), known, n=1)
+    return f"; did you mean `{close[0]}`?" if close else f"; known keys: {', '.join(known)}"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2 numbers (1e-5 is one) and no duplicate keys."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"the key `{key}` is given twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)$"),
+    list("-+0123456789."),
+)

@@ -1,0 +1,140 @@
+"""The second stage: OUT/heads/<fraction>/<head>, all heads from one pass over one frozen encoder."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertvision.activations.live import LiveStates
+from bertvision.encoder.encode import freeze
+from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.files import read_json, whole_folder, write_json
+from bertvision.heads.catalog import HeadConfig, build_head
+from bertvision.heads.head import Head
+from bertvision.heads.training import EpochEnd, build_heads, train_heads_together
+from bertvision.metrics.squad import Scores, score_predictions
+from bertvision.predictions.logits import grid_of
+from bertvision.records import fraction_name
+from bertvision.run_folder import is_made, resumable, sign
+from bertvision.settings import Settings
+from bertvision.stages.answers import answer_questions, span_logits
+from bertvision.stages.line import Line
+from bertvision.stages.model_folder import ModelConfig, load_head, read_model_config, save_head
+from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
+from bertvision.training.random_stream import seed_for
+
+TRAINING = "training.json"
+
+
+@dataclass(frozen=True)
+class TrainedHead:
+    """A head of the run folder, with how its training went."""
+
+    config: HeadConfig
+    head: Head
+    seconds: float  # of the pass that trained it, together with others
+    epochs: dict[int, Scores]  # scores on dev after epochs other than the reported one
+
+
+def train_heads(line: Line, seed: int, fraction: float | None) -> None:
+    """Train every head that the run folder does not hold yet, in one pass."""
+    config, folder = line.experiment.heads, line.folder(seed)
+    missing = [
+        head
+        for head in config.train
+        if not is_made(folder.head(fraction, head.name), _made_by(line, seed, fraction, [head]))
+    ]
+    if not missing:
+        return
+    encoder, weights = frozen_encoder(line, seed, fraction)
+    heads = build_heads(missing, line.shape, seed)
+    source = LiveStates(encoder, line.train, config.batch, seed_for(seed, "heads"), line.compute)
+    stage = folder.unfinished(f"heads-{fraction_name(fraction)}")
+    with resumable(stage, _made_by(line, seed, fraction, missing)) as saved:
+        for end in train_heads_together(
+            heads, source, config, seed=seed, compute=line.compute, saved=saved, progress=line.progress
+        ):
+            _keep_epoch(line, stage, encoder, heads, end)
+        for head in missing:
+            _keep_head(line, seed, fraction, stage, head, weights)
+
+
+def load_heads(line: Line, seed: int, fraction: float | None) -> dict[str, TrainedHead]:
+    """Load the heads of a fraction from the run folder; those that diverged are not among them."""
+    trained = {}
+    for config in line.experiment.heads.train:
+        place = line.folder(seed).head(fraction, config.name)
+        if is_made(place, _made_by(line, seed, fraction, [config])):
+            training = read_json(place / TRAINING)
+            epochs = {int(epoch): scores for epoch, scores in training["epochs"].items()}
+            head = load_head(place, read_model_config(place))
+            trained[config.name] = TrainedHead(config, head, training["seconds"], epochs)
+    return trained
+
+
+def frozen_encoder(line: Line, seed: int, fraction: float | None) -> tuple[Encoder, str]:
+    """Load the encoder of a fraction for good, with the fingerprint of its float32 weights."""
+    place = line.experiment.encoder if fraction is None else str(line.folder(seed).encoder(fraction))
+    encoder = load_encoder(place)
+    weights = fingerprint(encoder.model)
+    return freeze(encoder, line.compute), weights
+
+
+def _keep_epoch(line: Line, stage: Path, encoder: Encoder, heads: Mapping[str, Head], end: EpochEnd) -> None:
+    """Keep the weights of the reported epoch and the scores of every other one, for when the stage is cut short."""
+    going = {name: head for name, head in heads.items() if name not in end.diverged}
+    if end.epoch == line.experiment.heads.reported:
+        with whole_folder(stage / "reported") as beside:
+            for name, head in going.items():
+                save_weights(beside / name, head)
+            write_json(beside / TRAINING, {"seconds": round(end.seconds, 3)})
+    else:
+        write_json(stage / f"epoch-{end.epoch}.json", _score_heads(line, encoder, going))
+
+
+def _score_heads(line: Line, encoder: Encoder, heads: Mapping[str, Head]) -> dict[str, Scores]:
+    questions = line.task.dev.questions
+    grid = grid_of(line.dev, [question.id for question in questions])
+    scores = {}
+    for name, logits in span_logits(encoder, heads, line.dev, grid, line.compute, line.progress).items():
+        answers = answer_questions(grid, logits, questions, line.experiment.answers, has_null=line.task.has_null)
+        scores[name] = score_predictions(questions, answers, line.experiment.answers.null_threshold)
+    return scores
+
+
+def _keep_head(line: Line, seed: int, fraction: float | None, stage: Path, config: HeadConfig, weights: str) -> None:
+    """Move a head from the unfinished stage to its MODEL_DIR."""
+    if not (stage / "reported" / config.name).exists():
+        line.progress.say(f"head {config.name} diverged and was left out; try a lower lr for it")
+        return
+    head = build_head(config, line.shape)
+    load_weights(stage / "reported" / config.name, head)
+    rows = {path.stem.removeprefix("epoch-"): read_json(path) for path in stage.glob("epoch-*.json")}
+    epochs = {epoch: scores[config.name] for epoch, scores in rows.items() if config.name in scores}
+    with whole_folder(line.folder(seed).head(fraction, config.name)) as beside:
+        save_head(beside, head, _model_config(line, seed, fraction, config, weights))
+        write_json(beside / TRAINING, {**read_json(stage / "reported" / TRAINING), "epochs": epochs})
+        sign(beside, _made_by(line, seed, fraction, [config]))
+
+
+def _model_config(line: Line, seed: int, fraction: float | None, config: HeadConfig, weights: str) -> ModelConfig:
+    encoder, is_path = line.experiment.encoder, Path(line.experiment.encoder).exists()
+    if fraction is not None:
+        encoder, is_path = str(line.folder(seed).encoder(fraction)), True
+    if is_path:  # relative, so that a run folder can be moved
+        encoder = os.path.relpath(encoder, line.folder(seed).head(fraction, config.name))
+    return line.model_config(config, encoder, is_path, weights)
+
+
+def _made_by(line: Line, seed: int, fraction: float | None, heads: list[HeadConfig]) -> Settings:
+    settings = line.experiment.heads.model_dump(mode="json", exclude={"train", "save_every"})
+    tuned = line.experiment.finetune.model_dump(mode="json", exclude={"fractions", "save_every"})
+    return line.made_by(
+        "heads",
+        seed,
+        fraction=fraction,
+        finetune=tuned if fraction is not None else None,
+        horizon=line.experiment.finetune.horizon,
+        heads=settings,
+        trained=[head.model_dump(mode="json") for head in heads],
+    )

@@ -1,0 +1,88 @@
+"""MODEL_DIR: a head's weights, its config, and which encoder it belongs to. An encoder's folder holds its own head."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bertvision.encoder.load import Encoder, load_encoder, quiet_transformers
+from bertvision.errors import FolderError
+from bertvision.features.windows import WindowConfig
+from bertvision.files import read_json, write_json
+from bertvision.heads.catalog import HeadConfig, build_head
+from bertvision.heads.head import Head
+from bertvision.predictions.prediction import AnswerConfig
+from bertvision.settings import Config, validate
+from bertvision.shapes import StackShape
+from bertvision.tasks.task import TaskName
+from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
+
+CONFIG, WEIGHTS = "model.json", "head.safetensors"
+# The encoder's own output layer is the same kind of thing as any head: it reads the last state.
+OUTPUT_LAYER = HeadConfig.model_validate({"head": "last_linear", "name": "output"})
+
+
+class ModelConfig(Config):
+    """All that is needed to use a head again."""
+
+    format: Literal[1] = 1
+    head: HeadConfig
+    layers: int
+    hidden: int
+    encoder: str  # a hub id, `default`, or a path relative to this folder (`.` is this folder)
+    encoder_is_path: bool
+    encoder_fingerprint: str
+    task: TaskName
+    windows: WindowConfig
+    answers: AnswerConfig
+
+
+@dataclass(frozen=True)
+class Model:
+    """An encoder with one head on it."""
+
+    config: ModelConfig
+    encoder: Encoder
+    head: Head
+
+
+def save_head(folder: Path, head: Head, config: ModelConfig) -> None:
+    """Write a head into a MODEL_DIR."""
+    save_weights(folder / WEIGHTS, head)
+    write_json(folder / CONFIG, config.model_dump(mode="json"))
+
+
+def save_encoder(folder: Path, encoder: Encoder, output: Head, config: ModelConfig) -> None:
+    """Write an encoder as Hugging Face's loaders expect it, with its output layer beside it."""
+    with quiet_transformers():
+        encoder.model.save_pretrained(folder)
+        encoder.tokenizer.save_pretrained(folder)
+    save_head(folder, output, config)
+
+
+def load_model(folder: Path) -> Model:
+    """Load a MODEL_DIR with its encoder; refuse an encoder whose weights are not the ones the head was trained on."""
+    config = read_model_config(folder)
+    place = os.path.normpath(folder / config.encoder) if config.encoder_is_path else config.encoder
+    if config.encoder_is_path and not Path(place).is_dir():
+        raise FolderError(f"{folder}: its encoder {place} is gone; keep OUT/encoder beside OUT/heads")
+    encoder = load_encoder(place)
+    if fingerprint(encoder.model) != config.encoder_fingerprint:
+        raise FolderError(
+            f"{folder}: the encoder {place} is not the one this head was trained on; train the head again"
+        )
+    return Model(config, encoder, load_head(folder, config))
+
+
+def load_head(folder: Path, config: ModelConfig) -> Head:
+    """Load a MODEL_DIR's head alone."""
+    head = build_head(config.head, StackShape(config.layers, config.hidden))
+    load_weights(folder / WEIGHTS, head)
+    return head
+
+
+def read_model_config(folder: Path) -> ModelConfig:
+    """Read a MODEL_DIR's config."""
+    if not (folder / CONFIG).is_file():
+        raise FolderError(f"{folder}: no {CONFIG} in it; give OUT/heads/<fraction>/<head> or OUT/encoder/<fraction>")
+    return validate(ModelConfig, read_json(folder / CONFIG), str(folder / CONFIG))

@@ -1,0 +1,57 @@
+"""A trained model on anybody's file: OUT gets the same prediction files as a run."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from bertvision.encoder.encode import freeze
+from bertvision.features.windows import cut_windows
+from bertvision.files import whole_folder
+from bertvision.metrics.squad import Scores, score_predictions
+from bertvision.predictions.files import write_predictions
+from bertvision.predictions.logits import grid_of, save_logits
+from bertvision.predictions.prediction import AnswerConfig, Prediction
+from bertvision.progress import SILENT, Progress
+from bertvision.settings import Config, Settings, merge, validate
+from bertvision.stages.answers import answer_questions, span_logits
+from bertvision.stages.model_folder import load_model
+from bertvision.tasks.squad import read_squad
+from bertvision.training.device import Precision, choose_compute
+
+
+class PredictConfig(Config):
+    """What may be changed when a model is used."""
+
+    answers: AnswerConfig
+    device: str = "auto"
+    precision: Precision = "auto"
+
+
+class Answered(NamedTuple):
+    """What came out."""
+
+    predictions: list[Prediction]
+    scores: Scores | None  # None where the file has no answers to compare with
+
+
+def predict_file(
+    model_folder: Path, data: str, out: Path, settings: Settings | None = None, progress: Progress = SILENT
+) -> Answered:
+    """Answer a SQuAD file with the model of a MODEL_DIR, and score the answers where the file has golds."""
+    model = load_model(model_folder)
+    defaults = {"answers": model.config.answers.model_dump(mode="json")}
+    config = validate(PredictConfig, merge(defaults, settings or {}), "--set")
+    questions = read_squad(data, labelled=False, hub_split="validation").questions
+    windows = cut_windows(questions, model.encoder.tokenizer, model.config.windows, labelled=False, progress=progress)
+    compute = choose_compute(config.device, config.precision)
+    grid = grid_of(windows, [question.id for question in questions])
+    logits = span_logits(freeze(model.encoder, compute), {"model": model.head}, windows, grid, compute, progress)[
+        "model"
+    ]
+    has_null = model.config.task == "squad2"
+    predictions = answer_questions(grid, logits, questions, config.answers, has_null=has_null)
+    with whole_folder(out) as beside:
+        write_predictions(beside, predictions)
+        save_logits(beside / "logits.safetensors", grid, logits)
+    has_golds = any(question.answers for question in questions)
+    scores = score_predictions(questions, predictions, config.answers.null_threshold) if has_golds else None
+    return Answered(predictions, scores)

@@ -1,0 +1,100 @@
+"""Weights (safetensors, never pickle) together with what made them, and a training that can go on where it stopped."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from bertvision.errors import FolderError
+from bertvision.files import read_json, whole_folder, write_json
+from bertvision.settings import Settings
+from bertvision.training.loop import Learner
+
+
+def save_weights(path: Path, model: nn.Module) -> None:
+    """Write a module's parameters and buffers."""
+    save_file({name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}, path)
+
+
+def load_weights(path: Path, model: nn.Module) -> None:
+    """Read what `save_weights` wrote into a module of the same shape."""
+    try:
+        model.load_state_dict(load_tensors(path))
+    except RuntimeError as error:
+        raise FolderError(f"{path}: weights of another model ({str(error).splitlines()[-1].strip()})") from None
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file."""
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise FolderError(f"{path}: missing or damaged ({error}); delete its folder and run the stage again") from None
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Hash a module's weights by name and value, whatever file they came from."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        values = tensor.detach().to("cpu", torch.float32).contiguous()
+        digest.update(f"{name}{tuple(values.shape)}".encode())
+        digest.update(values.numpy().data)
+    return digest.hexdigest()
+
+
+def save_progress(folder: Path, learners: Sequence[Learner], position: Settings) -> None:
+    """Write all that a training needs to go on: weights, optimizers, schedules, randomness and its position."""
+    with whole_folder(folder) as beside:
+        write_json(beside / "position.json", {**position, "learners": {each.name: _plain(each) for each in learners}})
+        for number, learner in enumerate(learners):
+            save_weights(beside / f"{number}.model.safetensors", learner.model)
+            save_file(_tensors(learner), beside / f"{number}.training.safetensors")
+
+
+def load_progress(folder: Path, learners: Sequence[Learner]) -> Settings | None:
+    """Put learners back to where `save_progress` left them; None where nothing was saved."""
+    if not (folder / "position.json").exists():
+        return None
+    position: Settings = read_json(folder / "position.json")
+    plain = position.pop("learners")
+    if list(plain) != [learner.name for learner in learners]:
+        raise FolderError(f"{folder}: saved by a training of {', '.join(plain)}; delete the folder and run again")
+    for number, learner in enumerate(learners):
+        load_weights(folder / f"{number}.model.safetensors", learner.model)
+        _restore(learner, plain[learner.name], load_tensors(folder / f"{number}.training.safetensors"))
+    return position
+
+
+def _plain(learner: Learner) -> Settings:
+    schedule = {key: value for key, value in learner.schedule.state_dict().items() if key != "lr_lambdas"}
+    rates = [group["lr"] for group in learner.optimizer.param_groups]
+    counts = {"bad_steps": learner.bad_steps, "bad_in_a_row": learner.bad_in_a_row}
+    return {"schedule": schedule, "rates": rates, **counts}
+
+
+def _tensors(learner: Learner) -> dict[str, Tensor]:
+    state = learner.optimizer.state_dict()["state"]
+    moments = {f"optimizer.{number}.{key}": value for number, each in state.items() for key, value in each.items()}
+    draws = {f"random.{number}": value for number, value in enumerate(learner.stream.states)}
+    return {name: tensor.detach().contiguous() for name, tensor in {**moments, **draws}.items()}
+
+
+def _restore(learner: Learner, plain: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        place, _, rest = name.partition(".")
+        if place == "optimizer":
+            number, _, key = rest.partition(".")
+            state.setdefault(int(number), {})[key] = tensor
+    whole = learner.optimizer.state_dict()
+    for group, rate in zip(whole["param_groups"], plain["rates"], strict=True):
+        group["lr"] = rate
+    learner.optimizer.load_state_dict({"state": state, "param_groups": whole["param_groups"]})
+    learner.schedule.load_state_dict({**plain["schedule"], "lr_lambdas": [None] * len(plain["rates"])})
+    learner.stream.states = [tensors[f"random.{number}"] for number in range(len(learner.stream.states))]
+    learner.bad_steps, learner.bad_in_a_row = plain["bad_steps"], plain["bad_in_a_row"]

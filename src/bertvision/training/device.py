@@ -1,0 +1,60 @@
+"""Where to compute and in which precision."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal, NamedTuple
+
+import torch
+
+from bertvision.errors import SettingsError
+
+Precision = Literal["auto", "float32", "bf16"]
+
+
+class Compute(NamedTuple):
+    """A device and the number format of its matrix products (weights in training stay float32)."""
+
+    device: torch.device
+    dtype: torch.dtype
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Give the context in which forward passes of training run."""
+        if self.dtype == torch.float32:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.dtype)
+
+    @property
+    def name(self) -> str:
+        """Name the device for a record."""
+        if self.device.type == "cuda":
+            return torch.cuda.get_device_name(self.device)
+        return f"{self.device.type} ({torch.get_num_threads()} threads)"
+
+    @property
+    def precision(self) -> str:
+        """Name the number format for a record."""
+        return "float32" if self.dtype == torch.float32 else "bf16"
+
+
+def choose_compute(device: str = "auto", precision: Precision = "auto") -> Compute:
+    """Choose a GPU where there is one, and bf16 where the GPU has it.
+
+    On the CPU float32 is the default: bf16 autocast was slower than it on machines without AMX.
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise SettingsError(f"device {device!r} cannot be used ({reason}); try auto, cpu or cuda") from None
+    if precision == "auto":
+        has_bf16 = chosen.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        precision = "bf16" if has_bf16 else "float32"
+    return Compute(chosen, torch.bfloat16 if precision == "bf16" else torch.float32)
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until the device has done what it was told, so that a clock read next is right."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

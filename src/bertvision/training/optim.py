@@ -1,0 +1,98 @@
+"""Parameter groups, optimizers and schedules."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from bertvision.settings import Config
+
+
+class OptimConfig(Config):
+    """AdamW and its schedule; the learning rate stands beside it in each stage's own config."""
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = Field(1e-8, gt=0)
+    bias_correction: bool = True  # false: as in BERT's own optimizer and the 2021 code
+    weight_decay: float = Field(0.01, ge=0)  # never on biases and norms
+    schedule: Literal["linear", "constant"] = "constant"
+    warmup: float = Field(0.0, ge=0, lt=1)  # share of all steps
+    max_grad_norm: float | None = Field(1.0, gt=0)
+
+
+def build_optimizer(model: nn.Module, lr: float, config: OptimConfig) -> Optimizer:
+    """Build AdamW over the trainable parameters, in two groups: with and without weight decay."""
+    groups = [
+        {"params": params, "weight_decay": decay}
+        for params, decay in zip(_by_decay(model), (config.weight_decay, 0.0), strict=True)
+        if params
+    ]
+    settings: dict[str, Any] = {"lr": lr, "betas": config.betas, "eps": config.eps}
+    if not config.bias_correction:
+        return UncorrectedAdamW(groups, **settings)
+    return AdamW(groups, fused=True, **settings)
+
+
+def build_schedule(optimizer: Optimizer, config: OptimConfig, num_steps: int) -> LambdaLR:
+    """Build the learning-rate schedule for a training of `num_steps` steps."""
+    return LambdaLR(optimizer, rate_by_step(config, num_steps))
+
+
+def rate_by_step(config: OptimConfig, num_steps: int) -> Callable[[int], float]:
+    """Give the factor on the learning rate for each step: up over the warmup, then flat or down to 0."""
+    warmup = round(config.warmup * num_steps)
+
+    def rate(step: int) -> float:
+        if step < warmup:
+            return (step + 1) / (warmup + 1)
+        if config.schedule == "constant":
+            return 1.0
+        return max(0.0, (num_steps - step) / max(1, num_steps - warmup))
+
+    return rate
+
+
+class UncorrectedAdamW(Optimizer):
+    """AdamW without bias correction, which torch does not have: early steps are larger by design.
+
+    BERT was trained with it, and the 2021 system fine-tuned with it (`correct_bias=False`).
+    """
+
+    def __init__(self, params: Iterable[Any], lr: float, betas: tuple[float, float], eps: float) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Update every parameter that has a gradient."""
+        for group in self.param_groups:
+            params = [param for param in group["params"] if param.grad is not None]
+            if params:
+                self._update(params, [param.grad for param in params], group)
+
+    def _update(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
+        (beta1, beta2), lr = group["betas"], group["lr"]
+        firsts = [self._moment(param, "exp_avg") for param in params]
+        seconds = [self._moment(param, "exp_avg_sq") for param in params]
+        torch._foreach_lerp_(firsts, grads, 1 - beta1)
+        torch._foreach_mul_(seconds, beta2)
+        torch._foreach_addcmul_(seconds, grads, grads, 1 - beta2)
+        scales = torch._foreach_sqrt(seconds)
+        torch._foreach_add_(scales, group["eps"])
+        torch._foreach_mul_(params, 1 - lr * group["weight_decay"])
+        torch._foreach_addcdiv_(params, firsts, scales, -lr)
+
+    def _moment(self, param: Tensor, name: str) -> Tensor:
+        state: dict[str, Tensor] = self.state[param]
+        if name not in state:
+            state[name] = torch.zeros_like(param)
+        return state[name]
+
+
+def _by_decay(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Split parameters into weights, and biases, norms and mixing weights: the latter have one axis or none."""
+    trainable = [param for param in model.parameters() if param.requires_grad]
+    return [param for param in trainable if param.ndim > 1], [param for param in trainable if param.ndim <= 1]

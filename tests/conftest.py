@@ -1,0 +1,112 @@
+"""Loads the package with its shapes and types checked, and builds a tiny encoder without any network."""
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from jaxtyping import install_import_hook
+
+with install_import_hook("bertvision", "beartype.beartype"):
+    import bertvision  # noqa: F401
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+from bertvision.encoder.load import Encoder
+from bertvision.tasks.task import Answer, Question
+from bertvision.training.device import Compute
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?!'-"
+WORDS = ["the", "river", "weir", "was", "built", "in", "1887", "by", "hannah", "coyle", "who", "when", "where", "stone"]
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> BertTokenizerFast:
+    """A word-piece tokenizer that can spell every word of letters and digits."""
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = [*specials, *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS]
+    return BertTokenizerFast(vocab={piece: number for number, piece in enumerate(pieces)}, model_max_length=512)
+
+
+@pytest.fixture
+def encoder(tokenizer) -> Encoder:
+    """A two-layer BERT of width 32 with random weights, the same in every test."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = BertConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=64,
+            max_position_embeddings=512,
+        )
+        model = BertModel(config)
+    model.eval()
+    return Encoder("tiny", model, tokenizer)
+
+
+@pytest.fixture
+def encoder_folder(encoder, tmp_path) -> Path:
+    """The tiny encoder as Hugging Face saves it."""
+    folder = tmp_path / "tiny"
+    encoder.model.save_pretrained(folder)
+    encoder.tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def cpu() -> Compute:
+    return Compute(torch.device("cpu"), torch.float32)
+
+
+def make_question(identity="q1", text="when was the weir built?", context="the weir was built in 1887", answer="1887"):
+    """A question whose answer stands at its first place in the context; no answer: unanswerable."""
+    answers = () if answer is None else (Answer(answer, context.index(answer)),)
+    return Question(identity, text, context, answers, "weir")
+
+
+@pytest.fixture
+def questions() -> list[Question]:
+    """Eight short questions, one of them unanswerable, with contexts of different lengths."""
+    contexts = [
+        ("the weir was built in 1887 by hannah coyle", "1887"),
+        ("hannah coyle built the stone weir", "hannah coyle"),
+        ("the river was in the stone", None),
+        ("by the river, the weir. the weir was built by coyle in 1887", "coyle"),
+        ("who built the stone weir in the river", "stone weir"),
+        ("1887 was when the weir was built", "1887"),
+        ("where the river was, the weir was built", "where the river was"),
+        ("hannah was in the river when coyle built the weir by the stone", "coyle"),
+    ]
+    return [make_question(f"q{n}", "who built the weir?", text, answer) for n, (text, answer) in enumerate(contexts)]
+
+
+@pytest.fixture
+def squad_file(questions, tmp_path):
+    """Write questions as a SQuAD 2.0 file; gives a function of (name, questions)."""
+
+    def write(name="data.json", chosen=None) -> Path:
+        paragraphs = [
+            {
+                "context": each.context,
+                "qas": [
+                    {
+                        "id": each.id,
+                        "question": each.text,
+                        "is_impossible": each.is_impossible,
+                        "answers": [{"text": answer.text, "answer_start": answer.start} for answer in each.answers],
+                    }
+                ],
+            }
+            for each in (questions if chosen is None else chosen)
+        ]
+        path = tmp_path / name
+        path.write_text(json.dumps({"version": "v2.0", "data": [{"title": "weir", "paragraphs": paragraphs}]}))
+        return path
+
+    return write

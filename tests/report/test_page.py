@@ -1,0 +1,128 @@
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from bertvision.report.page import write_report
+
+VOID = {"meta", "wbr", "br", "link", "img", "input", "hr"}
+
+
+class Outline(HTMLParser):
+    """Checks that tags are balanced; keeps attributes and text."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.attributes, self.text = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.attributes += [(tag, name, value) for name, value in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def outline_of(page):
+    outline = Outline()
+    outline.feed(page.read_text(encoding="utf-8"))
+    outline.close()
+    assert outline.open == []
+    return outline
+
+
+def files_in(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_report_is_a_page_a_summary_and_its_figures(tmp_path, records):
+    assert write_report(records, tmp_path) == tmp_path / "report.html"
+    figures = {f"figures/squad2_small-{name}.svg" for name in ("finetuning_curve", "layer_weights", "f1_by_parameters")}
+    assert files_in(tmp_path).keys() == {"report.html", "report.md", *figures}
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path, records):
+    write_report(records, tmp_path / "one")
+    write_report(list(reversed(records)), tmp_path / "two")
+    assert files_in(tmp_path / "one") == files_in(tmp_path / "two")
+
+
+def test_a_page_has_balanced_tags_and_no_id_twice(tmp_path, records):
+    outline = outline_of(write_report(records, tmp_path))
+    ids = [value for _, name, value in outline.attributes if name == "id"]
+    assert ids
+    assert len(ids) == len(set(ids))
+
+
+def test_a_page_loads_nothing_from_elsewhere(tmp_path, records):
+    page = write_report(records, tmp_path)
+    loading = ("src", "href", "xlink:href", "srcset", "data", "action", "poster")
+    links = [value for _, name, value in outline_of(page).attributes if name in loading]
+    assert links
+    assert all(link.startswith("#") for link in links)
+    assert re.findall(r"@import|url\((?!#)", page.read_text(encoding="utf-8")) == []
+
+
+def test_a_page_has_a_language_a_title_and_labelled_pictures(tmp_path, records):
+    outline = outline_of(write_report(records, tmp_path))
+    assert ("html", "lang", "en") in outline.attributes
+    assert outline.text.count("Results of squad2_small") == 2  # <title> and <h1>
+    labels = [value for tag, name, value in outline.attributes if (tag, name) == ("svg", "aria-label")]
+    assert len(labels) == 3
+    assert "learned_pooling: layer 2 (weight 0.50)" in " ".join(labels)
+
+
+def test_what_comes_from_records_is_escaped(tmp_path, make_record):
+    record = make_record(
+        experiment="<script>alert(1)</script>",
+        row="<b>",
+        layer_weights=[0.5, 0.5],
+        notes=["<u>note</u>"],
+        config={"name": "</pre><i>"},
+    )
+    page = write_report([record, make_record(experiment="other")], tmp_path)
+    text = page.read_text(encoding="utf-8")
+    outline = outline_of(page)
+    assert "<script" not in text
+    assert "<u>" not in text
+    assert "<i>" not in text
+    assert "<b>" in "".join(outline.text)
+    assert {path.parent.name for path in tmp_path.rglob("*.svg")} == {"figures"}
+
+
+def test_missing_figures_are_named_with_the_command_that_makes_their_records(tmp_path, make_record):
+    page = write_report([make_record(layer_weights=None)], tmp_path)
+    text = "".join(outline_of(page).text)
+    for written in (text, (tmp_path / "report.md").read_text(encoding="utf-8").replace("`", "")):
+        assert re.search(r"layer weights need .*learned_pooling.* bertvision run EXPERIMENT.yaml", written)
+        assert re.search(r"fine-tuning curve needs .*two or more fractions.* bertvision run EXPERIMENT.yaml", written)
+    assert [path.name for path in tmp_path.rglob("*.svg")] == ["squad2_small-f1_by_parameters.svg"]
+
+
+def test_several_experiments_have_a_table_each_and_files_of_their_own(tmp_path, make_record):
+    names = ("a b", "a/b", "..")
+    outline = outline_of(write_report([make_record(experiment=name) for name in names], tmp_path))
+    assert outline.text.count("Where this came from") == 3
+    assert [text for text in outline.text if text in names] == sorted(names)
+    assert len(list(tmp_path.glob("figures/*.svg"))) == 3
+
+
+def test_the_summary_links_to_figures_that_exist(tmp_path, records):
+    write_report(records, tmp_path)
+    links = re.findall(r"!\[[^]]*\]\(([^)]+)\)", (tmp_path / "report.md").read_text(encoding="utf-8"))
+    assert len(links) == 3
+    assert all((tmp_path / link).is_file() for link in links)
+
+
+@pytest.mark.parametrize(("has_null", "times"), [(True, 1), (False, 0)])
+def test_thresholds_are_explained_only_where_no_answer_is_possible(tmp_path, make_record, has_null, times):
+    scores = {"f1": 50.0, **({"best_f1": 60.0} if has_null else {})}
+    text = "".join(outline_of(write_report([make_record(scores=scores)], tmp_path)).text)
+    assert text.count("it flatters every row") == times

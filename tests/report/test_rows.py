@@ -1,0 +1,64 @@
+import math
+
+import pytest
+
+from bertvision.errors import FolderError
+from bertvision.records import Parameters, Seconds
+from bertvision.report.rows import by_experiment, table_rows
+
+
+def test_scores_are_means_over_seeds_with_the_deviation_of_a_sample(make_record):
+    (row,) = table_rows(make_record(seed=seed, scores={"f1": f1}) for seed, f1 in ((1, 50.0), (2, 53.0), (3, 56.0)))
+    assert row.seeds == 3
+    assert row.f1.mean == pytest.approx((50 + 53 + 56) / 3)
+    assert row.f1.deviation == pytest.approx(math.sqrt(((50 - 53) ** 2 + 0 + (56 - 53) ** 2) / 2))
+
+
+def test_one_seed_has_no_deviation(make_record):
+    (row,) = table_rows([make_record(scores={"f1": 50.0})])
+    assert row.f1 == (50.0, None)
+
+
+def test_a_score_that_no_record_has_is_none(make_record):
+    (row,) = table_rows([make_record(scores={"f1": 50.0})])
+    assert (row.exact, row.best_f1, row.span_f1) == (None, None, None)
+
+
+@pytest.mark.parametrize("key", ["exact", "exact_match"])
+def test_exact_match_is_found_under_the_name_of_either_task(make_record, key):
+    (row,) = table_rows([make_record(scores={key: 41.0})])
+    assert row.exact == (41.0, None)
+
+
+def test_the_share_is_trainable_parameters_in_percent_of_the_encoder(make_record):
+    (row,) = table_rows([make_record(parameters=Parameters(total=700, trainable=500, encoder=20_000))])
+    assert (row.parameters, row.share) == (500, 2.5)
+
+
+@pytest.mark.parametrize(("heads", "seconds"), [(20.0, 120.0), (None, 100.0)])
+def test_seconds_are_finetuning_and_the_shared_pass(make_record, heads, seconds):
+    (row,) = table_rows([make_record(seconds=Seconds(finetune=100.0, heads=heads, predict=7.0))])
+    assert row.seconds == seconds
+
+
+def test_layer_weights_are_means_over_seeds(make_record):
+    (row,) = table_rows([make_record(seed=1, layer_weights=[0.2, 0.8]), make_record(seed=2, layer_weights=[0.4, 0.6])])
+    assert [weight.mean for weight in row.layer_weights] == pytest.approx([0.3, 0.7])
+
+
+def test_rows_stand_by_fraction_and_then_encoder_head_control_ensemble(records):
+    names = [(row.fraction, row.kind) for row in table_rows(reversed(records))]
+    kinds = ["encoder", "head", "control", "ensemble"]
+    assert names == [(fraction, kind) for fraction in (0.1, 1.0) for kind in kinds]
+
+
+def test_two_records_of_the_same_seed_are_refused_by_name(make_record):
+    with pytest.raises(FolderError, match=r"2 records of `learned_pooling` at fraction 1 with seed 1"):
+        table_rows([make_record(), make_record()])
+
+
+def test_records_are_split_by_experiment(make_record):
+    groups = by_experiment(
+        [make_record(experiment="b"), make_record(experiment="a"), make_record(experiment="b", seed=2)]
+    )
+    assert [(name, len(group)) for name, group in groups.items()] == [("a", 1), ("b", 2)]
