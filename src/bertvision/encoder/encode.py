@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from bertvision.encoder.load import Encoder
 from bertvision.features.batches import WindowBatch
@@ -42,6 +43,6 @@ def encode(encoder: Encoder, batch: WindowBatch, *, last_only: bool = False) -> 
 
 def freeze(encoder: Encoder, compute: Compute) -> Encoder:
     """Put an encoder on its device for good: no gradients, no dropout, weights in the device's number format."""
-    encoder.model.requires_grad_(False).to(device=compute.device, dtype=compute.dtype)
-    encoder.model.train(False)
+    encoder.model.requires_grad_(False).train(False)
+    nn.Module.to(encoder.model, device=compute.device, dtype=compute.dtype)  # transformers' own `to` has no types
     return encoder

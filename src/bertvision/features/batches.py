@@ -88,11 +88,9 @@ def collate(windows: Sequence[Window], rows: Rows, pad_id: int) -> WindowBatch:
         ids[row, : len(window)] = window.ids
         mask[row, : len(window)] = True
         segments[row, window.context_at : len(window)] = 1
-    starts, ends = (
-        np.array(labels, dtype=np.int64) for labels in zip(*((w.start, w.end) for w in chosen), strict=True)
-    )
-    tensors = [torch.from_numpy(array) for array in (ids, mask, segments, starts, ends)]
-    return WindowBatch(*tensors, rows)
+    starts = torch.tensor([window.start for window in chosen])
+    ends = torch.tensor([window.end for window in chosen])
+    return WindowBatch(torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(segments), starts, ends, rows)
 
 
 def lengths_of(windows: Sequence[Window]) -> npt.NDArray[np.int64]:
