@@ -6,6 +6,8 @@ Names are imported when they are first used, so that scoring and reporting need 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from bertvision.version import VERSION
+
 if TYPE_CHECKING:
     from bertvision.activations.live import LiveStates as LiveStates
     from bertvision.encoder.encode import encode as encode
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     from bertvision.tasks.task import Question as Question
     from bertvision.training.device import choose_compute as choose_compute
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _MODULES = {
     "activations.live": ("LiveStates",),

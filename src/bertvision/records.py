@@ -13,9 +13,10 @@ from pydantic import ValidationError
 from bertvision.errors import FolderError
 from bertvision.files import read_json, write_json
 from bertvision.settings import Config
+from bertvision.version import VERSION
 
 RowKind = Literal["encoder", "head", "control", "ensemble"]
-PACKAGES = ("bertvision", "torch", "transformers", "tokenizers", "safetensors", "numpy")
+PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
 
 
 class Parameters(Config):
@@ -138,7 +139,7 @@ def provenance(device: str, precision: str) -> Provenance:
         device=device,
         precision=precision,
         python=platform.python_version(),
-        versions={name: metadata.version(name) for name in PACKAGES},
+        versions={"bertvision": VERSION, **{name: metadata.version(name) for name in PACKAGES}},
     )
 
 
