@@ -60,7 +60,7 @@ def quickstart(
         messages.print("Fine-tuning a small encoder on 960 shipped questions, then training heads on all its layers.")
     _run(quickstart_experiment(overrides or ()), out, quiet, as_json)
     if not as_json:
-        head = out / "heads" / "2" / "adapter_386_shared_skip"
+        head = out / "heads" / "1" / "adapter_386_shared_skip"
         results.print("Next, try a head on your own SQuAD-format file, or see every head and its size:")
         results.print(f"  bertvision predict {head} --data YOURS.json --out {out / 'yours'}", markup=False)
         results.print("  bertvision heads --encoder default", markup=False)
@@ -236,17 +236,30 @@ def _experiment(config: Path, overrides: Sequence[str] | None) -> "Experiment":
 
 def _print_records(records: Sequence["RunRecord"], as_json: bool) -> None:
     from bertvision.report.rows import by_experiment
-    from bertvision.report.tables import results_table
 
     if as_json:
         _print_json([record.model_dump(mode="json", exclude={"config"}) for record in records])
         return
     for name, group in by_experiment(records).items():
-        table = results_table(group)
-        shown = [place for place, head in enumerate(table.header) if head not in ("kind", "% of encoder")]
-        rows = [[row[place] for place in shown] for row in table.rows]
-        header = [table.header[place] for place in shown]
-        print_table(header, rows, [table.alignments[place] == "right" for place in shown], title=name)
+        for fraction in dict.fromkeys(record.fraction for record in group):
+            rows = [record for record in group if record.fraction == fraction]
+            _print_fraction(f"{name}, {_tuned_for(fraction)}", rows)
+
+
+def _print_fraction(title: str, records: Sequence["RunRecord"]) -> None:
+    from bertvision.report.tables import results_table
+
+    table = results_table(records)
+    shown = [place for place, head in enumerate(table.header) if head not in ("fraction", "kind", "% of encoder")]
+    rows = [[row[place] for place in shown] for row in table.rows]
+    header = [table.header[place] for place in shown]
+    print_table(header, rows, [table.alignments[place] == "right" for place in shown], title)
+
+
+def _tuned_for(fraction: float | None) -> str:
+    if fraction is None:
+        return "encoder as given"
+    return "encoder untuned" if fraction == 0 else f"encoder tuned for {fraction:g} of an epoch"
 
 
 def _print_paths(paths: Sequence[Path]) -> None:

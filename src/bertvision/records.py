@@ -64,6 +64,7 @@ class RunRecord(Config):
     task: str
     row: str  # `encoder`, a head's name, or an ensemble's name
     kind: RowKind
+    place: int = 0  # among the rows of its fraction, as the experiment lists them
     fraction: float | None  # None where the encoder was used as given
     seed: int
     scores: dict[str, float]  # at the epoch fixed beforehand (heads.report_epoch)
@@ -125,7 +126,7 @@ def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
 
     def key(record: RunRecord) -> tuple[Any, ...]:
         fraction = -1.0 if record.fraction is None else record.fraction
-        return (record.experiment, fraction, record.seed, kinds[record.kind], _place_in_config(record), record.row)
+        return (record.experiment, fraction, record.seed, kinds[record.kind], record.place, record.row)
 
     return sorted(records, key=key)
 
@@ -145,11 +146,6 @@ def provenance(device: str, precision: str) -> Provenance:
 
 def _is_record_place(path: Path) -> bool:
     return "-seed" in path.name and not path.name.startswith(".")
-
-
-def _place_in_config(record: RunRecord) -> int:
-    names = [head["name"] for head in record.config.get("heads", {}).get("train", [])]
-    return names.index(record.row) if record.row in names else len(names)
 
 
 def _commit() -> tuple[str | None, bool | None]:

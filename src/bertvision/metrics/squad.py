@@ -9,6 +9,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from bertvision.errors import DataError
 from bertvision.predictions.prediction import Prediction
@@ -16,7 +17,7 @@ from bertvision.tasks.task import Question
 
 Scores = dict[str, float]
 ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
-PUNCTUATION = frozenset(string.punctuation)
+WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def score_squad2(
@@ -82,11 +83,11 @@ def _best_span_scores(questions: Sequence[Question], spans: Mapping[str, str]) -
     return {"best_span_HasAns_exact": plain["exact"], "best_span_HasAns_f1": plain["f1"]}
 
 
+@lru_cache(maxsize=1 << 18)  # golds are compared with every model's answers, many times over
 def normalize_answer(text: str) -> str:
     """Lower the text, drop punctuation and articles, and join what is left with single blanks."""
     # The official script drops articles before comparing, so "the Rhine" equals "Rhine".
-    without_punctuation = "".join(letter for letter in text.lower() if letter not in PUNCTUATION)
-    return " ".join(ARTICLES.sub(" ", without_punctuation).split())
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(WITHOUT_PUNCTUATION)).split())
 
 
 def exact_match(gold: str, answer: str) -> int:

@@ -1,5 +1,6 @@
 """Logits -> best valid span or no answer, per question over its windows, with runners-up."""
 
+import math
 import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -115,10 +116,10 @@ def _with_null(
 
 
 def _with_probabilities(ranked: list[tuple[str, float, float]]) -> tuple[Candidate, ...]:
-    scores = np.array([_score(each) for each in ranked])
-    weights = np.exp(scores - scores.max())
-    probabilities = (weights / weights.sum()).tolist()
-    return tuple(Candidate(*each, probability) for each, probability in zip(ranked, probabilities, strict=True))
+    highest = max(map(_score, ranked))
+    weights = [math.exp(_score(each) - highest) for each in ranked]
+    total = sum(weights)
+    return tuple(Candidate(*each, weight / total) for each, weight in zip(ranked, weights, strict=True))
 
 
 def _score(candidate: tuple[str, float, float]) -> float:

@@ -59,11 +59,11 @@ def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
     logits = span_logits(encoder, heads, line.dev, grid, line.compute, line.progress)
     seconds = time.perf_counter() - started
     records = []
-    for row in rows:
+    for place, row in enumerate(rows):
         if row.ensemble is not None:
             logits[row.name] = combine_logits(grid, [logits[name] for name in row.ensemble.of], row.ensemble.how)
         scores = _write_answers(line, seed, fraction, row.name, grid, logits[row.name])
-        record = _record(line, seed, fraction, row, scores, seconds, weights)
+        record = _record(line, seed, fraction, row, place, scores, seconds, weights)
         write_record(line.folder(seed).records, record)
         records.append(record)
     return records
@@ -112,7 +112,14 @@ def _write_answers(line: Line, seed: int, fraction: float | None, row: str, grid
 
 
 def _record(
-    line: Line, seed: int, fraction: float | None, row: Row, scores: Scores, seconds: float, weights: str
+    line: Line,
+    seed: int,
+    fraction: float | None,
+    row: Row,
+    place: int,
+    scores: Scores,
+    seconds: float,
+    weights: str,
 ) -> RunRecord:
     config, heads = line.experiment, line.experiment.heads
     trained = max((each.seconds for each in load_heads(line, seed, fraction).values()), default=0.0)
@@ -122,6 +129,7 @@ def _record(
         task=config.task,
         row=row.name,
         kind=row.kind,
+        place=place,
         fraction=fraction,
         seed=seed,
         scores=scores,

@@ -71,10 +71,8 @@ def load_progress(folder: Path, learners: Sequence[Learner]) -> Settings | None:
 
 
 def _plain(learner: Learner) -> Settings:
-    schedule = {key: value for key, value in learner.schedule.state_dict().items() if key != "lr_lambdas"}
-    rates = [group["lr"] for group in learner.optimizer.param_groups]
     counts = {"bad_steps": learner.bad_steps, "bad_in_a_row": learner.bad_in_a_row}
-    return {"schedule": schedule, "rates": rates, **counts}
+    return {"steps_taken": learner.schedule.taken, **counts}
 
 
 def _tensors(learner: Learner) -> dict[str, Tensor]:
@@ -91,10 +89,8 @@ def _restore(learner: Learner, plain: Mapping[str, Any], tensors: Mapping[str, T
         if place == "optimizer":
             number, _, key = rest.partition(".")
             state.setdefault(int(number), {})[key] = tensor
-    whole = learner.optimizer.state_dict()
-    for group, rate in zip(whole["param_groups"], plain["rates"], strict=True):
-        group["lr"] = rate
-    learner.optimizer.load_state_dict({"state": state, "param_groups": whole["param_groups"]})
-    learner.schedule.load_state_dict({**plain["schedule"], "lr_lambdas": [None] * len(plain["rates"])})
+    groups = learner.optimizer.state_dict()["param_groups"]
+    learner.optimizer.load_state_dict({"state": state, "param_groups": groups})
+    learner.schedule.go_to(plain["steps_taken"])
     learner.stream.states = [tensors[f"random.{number}"] for number in range(len(learner.stream.states))]
     learner.bad_steps, learner.bad_in_a_row = plain["bad_steps"], plain["bad_in_a_row"]

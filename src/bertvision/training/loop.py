@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_, get_total_norm
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
+from bertvision.training.optim import Schedule
 from bertvision.training.random_stream import RandomStream
 
 # A single step may overflow; this many in a row mean that the weights will not recover.
@@ -35,7 +35,7 @@ class Learner:
     model: nn.Module
     loss_of: Callable[[Any], Tensor]  # mean over a batch's examples; mixed precision lives in here
     optimizer: Optimizer
-    schedule: LRScheduler
+    schedule: Schedule
     stream: RandomStream
     max_grad_norm: float | None = 1.0
     bad_steps: int = 0  # steps left out because loss or gradient was not finite

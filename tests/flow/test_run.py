@@ -1,0 +1,238 @@
+"""The whole line on a tiny BERT."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from bertvision.encoder.load import load_encoder
+from bertvision.errors import EncoderError, FolderError
+from bertvision.experiment import build_experiment
+from bertvision.metrics.squad import score_squad2
+from bertvision.predictions.ensemble import log_softmax
+from bertvision.predictions.logits import load_logits
+from bertvision.records import read_records
+from bertvision.report.page import write_report
+from bertvision.run_folder import locked
+from bertvision.stages.model_folder import load_model
+from bertvision.stages.predict_file import predict_file
+from bertvision.stages.run import run, run_finetune, run_train_heads
+from bertvision.tasks.squad import read_squad
+from bertvision.training.checkpoint import fingerprint
+
+pytestmark = pytest.mark.flow
+HEADS = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]
+
+
+@pytest.fixture
+def settings(squad_file, encoder_folder):
+    data = str(squad_file())
+    return {
+        "name": "tiny",
+        "data": {"train": data, "dev": data},
+        "encoder": str(encoder_folder),
+        "windows": {"max_length": 24, "stride": 4},
+        "finetune": {"fractions": [0, 0.5, 1], "batch": {"windows": 2}, "lr": 1e-3},
+        "heads": {"train": HEADS, "batch": {"windows": 4}},
+        "ensembles": [{"of": ["encoder", "learned_pooling"]}, {"of": ["encoder", "last_linear"], "how": "mean"}],
+        "device": "cpu",
+    }
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+def run_with(settings, out, *overrides):
+    return run(build_experiment(settings, overrides), out)
+
+
+def test_a_run_leaves_a_record_of_every_row_and_fraction(settings, out):
+    records = run_with(settings, out)
+    rows = ["encoder", *HEADS, "encoder+learned_pooling", "encoder+last_linear-mean"]
+    assert [(record.fraction, record.row) for record in records] == [(f, row) for f in (0, 0.5, 1) for row in rows]
+    assert read_records(out / "records") == records
+    assert {record.kind for record in records} == {"encoder", "head", "control", "ensemble"}
+    assert all(len(record.epochs) == (record.kind in ("head", "control")) for record in records)
+
+
+def test_a_record_says_what_it_cost_and_where_it_came_from(settings, out, questions):
+    records = {record.row: record for record in run_with(settings, out, "finetune.fractions=[1]")}
+    encoder, head = records["encoder"], records["learned_pooling"]
+    parameters = sum(weight.numel() for weight in load_encoder(str(out / "encoder" / "1")).model.parameters())
+    assert encoder.parameters.trainable == parameters + 32 * 2 + 2
+    assert (head.parameters.trainable, head.parameters.encoder) == (3 + 1 + 32 * 2 + 2, parameters)
+    assert records["encoder+learned_pooling"].parameters.trainable == parameters + 66 + 70
+    assert sum(head.layer_weights) == pytest.approx(1, abs=1e-5)
+    assert head.data["train"].questions == len(questions)
+    assert len(head.data["train"].sha256) == 64
+    assert head.seconds.finetune == encoder.seconds.finetune > 0
+    assert head.config["windows"]["max_length"] == 24
+    assert head.provenance.versions["torch"] == torch.__version__
+
+
+def test_the_run_folder_is_an_interface(settings, out):
+    run_with(settings, out)
+    for fraction in ("0", "0.5", "1"):
+        assert (out / "encoder" / fraction / "model.safetensors").is_file()
+        for head in HEADS:
+            assert (out / "heads" / fraction / head / "head.safetensors").is_file()
+        for row in ("encoder", *HEADS, "encoder+learned_pooling"):
+            written = {path.name for path in (out / "predictions" / fraction / row).iterdir()}
+            assert written == {"predictions.json", "nbest_predictions.json", "null_odds.json", "logits.safetensors"}
+    assert not (out / "unfinished").exists() or not any((out / "unfinished").iterdir())
+
+
+def test_the_scores_of_a_record_are_those_of_its_prediction_files(settings, out):
+    record = next(record for record in run_with(settings, out) if (record.row, record.fraction) == ("last_linear", 1))
+    folder = out / "predictions" / "1" / "last_linear"
+    answers, odds = (json.loads((folder / name).read_text()) for name in ("predictions.json", "null_odds.json"))
+    golds = read_squad(settings["data"]["dev"]).questions
+    again = score_squad2(golds, answers)
+    assert {key: record.scores[key] for key in again} == again
+    assert odds.keys() == answers.keys()
+
+
+def test_the_ensemble_takes_the_larger_probability_of_its_members(settings, out):
+    run_with(settings, out)
+    grid, encoder = load_logits(out / "predictions" / "1" / "encoder" / "logits.safetensors")
+    _, head = load_logits(out / "predictions" / "1" / "learned_pooling" / "logits.safetensors")
+    _, both = load_logits(out / "predictions" / "1" / "encoder+learned_pooling" / "logits.safetensors")
+    expected = np.maximum(np.exp(log_softmax(grid, encoder)), np.exp(log_softmax(grid, head)))
+    np.testing.assert_allclose(np.exp(both), expected, rtol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(settings, out, tmp_path):
+    run_with(settings, out, "seeds=[1, 2]", "finetune.fractions=[1]")
+    run_with(settings, tmp_path / "again", "finetune.fractions=[1]")
+    one, two = out / "encoder" / "1", out / "seeds" / "2" / "encoder" / "1"
+    prints = [fingerprint(load_encoder(str(place)).model) for place in (one, tmp_path / "again" / "encoder" / "1", two)]
+    assert prints[0] == prints[1] != prints[2]
+    assert {record.seed for record in read_records(out)} == {1, 2}
+
+
+def test_a_finished_run_is_not_done_again(settings, out):
+    first = run_with(settings, out)
+    times = {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
+    assert run_with(settings, out) == first
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")} == times
+
+
+def test_a_head_added_later_is_trained_alone_and_equals_one_trained_with_the_others(settings, out, tmp_path):
+    run_with(settings, out, f"heads.train={HEADS[:2]}", "ensembles=[]")
+    kept = (out / "heads" / "1" / HEADS[0] / "head.safetensors").stat().st_mtime_ns
+    later = run_with(settings, out)
+    together = run_with(settings, tmp_path / "together")
+    assert (out / "heads" / "1" / HEADS[0] / "head.safetensors").stat().st_mtime_ns == kept
+    assert [record.scores for record in later] == [record.scores for record in together]
+
+
+def test_a_run_that_lost_a_stage_makes_it_again(settings, out):
+    first = run_with(settings, out)
+    shutil.rmtree(out / "heads" / "0.5")
+    shutil.rmtree(out / "predictions" / "0.5" / "encoder")
+    assert [record.scores for record in run_with(settings, out)] == [record.scores for record in first]
+    assert (out / "heads" / "0.5" / "last_linear" / "head.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [("finetune.lr=0.01", r"finetune\.lr was 0\.001 and is now 0\.01"), ("heads.lr=0.5", r"heads\.lr was")],
+)
+def test_a_run_folder_of_other_settings_is_refused(settings, out, override, told):
+    run_with(settings, out)
+    with pytest.raises(FolderError, match=told):
+        run_with(settings, out, override)
+
+
+def test_scores_are_kept_for_every_epoch_and_the_reported_one_is_fixed_beforehand(settings, out):
+    records = run_with(settings, out, "heads.epochs=3", "heads.report_epoch=2", "finetune.fractions=[0.5]")
+    for record in records:
+        if record.kind in ("head", "control"):
+            assert len(record.epochs) == 3
+            assert record.epochs[1] == record.scores
+
+
+def test_epochs_can_be_told_apart_by_training_for_fewer(settings, out, tmp_path):
+    three = run_with(settings, out, "heads.epochs=3", "finetune.fractions=[0.5]", "heads.lr=0.1")
+    one = run_with(settings, tmp_path / "one", "heads.epochs=1", "finetune.fractions=[0.5]", "heads.lr=0.1")
+    for many, single in zip(three, one, strict=True):
+        if many.kind in ("head", "control"):
+            assert many.epochs[0] == single.scores
+
+
+def test_without_fractions_heads_are_trained_on_the_encoder_as_given(settings, out):
+    records = run_with(settings, out, "finetune.fractions=[]", "ensembles=[]")
+    assert [(record.row, record.fraction) for record in records] == [(name, None) for name in HEADS]
+    assert not (out / "encoder").exists()
+    model = load_model(out / "heads" / "given" / "last_linear")
+    assert model.encoder.shape == (3, 32)
+
+
+def test_a_run_goes_on_from_an_earlier_checkpoint_with_its_output_layer(settings, out, tmp_path):
+    run_with(settings, out)
+    start = str(out / "encoder" / "1")
+    first = run_with({**settings, "encoder": start}, tmp_path / "more", "finetune.fractions=[0]")
+    last = [record for record in run_with(settings, out) if record.fraction == 1 and record.row == "encoder"]
+    assert first[0].scores == last[0].scores
+    given = run_with({**settings, "encoder": start}, tmp_path / "given", "finetune.fractions=[]", "ensembles=[]")
+    assert given[0].row == "encoder"
+    assert given[0].scores == last[0].scores
+
+
+def test_a_model_folder_answers_a_file_as_the_run_did(settings, out, tmp_path):
+    run_with(settings, out)
+    answered = predict_file(out / "heads" / "1" / "learned_pooling", settings["data"]["dev"], tmp_path / "answers")
+    before = json.loads((out / "predictions" / "1" / "learned_pooling" / "predictions.json").read_text())
+    assert json.loads((tmp_path / "answers" / "predictions.json").read_text()) == before
+    assert answered.scores["total"] == 8
+
+
+def test_a_run_folder_can_be_moved(settings, out, tmp_path):
+    run_with(settings, out)
+    shutil.move(out, tmp_path / "elsewhere")
+    load_model(tmp_path / "elsewhere" / "heads" / "1" / "last_linear")
+
+
+def test_a_head_refuses_an_encoder_that_is_not_its_own(settings, out):
+    run_with(settings, out)
+    shutil.rmtree(out / "encoder" / "1")
+    shutil.copytree(out / "encoder" / "0", out / "encoder" / "1")
+    with pytest.raises(FolderError, match="not the one this head was trained on"):
+        load_model(out / "heads" / "1" / "last_linear")
+
+
+def test_the_stages_can_be_run_one_by_one(settings, out):
+    experiment = build_experiment(settings)
+    assert [path.name for path in run_finetune(experiment, out)] == ["0", "0.5", "1"]
+    assert not (out / "heads").exists()
+    assert all(path.is_dir() for path in run_train_heads(experiment, out))
+    assert not (out / "records").exists()
+    assert len(run(experiment, out)) == 3 * 6
+
+
+def test_windows_longer_than_the_encoder_reads_are_refused_before_any_training(settings, out):
+    with pytest.raises(EncoderError, match="reads at most 512 tokens"):
+        run_with(settings, out, "windows.max_length=513")
+
+
+def test_a_second_process_is_kept_out_of_a_run_folder(settings, out):
+    with locked(out), pytest.raises(FolderError, match="another bertvision is working"):
+        run_with(settings, out)
+
+
+def test_squad_1_has_its_own_metric_and_no_null(settings, out, squad_file, questions):
+    answerable = str(squad_file("v1.json", [question for question in questions if question.answers]))
+    settings = {**settings, "task": "squad1", "data": {"train": answerable, "dev": answerable}}
+    records = run_with(settings, out, "finetune.fractions=[1]")
+    assert records[0].scores.keys() == {"exact_match", "f1", "best_span_HasAns_exact", "best_span_HasAns_f1"}
+    assert not (out / "predictions" / "1" / "encoder" / "null_odds.json").exists()
+
+
+def test_a_run_can_be_reported_from_its_records_alone(settings, out, tmp_path):
+    run_with(settings, out)
+    page = write_report(read_records(out / "records"), tmp_path / "report")
+    assert "adapter_64_shared_skip" in page.read_text().replace("<wbr>", "")

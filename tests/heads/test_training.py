@@ -1,0 +1,140 @@
+import pytest
+import torch
+from torch import nn
+
+from bertvision.activations.live import LiveStates
+from bertvision.encoder.encode import freeze
+from bertvision.errors import SettingsError, TrainingError
+from bertvision.features.batches import BatchConfig
+from bertvision.features.windows import WindowConfig, cut_windows
+from bertvision.heads.head import Head
+from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
+from bertvision.settings import validate
+
+NAMES = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]
+
+
+def make_config(names=NAMES, **more):
+    return validate(HeadsConfig, {"train": names, "batch": {"windows": 3}, **more}, "test")
+
+
+@pytest.fixture
+def source(encoder, questions, cpu):
+    windows = cut_windows(questions, encoder.tokenizer, WindowConfig())
+    return LiveStates(freeze(encoder, cpu), windows, BatchConfig(windows=3), 7, cpu)
+
+
+def train(config, source, encoder, cpu, change=lambda heads: None, **more):
+    heads = build_heads(config.train, encoder.shape, seed=1)
+    change(heads)
+    ends = list(train_heads_together(heads, source, config, seed=1, compute=cpu, **more))
+    return heads, ends
+
+
+def weights(head):
+    return torch.cat([parameter.detach().flatten() for parameter in head.parameters()])
+
+
+def with_dropout(head):
+    """Put dropout between pooler and readout, so that the head draws random numbers."""
+    pooler = head.pooler
+    head.pooler = Dropped(pooler)
+
+
+class Dropped(nn.Module):
+    def __init__(self, pooler):
+        super().__init__()
+        self.pooler = pooler
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, states, mask, segments):
+        return self.dropout(self.pooler(states, mask, segments))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("draws", [False, True])
+def test_a_head_trained_beside_others_equals_the_same_head_trained_alone(name, draws, source, encoder, cpu):
+    def change(heads):
+        if draws:
+            for head in heads.values():
+                with_dropout(head)
+
+    together, _ = train(make_config(epochs=2), source, encoder, cpu, change)
+    alone, _ = train(make_config([name], epochs=2), source, encoder, cpu, change)
+    torch.testing.assert_close(weights(together[name]), weights(alone[name]), rtol=0, atol=1e-6)
+
+
+def test_training_changes_every_head_and_leaves_the_encoder_alone(source, encoder, cpu):
+    before = {name: tensor.clone() for name, tensor in encoder.model.state_dict().items()}
+    start = build_heads(make_config().train, encoder.shape, seed=1)
+    trained, _ = train(make_config(), source, encoder, cpu)
+    assert all(not torch.equal(weights(trained[name]), weights(start[name])) for name in NAMES)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in encoder.model.state_dict().items())
+
+
+def test_control_comes_back_after_every_epoch(source, encoder, cpu):
+    _, ends = train(make_config(epochs=3), source, encoder, cpu)
+    assert [end.epoch for end in ends] == [1, 2, 3]
+    assert ends[0].seconds <= ends[1].seconds <= ends[2].seconds
+
+
+def test_a_head_that_diverges_is_left_out_and_the_others_go_on_unchanged(source, encoder, cpu):
+    def spoil(heads):
+        heads["last_linear"].readout.linear.weight.data.fill_(float("nan"))
+
+    config = make_config(epochs=5)
+    spoiled, ends = train(config, source, encoder, cpu, spoil)
+    sound, _ = train(config, source, encoder, cpu)
+    assert ends[-1].diverged == ("last_linear",)
+    assert torch.equal(weights(spoiled["learned_pooling"]), weights(sound["learned_pooling"]))
+
+
+def test_training_stops_when_every_head_diverges(source, encoder, cpu):
+    def spoil(heads):
+        for head in heads.values():
+            head.readout.linear.weight.data.fill_(float("nan"))
+
+    with pytest.raises(TrainingError, match=r"lower heads\.lr"):
+        train(make_config(epochs=5), source, encoder, cpu, spoil)
+
+
+def test_a_training_that_was_cut_short_goes_on_to_the_same_weights(source, encoder, cpu, tmp_path):
+    config = make_config(epochs=2, save_every=1e-9)  # saves after every step
+
+    class Cut(Exception):
+        pass
+
+    class CutShort:
+        def num_steps(self, epoch):
+            return source.num_steps(epoch)
+
+        def epoch(self, number, first_step=0):
+            for step, batch in enumerate(source.epoch(number, first_step), start=first_step):
+                if number == 1 and step == 2:
+                    raise Cut
+                yield batch
+
+    with pytest.raises(Cut):
+        train(config, CutShort(), encoder, cpu, saved=tmp_path / "progress")
+    resumed, ends = train(config, source, encoder, cpu, saved=tmp_path / "progress")
+    whole, _ = train(config, source, encoder, cpu)
+    assert [end.epoch for end in ends] == [2]
+    assert all(torch.equal(weights(resumed[name]), weights(whole[name])) for name in NAMES)
+
+
+def test_heads_start_from_the_seed_and_their_name_alone(encoder):
+    together = build_heads(make_config().train, encoder.shape, seed=1)
+    alone = build_heads(make_config(["last_linear"]).train, encoder.shape, seed=1)
+    other = build_heads(make_config(["last_linear"]).train, encoder.shape, seed=2)
+    assert isinstance(alone["last_linear"], Head)
+    assert torch.equal(weights(together["last_linear"]), weights(alone["last_linear"]))
+    assert not torch.equal(weights(other["last_linear"]), weights(alone["last_linear"]))
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [({"train": ["last_linear", "last_linear"]}, "two heads are called"), ({"report_epoch": 4}, "there are 1 epochs")],
+)
+def test_heads_that_do_not_fit_together_are_refused(more, told):
+    with pytest.raises(SettingsError, match=told):
+        validate(HeadsConfig, more, "test")

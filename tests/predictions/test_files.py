@@ -1,0 +1,61 @@
+import json
+
+import pytest
+
+from bertvision.predictions.files import write_predictions
+from bertvision.predictions.prediction import Candidate, Prediction
+
+WITH_NULL = [
+    Prediction("q1", "", "1887", 1.5, (Candidate("", 3.5, 3.0, 0.75), Candidate("1887", 2.0, 3.0, 0.25))),
+    Prediction("q0", "caf\u00e9", "caf\u00e9", -2.0, (Candidate("caf\u00e9", 2.0, 3.0, 1.0),)),
+]
+WITHOUT_NULL = [Prediction("q0", "weir", "weir", None, (Candidate("weir", 2.0, 3.0, 1.0),))]
+
+
+def read(folder):
+    return {path.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.iterdir())}
+
+
+def test_the_files_are_laid_out_as_run_qas(tmp_path):
+    write_predictions(tmp_path, WITH_NULL)
+    assert read(tmp_path) == {
+        "predictions.json": {"q1": "", "q0": "caf\u00e9"},
+        "nbest_predictions.json": {
+            "q1": [
+                {"text": "", "probability": 0.75, "start_logit": 3.5, "end_logit": 3.0},
+                {"text": "1887", "probability": 0.25, "start_logit": 2.0, "end_logit": 3.0},
+            ],
+            "q0": [{"text": "caf\u00e9", "probability": 1.0, "start_logit": 2.0, "end_logit": 3.0}],
+        },
+        "null_odds.json": {"q1": 1.5, "q0": -2.0},
+    }
+
+
+def test_questions_stand_in_the_order_of_the_split(tmp_path):
+    write_predictions(tmp_path, WITH_NULL)
+    assert [list(content) for content in read(tmp_path).values()] == [["q1", "q0"]] * 3
+
+
+def test_a_task_without_null_has_no_null_odds(tmp_path):
+    write_predictions(tmp_path, WITHOUT_NULL)
+    assert read(tmp_path) == {
+        "predictions.json": {"q0": "weir"},
+        "nbest_predictions.json": {
+            "q0": [{"text": "weir", "probability": 1.0, "start_logit": 2.0, "end_logit": 3.0}],
+        },
+    }
+
+
+@pytest.mark.parametrize("text", ["caf\u00e9", "\u65e5\u672c\u8a9e", 'a "quoted" \\ text', "two\nlines", "\u2028", "\x07"])
+def test_any_text_comes_back_as_it_was(tmp_path, text):
+    write_predictions(tmp_path, [Prediction(text, text, text, 0.1, (Candidate(text, 0.1, 0.2, 1 / 3),))])
+    read_back = read(tmp_path)
+    assert read_back["predictions.json"] == {text: text}
+    assert read_back["nbest_predictions.json"][text][0]["probability"] == 1 / 3
+
+
+def test_the_same_predictions_give_the_same_bytes(tmp_path):
+    write_predictions(tmp_path / "one", WITH_NULL)
+    write_predictions(tmp_path / "two", WITH_NULL)
+    for name in read(tmp_path / "one"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()

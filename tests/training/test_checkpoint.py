@@ -1,0 +1,28 @@
+import pytest
+import torch
+from torch import nn
+
+from bertvision.errors import FolderError
+from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
+
+
+def test_weights_of_another_model_are_refused(tmp_path):
+    save_weights(tmp_path / "w.safetensors", nn.Linear(2, 3))
+    with pytest.raises(FolderError, match="weights of another model") as caught:
+        load_weights(tmp_path / "w.safetensors", nn.Linear(2, 4))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [None, b"not weights"])
+def test_missing_or_damaged_weights_are_refused(tmp_path, content):
+    if content is not None:
+        (tmp_path / "w.safetensors").write_bytes(content)
+    with pytest.raises(FolderError, match="missing or damaged"):
+        load_weights(tmp_path / "w.safetensors", nn.Linear(2, 3))
+
+
+def test_a_fingerprint_tells_weights_apart_and_not_where_they_lie():
+    torch.manual_seed(0)
+    one, same, other = nn.Linear(2, 3), nn.Linear(2, 3), nn.Linear(2, 3)
+    same.load_state_dict(one.state_dict())
+    assert fingerprint(one) == fingerprint(same) != fingerprint(other)

@@ -1,0 +1,22 @@
+import pytest
+import torch
+
+from bertvision.errors import SettingsError
+from bertvision.training.device import choose_compute
+
+
+def test_a_cpu_computes_in_float32_unless_asked():
+    assert choose_compute("cpu") == (torch.device("cpu"), torch.float32)
+    assert choose_compute("cpu", "bf16").dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "toaster"])
+def test_a_device_that_is_not_there_is_refused_in_one_line(device):
+    with pytest.raises(SettingsError, match="try auto, cpu or cuda") as caught:
+        choose_compute(device)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.gpu
+def test_a_gpu_is_chosen_where_there_is_one():
+    assert choose_compute().device.type == "cuda"
