@@ -4,7 +4,7 @@ import json
 import pytest
 
 from bertvision.errors import FolderError
-from bertvision.files import read_json, sha256_of, whole_folder, write_json, write_text
+from bertvision.files import read_json, sha256_of, whole_folder, write_json, write_json_rows, write_text
 
 
 def names_in(folder):
@@ -41,6 +41,15 @@ def test_json_is_written_in_the_order_given_and_read_back(tmp_path):
         content, indent=2, ensure_ascii=False
     ) + "\n"
     assert list(read_json(tmp_path / "data.json").items()) == list(content.items())
+
+
+@pytest.mark.parametrize(
+    "content", [{}, {"q1": "1887"}, {'"q"\n': 'Œ "\n', "é": None, "list": [{"text": "ü", "p": 0.1}]}]
+)
+def test_rows_of_json_are_read_back_and_stand_on_a_line_each(tmp_path, content):
+    write_json_rows(tmp_path / "data.json", content)
+    assert list(read_json(tmp_path / "data.json").items()) == list(content.items())
+    assert len((tmp_path / "data.json").read_text(encoding="utf-8").split("\n")) == 3 + max(len(content), 1)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +92,16 @@ def test_a_whole_folder_replaces_what_was_there(tmp_path):
     assert names_in(tmp_path) == ["out"]
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_whole_folder_leaves_nothing_at_its_place_when_the_block_raises(tmp_path, error):
-    with pytest.raises(error), whole_folder(tmp_path / "out") as beside:
+def cut_short(place, error):
+    with whole_folder(place) as beside:
         (beside / "half").write_text("half")
         raise error
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_whole_folder_leaves_nothing_at_its_place_when_the_block_raises(tmp_path, error):
+    with pytest.raises(error):
+        cut_short(tmp_path / "out", error)
     assert not (tmp_path / "out").exists()
 
 
@@ -95,16 +109,14 @@ def test_a_whole_folder_leaves_what_was_there_when_the_block_raises(tmp_path):
     place = tmp_path / "out"
     place.mkdir()
     (place / "old").write_text("old")
-    with pytest.raises(ValueError, match="halfway"), whole_folder(place) as beside:
-        (beside / "half").write_text("half")
-        raise ValueError("halfway")
+    with pytest.raises(KeyboardInterrupt):
+        cut_short(place, KeyboardInterrupt)
     assert (names_in(place), (place / "old").read_text()) == (["old"], "old")
 
 
 def test_a_whole_folder_starts_empty_after_one_that_was_cut_short(tmp_path):
-    with pytest.raises(ValueError, match="halfway"), whole_folder(tmp_path / "out") as beside:
-        (beside / "half").write_text("half")
-        raise ValueError("halfway")
+    with pytest.raises(KeyboardInterrupt):
+        cut_short(tmp_path / "out", KeyboardInterrupt)
     with whole_folder(tmp_path / "out") as beside:
         assert names_in(beside) == []
         (beside / "file").write_text("new")

@@ -85,7 +85,7 @@ def test_the_same_key_may_stand_in_two_mappings():
     [
         "a: [1",
         "a: b: c",
-        "\tа: 1",
+        "\ta: 1",
         "a: !!python/object:os.system x",
         "a: \x01",
         "? [a, b]\n: c",
@@ -142,7 +142,6 @@ def test_a_config_cannot_be_changed():
         ({"optim": {"wamrup": 0.1}}, "unknown key `optim.wamrup`; did you mean `warmup`?"),
         ({"optim": {"qqq": 0.1}}, "unknown key `optim.qqq`; known keys: warmup, schedule"),
         ({"qqq": 1}, "unknown key `qqq`; known keys: lr, epochs, optim, fractions, parts"),
-        ({1: 2}, "unknown key `1`; known keys: lr, epochs, optim, fractions, parts"),
         ({"parts": [{"wamrup": 0.1}]}, "unknown key `parts.0.wamrup`"),
         ({"lr": "fast"}, '`lr`: Input should be a valid number, got "fast"'),
         ({"epochs": 1.5}, "`epochs`: Input should be a valid integer"),

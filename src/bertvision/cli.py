@@ -53,7 +53,11 @@ def quickstart(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Run the whole line on shipped data in a few minutes: fine-tune, train heads, ensemble, score, report."""
+    """Run the whole line on shipped data in minutes.
+
+    Fine-tunes a small encoder on the shipped questions, trains heads on all its layers in one pass, ensembles,
+    scores, prints a table and writes OUT/report.html. Offline, on a CPU, in at most four minutes.
+    """
     from bertvision.experiment import quickstart_experiment
 
     if not quiet:
@@ -69,7 +73,11 @@ def quickstart(
 @app.command()
 @in_one_line
 def run(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False) -> None:
-    """Run a whole experiment: fine-tune, train heads, predict, score, report. Stopped, it goes on where it was."""
+    """Run a whole experiment, from text to report.
+
+    Fine-tune, train heads, predict, score, record, report. When it was stopped, the same command goes on from there;
+    what OUT already holds is kept.
+    """
     experiment = _experiment(config, overrides)
     _run(experiment, out or Path("runs") / experiment.name, quiet, as_json)
 
@@ -77,7 +85,10 @@ def run(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = F
 @app.command()
 @in_one_line
 def finetune(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False) -> None:
-    """Run the first stage of an experiment: OUT/encoder/FRACTION for every fraction."""
+    """Run an experiment's first stage: tune the encoder.
+
+    Writes OUT/encoder/FRACTION for every fraction, from one run.
+    """
     from bertvision.stages.run import run_finetune
 
     experiment = _experiment(config, overrides)
@@ -87,7 +98,10 @@ def finetune(config: Config, out: Out = None, overrides: Set = None, quiet: Quie
 @app.command()
 @in_one_line
 def train_heads(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False) -> None:
-    """Run the first two stages of an experiment: OUT/heads/FRACTION/HEAD for every head, all in one pass."""
+    """Run the first two stages: tune, then train all heads.
+
+    Writes OUT/heads/FRACTION/HEAD for every head, all heads of a fraction in one pass of the frozen encoder.
+    """
     from bertvision.stages.run import run_train_heads
 
     experiment = _experiment(config, overrides)
@@ -106,7 +120,11 @@ def predict(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Answer the questions of a file with a trained model, and score them where the file has answers."""
+    """Answer a file's questions with a trained model.
+
+    Writes predictions.json, nbest_predictions.json and null_odds.json as run_qa does, and logits.safetensors; prints
+    the official scores where the file has answers.
+    """
     from bertvision.settings import with_overrides
     from bertvision.stages.predict_file import predict_file
 
@@ -135,7 +153,10 @@ def score(
         float, typer.Option("--na-prob-thresh", help="Odds above this count as no answer.")
     ] = 1.0,
 ) -> None:
-    """Print what the official SQuAD script prints for a predictions file, as JSON; needs no torch."""
+    """Print what the official SQuAD script prints.
+
+    Reads a gold file and a predictions file, prints the scores as JSON, and needs no torch.
+    """
     from bertvision.metrics.squad import score_squad1, score_squad2
     from bertvision.tasks.squad import read_squad
 
@@ -161,7 +182,10 @@ def report(
     out: Annotated[Path, typer.Option("--out", help="Folder for report.html, report.md and figures.")],
     as_json: Json = False,
 ) -> None:
-    """Draw tables and figures from records alone, the same bytes each time; needs no torch."""
+    """Draw tables and figures from records alone.
+
+    Writes report.html, report.md and figures, the same bytes each time, and needs no torch.
+    """
     from bertvision.records import read_records
     from bertvision.report.page import write_report
 
@@ -180,7 +204,10 @@ def inspect(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Count a file's questions, tokens and windows, before anything is trained on it."""
+    """Count a file's questions, tokens and windows.
+
+    Reads and cuts the file as an experiment with the same settings would, so that surprises come before training.
+    """
     from bertvision.stages.inspect_file import inspect_file
 
     found = inspect_file(data, encoder, overrides or (), progress_for(quiet))
@@ -200,7 +227,10 @@ def heads(
     hidden: Annotated[int, typer.Option("--hidden", help="Width of a state.", min=1)] = 1024,
     as_json: Json = False,
 ) -> None:
-    """List every head with its number of parameters and its share of the encoder. [default: BERT-large's shape]"""
+    """List every head with its size.
+
+    Counts parameters and their share of the encoder, at BERT-large's shape unless told otherwise.
+    """
     from bertvision.stages.list_heads import list_heads
 
     sizes = list_heads(encoder, layers, hidden)
@@ -208,7 +238,7 @@ def heads(
         _print_json([size._asdict() for size in sizes.heads])
         return
     results.print(sizes.title, markup=False)
-    rows = [(size.name, f"{size.trainable:,}", f"{size.share:.3f}", size.about) for size in sizes.heads]
+    rows = [(size.name, f"{size.trainable:,}", _percent(size.share), size.about) for size in sizes.heads]
     print_table(("head", "parameters", "% of encoder", "what it reads"), rows, (False, True, True, False))
 
 
@@ -254,6 +284,10 @@ def _print_fraction(title: str, records: Sequence["RunRecord"]) -> None:
     rows = [[row[place] for place in shown] for row in table.rows]
     header = [table.header[place] for place in shown]
     print_table(header, rows, [table.alignments[place] == "right" for place in shown], title)
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.3f}"
 
 
 def _tuned_for(fraction: float | None) -> str:

@@ -77,13 +77,16 @@ def progress_for(quiet: bool) -> Progress:
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool], title: str = "") -> None:
     """Print a table that fits a terminal of 80 columns where its cells allow."""
-    table = RichTable(box=box.SIMPLE_HEAD, title=escape(title) or None, title_justify="left", pad_edge=False)
-    table.padding = (0, 1, 0, 0)
+    table = RichTable(
+        box=box.SIMPLE_HEAD, title=escape(title) or None, title_justify="left", show_edge=False, pad_edge=False
+    )
     for head, is_number in zip(header, numbers, strict=True):
         table.add_column(head, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
+    results.print()
     results.print(table, soft_wrap=False)
+    results.print()
 
 
 def in_one_line(command: Callable[Parameters, None]) -> Callable[Parameters, None]:

@@ -101,7 +101,7 @@ def test_training_stops_when_every_head_diverges(source, encoder, cpu):
 def test_a_training_that_was_cut_short_goes_on_to_the_same_weights(source, encoder, cpu, tmp_path):
     config = make_config(epochs=2, save_every=1e-9)  # saves after every step
 
-    class Cut(Exception):
+    class CutError(Exception):
         pass
 
     class CutShort:
@@ -111,10 +111,10 @@ def test_a_training_that_was_cut_short_goes_on_to_the_same_weights(source, encod
         def epoch(self, number, first_step=0):
             for step, batch in enumerate(source.epoch(number, first_step), start=first_step):
                 if number == 1 and step == 2:
-                    raise Cut
+                    raise CutError
                 yield batch
 
-    with pytest.raises(Cut):
+    with pytest.raises(CutError):
         train(config, CutShort(), encoder, cpu, saved=tmp_path / "progress")
     resumed, ends = train(config, source, encoder, cpu, saved=tmp_path / "progress")
     whole, _ = train(config, source, encoder, cpu)

@@ -46,7 +46,9 @@ def test_a_task_without_null_has_no_null_odds(tmp_path):
     }
 
 
-@pytest.mark.parametrize("text", ["caf\u00e9", "\u65e5\u672c\u8a9e", 'a "quoted" \\ text', "two\nlines", "\u2028", "\x07"])
+@pytest.mark.parametrize(
+    "text", ["caf\u00e9", "\u65e5\u672c\u8a9e", 'a "quoted" \\ text', "two\nlines", "\u2028", "\x07"]
+)
 def test_any_text_comes_back_as_it_was(tmp_path, text):
     write_predictions(tmp_path, [Prediction(text, text, text, 0.1, (Candidate(text, 0.1, 0.2, 1 / 3),))])
     read_back = read(tmp_path)

@@ -30,14 +30,14 @@ class Entry(NamedTuple):
 
 
 CATALOG = {
-    "learned_pooling": Entry(LearnedPoolingConfig(), "head", "layers weighed by a learned softmax"),
+    "learned_pooling": Entry(LearnedPoolingConfig(), "head", "a learned mix of all layers"),
     "average_pooling": Entry(AveragePoolingConfig(), "head", "mean of all layers"),
-    "first_last_mean": Entry(AveragePoolingConfig(layers="first_and_last"), "head", "mean of first and last layer"),
-    "adapter_64_shared": Entry(AdapterConfig(width=NARROW), "head", "one narrow projection of every layer"),
-    "adapter_64_shared_skip": Entry(AdapterConfig(width=NARROW, skip=True), "head", "the same, beside the last state"),
-    "adapter_386_shared": Entry(AdapterConfig(width=WIDE), "head", "one wide projection of every layer"),
-    "adapter_386_shared_skip": Entry(AdapterConfig(width=WIDE, skip=True), "head", "the same, beside the last state"),
-    "last_linear": Entry(LastStateConfig(), "control", "the encoder's output layer, fitted anew"),
+    "first_last_mean": Entry(AveragePoolingConfig(layers="first_and_last"), "head", "mean of first and last"),
+    "adapter_64_shared": Entry(AdapterConfig(width=NARROW), "head", "narrow view of each layer"),
+    "adapter_64_shared_skip": Entry(AdapterConfig(width=NARROW, skip=True), "head", "the same, and the last state"),
+    "adapter_386_shared": Entry(AdapterConfig(width=WIDE), "head", "wide view of each layer"),
+    "adapter_386_shared_skip": Entry(AdapterConfig(width=WIDE, skip=True), "head", "the same, and the last state"),
+    "last_linear": Entry(LastStateConfig(), "control", "control: the last alone"),
 }
 
 

@@ -56,6 +56,8 @@ def score_squad1(questions: Sequence[Question], answers: Mapping[str, str]) -> S
     """Give what evaluate-v1.1 prints: a question without a prediction scores 0."""
     exact = f1 = 0.0
     for each in questions:
+        if each.is_impossible:
+            raise DataError(f"question {each.id!r} has no gold answer, which SQuAD 1.1 does not know; score squad2")
         if each.id in answers:
             exact += _best(_exact_match_v1, _texts(each), answers[each.id])
             f1 += _best(_token_f1_v1, _texts(each), answers[each.id])

@@ -1,0 +1,53 @@
+"""Sphinx settings; the pages about commands and heads are written from the program itself at every build."""
+
+from pathlib import Path
+
+import typer.main
+from click import Command, Context
+
+from bertvision.cli import app
+from bertvision.stages.list_heads import list_heads
+from bertvision.version import VERSION
+
+project = "bertvision"
+author = "the bertvision authors"
+version = release = VERSION
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+html_theme = "furo"
+html_title = f"bertvision {VERSION}"
+exclude_patterns = ["_build", "_generated"]
+autodoc_typehints = "none"
+suppress_warnings = ["myst.header"]  # included report pages begin with their own title
+
+GENERATED = Path(__file__).parent / "_generated"
+
+
+def commands_page() -> str:
+    """Write every verb's --help."""
+    root = typer.main.get_command(app)
+    parts = [_help(root, "bertvision", None)]
+    parts += [_help(command, name, root) for name, command in root.commands.items()]
+    return "\n".join(parts)
+
+
+def heads_page() -> str:
+    """Write the catalog at BERT-large's shape."""
+    rows = [
+        f"| `{size.name}` | {size.kind} | {size.trainable:,} | {size.share:.3f} | {size.about} |"
+        for size in list_heads(None, 25, 1024).heads
+    ]
+    head = "| head | kind | parameters | % of BERT-large | what it reads |\n| --- | --- | ---: | ---: | --- |"
+    return "\n".join([head, *rows]) + "\n"
+
+
+def _help(command: Command, name: str, parent: Command | None) -> str:
+    outer = Context(parent, info_name="bertvision") if parent is not None else None
+    shown = command.get_help(Context(command, info_name=name, parent=outer, terminal_width=80))
+    return f"## {name}\n\n```text\n{shown}\n```\n"
+
+
+GENERATED.mkdir(exist_ok=True)
+(GENERATED / "commands.md").write_text(commands_page())
+(GENERATED / "heads.md").write_text(heads_page())

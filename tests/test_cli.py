@@ -1,0 +1,140 @@
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from bertvision.cli import app
+
+VERBS = ["quickstart", "run", "finetune", "train-heads", "predict", "score", "report", "inspect", "heads"]
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(each) for each in arguments], env={"COLUMNS": "80"})
+
+
+@pytest.fixture
+def config(squad_file, encoder_folder, tmp_path):
+    data = str(squad_file())
+    settings = {
+        "data": {"train": data, "dev": data},
+        "encoder": str(encoder_folder),
+        "windows": {"max_length": 24, "stride": 4},
+        "finetune": {"fractions": [0, 1], "batch": {"windows": 4}, "lr": 1e-3},
+        "heads": {"train": ["learned_pooling", "last_linear"], "batch": {"windows": 4}},
+        "device": "cpu",
+    }
+    path = tmp_path / "tiny.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself_within_80_columns(verb):
+    shown = call(verb, "--help")
+    assert shown.exit_code == 0
+    assert f"Usage: bertvision {verb}" in shown.output
+    assert max(len(line) for line in shown.output.splitlines()) <= 80
+
+
+def test_help_lists_every_verb():
+    listed = re.findall(r"^  ([a-z-]+) ", call("--help").output, flags=re.MULTILINE)
+    assert set(VERBS) <= set(listed)
+
+
+def test_help_needs_no_torch():
+    code = "import sys; from bertvision.cli import app; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.flow
+def test_a_run_prints_its_table_within_80_columns_and_writes_a_report(config, tmp_path):
+    shown = call("run", config, "--out", tmp_path / "out")
+    assert shown.exit_code == 0, shown.output
+    assert "tiny, encoder tuned for 1 of an epoch" in shown.stdout
+    assert max(len(line) for line in shown.stdout.splitlines() if "report:" not in line) <= 80
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+@pytest.mark.flow
+def test_a_run_can_be_printed_as_json_and_kept_quiet(config, tmp_path):
+    shown = call("run", config, "--out", tmp_path / "out", "--json", "--quiet", "--set", "finetune.fractions=[1]")
+    assert shown.exit_code == 0, shown.output
+    assert [row["row"] for row in json.loads(shown.stdout)] == ["encoder", "learned_pooling", "last_linear"]
+    assert shown.stderr == ""
+
+
+@pytest.mark.flow
+def test_stages_print_what_they_made_and_a_model_answers_a_file(config, tmp_path, squad_file):
+    made = call("finetune", config, "--out", tmp_path / "out").stdout.split()
+    assert made == [str(tmp_path / "out" / "encoder" / name) for name in ("0", "1")]
+    heads = call("train-heads", config, "--out", tmp_path / "out").stdout.split()
+    assert len(heads) == 4
+    answered = call("predict", heads[-1], "--data", squad_file(), "--out", tmp_path / "answers", "--json")
+    assert answered.exit_code == 0, answered.output
+    assert json.loads(answered.stdout)["questions"] == 8
+    longer = call(
+        "predict", made[1], "--data", squad_file(), "--out", tmp_path / "b", "--set", "answers.null_threshold=-1e9"
+    )
+    assert "8 questions, 8 without an answer" in longer.stdout
+
+
+@pytest.mark.flow
+def test_a_report_is_drawn_again_from_records(config, tmp_path):
+    call("run", config, "--out", tmp_path / "out")
+    before = (tmp_path / "out" / "report.html").read_bytes()
+    assert call("report", tmp_path / "out" / "records", "--out", tmp_path / "again").exit_code == 0
+    assert (tmp_path / "again" / "report.html").read_bytes() == before
+
+
+def test_inspect_counts_questions_and_windows(squad_file, encoder_folder):
+    arguments = ("inspect", squad_file(), "--encoder", encoder_folder, "--set", "windows.max_length=16")
+    found = json.loads(call(*arguments, "--set", "windows.stride=2", "--json").stdout)
+    assert (found["questions"], found["unanswerable"], found["contexts"]) == (8, 1, 8)
+    assert found["windows"] > 8
+    shown = call(*arguments, "--set", "windows.stride=2").stdout
+    assert "1 (12.5%)" in shown
+    assert max(len(line) for line in shown.splitlines()[1:]) <= 80
+
+
+def test_heads_are_listed_with_the_papers_share_of_bert_large():
+    shown = call("heads").stdout
+    assert "335,141,888" in shown
+    row = next(line for line in shown.splitlines() if line.startswith("adapter_386_shared_skip"))
+    assert "417,000" in row
+    assert "0.124" in row
+
+
+def test_heads_are_counted_for_any_shape_and_any_encoder(encoder_folder):
+    small = {row["name"]: row for row in json.loads(call("heads", "--layers", 3, "--hidden", 8, "--json").stdout)}
+    assert (small["last_linear"]["trainable"], small["last_linear"]["share"]) == (18, None)
+    assert call("heads", "--layers", 3, "--hidden", 8).exit_code == 0
+    loaded = {row["name"]: row for row in json.loads(call("heads", "--encoder", encoder_folder, "--json").stdout)}
+    assert loaded["learned_pooling"]["trainable"] == 3 + 1 + 66
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("run", "nowhere.yaml"), "cannot be read"),
+        (("run", "CONFIG", "--set", "heads.epoch=3"), "did you mean `epochs`"),
+        (("run", "CONFIG", "--set", "heads"), "expected key=value"),
+        (("run", "CONFIG", "--set", "encoder=no/where"), "cannot be loaded"),
+        (("run", "CONFIG", "--set", "data.dev=nowhere.json"), "cannot be read"),
+        (("run", "CONFIG", "--set", "recipe=paper-v3"), "no recipe"),
+        (("predict", "nowhere", "--data", "x.json", "--out", "y"), "no model.json"),
+        (("report", "nowhere", "--out", "y"), "no such folder"),
+        (("inspect", "nowhere"), "no such file"),
+        (("inspect", "sample:dev", "--set", "windows.stride=900"), "leaves no room"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, told, config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = call(*(config if each == "CONFIG" else each for each in arguments))
+    assert shown.exit_code == 2
+    assert told in shown.stderr
+    assert shown.stderr.startswith("error: ")
+    assert len(shown.stderr.splitlines()) == 1

@@ -1,0 +1,275 @@
+from pathlib import Path
+
+import pytest
+
+import bertvision
+from bertvision.errors import SettingsError
+from bertvision.experiment import build_experiment, quickstart_experiment, read_experiment
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+SAMPLE = Path(bertvision.__file__).parent / "sample"
+YAMLS = sorted(path for folder in (CONFIGS, SAMPLE) for ending in ("*.yaml", "*.yml") for path in folder.rglob(ending))
+
+
+def refusal(settings, *overrides):
+    """Give the text of the SettingsError that settings end with, which must be one line."""
+    with pytest.raises(SettingsError) as caught:
+        build_experiment(settings, overrides, "my.yaml")
+    message = str(caught.value)
+    assert message.startswith("my.yaml: ")
+    assert "\n" not in message
+    return message.removeprefix("my.yaml: ")
+
+
+def test_there_are_configs_and_a_quickstart_to_check():
+    assert any(CONFIGS in path.parents for path in YAMLS)
+    assert SAMPLE / "quickstart.yaml" in YAMLS
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_every_yaml_that_comes_with_the_project_is_valid(path):
+    experiment = read_experiment(path)
+    assert experiment.name == path.stem
+    assert experiment.heads.train
+
+
+# SPEC 4.1 (windows), 5 (fine-tuning) and 7 (heads): what the system of summer 2020 did.
+PAPER_V1 = {
+    "windows": {"max_length": 386, "stride": 128, "stride_as": "step", "max_question_length": 64},
+    "finetune": {
+        "fractions": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0],
+        "batch": {"tokens": None, "windows": 4},
+        "accumulate": 1,
+        "lr": 1e-5,
+        "optim": {
+            "betas": [0.9, 0.999],
+            "eps": 1e-7,
+            "bias_correction": True,
+            "weight_decay": 0.0,
+            "schedule": "constant",
+            "warmup": 0.0,
+            "max_grad_norm": None,
+        },
+        "loss": "sum",
+        "dropout": None,  # the encoder's own 0.1
+    },
+    "heads": {
+        "epochs": 1,
+        "batch": {"tokens": None, "windows": 16},
+        "lr": 1e-3,
+        "optim": {
+            "betas": [0.9, 0.999],
+            "eps": 1e-8,
+            "bias_correction": True,
+            "weight_decay": 0.0,
+            "schedule": "constant",
+            "warmup": 0.0,
+            "max_grad_norm": None,
+        },
+        "loss": "sum",
+    },
+    "precision": "float32",
+}
+# SPEC 8.1 (windows), 8.2 (answers), 8.3 (fine-tuning) and 8.5 (heads): what the system of spring 2021 did, BERT-base.
+ADAMW_V2 = {
+    "betas": [0.9, 0.999],
+    "eps": 1e-6,
+    "bias_correction": False,
+    "weight_decay": 0.01,
+    "schedule": "linear",
+    "warmup": 0.1,
+    "max_grad_norm": None,
+}
+PAPER_V2 = {
+    "windows": {"max_length": 384, "stride": 128, "stride_as": "overlap", "max_question_length": None},
+    "finetune": {
+        "fractions": [1.0],
+        "batch": {"tokens": None, "windows": 16},
+        "accumulate": 1,
+        "lr": 2e-5,
+        "optim": ADAMW_V2,
+        "loss": "mean",
+        "dropout": None,
+    },
+    "heads": {
+        "epochs": 1,
+        "batch": {"tokens": None, "windows": 16},
+        "lr": 2e-5,
+        "optim": ADAMW_V2,
+        "loss": "mean",
+    },
+    "answers": {"n_best": 20, "max_answer_length": 30, "null_threshold": 0.0},
+    "seeds": [1],
+}
+
+
+def part_of(whole, like):
+    """Take from a config what an expectation speaks of."""
+    return {key: part_of(whole[key], value) if isinstance(value, dict) else whole[key] for key, value in like.items()}
+
+
+@pytest.mark.parametrize(("recipe", "expected"), [("paper-v1", PAPER_V1), ("paper-v2", PAPER_V2)])
+def test_a_recipe_does_what_the_original_system_did(recipe, expected):
+    experiment = build_experiment({"recipe": recipe}).model_dump(mode="json")
+    assert part_of(experiment, expected) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe", "expected"),
+    [
+        ("bert_large", "paper-v1", PAPER_V1 | {"encoder": "bert-large-uncased"}),
+        ("bert_base", "paper-v2", PAPER_V2 | {"encoder": "bert-base-uncased"}),
+    ],
+)
+def test_the_papers_configs_follow_their_recipes(name, recipe, expected):
+    experiment = read_experiment(CONFIGS / "squad2" / f"{name}.yaml")
+    assert experiment.recipe == recipe
+    assert part_of(experiment.model_dump(mode="json"), expected) == expected
+
+
+def test_a_yaml_lies_above_its_recipe_and_an_override_above_both(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("recipe: paper-v1\nfinetune: {lr: 3e-5, optim: {eps: 1e-6}}\nheads: {lr: 0.01, epochs: 4}\n")
+    experiment = read_experiment(path, ["heads.lr=0.5", "windows.stride=64"])
+    assert (experiment.heads.lr, experiment.windows.stride) == (0.5, 64)  # --set
+    assert (experiment.finetune.lr, experiment.finetune.optim.eps, experiment.heads.epochs) == (3e-5, 1e-6, 4)  # YAML
+    assert (experiment.windows.max_length, experiment.finetune.loss, experiment.heads.batch.windows) == (386, "sum", 16)
+    assert experiment.finetune.optim.max_grad_norm is None
+    assert experiment.finetune.optim.betas == (0.9, 0.999)  # the stage's own default
+
+
+def test_the_recipe_itself_can_be_overridden():
+    assert build_experiment({"recipe": "paper-v1"}, ["recipe=paper-v2"]).windows.max_length == 384
+    assert build_experiment({"recipe": "paper-v1"}, ["recipe=default"]) == build_experiment({})
+
+
+@pytest.mark.parametrize(
+    ("settings", "overrides", "batch"),
+    [
+        ({"recipe": "paper-v1"}, [], (None, 4)),
+        ({"recipe": "paper-v1", "finetune": {"batch": {"tokens": 4096}}}, [], (4096, None)),
+        ({"recipe": "paper-v1"}, ["finetune.batch.tokens=2048"], (2048, None)),
+        ({"finetune": {"batch": {"tokens": 4096}}}, ["finetune.batch.windows=2"], (None, 2)),
+        ({"finetune": {"batch": {"tokens": 4096}}}, ["finetune.batch={windows: 3}"], (None, 3)),
+    ],
+)
+def test_a_batch_is_replaced_whole(settings, overrides, batch):
+    chosen = build_experiment(settings, overrides).finetune.batch
+    assert (chosen.tokens, chosen.windows) == batch
+
+
+def test_an_experiment_is_named_after_its_file_unless_it_says_so(tmp_path):
+    for name, text in (("one", "task: squad1\n"), ("two", "name: other\n")):
+        (tmp_path / f"{name}.yaml").write_text(text)
+    assert read_experiment(tmp_path / "one.yaml").name == "one"
+    assert read_experiment(tmp_path / "two.yaml").name == "other"
+    assert read_experiment(tmp_path / "two.yaml", ["name=third"]).name == "third"
+
+
+def test_an_error_in_a_file_names_the_file(tmp_path):
+    (tmp_path / "mine.yaml").write_text("finetun: {lr: 1e-5}\n")
+    with pytest.raises(SettingsError) as caught:
+        read_experiment(tmp_path / "mine.yaml")
+    assert str(caught.value) == f"{tmp_path / 'mine.yaml'}: unknown key `finetun`; did you mean `finetune`?"
+
+
+def test_the_quickstart_reads_the_shipped_passages_and_takes_overrides():
+    experiment = quickstart_experiment(["heads.epochs=3", "finetune.lr=1e-5"])
+    assert (experiment.name, experiment.data.train, experiment.data.dev) == ("quickstart", "sample:train", "sample:dev")
+    assert (experiment.heads.epochs, experiment.finetune.lr) == (3, 1e-5)
+
+
+def test_ensembles_are_named_after_their_members_and_how_they_are_combined():
+    of = ["encoder", "last_linear"]
+    experiment = build_experiment({"ensembles": [{"of": of}, {"of": of, "how": "mean"}, {"of": of, "how": "logits"}]})
+    assert [ensemble.name for ensemble in experiment.ensembles] == [
+        "encoder+last_linear",
+        "encoder+last_linear-mean",
+        "encoder+last_linear-logits",
+    ]
+
+
+def test_heads_are_given_by_catalog_name_or_with_a_changed_part():
+    train = [
+        "adapter_64_shared",
+        {"name": "fast", "head": "learned_pooling", "lr": 1e-2},
+        {"name": "adapter_96", "pooler": {"kind": "adapter", "width": 96, "skip": True}},
+    ]
+    heads = build_experiment({"heads": {"train": train}}).heads.train
+    assert [head.name for head in heads] == ["adapter_64_shared", "fast", "adapter_96"]
+    assert [head.lr for head in heads] == [None, 1e-2, None]
+    assert (heads[1].pooler.kind, heads[2].pooler.width, heads[2].pooler.skip) == ("learned_pooling", 96, True)
+
+
+PAIR = ["encoder", "last_linear"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"recipe": "paper-v3"}, "no recipe 'paper-v3'; known: default, paper-v1, paper-v2"),
+        ({"recipe": None}, "no recipe None; known: default, paper-v1, paper-v2"),
+        ({"recipe": ["paper-v1"]}, "no recipe ['paper-v1']; known: default, paper-v1, paper-v2"),
+        ({"taks": "squad2"}, "unknown key `taks`; did you mean `task`?"),
+        ({"finetune": {"optim": {"wamup": 0.1}}}, "unknown key `finetune.optim.wamup`; did you mean `warmup`?"),
+        ({"task": "squad3"}, "`task`: Input should be 'squad1' or 'squad2', got \"squad3\""),
+        ({"name": "a/b"}, "`name`: "),
+        ({"name": ".."}, "`name`: "),
+        ({"precision": "fp16"}, "`precision`: "),
+        ({"data": {"on_bad": "ignore"}}, "`data.on_bad`: "),
+        ({"seeds": []}, "`seeds`: "),
+        ({"seeds": [1, 2, 1]}, "`seeds` holds one twice: [1, 2, 1]"),
+        ({"seeds": [-1]}, "`seeds.0`: "),  # numpy's generators take no negative seed
+        ({"windows": {"max_length": 4}}, "`windows.max_length`: "),
+        ({"windows": {"stride": 380}}, "`windows`: an overlap (stride) of 380 leaves no room in windows of 384 tokens"),
+        ({"windows": {"stride": 0, "stride_as": "step"}}, "`windows`: a step (stride) of 0 never reaches the end"),
+        ({"finetune": {"fractions": [1, 0.5]}}, "`finetune`: `fractions` must ascend from 0 or more, each once, got"),
+        ({"finetune": {"fractions": [0.5, 0.5]}}, "`finetune`: `fractions` must ascend from 0 or more, each once, got"),
+        ({"finetune": {"fractions": [-0.1, 1]}}, "`finetune`: `fractions` must ascend from 0 or more, each once, got"),
+        ({"finetune": {"fractions": [0.1, 0.10000001]}}, "`finetune`: `fractions` "),  # both are called 0.1
+        ({"finetune": {"lr": 0}}, "`finetune.lr`: Input should be greater than 0, got 0"),
+        ({"finetune": {"lr": "1e-5"}}, '`finetune.lr`: Input should be a valid number, got "1e-5"'),
+        ({"finetune": {"dropout": 1.0}}, "`finetune.dropout`: Input should be less than 1"),
+        ({"finetune": {"optim": {"betas": [0.9]}}}, "`finetune.optim.betas"),
+        ({"finetune": {"optim": {"betas": [1.5, 0.9]}}}, "`finetune.optim.betas"),  # torch refuses it much later
+        ({"finetune": {"batch": {}}}, "`finetune.batch`: give either `tokens` or `windows`, such as batch: {tokens: "),
+        ({"heads": {"batch": {"tokens": 512, "windows": 4}}}, "`heads.batch`: give either `tokens` or `windows`"),
+        ({"finetune": {"batch": {"tokens": 383}}}, "finetune.batch.tokens (383) is less than one window (384)"),
+        ({"heads": {"batch": {"tokens": 383}}}, "heads.batch.tokens (383) is less than one window (384)"),
+        ({"heads": {"report_epoch": 2}}, "`heads`: report_epoch is 2, but there are 1 epochs"),
+        ({"heads": {"epochs": 0}}, "`heads.epochs`: Input should be greater than or equal to 1, got 0"),
+        ({"heads": {"train": ["last_linear", "last_linear"]}}, "`heads`: two heads are called 'last_linear'; give one"),
+        ({"heads": {"train": ["lst_linear"]}}, "`heads.train.0`: no head 'lst_linear' in the catalog; known: "),
+        ({"heads": {"train": [{"head": ["last_linear"]}]}}, "`heads.train.0`: "),
+        (
+            {"heads": {"train": [{"name": "encoder", "head": "last_linear"}]}},
+            "`heads.train.0.name`: 'encoder' cannot be",
+        ),
+        (
+            {"heads": {"train": [{"name": "..", "head": "last_linear"}]}},
+            "`heads.train.0.name`: '..' cannot be a head's",
+        ),
+        ({"heads": {"train": [{"name": "x", "pooler": {"kind": "adapter", "width": 0}}]}}, "`heads.train.0.pooler."),
+        ({"heads": {"train": [{"name": "x", "pooler": {"kind": "cnn"}}]}}, "`heads.train.0.pooler`: Input tag 'cnn'"),
+        ({"ensembles": [{"of": ["encoder"]}]}, "`ensembles.0.of`: "),
+        ({"ensembles": [{"of": ["encoder", "cnn"]}]}, "ensemble of 'cnn', which is not trained here; known: encoder, "),
+        ({"ensembles": [{"of": PAIR, "how": "median"}]}, "`ensembles.0.how`: "),
+        ({"ensembles": [{"of": PAIR}, {"of": PAIR}]}, "two ensembles are called 'encoder+last_linear'"),
+        ({"answers": {"n_best": 0}}, "`answers.n_best`: Input should be greater than or equal to 1, got 0"),
+    ],
+)
+def test_an_impossible_experiment_is_refused_in_one_line(settings, problem):
+    assert refusal(settings).startswith(problem)
+
+
+def test_an_ensemble_knows_the_heads_of_its_own_experiment():
+    settings = {"heads": {"train": ["learned_pooling"]}, "ensembles": [{"of": ["encoder", "last_linear"]}]}
+    assert refusal(settings) == (
+        "ensemble of 'last_linear', which is not trained here; known: encoder, learned_pooling"
+    )
+    assert build_experiment(settings, ["heads.train=[last_linear]"]).ensembles[0].of == ("encoder", "last_linear")
+
+
+def test_a_token_budget_may_be_exactly_one_window():
+    settings = {"windows": {"max_length": 192, "stride": 64}, "finetune": {"batch": {"tokens": 192}}}
+    assert build_experiment(settings).finetune.batch.tokens == 192

@@ -1,0 +1,199 @@
+import json
+import math
+import random
+
+import pytest
+from pydantic import ValidationError
+
+from bertvision.errors import FolderError
+from bertvision.records import (
+    DataFile,
+    Parameters,
+    Provenance,
+    RunRecord,
+    Seconds,
+    fraction_name,
+    in_order,
+    provenance,
+    read_record,
+    read_records,
+    record_path,
+    write_record,
+)
+
+CONFIG = {"heads": {"train": [{"name": "learned_pooling"}], "epochs": 1}, "lr": 1e-5, "seeds": [1]}
+
+
+def make_record(**changes):
+    """Invent a whole record; `changes` replace its fields."""
+    fields = {
+        "experiment": "invented",
+        "task": "squad2",
+        "row": "learned_pooling",
+        "kind": "head",
+        "place": 1,
+        "fraction": 0.3,
+        "seed": 1,
+        "scores": {"exact": 100 / 3, "f1": 0.1 + 0.2, "total": 3},
+        "epochs": [{"exact": 12.5}, {"exact": 100 / 3}],
+        "parameters": Parameters(total=10, trainable=9, encoder=1_000),
+        "seconds": Seconds(finetune=1.5, heads=None, predict=0.25),
+        "layer_weights": [0.25, 0.75],
+        "schedule_horizon": None,
+        "notes": ['Œ "quoted"\nand broken'],
+        "data": {"dev": DataFile(name="dev.json", sha256=None, questions=3, dropped=0, windows=4)},
+        "encoder_fingerprint": "ab" * 32,
+        "config": CONFIG,
+        "provenance": Provenance(
+            commit=None, dirty=None, device="cpu", precision="float32", python="3.11.2", versions={"torch": "2.13.0"}
+        ),
+    }
+    return RunRecord(**(fields | changes))
+
+
+def refusal(act, *arguments):
+    """Give the text of the FolderError that a call ends with, which must be one line."""
+    with pytest.raises(FolderError) as caught:
+        act(*arguments)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    record = make_record()
+    path = write_record(tmp_path / "records", record)
+    assert read_record(path) == record
+    assert read_records(tmp_path) == [record]
+
+
+def test_a_records_bytes_depend_on_its_content_alone(tmp_path):
+    one, other = (write_record(tmp_path / name, make_record()) for name in ("one", "other"))
+    assert one.read_bytes() == other.read_bytes()
+    assert json.loads(one.read_text(encoding="utf-8"))["format"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fraction", "name"), [(None, "given"), (0.0, "0"), (0.1, "0.1"), (0.3, "0.3"), (1.0, "1"), (10.0, "10")]
+)
+def test_a_records_file_is_named_after_what_sets_it_apart(tmp_path, fraction, name):
+    assert fraction_name(fraction) == name
+    record = make_record(row="encoder+last_linear-mean", kind="ensemble", fraction=fraction, seed=7)
+    path = write_record(tmp_path, record)
+    assert path == tmp_path / f"encoder+last_linear-mean-{name}-seed7.json"
+    assert path == record_path(tmp_path, record.row, fraction, 7)
+    assert path.is_file()
+
+
+def test_records_are_found_at_any_depth_and_other_files_are_passed_over(tmp_path):
+    for number, folder in enumerate((tmp_path, tmp_path / "a", tmp_path / "a" / "b" / "records")):
+        write_record(folder, make_record(experiment=f"e{number}"))
+    (tmp_path / "predictions.json").write_text("{}")
+    (tmp_path / ".learned_pooling-1-seed1.json").write_text("half")
+    (tmp_path / ".learned_pooling-1-seed1.json.part").write_text("half")
+    (tmp_path / "report-seed1.md").write_text("no JSON")
+    assert [record.experiment for record in read_records(tmp_path)] == ["e0", "e1", "e2"]
+
+
+def rows_of(*names_and_kinds):
+    """Rows of one fraction, in the order in which the experiment lists them."""
+    return [make_record(row=row, kind=kind, place=place) for place, (row, kind) in enumerate(names_and_kinds)]
+
+
+def shuffled(records):
+    mixed = list(records)
+    random.Random(5).shuffle(mixed)
+    assert mixed != list(records)
+    return mixed
+
+
+def test_records_are_ordered_by_experiment_then_fraction_then_seed():
+    places = [
+        ("a", None, 2),
+        ("a", 0.0, 1),
+        ("a", 0.3, 1),
+        ("a", 0.3, 2),
+        ("a", 2.0, 1),
+        ("a", 10.0, 1),
+        ("b", None, 1),
+    ]
+    records = [make_record(experiment=name, fraction=fraction, seed=seed) for name, fraction, seed in places]
+    assert in_order(shuffled(records)) == records
+
+
+def test_rows_are_ordered_encoder_heads_controls_ensembles_and_each_kind_as_configured():
+    encoder, control, pooling, adapter, mean, plain = records = rows_of(
+        ("encoder", "encoder"),
+        ("last_linear", "control"),
+        ("learned_pooling", "head"),
+        ("adapter_64_shared", "head"),
+        ("encoder+learned_pooling-mean", "ensemble"),
+        ("encoder+adapter_64_shared", "ensemble"),
+    )
+    assert in_order(shuffled(records)) == [encoder, pooling, adapter, control, mean, plain]
+
+
+def test_the_order_read_does_not_depend_on_the_order_written(tmp_path):
+    records = rows_of(("encoder", "encoder"), ("z", "head"), ("y", "head"), ("x", "control"))
+    for record in shuffled(records):
+        write_record(tmp_path, record)
+    assert read_records(tmp_path) == records
+
+
+def spoiled(**changes):
+    return {key: value for key, value in (make_record().model_dump(mode="json") | changes).items() if value != "gone"}
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b'{"format": 1, "row', "damaged ("),
+        (b"", "damaged ("),
+        (b"\xff", "damaged ("),
+        (b"[]", "not a record of this version: ``: "),
+        (spoiled(format=2), "not a record of this version (format 2): `format`: "),
+        (spoiled(row="gone"), "not a record of this version (format 1): `row`: Field required"),
+        (spoiled(speed=3), "not a record of this version (format 1): `speed`: Extra inputs are not permitted"),
+        (spoiled(seed="1"), "not a record of this version (format 1): `seed`: Input should be a valid integer"),
+        (spoiled(kind="network"), "not a record of this version (format 1): `kind`: Input should be 'encoder', 'head'"),
+        (
+            spoiled(scores={"f1": math.nan}),
+            "not a record of this version (format 1): `scores.f1`: Input should be a fin",
+        ),
+    ],
+)
+def test_a_damaged_record_is_named_in_one_line(tmp_path, content, problem):
+    write_record(tmp_path, make_record())
+    path = tmp_path / "encoder-1-seed1.json"
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    assert refusal(read_record, path).startswith(f"{path}: {problem}")
+    assert refusal(read_records, tmp_path).startswith(f"{path}: {problem}")
+
+
+def test_a_folder_that_is_missing_or_has_no_records_is_named(tmp_path):
+    assert refusal(read_records, tmp_path / "gone").startswith(f"{tmp_path / 'gone'}: no such folder; give a run's")
+    (tmp_path / "predictions.json").write_text("{}")
+    assert refusal(read_records, tmp_path).startswith(f"{tmp_path}: no records (*-seed*.json) in it; ")
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf])
+def test_a_score_that_is_no_number_makes_no_record(score):
+    with pytest.raises(ValidationError, match="finite"):
+        make_record(scores={"f1": score})
+
+
+@pytest.mark.parametrize(
+    ("given", "commit", "dirty"), [("0123abc", "0123abc", False), ("0123abc-dirty", "0123abc", True)]
+)
+def test_a_copy_without_its_repository_is_told_its_commit(monkeypatch, given, commit, dirty):
+    monkeypatch.setenv("BERTVISION_COMMIT", given)
+    found = provenance("cpu", "float32")
+    assert (found.commit, found.dirty, found.device, found.precision) == (commit, dirty, "cpu", "float32")
+    assert {"bertvision", "torch", "transformers"} <= found.versions.keys()
+
+
+def test_where_git_is_absent_the_commit_stays_unknown(monkeypatch, tmp_path):
+    monkeypatch.delenv("BERTVISION_COMMIT", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = provenance("cpu", "float32")
+    assert (found.commit, found.dirty) == (None, None)
