@@ -281,8 +281,11 @@ def _print_fraction(title: str, records: Sequence["RunRecord"]) -> None:
 
     table = results_table(records)
     shown = [place for place, head in enumerate(table.header) if head not in ("fraction", "kind", "% of encoder")]
-    rows = [[row[place] for place in shown] for row in table.rows]
+    # The deviation over seeds would not fit into 80 columns; the report shows it.
+    rows = [[row[place].partition(" ±")[0] for place in shown] for row in table.rows]
     header = [table.header[place] for place in shown]
+    seeds = len({record.seed for record in records})
+    title += f", mean of {seeds} seeds" if seeds > 1 else ""
     print_table(header, rows, [table.alignments[place] == "right" for place in shown], title)
 
 

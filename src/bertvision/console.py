@@ -81,7 +81,9 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: S
         box=box.SIMPLE_HEAD, title=escape(title) or None, title_justify="left", show_edge=False, pad_edge=False
     )
     for head, is_number in zip(header, numbers, strict=True):
-        table.add_column(head, justify="right" if is_number else "left", overflow="fold")
+        table.add_column(
+            head, justify="right" if is_number else "left", overflow="fold", min_width=len(head), no_wrap=is_number
+        )
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
     results.print()

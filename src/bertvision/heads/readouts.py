@@ -17,5 +17,7 @@ class SpanReadout(nn.Module):
 
     def forward(self, features: TokenFeatures, mask: TokenMask) -> SpanLogits:
         """Give start and end logits; padding gets the lowest number, so that it is never chosen and costs no loss."""
-        logits: torch.Tensor = self.linear(features).float()
+        # In float32 even under autocast: bf16 has eight bits, which is 0.03 at a logit of 6, too coarse for thresholds.
+        with torch.autocast(features.device.type, enabled=False):
+            logits: torch.Tensor = self.linear(features.float())
         return logits.masked_fill(~mask[..., None], torch.finfo(logits.dtype).min)
