@@ -156,9 +156,9 @@ def test_a_config_cannot_be_changed():
         ({"epochs": 13}, "13 epochs are unlucky"),
         (
             {"lr": datetime.date(2020, 1, 2)},
-            "Object of type date is not JSON serializable; YAML dates and sets have no",
+            "Object of type date is not JSON serializable; ",
         ),
-        ({"parts": {1, 2}}, "Object of type set is not JSON serializable; YAML dates and sets have no"),
+        ({"parts": {1, 2}}, "Object of type set is not JSON serializable; "),
     ],
 )
 def test_a_wrong_setting_is_refused_with_its_key_and_what_was_expected(settings, problem):

@@ -4,15 +4,16 @@ Everything heavy is imported inside the verbs, so that `--help` is quick and `sc
 """
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import bertvision
 from bertvision.console import fail, in_one_line, messages, print_table, progress_for, results
-from bertvision.errors import DataError
+from bertvision.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from bertvision.experiment import Experiment
@@ -143,7 +144,7 @@ def predict(
 @app.command()
 @in_one_line
 def score(
-    task: Annotated[Literal["squad1", "squad2"], typer.Argument(help="Which official metric.")],
+    task: Annotated[str, typer.Argument(help="Which official metric: squad1 or squad2.")],
     gold: Annotated[str, typer.Option("--gold", help="The SQuAD file with the answers.")],
     predictions: Annotated[Path, typer.Option("--predictions", help="JSON: question id -> answer text.")],
     null_odds: Annotated[
@@ -160,7 +161,9 @@ def score(
     from bertvision.metrics.squad import score_squad1, score_squad2
     from bertvision.tasks.squad import read_squad
 
-    questions = read_squad(gold, labelled=False, hub_split="validation").questions
+    if task not in ("squad1", "squad2"):
+        raise SettingsError(f"no task {task!r}; known: 'squad1', 'squad2'")
+    questions = read_squad(gold, answers="texts", hub_split="validation").questions
     answers = _read_mapping(predictions, str)
     if task == "squad1":
         if null_odds is not None:
@@ -283,7 +286,7 @@ def _print_fraction(title: str, records: Sequence["RunRecord"]) -> None:
     shown = [place for place, head in enumerate(table.header) if head not in ("fraction", "kind", "% of encoder")]
     # The deviation over seeds would not fit into 80 columns; the report shows it.
     rows = [[row[place].partition(" ±")[0] for place in shown] for row in table.rows]
-    header = [table.header[place] for place in shown]
+    header = [table.header[place].replace("seconds", "secs") for place in shown]
     seeds = len({record.seed for record in records})
     title += f", mean of {seeds} seeds" if seeds > 1 else ""
     print_table(header, rows, [table.alignments[place] == "right" for place in shown], title)
@@ -314,11 +317,13 @@ def _read_mapping(path: Path, kind: type) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON ({error})") from None
     if not isinstance(content, dict):
         raise DataError(f"{path}: expected an object with question ids as keys, got {type(content).__name__}")
     for key, value in content.items():
         if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
             raise DataError(f"{path}: question {key!r}: expected {kind.__name__}, got {type(value).__name__}")
+        if isinstance(value, int) and abs(value) > sys.float_info.max:
+            raise DataError(f"{path}: question {key!r}: its number is too large")
     return content

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -33,7 +33,7 @@ class EnsembleConfig(Config):
 class Experiment(Config):
     """Everything that decides what a run does; each (row, fraction, seed) of it becomes one record."""
 
-    name: str = Field("experiment", pattern=r"^[A-Za-z0-9_.-]+$")
+    name: str = Field("experiment", pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")
     task: TaskName = "squad2"
     data: DataConfig = DataConfig()
     encoder: str = "default"  # `default`, a folder (also an earlier run's OUT/encoder/<fraction>), or a hub id
@@ -43,7 +43,7 @@ class Experiment(Config):
     heads: HeadsConfig = HeadsConfig()
     ensembles: tuple[EnsembleConfig, ...] = ()
     answers: AnswerConfig = AnswerConfig()
-    seeds: tuple[int, ...] = Field((1,), min_length=1)
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((1,), min_length=1)
     device: str = "auto"
     precision: Precision = "auto"
 
@@ -58,6 +58,9 @@ class Experiment(Config):
                 raise ValueError(
                     f"{stage}.batch.tokens ({batch.tokens}) is less than one window ({self.windows.max_length})"
                 )
+        ensembles = [ensemble.name for ensemble in self.ensembles]
+        if repeated := [name for name in ensembles if ensembles.count(name) > 1]:
+            raise ValueError(f"two ensembles are called {repeated[0]!r}; leave one out")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"`seeds` holds one twice: {list(self.seeds)}")
         return self
@@ -130,6 +133,6 @@ def quickstart_experiment(overrides: Iterable[str] = ()) -> Experiment:
 def build_experiment(settings: Settings, overrides: Iterable[str] = (), origin: str = "settings") -> Experiment:
     """Lay recipe, settings and overrides over each other and check the result."""
     chosen: Any = (settings := with_overrides(settings, overrides)).get("recipe", "default")
-    if chosen not in RECIPES:
+    if not isinstance(chosen, str) or chosen not in RECIPES:
         raise SettingsError(f"{origin}: no recipe {chosen!r}; known: {', '.join(RECIPES)}")
     return validate(Experiment, merge(RECIPES[chosen], settings), origin)

@@ -37,6 +37,8 @@ def validate(kind: type[ConfigType], settings: Settings, origin: str) -> ConfigT
         raise SettingsError(f"{origin}: {_one_line(kind, error)}") from None
     except TypeError as error:
         raise SettingsError(f"{origin}: {error}; YAML dates and sets have no place in settings") from None
+    except (ValueError, RecursionError) as error:  # an alias to a mapping that it stands in
+        raise SettingsError(f"{origin}: {error}; write the settings out") from None
 
 
 def read_yaml(path: Path) -> Settings:
@@ -59,7 +61,9 @@ def parse_yaml(text: str, origin: str) -> Any:  # noqa: ANN401 (YAML holds anyth
     """Parse YAML where `1e-5` is a number and a key given twice is an error."""
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
-    except yaml.YAMLError as error:
+    except RecursionError:
+        raise SettingsError(f"{origin}: not valid YAML: nested too deeply") from None
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: what looks like a date or number and is none
         raise SettingsError(f"{origin}: not valid YAML: {' '.join(str(error).split())}") from None
 
 

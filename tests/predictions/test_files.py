@@ -7,6 +7,7 @@ from bertvision.predictions.prediction import Candidate, Prediction
 
 WITH_NULL = [
     Prediction("q1", "", "1887", 1.5, (Candidate("", 3.5, 3.0, 0.75), Candidate("1887", 2.0, 3.0, 0.25))),
+    Prediction("q2", "by", "by", 0.0, (Candidate("by", 1.0, 1.0, 0.5), Candidate("", 1.0, 1.0, 0.5))),
     Prediction("q0", "caf\u00e9", "caf\u00e9", -2.0, (Candidate("caf\u00e9", 2.0, 3.0, 1.0),)),
 ]
 WITHOUT_NULL = [Prediction("q0", "weir", "weir", None, (Candidate("weir", 2.0, 3.0, 1.0),))]
@@ -19,21 +20,25 @@ def read(folder):
 def test_the_files_are_laid_out_as_run_qas(tmp_path):
     write_predictions(tmp_path, WITH_NULL)
     assert read(tmp_path) == {
-        "predictions.json": {"q1": "", "q0": "caf\u00e9"},
+        "predictions.json": {"q1": "", "q2": "by", "q0": "caf\u00e9"},
         "nbest_predictions.json": {
             "q1": [
                 {"text": "", "probability": 0.75, "start_logit": 3.5, "end_logit": 3.0},
                 {"text": "1887", "probability": 0.25, "start_logit": 2.0, "end_logit": 3.0},
             ],
+            "q2": [
+                {"text": "by", "probability": 0.5, "start_logit": 1.0, "end_logit": 1.0},
+                {"text": "", "probability": 0.5, "start_logit": 1.0, "end_logit": 1.0},
+            ],
             "q0": [{"text": "caf\u00e9", "probability": 1.0, "start_logit": 2.0, "end_logit": 3.0}],
         },
-        "null_odds.json": {"q1": 1.5, "q0": -2.0},
+        "null_odds.json": {"q1": 1.5, "q2": 0.0, "q0": -2.0},
     }
 
 
 def test_questions_stand_in_the_order_of_the_split(tmp_path):
     write_predictions(tmp_path, WITH_NULL)
-    assert [list(content) for content in read(tmp_path).values()] == [["q1", "q0"]] * 3
+    assert [list(content) for content in read(tmp_path).values()] == [["q1", "q2", "q0"]] * 3
 
 
 def test_a_task_without_null_has_no_null_odds(tmp_path):

@@ -310,6 +310,14 @@ BAD_QUESTIONS = [
     ),
     *(
         (
+            with_value(path, key, "half \ud83d"),
+            AT_END.replace("'end'", repr("half \ud83d") if key == "id" else "'end'"),
+            f"its {key} holds half a surrogate pair, which is no text; mend the file",
+        )
+        for path, key in ((END, "id"), (END, "question"))
+    ),
+    *(
+        (
             change,
             AT_END,
             f"`answer_start` {problem}; give the answer's first character as a number",
@@ -419,18 +427,32 @@ def test_titles_are_optional(write):
     assert [question.title for question in read_squad(write(content)).questions] == ["", "", "Mill", "Mill"]
 
 
-def test_unlabelled_questions_need_no_answers_nor_true_places(write):
+def texts_by_id(split):
+    return {question.id: [answer.text for answer in question.answers] for question in split.questions}
+
+
+def test_for_prediction_answers_are_optional(write):
     content = misplace(squad2(), "when")
     del qa_of(content, 1, 0, 0)["answers"]
     del qa_of(content, 1, 0, 1)["answers"][0]["answer_start"]
-    questions = read_squad(write(content), labelled=False).questions
-    assert [question.id for question in questions] == ["when", "why", "end", "what"]
-    assert [[answer.text for answer in question.answers] for question in questions] == [
-        ["1887", "in 1887", "1887"],
-        [],
-        [],
-        ["The mill"],
-    ]
+    split = read_squad(write(content), answers="optional")
+    assert texts_by_id(split) == {"when": ["1887", "in 1887", "1887"], "why": [], "end": [], "what": ["The mill"]}
+
+
+def test_for_scoring_the_texts_of_answers_are_enough(write):
+    content = misplace(squad2(), "when")
+    qa_of(content, 1, 0, 0)["is_impossible"] = True  # the official script looks at the answers alone
+    del qa_of(content, 1, 0, 1)["answers"][0]["answer_start"]
+    split = read_squad(write(content), answers="optional")
+    assert texts_by_id(split) == {"when": ["1887", "in 1887", "1887"], "why": [], "end": ["1931"], "what": ["The mill"]}
+
+
+def test_for_scoring_a_question_needs_answers_and_there_is_no_setting_to_drop_it(write):
+    content = squad2()
+    del qa_of(content, 1, 0, 0)["answers"]
+    source = write(content)
+    message = refusal(source, answers="texts")
+    assert message == f"{source}: {AT_END}: `answers` is missing; give a list, empty where there is no answer"
 
 
 def test_both_splits_of_a_task_are_read(write):

@@ -38,7 +38,9 @@ class FinetuneConfig(Config):
 
     @model_validator(mode="after")
     def _fractions_ascend(self) -> "FinetuneConfig":
-        if any(fraction < 0 for fraction in self.fractions) or list(self.fractions) != sorted(set(self.fractions)):
+        names = {f"{fraction:g}" for fraction in self.fractions}  # their folders
+        ascend = list(self.fractions) == sorted(self.fractions) and len(names) == len(self.fractions)
+        if not ascend or min(self.fractions, default=0) < 0:
             raise ValueError(f"`fractions` must ascend from 0 or more, each once, got {list(self.fractions)}")
         return self
 

@@ -61,7 +61,7 @@ class HeadConfig(Config):
             return base
         base = dict(base)
         name = base.pop("head")
-        if name not in CATALOG:
+        if not isinstance(name, str) or name not in CATALOG:
             raise ValueError(f"no head {name!r} in the catalog; known: {', '.join(CATALOG)}")
         entry = CATALOG[name]
         return {"name": name, "pooler": entry.pooler.model_dump(), "kind": entry.kind, **base}

@@ -58,7 +58,7 @@ def grid_of(windows: Sequence[Window], question_ids: Sequence[str]) -> TokenGrid
 def save_logits(path: Path, grid: TokenGrid, logits: Logits) -> None:
     """Write logits with their grid as safetensors."""
     tensors: dict[str, npt.NDArray[Any]] = {
-        "logits": logits,
+        "logits": np.ascontiguousarray(logits),  # safetensors writes the memory as it lies
         "question_of": grid.question_of,
         "window_at": grid.window_at,
         "context_at": grid.context_at,
@@ -74,6 +74,6 @@ def load_logits(path: Path) -> tuple[TokenGrid, Logits]:
             ids = tuple(json.loads(file.metadata()["question_ids"]))
             names = ("question_of", "window_at", "context_at", "offsets", "logits")
             question_of, window_at, context_at, offsets, logits = (file.get_tensor(name) for name in names)
-    except (OSError, SafetensorError, KeyError, TypeError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise FolderError(f"{path}: missing, damaged or not this project's logits ({error}); predict again") from None
     return TokenGrid(ids, question_of, window_at, context_at, offsets), logits

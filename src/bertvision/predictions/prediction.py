@@ -10,7 +10,7 @@ from bertvision.settings import Config
 class AnswerConfig(Config):
     """How logits become an answer."""
 
-    n_best: int = Field(20, ge=1)
+    n_best: int = Field(20, ge=1, le=1000)
     max_answer_length: int = Field(30, ge=1)  # tokens
     null_threshold: float = 0.0  # no answer is given where the null odds exceed it
 

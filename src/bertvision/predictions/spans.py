@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch.nn import functional as F
 
+from bertvision.errors import DataError, TrainingError
 from bertvision.features.batches import plan_in_order_of_length
 from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.predictions.prediction import AnswerConfig, Candidate, Prediction
@@ -29,7 +30,9 @@ def predict_spans(
     grid: TokenGrid, logits: Logits, contexts: Sequence[str], config: AnswerConfig, *, has_null: bool
 ) -> list[Prediction]:
     """Answer every question of the grid, in its order; `contexts` holds each question's context."""
-    spans = best_spans(grid, logits, config)
+    if np.isnan(logits).any():
+        raise TrainingError("the logits are not numbers: the model diverged; train it again with a lower learning rate")
+    spans = best_spans(grid, np.where(_can_bound_a_span(grid, contexts)[:, None], logits, -np.inf), config)
     null_tokens = grid.window_at[:-1]  # the first token of a window carries "no answer"
     nulls = logits[null_tokens].sum(axis=1)
     predictions = []
@@ -43,16 +46,17 @@ def predict_spans(
 def best_spans(grid: TokenGrid, logits: Logits, config: AnswerConfig) -> WindowSpans:
     """Find each window's best spans: inside the context, end not before start, at most the longest answer."""
     lengths = np.diff(grid.window_at)
+    longest = min(config.max_answer_length, int(lengths.max()))
     shape = (grid.num_windows, config.n_best)
     spans = WindowSpans(np.full(shape, -np.inf, np.float32), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
     is_context = torch.from_numpy(grid.offsets[:, 0] >= 0)
     masked = torch.from_numpy(logits).masked_fill(~is_context[:, None], -torch.inf)
-    for rows in plan_in_order_of_length(lengths, max(1, CELLS_AT_ONCE // config.max_answer_length)):
+    for rows in plan_in_order_of_length(lengths, max(1, CELLS_AT_ONCE // longest)):
         width = int(lengths[rows].max())
         at = torch.from_numpy(grid.window_at[rows])[:, None] + torch.arange(width)
         outside = torch.arange(width) >= torch.from_numpy(lengths[rows])[:, None]
         tile = masked[at.clamp(max=len(masked) - 1)].masked_fill(outside[..., None], -torch.inf)
-        scores, starts, ends = _best_pairs(tile[..., 0], tile[..., 1], config.max_answer_length, config.n_best)
+        scores, starts, ends = _best_pairs(tile[..., 0], tile[..., 1], longest, config.n_best)
         ranks = slice(0, scores.shape[1])
         spans.scores[rows, ranks] = scores.numpy()
         spans.starts[rows, ranks] = grid.window_at[rows][:, None] + starts.numpy()
@@ -69,6 +73,21 @@ def _best_pairs(
     scores, places = pairs.topk(min(count, pairs.shape[1]), dim=1)
     first = places // max_length
     return scores, first, first + places % max_length
+
+
+def _can_bound_a_span(grid: TokenGrid, contexts: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Tell which tokens hold more than blanks: byte-level tokenizers make tokens of line ends, which answer nothing."""
+    can_bound = np.zeros(len(grid.offsets), dtype=np.bool_)
+    letters_by_context: dict[str, npt.NDArray[np.int64]] = {}
+    for window, question in enumerate(grid.question_of):
+        context = contexts[question]
+        if context not in letters_by_context:
+            letters_by_context[context] = np.cumsum([0, *(not letter.isspace() for letter in context)])
+        tokens = slice(int(grid.window_at[window]), int(grid.window_at[window + 1]))
+        starts, ends = grid.offsets[tokens].T
+        letters = letters_by_context[context]
+        can_bound[tokens] = (starts >= 0) & (letters[ends] > letters[starts])
+    return can_bound
 
 
 def _windows_by_question(grid: TokenGrid) -> Iterator[tuple[int, int]]:
@@ -97,6 +116,8 @@ def _predict(
     ranked = [
         (_text(grid, context, start, end), float(logits[start, 0]), float(logits[end, 1])) for start, end in found
     ]
+    if not ranked:
+        raise DataError(f"question {grid.question_ids[question]!r}: no token of its context holds more than blanks")
     best, null_odds = ranked[0], None
     text = best[0]
     if null is not None:
@@ -127,8 +148,8 @@ def _score(candidate: tuple[str, float, float]) -> float:
 
 
 def _text(grid: TokenGrid, context: str, start: int, end: int) -> str:
-    """Cut the answer out of the context, with the accents of a last letter that the tokenizer left out."""
+    """Cut the answer out of the context, with the marks of a last letter that the tokenizer left out."""
     first, last = int(grid.offsets[start, 0]), int(grid.offsets[end, 1])
-    while last < len(context) and unicodedata.combining(context[last]):
+    while last < len(context) and unicodedata.category(context[last]).startswith("M"):
         last += 1
     return context[first:last].strip()

@@ -40,7 +40,7 @@ def predict_file(
     model = load_model(model_folder)
     defaults = {"answers": model.config.answers.model_dump(mode="json")}
     config = validate(PredictConfig, merge(defaults, settings or {}), "--set")
-    questions = read_squad(data, labelled=False, hub_split="validation").questions
+    questions = read_squad(data, answers="optional", hub_split="validation").questions
     windows = cut_windows(questions, model.encoder.tokenizer, model.config.windows, labelled=False, progress=progress)
     compute = choose_compute(config.device, config.precision)
     grid = grid_of(windows, [question.id for question in questions])

@@ -16,6 +16,7 @@ from bertvision.tasks.task import Answer, DataConfig, Question, Split, Task, Tas
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:\w+)?")
 SAMPLES = {"sample:train": "train.json", "sample:dev": "dev.json"}
 OnBad = Literal["fail", "drop"]
+Need = Literal["placed", "texts", "optional"]
 
 
 def read_task(name: TaskName, data: DataConfig) -> Task:
@@ -28,66 +29,66 @@ def read_task(name: TaskName, data: DataConfig) -> Task:
     return Task(name, train, dev)
 
 
-def read_squad(source: str, *, on_bad: OnBad = "fail", hub_split: str = "train", labelled: bool = True) -> Split:
+def read_squad(source: str, *, on_bad: OnBad = "fail", hub_split: str = "train", answers: Need = "placed") -> Split:
     """Read SQuAD questions from a `.json` or `.json.gz` file, the shipped sample, or a data set on the hub.
 
-    `labelled=False` takes questions whose `answers` are missing or do not stand where they say (scoring needs only
-    their text, prediction needs none).
+    Training needs answers that stand where they say (`placed`), scoring only their `texts`, and for prediction they are
+    `optional`.
     """
     if source in SAMPLES:
-        return read_squad_file(Path(str(files("bertvision.sample") / SAMPLES[source])), on_bad, labelled, name=source)
-    if Path(source).exists() or source.endswith((".json", ".gz", ".jsonl")):
-        return read_squad_file(Path(source), on_bad, labelled)
+        return read_squad_file(Path(str(files("bertvision.sample") / SAMPLES[source])), on_bad, answers, name=source)
+    if _exists(source) or source.endswith((".json", ".gz", ".jsonl")):
+        return read_squad_file(Path(source), on_bad, answers)
     if HUB_ID.fullmatch(source):
         dataset, _, split = source.partition(":")
-        return read_squad_rows(_hub_rows(dataset, split or hub_split), source, on_bad, labelled)
+        return read_squad_rows(_hub_rows(dataset, split or hub_split), source, on_bad, answers)
     raise DataError(
         f"{source}: no such file; give a SQuAD .json or .json.gz, {' or '.join(SAMPLES)}, or owner/name[:split]"
     )
 
 
-def read_squad_file(path: Path, on_bad: OnBad = "fail", labelled: bool = True, name: str | None = None) -> Split:
+def read_squad_file(path: Path, on_bad: OnBad = "fail", answers: Need = "placed", name: str | None = None) -> Split:
     """Read a SQuAD 1.1 or 2.0 file."""
-    return _collect(_walk(path, _load(path), labelled), name or str(path), on_bad, sha256_of(path))
+    return _collect(_walk(path, _load(path), answers), name or str(path), on_bad, answers, sha256_of(path))
 
 
 def read_squad_rows(
-    rows: Iterable[Mapping[str, Any]], name: str, on_bad: OnBad = "fail", labelled: bool = True
+    rows: Iterable[Mapping[str, Any]], name: str, on_bad: OnBad = "fail", answers: Need = "placed"
 ) -> Split:
     """Read rows in the layout of the hub's `rajpurkar/squad` and `squad_v2`."""
-    return _collect(_walk_rows(name, rows, labelled), name, on_bad, None)
+    return _collect(_walk_rows(name, rows, answers), name, on_bad, answers, None)
 
 
-class _Bad(NamedTuple):
-    """A question that cannot be used: where it stands, what is wrong, what to do."""
+class _Found(NamedTuple):
+    """A question, or what is wrong with it, and where it stands."""
 
     where: str
-    problem: str
+    question: Question | None
+    problem: str = ""
 
 
 class _BadQuestionError(Exception):
-    """What is wrong with the question at hand."""
+    """What is wrong with the question at hand, and what to do."""
 
 
-def _collect(found: Iterable[Question | _Bad], name: str, on_bad: OnBad, sha256: str | None) -> Split:
-    questions: list[Question] = []
-    bad: list[_Bad] = []
-    seen: set[str] = set()
-    for item in found:
-        if isinstance(item, Question) and item.id in seen:
-            item = _Bad(f"{name}: question {item.id!r}", "duplicate id; give every question an id of its own")
-        if isinstance(item, _Bad):
-            bad.append(item)
+def _collect(found: Iterable[_Found], name: str, on_bad: OnBad, answers: Need, sha256: str | None) -> Split:
+    questions: dict[str, Question] = {}
+    bad: list[str] = []
+    for where, question, problem in found:
+        if question is None:
+            bad.append(f"{where}: {problem}")
+        elif question.id in questions:
+            bad.append(f"{where}: duplicate id; give every question an id of its own")
         else:
-            seen.add(item.id)
-            questions.append(item)
+            questions[question.id] = question
     if bad and on_bad == "fail":
         count = "" if len(bad) == 1 else f" ({len(bad)} such questions; this is the first)"
-        raise DataError(f"{bad[0].where}: {bad[0].problem}{count}, or leave it out with --set data.on_bad=drop")
+        advice = ", or leave it out with --set data.on_bad=drop" if answers == "placed" else ""
+        raise DataError(f"{bad[0]}{count}{advice}")
     if not questions:
-        why = f"; all {len(bad)} were dropped, the first: {bad[0].where}: {bad[0].problem}" if bad else ""
-        raise DataError(f"{name}: no question in it{why or '; is it the right file?'}")
-    return Split(name, tuple(questions), len(bad), sha256)
+        why = f"all {len(bad)} were dropped, the first: {bad[0]}" if bad else "is it the right file?"
+        raise DataError(f"{name}: no question in it; {why}")
+    return Split(name, tuple(questions.values()), len(bad), sha256)
 
 
 def _load(path: Path) -> Any:  # noqa: ANN401 (checked by the walk)
@@ -106,11 +107,13 @@ def _load(path: Path) -> Any:  # noqa: ANN401 (checked by the walk)
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise DataError(f"{path}: not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise DataError(f"{path}: not JSON that can be read: {error}") from None
     except RecursionError:
         raise DataError(f"{path}: not SQuAD: nested too deeply") from None
 
 
-def _walk(path: Path, content: Any, labelled: bool) -> Iterator[Question | _Bad]:  # noqa: ANN401 (checked here)
+def _walk(path: Path, content: Any, answers: Need) -> Iterator[_Found]:  # noqa: ANN401 (checked here)
     layout = 'expected {"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question", "answers"}]}]}]}'
     if not isinstance(content, dict) or not isinstance(content.get("data"), list):
         raise DataError(f"{path}: not SQuAD: {layout}")
@@ -125,58 +128,69 @@ def _walk(path: Path, content: Any, labelled: bool) -> Iterator[Question | _Bad]
                 raise DataError(f"{where_paragraph}: `context` {_got(paragraph, 'context')}; give its text")
             for rank, qa in enumerate(qas, start=1):
                 name = repr(qa["id"]) if isinstance(qa, dict) and "id" in qa else f"number {rank}"
-                try:
-                    yield _question(qa, context, str(title), labelled)
-                except _BadQuestionError as problem:
-                    yield _Bad(f"{where_paragraph}, question {name}", str(problem))
+                yield _find(f"{where_paragraph}, question {name}", qa, context, str(title), answers)
 
 
-def _walk_rows(name: str, rows: Iterable[Mapping[str, Any]], labelled: bool) -> Iterator[Question | _Bad]:
+def _walk_rows(name: str, rows: Iterable[Mapping[str, Any]], answers: Need) -> Iterator[_Found]:
     for number, row in enumerate(rows, start=1):
-        raw = dict(row)
-        answers = raw.get("answers")
-        if isinstance(answers, dict) and {"text", "answer_start"} <= answers.keys():
-            pairs = zip(answers["text"], answers["answer_start"], strict=True)
-            raw["answers"] = [{"text": text, "answer_start": start} for text, start in pairs]
-        try:
-            yield _question(raw, raw.get("context"), str(raw.get("title", "")), labelled)
-        except _BadQuestionError as problem:
-            yield _Bad(f"{name}: row {number}, question {raw.get('id')!r}", str(problem))
+        raw = {**row, "answers": _listed(row.get("answers"))}
+        where = f"{name}: row {number}, question {raw.get('id')!r}"
+        yield _find(where, raw, raw.get("context"), str(raw.get("title", "")), answers)
 
 
-def _question(raw: Any, context: Any, title: str, labelled: bool) -> Question:  # noqa: ANN401 (checked here)
+def _listed(answers: Any) -> Any:  # noqa: ANN401 (checked by `_answers`)
+    """Turn the hub's two lists, of texts and of starts, into SQuAD's list of answers; leave anything else as it is."""
+    if not isinstance(answers, dict):
+        return answers
+    texts, starts = answers.get("text"), answers.get("answer_start")
+    if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
+        return answers
+    return [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+
+
+def _find(where: str, raw: Any, context: Any, title: str, answers: Need) -> _Found:  # noqa: ANN401 (checked below)
+    try:
+        return _Found(where, _question(raw, context, title, answers))
+    except _BadQuestionError as problem:
+        return _Found(where, None, str(problem))
+
+
+def _question(raw: Any, context: Any, title: str, need: Need) -> Question:  # noqa: ANN401 (checked here)
     if not isinstance(raw, dict):
         raise _BadQuestionError(f"expected an object with `id`, `question` and `answers`, got {type(raw).__name__}")
     for key in ("id", "question"):
         if not isinstance(raw.get(key), str):
             raise _BadQuestionError(f"`{key}` {_got(raw, key)}; give it as text")
+    for name, text in (("id", raw["id"]), ("question", raw["question"]), ("context", context)):
+        if isinstance(text, str) and not _is_unicode(text):
+            raise _BadQuestionError(f"its {name} holds half a surrogate pair, which is no text; mend the file")
     if not isinstance(context, str) or not context.strip():
         raise _BadQuestionError("the context is empty; give the text that the question is about")
-    answers = _answers(raw, context, labelled)
+    answers = _answers(raw, context, need)
     return Question(raw["id"], raw["question"], context, answers, title)
 
 
-def _answers(raw: dict[str, Any], context: str, labelled: bool) -> tuple[Answer, ...]:
+def _answers(raw: dict[str, Any], context: str, need: Need) -> tuple[Answer, ...]:
     listed = raw.get("answers")
     if not isinstance(listed, list):
-        if not labelled and listed is None:
+        if need == "optional" and listed is None:
             return ()
         raise _BadQuestionError(f"`answers` {_got(raw, 'answers')}; give a list, empty where there is no answer")
     impossible = raw.get("is_impossible", not listed)  # 1.1 files and the hub's rows have no such field
     if not isinstance(impossible, bool):
         raise _BadQuestionError(f"`is_impossible` {_got(raw, 'is_impossible')}; give true or false")
-    answers = tuple(_answer(answer, context, labelled) for answer in listed)
-    if labelled and impossible != (not answers):
+    answers = tuple(_answer(answer, context, need) for answer in listed)
+    if need == "placed" and impossible != (not answers):
         held = f"holds {len(answers)}" if answers else "is empty"
         raise _BadQuestionError(f"`is_impossible` is {str(impossible).lower()} but `answers` {held}; mend one of them")
     return answers
 
 
-def _answer(raw: Any, context: str, labelled: bool) -> Answer:  # noqa: ANN401 (checked here)
+def _answer(raw: Any, context: str, need: Need) -> Answer:  # noqa: ANN401 (checked here)
     if not isinstance(raw, dict) or not isinstance(raw.get("text"), str):
         raise _BadQuestionError("an answer needs a `text`; give it as text")
     text, start = raw["text"], raw.get("answer_start")
-    if not labelled:
+    if need != "placed":
         return Answer(text, start if isinstance(start, int) else -1)
     if isinstance(start, bool) or not isinstance(start, int):
         raise _BadQuestionError(
@@ -198,6 +212,21 @@ def _list_of(raw: Any, key: str, where: str) -> list[Any]:  # noqa: ANN401 (chec
     if not isinstance(raw.get(key), list):
         raise DataError(f"{where}: `{key}` {_got(raw, key)}; give a list")
     return list(raw[key])
+
+
+def _exists(source: str) -> bool:
+    try:
+        return Path(source).exists()
+    except (OSError, ValueError):  # too long for a path, or with a NUL in it
+        return False
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # JSON's escapes can spell what UTF-8 cannot
+        return False
+    return True
 
 
 def _got(raw: Mapping[str, Any], key: str) -> str:

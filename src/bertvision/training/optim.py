@@ -1,7 +1,7 @@
 """Parameter groups, optimizers and schedules."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
@@ -10,11 +10,13 @@ from torch.optim import AdamW, Optimizer
 
 from bertvision.settings import Config
 
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
 
 class OptimConfig(Config):
     """AdamW and its schedule; the learning rate stands beside it in each stage's own config."""
 
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
     eps: float = Field(1e-8, gt=0)
     bias_correction: bool = True  # false: as in BERT's own optimizer and the 2021 code
     weight_decay: float = Field(0.01, ge=0)  # never on biases and norms
