@@ -24,7 +24,7 @@ from bertvision import (
 )
 
 compute = choose_compute()  # a GPU where there is one
-train, dev = read_squad("sample:train").questions[:240], read_squad("sample:dev").questions[:48]
+train, dev = read_squad("sample:train").questions[:480], read_squad("sample:dev").questions[:48]
 
 # Text to windows.
 encoder = load_encoder("default")
@@ -34,7 +34,7 @@ dev_windows = cut_windows(dev, encoder.tokenizer, sizes, labelled=False)
 
 # A briefly fine-tuned encoder; the generator hands control back at every fraction.
 output = build_heads([HeadConfig.model_validate("last_linear")], encoder.shape, seed=1)["last_linear"]
-brief = FinetuneConfig(fractions=(1.0,), batch=BatchConfig(windows=8), lr=2e-4, dropout=0.0)
+brief = FinetuneConfig(fractions=(1.0,), batch=BatchConfig(windows=16), lr=2e-4, dropout=0.0)
 for checkpoint in finetune_encoder(encoder, output, train_windows, brief, seed=1, compute=compute):
     print(f"tuned for {checkpoint.fraction:g} of an epoch in {checkpoint.seconds:.0f} s")
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -189,6 +190,18 @@ def test_a_model_folder_answers_a_file_as_the_run_did(settings, out, tmp_path):
     before = json.loads((out / "predictions" / "1" / "learned_pooling" / "predictions.json").read_text())
     assert json.loads((tmp_path / "answers" / "predictions.json").read_text()) == before
     assert answered.scores["total"] == 8
+
+
+@pytest.mark.parametrize("kept", [0, 3])
+def test_a_file_that_is_not_answered_throughout_is_answered_but_not_scored(settings, out, tmp_path, kept):
+    run_with(settings, out, "finetune.fractions=[1]")
+    content = json.loads(Path(settings["data"]["dev"]).read_text())
+    for paragraph in content["data"][0]["paragraphs"][kept:]:
+        del paragraph["qas"][0]["answers"]
+    (tmp_path / "asked.json").write_text(json.dumps(content))
+    answered = predict_file(out / "encoder" / "1", str(tmp_path / "asked.json"), tmp_path / "answers")
+    assert answered.scores is None
+    assert len(answered.predictions) == 8
 
 
 def test_a_run_folder_can_be_moved(settings, out, tmp_path):

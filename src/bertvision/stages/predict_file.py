@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bertvision.encoder.encode import freeze
+from bertvision.errors import DataError
 from bertvision.features.windows import cut_windows
 from bertvision.files import whole_folder
 from bertvision.metrics.squad import Scores, score_predictions
@@ -15,6 +16,7 @@ from bertvision.settings import Config, Settings, merge, validate
 from bertvision.stages.answers import answer_questions, span_logits
 from bertvision.stages.model_folder import load_model
 from bertvision.tasks.squad import read_squad
+from bertvision.tasks.task import Question
 from bertvision.training.device import Precision, choose_compute
 
 
@@ -40,7 +42,7 @@ def predict_file(
     model = load_model(model_folder)
     defaults = {"answers": model.config.answers.model_dump(mode="json")}
     config = validate(PredictConfig, merge(defaults, settings or {}), "--set")
-    questions = read_squad(data, answers="optional", hub_split="validation").questions
+    questions, has_golds = _read(data)
     windows = cut_windows(questions, model.encoder.tokenizer, model.config.windows, labelled=False, progress=progress)
     compute = choose_compute(config.device, config.precision)
     grid = grid_of(windows, [question.id for question in questions])
@@ -52,6 +54,15 @@ def predict_file(
     with whole_folder(out) as beside:
         write_predictions(beside, predictions)
         save_logits(beside / "logits.safetensors", grid, logits)
-    has_golds = any(question.answers for question in questions)
+    if not has_null:  # SQuAD 1.1 cannot score a question without an answer
+        has_golds = has_golds and all(question.answers for question in questions)
     scores = score_predictions(questions, predictions, config.answers.null_threshold) if has_golds else None
     return Answered(predictions, scores)
+
+
+def _read(data: str) -> tuple[tuple[Question, ...], bool]:
+    """Read a file's questions; tells whether every one of them says what its answers are."""
+    try:
+        return read_squad(data, answers="texts", hub_split="validation").questions, True
+    except DataError:  # either some have no answers, or the file is bad, which the second reading will say
+        return read_squad(data, answers="optional", hub_split="validation").questions, False
