@@ -4,6 +4,8 @@ Everything heavy is imported inside the verbs, so that `--help` is quick and `sc
 """
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,9 +68,11 @@ def quickstart(
     _run(quickstart_experiment(overrides or ()), out, quiet, as_json)
     if not as_json:
         head = out / "heads" / "1" / "adapter_386_shared_skip"
-        results.print("Next, try a head on your own SQuAD-format file, or see every head and its size:")
-        results.print(f"  bertvision predict {head} --data YOURS.json --out {out / 'yours'}", markup=False)
-        results.print("  bertvision heads --encoder default", markup=False)
+        results.print(
+            "Next, answer questions with a head (--data takes your own SQuAD-format file too), or see all heads:"
+        )
+        results.print(f"  {_program()} predict {head} --data sample:dev --out {out / 'answers'}", markup=False)
+        results.print(f"  {_program()} heads --encoder default", markup=False)
 
 
 @app.command()
@@ -290,6 +294,11 @@ def _print_fraction(title: str, records: Sequence["RunRecord"]) -> None:
     seeds = len({record.seed for record in records})
     title += f", mean of {seeds} seeds" if seeds > 1 else ""
     print_table(header, rows, [table.alignments[place] == "right" for place in shown], title)
+
+
+def _program() -> str:
+    """Name this program as it can be called from here: it is not on the path of who ran it through make."""
+    return "bertvision" if shutil.which("bertvision") else os.path.relpath(sys.argv[0])
 
 
 def _percent(share: float | None) -> str:
