@@ -37,7 +37,6 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bertvision needs Python 3.11 or later; try make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet '$(TORCH)'
 
 $(VENV)/.user: $(VENV)/bin/python pyproject.toml

@@ -14,12 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import bertvision
-from bertvision.console import fail, in_one_line, messages, print_table, progress_for, results
+from bertvision.console import (
+    fail,
+    in_one_line,
+    messages,
+    print_json,
+    print_records,
+    print_table,
+    progress_for,
+    results,
+)
 from bertvision.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from bertvision.experiment import Experiment
-    from bertvision.records import RunRecord
 
 app = typer.Typer(
     name="bertvision",
@@ -137,12 +145,12 @@ def predict(
         fail(f"{out}: exists and holds something else; choose another --out")
     answered = predict_file(model, data, out, with_overrides({}, overrides or ()), progress_for(quiet))
     if as_json:
-        _print_json({"questions": len(answered.predictions), "out": str(out), "scores": answered.scores})
+        print_json({"questions": len(answered.predictions), "out": str(out), "scores": answered.scores})
         return
     declined = sum(not each.text for each in answered.predictions)
     results.print(f"{len(answered.predictions):,} questions, {declined:,} without an answer; see {out}", markup=False)
     if answered.scores is not None:
-        _print_json(answered.scores)
+        print_json(answered.scores)
 
 
 @app.command()
@@ -176,10 +184,10 @@ def score(
             messages.print(
                 f"{len(missing)} questions without a prediction, such as {missing[0]!r}, score 0", markup=False
             )
-        _print_json(score_squad1(questions, answers))
+        print_json(score_squad1(questions, answers))
     else:
         odds = _read_mapping(null_odds, float) if null_odds is not None else None
-        _print_json(score_squad2(questions, answers, odds, na_prob_thresh))
+        print_json(score_squad2(questions, answers, odds, na_prob_thresh))
 
 
 @app.command()
@@ -198,7 +206,7 @@ def report(
 
     found = read_records(records)
     page = write_report(found, out)
-    _print_records(found, as_json)
+    print_records(found, as_json)
     messages.print(f"report: {page}", markup=False)
 
 
@@ -219,7 +227,7 @@ def inspect(
 
     found = inspect_file(data, encoder, overrides or (), progress_for(quiet))
     if as_json:
-        _print_json(found.as_dict())
+        print_json(found.as_dict())
         return
     results.print(f"{found.name}: {found.questions:,} questions, {found.windows:,} windows", markup=False)
     print_table(("what", "value"), found.as_rows(), (False, True))
@@ -242,10 +250,13 @@ def heads(
 
     sizes = list_heads(encoder, layers, hidden)
     if as_json:
-        _print_json([size._asdict() for size in sizes.heads])
+        print_json([size._asdict() for size in sizes.heads])
         return
     results.print(sizes.title, markup=False)
-    rows = [(size.name, f"{size.trainable:,}", _percent(size.share), size.about) for size in sizes.heads]
+    rows = [
+        (size.name, f"{size.trainable:,}", "" if size.share is None else f"{size.share:.3f}", size.about)
+        for size in sizes.heads
+    ]
     print_table(("head", "parameters", "% of encoder", "what it reads"), rows, (False, True, True, False))
 
 
@@ -260,7 +271,7 @@ def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> Non
 
     records = run_experiment(experiment, out, progress_for(quiet))
     page = write_report(records, out)
-    _print_records(records, as_json)
+    print_records(records, as_json)
     if not as_json:
         results.print(f"report: {page}", markup=False)
 
@@ -271,54 +282,15 @@ def _experiment(config: Path, overrides: Sequence[str] | None) -> "Experiment":
     return read_experiment(config, overrides or ())
 
 
-def _print_records(records: Sequence["RunRecord"], as_json: bool) -> None:
-    from bertvision.report.rows import by_experiment
-
-    if as_json:
-        _print_json([record.model_dump(mode="json", exclude={"config"}) for record in records])
-        return
-    for name, group in by_experiment(records).items():
-        for fraction in dict.fromkeys(record.fraction for record in group):
-            rows = [record for record in group if record.fraction == fraction]
-            _print_fraction(f"{name}, {_tuned_for(fraction)}", rows)
-
-
-def _print_fraction(title: str, records: Sequence["RunRecord"]) -> None:
-    from bertvision.report.tables import results_table
-
-    table = results_table(records)
-    shown = [place for place, head in enumerate(table.header) if head not in ("fraction", "kind", "% of encoder")]
-    # The deviation over seeds would not fit into 80 columns; the report shows it.
-    rows = [[row[place].partition(" ±")[0] for place in shown] for row in table.rows]
-    header = [table.header[place].replace("seconds", "secs") for place in shown]
-    seeds = len({record.seed for record in records})
-    title += f", mean of {seeds} seeds" if seeds > 1 else ""
-    print_table(header, rows, [table.alignments[place] == "right" for place in shown], title)
-
-
 def _program() -> str:
     """Name this program as it can be called from here: it is not on the path of who ran it through make."""
     return "bertvision" if shutil.which("bertvision") else os.path.relpath(sys.argv[0])
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share:.3f}"
-
-
-def _tuned_for(fraction: float | None) -> str:
-    if fraction is None:
-        return "encoder as given"
-    return "encoder untuned" if fraction == 0 else f"encoder tuned for {fraction:g} of an epoch"
 
 
 def _print_paths(paths: Sequence[Path]) -> None:
     for path in paths:
         if path.exists():
             results.print(str(path), markup=False)
-
-
-def _print_json(content: Any) -> None:  # noqa: ANN401 (anything that JSON can hold)
-    results.print(json.dumps(content, indent=2), markup=False)
 
 
 def _read_mapping(path: Path, kind: type) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """What the command line shows: bars while it works, tables when it is done, one line when it fails."""
 
 import functools
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn, ParamSpec
+from typing import Any, NoReturn, ParamSpec
 
 import typer
 from rich.console import Console
@@ -14,6 +15,9 @@ from rich.progress import Progress as RichBars
 
 from bertvision.errors import BertVisionError
 from bertvision.progress import SILENT, Bar, Progress
+from bertvision.records import RunRecord
+from bertvision.report.rows import by_experiment
+from bertvision.report.tables import results_table
 
 Parameters = ParamSpec("Parameters")
 
@@ -79,6 +83,39 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: S
     head, *body = ["  ".join(map(_aligned, line, widths, numbers)).rstrip() for line in lines]
     rule = "─" * (sum(widths) + 2 * len(widths) - 2)
     results.print("\n".join(["", *([title] if title else []), head, rule, *body, ""]), markup=False)
+
+
+def print_json(content: Any) -> None:  # noqa: ANN401 (anything that JSON can hold)
+    """Print JSON."""
+    results.print(json.dumps(content, indent=2), markup=False)
+
+
+def print_records(records: Sequence[RunRecord], as_json: bool) -> None:
+    """Print what came out: a table per experiment and fraction, or JSON."""
+    if as_json:
+        print_json([record.model_dump(mode="json", exclude={"config"}) for record in records])
+        return
+    for name, group in by_experiment(records).items():
+        for fraction in dict.fromkeys(record.fraction for record in group):
+            rows = [record for record in group if record.fraction == fraction]
+            _print_fraction(f"{name}, {_tuned_for(fraction)}", rows)
+
+
+def _print_fraction(title: str, records: Sequence[RunRecord]) -> None:
+    table = results_table(records)
+    shown = [place for place, head in enumerate(table.header) if head not in ("fraction", "kind", "% of encoder")]
+    # The deviation over seeds would not fit into 80 columns; the report shows it.
+    rows = [[row[place].partition(" ±")[0] for place in shown] for row in table.rows]
+    header = [table.header[place].replace("seconds", "secs") for place in shown]
+    seeds = len({record.seed for record in records})
+    title += f", mean of {seeds} seeds" if seeds > 1 else ""
+    print_table(header, rows, [table.alignments[place] == "right" for place in shown], title)
+
+
+def _tuned_for(fraction: float | None) -> str:
+    if fraction is None:
+        return "encoder as given"
+    return "encoder untuned" if fraction == 0 else f"encoder tuned for {fraction:g} of an epoch"
 
 
 def _aligned(cell: str, width: int, is_number: bool) -> str:

@@ -66,6 +66,14 @@ class Experiment(Config):
         return self
 
 
+OPTIM_V2: Settings = {
+    "eps": 1e-6,
+    "bias_correction": False,
+    "weight_decay": 0.01,
+    "schedule": "linear",
+    "warmup": 0.1,
+    "max_grad_norm": None,
+}
 # What the original systems did, as far as it is known (SPEC 4, 5, 7 and 8); a YAML's own settings go on top.
 RECIPES: dict[str, Settings] = {
     "default": {},
@@ -93,27 +101,13 @@ RECIPES: dict[str, Settings] = {
             "batch": {"windows": 16},
             "lr": 2e-5,
             "loss": "mean",
-            "optim": {
-                "eps": 1e-6,
-                "bias_correction": False,
-                "weight_decay": 0.01,
-                "schedule": "linear",
-                "warmup": 0.1,
-                "max_grad_norm": None,
-            },
+            "optim": OPTIM_V2,
         },
         "heads": {
             "batch": {"windows": 16},
             "lr": 2e-5,
             "loss": "mean",
-            "optim": {
-                "eps": 1e-6,
-                "bias_correction": False,
-                "weight_decay": 0.01,
-                "schedule": "linear",
-                "warmup": 0.1,
-                "max_grad_norm": None,
-            },
+            "optim": OPTIM_V2,
         },
     },
 }

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from bertvision.encoder.encode import StateBatch, encode
+from bertvision.encoder.encode import encode
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.states import StateBatch
 from bertvision.features.batches import BatchConfig, Rows, collate, lengths_of, plan_epoch, plan_in_order_of_length
 from bertvision.features.windows import Window
 from bertvision.training.device import Compute

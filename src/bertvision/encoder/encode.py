@@ -1,31 +1,12 @@
 """Encoder: a batch of windows -> all layers' hidden states."""
 
-from typing import NamedTuple
-
 import torch
 from torch import nn
 
 from bertvision.encoder.load import Encoder
 from bertvision.features.batches import WindowBatch
-from bertvision.shapes import LayerStates, Segments, TokenMask
+from bertvision.shapes import LayerStates
 from bertvision.training.device import Compute
-
-
-class StateBatch(NamedTuple):
-    """What a head sees of a batch: states, mask and segments; and what its loss needs."""
-
-    states: LayerStates
-    windows: WindowBatch
-
-    @property
-    def size(self) -> int:
-        """Count the windows."""
-        return self.windows.size
-
-    @property
-    def seen(self) -> tuple[LayerStates, TokenMask, Segments]:
-        """Give the arguments of a head."""
-        return self.states, self.windows.mask, self.windows.segments
 
 
 def encode(encoder: Encoder, batch: WindowBatch, *, last_only: bool = False) -> LayerStates:

@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from bertvision.encoder.encode import StateBatch
+from bertvision.encoder.states import StateBatch, StateSource
 from bertvision.errors import TrainingError
 from bertvision.features.batches import BatchConfig
 from bertvision.heads.catalog import HeadConfig, build_head
@@ -55,19 +55,6 @@ class HeadsConfig(Config):
         return self.report_epoch or self.epochs
 
 
-@runtime_checkable
-class Source(Protocol):
-    """Batches of states, as `activations.StateSource` gives them."""
-
-    def num_steps(self, epoch: int) -> int:
-        """Count the batches of an epoch."""
-        ...
-
-    def epoch(self, number: int, first_step: int = 0) -> Iterator[StateBatch]:
-        """Give the batches of one epoch, from `first_step` on."""
-        ...
-
-
 class EpochEnd(NamedTuple):
     """The end of one pass over the source."""
 
@@ -87,7 +74,7 @@ def build_heads(configs: Sequence[HeadConfig], shape: StackShape, seed: int) -> 
 
 def train_heads_together(
     heads: Mapping[str, Head],
-    source: Source,
+    source: StateSource,
     config: HeadsConfig,
     *,
     seed: int,
