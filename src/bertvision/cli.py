@@ -76,9 +76,7 @@ def quickstart(
     _run(quickstart_experiment(overrides or ()), out, quiet, as_json)
     if not as_json:
         head = out / "heads" / "1" / "adapter_386_shared_skip"
-        results.print(
-            "Next, answer questions with a head (--data takes your own SQuAD-format file too), or see all heads:"
-        )
+        results.print("Next, answer questions with a head (--data takes your own file too), or see all heads:")
         results.print(f"  {_program()} predict {head} --data sample:dev --out {out / 'answers'}", markup=False)
         results.print(f"  {_program()} heads --encoder default", markup=False)
 
@@ -284,7 +282,9 @@ def _experiment(config: Path, overrides: Sequence[str] | None) -> "Experiment":
 
 def _program() -> str:
     """Name this program as it can be called from here: it is not on the path of who ran it through make."""
-    return "bertvision" if shutil.which("bertvision") else os.path.relpath(sys.argv[0])
+    if shutil.which("bertvision"):
+        return "bertvision"
+    return "python -m bertvision" if sys.argv[0].endswith("__main__.py") else os.path.relpath(sys.argv[0])
 
 
 def _print_paths(paths: Sequence[Path]) -> None:

@@ -122,6 +122,14 @@ def test_a_finished_run_is_not_done_again(settings, out):
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")} == times
 
 
+def test_dev_data_that_changed_in_place_are_answered_anew(settings, out, squad_file, questions):
+    settings = {**settings, "data": {**settings["data"], "dev": str(squad_file("dev.json"))}}
+    before = run_with(settings, out)
+    squad_file("dev.json", questions[:4])
+    after = run_with(settings, out)
+    assert (before[0].scores["total"], after[0].scores["total"]) == (8, 4)
+
+
 def test_a_head_added_later_is_trained_alone_and_equals_one_trained_with_the_others(settings, out, tmp_path):
     run_with(settings, out, f"heads.train={HEADS[:2]}", "ensembles=[]")
     kept = (out / "heads" / "1" / HEADS[0] / "head.safetensors").stat().st_mtime_ns

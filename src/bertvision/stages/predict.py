@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from bertvision.encoder.load import Encoder
 from bertvision.experiment import EnsembleConfig
@@ -26,7 +27,7 @@ from bertvision.records import (
 from bertvision.settings import first_difference
 from bertvision.stages.answers import answer_questions, span_logits
 from bertvision.stages.finetune import finetune_seconds
-from bertvision.stages.heads import TrainedHead, frozen_encoder, load_heads
+from bertvision.stages.heads import frozen_encoder, load_heads
 from bertvision.stages.line import Line, is_checkpoint
 from bertvision.stages.model_folder import load_head, read_model_config
 
@@ -41,29 +42,38 @@ class Row:
     kind: RowKind
     parameters: Parameters
     head: Head | None = None  # None for an ensemble
-    ensemble: EnsembleConfig | None = None
-    trained: TrainedHead | None = None
+    members: EnsembleConfig | None = None
+    seconds: float | None = None  # of the pass that trained it
+    epochs: dict[int, Scores] = field(default_factory=dict)  # scores after epochs other than the reported one
+
+
+class Pass(NamedTuple):
+    """What all rows of one fraction and seed share."""
+
+    line: Line
+    seed: int
+    fraction: float | None
+    weights: str  # fingerprint of the encoder
+    seconds: float  # of the pass over dev
+    notes: list[str]
 
 
 def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
-    """Answer dev with every row of a fraction that has no record yet, and record what came out."""
-    made = _finished_records(line, seed, fraction)
-    if made is not None:
+    """Answer dev with every row of a fraction, unless all of them have their record, and record what came out."""
+    if (made := _finished_records(line, seed, fraction)) is not None:
         return made
     encoder, weights = frozen_encoder(line, seed, fraction)
     rows = _rows(line, seed, fraction, encoder)
-    questions = line.task.dev.questions
-    grid = grid_of(line.dev, [question.id for question in questions])
+    grid = grid_of(line.dev, [question.id for question in line.task.dev.questions])
     heads = {row.name: row.head for row in rows if row.head is not None}
     started = time.perf_counter()
     logits = span_logits(encoder, heads, line.dev, grid, line.compute, line.progress)
-    seconds = time.perf_counter() - started
+    this = Pass(line, seed, fraction, weights, time.perf_counter() - started, _notes(line, rows))
     records = []
     for place, row in enumerate(rows):
-        if row.ensemble is not None:
-            logits[row.name] = combine_logits(grid, [logits[name] for name in row.ensemble.of], row.ensemble.how)
-        scores = _write_answers(line, seed, fraction, row.name, grid, logits[row.name])
-        record = _record(line, seed, fraction, row, place, scores, seconds, weights)
+        if row.members is not None:
+            logits[row.name] = combine_logits(grid, [logits[name] for name in row.members.of], row.members.how)
+        record = _record(this, row, place, _write_answers(this, row, grid, logits[row.name]))
         write_record(line.folder(seed).records, record)
         records.append(record)
     return records
@@ -79,7 +89,9 @@ def _rows(line: Line, seed: int, fraction: float | None, encoder: Encoder) -> li
     for name, trained in load_heads(line, seed, fraction).items():
         count = count_parameters(trained.head)
         parameters = Parameters(total=count.total, trainable=count.trainable, encoder=size)
-        rows.append(Row(name, trained.config.kind, parameters, trained.head, trained=trained))
+        rows.append(
+            Row(name, trained.config.kind, parameters, trained.head, seconds=trained.seconds, epochs=trained.epochs)
+        )
     return rows + _ensembles(line.experiment.ensembles, rows, size)
 
 
@@ -88,10 +100,12 @@ def _ensembles(configs: Sequence[EnsembleConfig], rows: Sequence[Row], size: int
     ensembles = []
     for config in configs:
         if all(name in by_name for name in config.of):  # a head may have diverged
-            members = [by_name[name].parameters for name in config.of]
-            total, trainable = sum(each.total for each in members), sum(each.trainable for each in members)
+            members = [by_name[name] for name in config.of]
+            total = sum(row.parameters.total for row in members)
+            trainable = sum(row.parameters.trainable for row in members)
             parameters = Parameters(total=total, trainable=trainable, encoder=size)
-            ensembles.append(Row(config.name, "ensemble", parameters, ensemble=config))
+            seconds = max(row.seconds or 0.0 for row in members)
+            ensembles.append(Row(config.name, "ensemble", parameters, members=config, seconds=seconds))
     return ensembles
 
 
@@ -102,70 +116,60 @@ def _output_layer(line: Line, seed: int, fraction: float | None) -> Head | None:
     return load_head(place, read_model_config(place))
 
 
-def _write_answers(line: Line, seed: int, fraction: float | None, row: str, grid: TokenGrid, logits: Logits) -> Scores:
-    questions, config = line.task.dev.questions, line.experiment.answers
+def _notes(line: Line, rows: Sequence[Row]) -> list[str]:
+    names = [row.name for row in rows]
+    left_out = [head.name for head in line.experiment.heads.train if head.name not in names]
+    return [f"head {name} diverged and was left out" for name in left_out]
+
+
+def _write_answers(this: Pass, row: Row, grid: TokenGrid, logits: Logits) -> Scores:
+    line, questions, config = this.line, this.line.task.dev.questions, this.line.experiment.answers
     answers = answer_questions(grid, logits, questions, config, has_null=line.task.has_null)
-    with whole_folder(line.folder(seed).predictions(fraction, row)) as beside:
+    with whole_folder(line.folder(this.seed).predictions(this.fraction, row.name)) as beside:
         write_predictions(beside, answers)
         save_logits(beside / "logits.safetensors", grid, logits)
     return score_predictions(questions, answers, config.null_threshold)
 
 
-def _record(
-    line: Line,
-    seed: int,
-    fraction: float | None,
-    row: Row,
-    place: int,
-    scores: Scores,
-    seconds: float,
-    weights: str,
-) -> RunRecord:
-    config, heads = line.experiment, line.experiment.heads
-    trained = max((each.seconds for each in load_heads(line, seed, fraction).values()), default=0.0)
-    epochs = {**row.trained.epochs, heads.reported: scores} if row.trained else {}
+def _record(this: Pass, row: Row, place: int, scores: Scores) -> RunRecord:
+    line, config = this.line, this.line.experiment
+    epochs = {**row.epochs, config.heads.reported: scores} if row.kind in ("head", "control") else {}
     return RunRecord(
         experiment=config.name,
         task=config.task,
         row=row.name,
         kind=row.kind,
         place=place,
-        fraction=fraction,
-        seed=seed,
+        fraction=this.fraction,
+        seed=this.seed,
         scores=scores,
         epochs=[epochs[epoch] for epoch in sorted(epochs)],
         parameters=row.parameters,
         seconds=Seconds(
-            finetune=finetune_seconds(line, seed, fraction),
-            heads=None if row.kind == "encoder" else row.trained.seconds if row.trained else trained,
-            predict=round(seconds, 3),
+            finetune=finetune_seconds(line, this.seed, this.fraction),
+            heads=row.seconds,
+            predict=round(this.seconds, 3),
         ),
         layer_weights=layer_weights(row.head) if row.head is not None else None,
         schedule_horizon=config.finetune.horizon,
-        notes=_notes(line, seed, fraction),
+        notes=this.notes,
         data=line.data(),
-        encoder_fingerprint=weights,
+        encoder_fingerprint=this.weights,
         config=config.model_dump(mode="json"),
         provenance=provenance(line.compute.name, line.compute.precision),
     )
 
 
-def _notes(line: Line, seed: int, fraction: float | None) -> list[str]:
-    trained = load_heads(line, seed, fraction)
-    left_out = [head.name for head in line.experiment.heads.train if head.name not in trained]
-    return [f"head {name} diverged and was left out" for name in left_out]
-
-
 def _finished_records(line: Line, seed: int, fraction: float | None) -> list[RunRecord] | None:
-    """Give the records of a fraction where all are there and were made by this very experiment."""
+    """Give the records of a fraction where all are there and were made by this very experiment on these very data."""
     config, folder = line.experiment.model_dump(mode="json"), line.folder(seed)
     names = [] if _output_layer(line, seed, fraction) is None else [ENCODER]
     names += load_heads(line, seed, fraction)
     names += [each.name for each in line.experiment.ensembles if all(name in names for name in each.of)]
     paths = [record_path(folder.records, name, fraction, seed) for name in names]
-    if not all(path.exists() for path in paths):
+    answers = [folder.predictions(fraction, name) / "predictions.json" for name in names]
+    if not all(path.exists() for path in [*paths, *answers]):
         return None
     records = [read_record(path) for path in paths]
-    same = all(first_difference(record.config, config) is None for record in records)
-    kept = all((folder.predictions(fraction, name) / "predictions.json").exists() for name in names)
-    return records if same and kept else None
+    same = all(record.data == line.data() and first_difference(record.config, config) is None for record in records)
+    return records if same else None
