@@ -1,4 +1,4 @@
-"""Runs the quickstart as `make quickstart` does and puts the end of what it printed into README.md, between the marks."""
+"""Runs the quickstart as `make quickstart` does and puts the end of what it printed into README.md."""
 
 import os
 import shutil
