@@ -25,6 +25,7 @@ from bertvision.console import (
     results,
 )
 from bertvision.errors import DataError, SettingsError
+from bertvision.records import RunRecord, fraction_name
 
 if TYPE_CHECKING:
     from bertvision.experiment import Experiment
@@ -71,11 +72,13 @@ def quickstart(
     """
     from bertvision.experiment import quickstart_experiment
 
+    experiment = quickstart_experiment(overrides or ())
     if not quiet:
-        messages.print("Fine-tuning a small encoder on 960 shipped questions, then training heads on all its layers.")
-    _run(quickstart_experiment(overrides or ()), out, quiet, as_json)
+        messages.print("Fine-tuning a small encoder on shipped questions, then training heads on it.")
+    records = _run(experiment, out, quiet, as_json)
     if not as_json:
-        head = out / "heads" / "1" / "adapter_386_shared_skip"
+        last = next(record for record in reversed(records) if record.kind == "head")
+        head = out / "heads" / fraction_name(last.fraction) / last.row
         results.print("Next, answer questions with a head (--data takes your own file too), or see all heads:")
         results.print(f"  {_program()} predict {head} --data sample:dev --out {out / 'answers'}", markup=False)
         results.print(f"  {_program()} heads --encoder default", markup=False)
@@ -263,7 +266,7 @@ def main() -> None:
     app()
 
 
-def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> None:
+def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> list[RunRecord]:
     from bertvision.report.page import write_report
     from bertvision.stages.run import run as run_experiment
 
@@ -272,6 +275,7 @@ def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> Non
     print_records(records, as_json)
     if not as_json:
         results.print(f"report: {page}", markup=False)
+    return records
 
 
 def _experiment(config: Path, overrides: Sequence[str] | None) -> "Experiment":
