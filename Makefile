@@ -25,7 +25,7 @@ docs: $(VENV)/.dev
 
 # Draws the tables and figures of every finished run from its records.
 report: $(VENV)/.user
-	for folder in results/*/*/; do $(BIN)/bertvision report $$folder --out $$folder; done
+	for folder in results/*/*/; do $(BIN)/bertvision report $$folder --out $$folder || exit 1; done
 
 # Runs the quickstart and puts what it printed into README.md.
 readme: $(VENV)/.user

@@ -54,7 +54,8 @@ def test_help_needs_no_torch():
 def test_a_run_prints_its_table_within_80_columns_and_writes_a_report(config, tmp_path):
     shown = call("run", config, "--out", tmp_path / "out")
     assert shown.exit_code == 0, shown.output
-    assert "tiny, encoder tuned for 1 of an epoch" in shown.stdout
+    assert "[encoder tuned for 1 of an epoch]" in shown.stdout
+    assert shown.stdout.count("parameters") == 1  # one table
     assert max(len(line) for line in shown.stdout.splitlines() if "report:" not in line) <= 80
     assert (tmp_path / "out" / "report.html").is_file()
 
@@ -127,6 +128,8 @@ def test_heads_are_counted_for_any_shape_and_any_encoder(encoder_folder):
         (("run", "CONFIG", "--set", "recipe=paper-v3"), "no recipe"),
         (("predict", "nowhere", "--data", "x.json", "--out", "y"), "no model.json"),
         (("report", "nowhere", "--out", "y"), "no such folder"),
+        (("run", "CONFIG", "--out", "tiny.yaml"), "is a file"),
+        (("predict", "nowhere", "--data", "x.json", "--out", "tiny.yaml/x"), "is a file"),
         (("inspect", "nowhere"), "no such file"),
         (("inspect", "sample:dev", "--set", "windows.stride=900"), "leaves no room"),
     ],

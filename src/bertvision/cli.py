@@ -15,7 +15,6 @@ import typer
 
 import bertvision
 from bertvision.console import (
-    fail,
     in_one_line,
     messages,
     print_json,
@@ -25,6 +24,7 @@ from bertvision.console import (
     results,
 )
 from bertvision.errors import DataError, SettingsError
+from bertvision.files import check_folder
 from bertvision.records import RunRecord, fraction_name
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def quickstart(
     experiment = quickstart_experiment(overrides or ())
     if not quiet:
         messages.print("Fine-tuning a small encoder on shipped questions, then training heads on it.")
-    records = _run(experiment, out, quiet, as_json)
+    records = _run(experiment, _folder(out, experiment), quiet, as_json)
     if not as_json:
         last = next(record for record in reversed(records) if record.kind == "head")
         head = out / "heads" / fraction_name(last.fraction) / last.row
@@ -93,12 +93,14 @@ def run(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = F
     what OUT already holds is kept.
     """
     experiment = _experiment(config, overrides)
-    _run(experiment, out or Path("runs") / experiment.name, quiet, as_json)
+    _run(experiment, _folder(out, experiment), quiet, as_json)
 
 
 @app.command()
 @in_one_line
-def finetune(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False) -> None:
+def finetune(
+    config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False
+) -> None:
     """Run an experiment's first stage: tune the encoder.
 
     Writes OUT/encoder/FRACTION for every fraction, from one run.
@@ -106,12 +108,14 @@ def finetune(config: Config, out: Out = None, overrides: Set = None, quiet: Quie
     from bertvision.stages.run import run_finetune
 
     experiment = _experiment(config, overrides)
-    _print_paths(run_finetune(experiment, out or Path("runs") / experiment.name, progress_for(quiet)))
+    _print_paths(run_finetune(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
 
 
 @app.command()
 @in_one_line
-def train_heads(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False) -> None:
+def train_heads(
+    config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False
+) -> None:
     """Run the first two stages: tune, then train all heads.
 
     Writes OUT/heads/FRACTION/HEAD for every head, all heads of a fraction in one pass of the frozen encoder.
@@ -119,7 +123,7 @@ def train_heads(config: Config, out: Out = None, overrides: Set = None, quiet: Q
     from bertvision.stages.run import run_train_heads
 
     experiment = _experiment(config, overrides)
-    _print_paths(run_train_heads(experiment, out or Path("runs") / experiment.name, progress_for(quiet)))
+    _print_paths(run_train_heads(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
 
 
 @app.command()
@@ -142,9 +146,7 @@ def predict(
     from bertvision.settings import with_overrides
     from bertvision.stages.predict_file import predict_file
 
-    if out.exists() and any(out.iterdir()) and not (out / "predictions.json").exists():
-        fail(f"{out}: exists and holds something else; choose another --out")
-    answered = predict_file(model, data, out, with_overrides({}, overrides or ()), progress_for(quiet))
+    answered = predict_file(model, data, check_folder(out), with_overrides({}, overrides or ()), progress_for(quiet))
     if as_json:
         print_json({"questions": len(answered.predictions), "out": str(out), "scores": answered.scores})
         return
@@ -161,7 +163,8 @@ def score(
     gold: Annotated[str, typer.Option("--gold", help="The SQuAD file with the answers.")],
     predictions: Annotated[Path, typer.Option("--predictions", help="JSON: question id -> answer text.")],
     null_odds: Annotated[
-        Path | None, typer.Option("--null-odds", help="JSON: question id -> odds of no answer (squad2).")
+        Path | None,
+        typer.Option("--null-odds", help="JSON: question id -> odds of no answer; goes with best_spans.json."),
     ] = None,
     na_prob_thresh: Annotated[
         float, typer.Option("--na-prob-thresh", help="Odds above this count as no answer.")
@@ -206,7 +209,7 @@ def report(
     from bertvision.report.page import write_report
 
     found = read_records(records)
-    page = write_report(found, out)
+    page = write_report(found, check_folder(out))
     print_records(found, as_json)
     messages.print(f"report: {page}", markup=False)
 
@@ -291,10 +294,16 @@ def _program() -> str:
     return "python -m bertvision" if sys.argv[0].endswith("__main__.py") else os.path.relpath(sys.argv[0])
 
 
-def _print_paths(paths: Sequence[Path]) -> None:
-    for path in paths:
-        if path.exists():
-            results.print(str(path), markup=False)
+def _folder(out: Path | None, experiment: "Experiment") -> Path:
+    return check_folder(out or Path("runs") / experiment.name)
+
+
+def _print_paths(paths: Sequence[Path], as_json: bool) -> None:
+    there = [str(path) for path in paths if path.exists()]
+    if as_json:
+        print_json(there)
+    else:
+        results.print("\n".join(there), markup=False)
 
 
 def _read_mapping(path: Path, kind: type) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any, NoReturn, ParamSpec
 
 import typer
@@ -14,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as RichBars
 
 from bertvision.errors import BertVisionError
-from bertvision.progress import SILENT, Bar, Progress
+from bertvision.progress import SILENT, Bar, Progress, SilentBar
 from bertvision.records import RunRecord
 from bertvision.report.rows import by_experiment
 from bertvision.report.tables import results_table
@@ -64,23 +65,19 @@ class TerminalBar:
         self._bars.update(self._task, advance=amount, note=note)
 
 
-class SilentBar:
-    """A bar that nobody sees."""
-
-    def advance(self, amount: int, note: str = "") -> None:
-        """Keep quiet."""
-
-
 def progress_for(quiet: bool) -> Progress:
     """Choose between bars and silence."""
     return SILENT if quiet else TerminalProgress()
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool], title: str = "") -> None:
-    """Print a table with two blanks between columns: rich's own take three, which is too wide for 80 columns."""
-    lines = [header, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    head, *body = ["  ".join(map(_aligned, line, widths, numbers)).rstrip() for line in lines]
+    """Print a table; a row of a single cell is the heading of the rows below it.
+
+    Two blanks between columns: rich's own tables take three, which is too wide for 80 columns.
+    """
+    whole = [row for row in (header, *rows) if len(row) == len(header)]
+    widths = [max(len(row[column]) for row in whole) for column in range(len(header))]
+    head, *body = ["  ".join(map(_aligned, row, widths, numbers)).rstrip() for row in (header, *rows)]
     rule = "─" * (sum(widths) + 2 * len(widths) - 2)
     results.print("\n".join(["", *([title] if title else []), head, rule, *body, ""]), markup=False)
 
@@ -96,26 +93,27 @@ def print_records(records: Sequence[RunRecord], as_json: bool) -> None:
         print_json([record.model_dump(mode="json", exclude={"config"}) for record in records])
         return
     for name, group in by_experiment(records).items():
-        for fraction in dict.fromkeys(record.fraction for record in group):
-            rows = [record for record in group if record.fraction == fraction]
-            _print_fraction(f"{name}, {_tuned_for(fraction)}", rows)
+        _print_experiment(name, group)
 
 
-def _print_fraction(title: str, records: Sequence[RunRecord]) -> None:
+def _print_experiment(name: str, records: Sequence[RunRecord]) -> None:
     table = results_table(records)
     shown = [place for place, head in enumerate(table.header) if head not in ("fraction", "kind", "% of encoder")]
-    # The deviation over seeds would not fit into 80 columns; the report shows it.
-    rows = [[row[place].partition(" ±")[0] for place in shown] for row in table.rows]
+    fraction = table.header.index("fraction")
+    rows: list[Sequence[str]] = []
+    for part, group in groupby(table.rows, key=lambda row: row[fraction]):
+        rows.append([f"[{_tuned_for(part)}]"])
+        # The deviation over seeds would not fit into 80 columns; the report shows it.
+        rows += [[row[place].partition(" ±")[0] for place in shown] for row in group]
     header = [table.header[place].replace("seconds", "secs") for place in shown]
     seeds = len({record.seed for record in records})
-    title += f", mean of {seeds} seeds" if seeds > 1 else ""
+    title = f"{name}, mean of {seeds} seeds" if seeds > 1 else name
     print_table(header, rows, [table.alignments[place] == "right" for place in shown], title)
 
 
-def _tuned_for(fraction: float | None) -> str:
-    if fraction is None:
-        return "encoder as given"
-    return "encoder untuned" if fraction == 0 else f"encoder tuned for {fraction:g} of an epoch"
+def _tuned_for(fraction: str) -> str:
+    known = {"given": "encoder as given", "0": "encoder untuned"}
+    return known.get(fraction, f"encoder tuned for {fraction} of an epoch")
 
 
 def _aligned(cell: str, width: int, is_number: bool) -> str:
@@ -132,8 +130,10 @@ def in_one_line(command: Callable[Parameters, None]) -> Callable[Parameters, Non
         except BertVisionError as error:
             fail(str(error))
         except KeyboardInterrupt:
-            messages.print("stopped; the same command goes on from where it was")
+            messages.print("stopped; run, quickstart, finetune and train-heads go on from there when called again")
             raise typer.Exit(130) from None
+        except PermissionError as error:
+            fail(f"{error.filename}: {error.strerror}; choose another folder or change its permissions")
         except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
             sys.stderr.close()
             raise typer.Exit(0) from None

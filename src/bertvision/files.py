@@ -55,6 +55,14 @@ def whole_folder(path: Path) -> Iterator[Path]:
     shutil.rmtree(before, ignore_errors=True)
 
 
+def check_folder(path: Path) -> Path:
+    """Refuse a path at which there is something else than a folder."""
+    there = next((place for place in (path, *path.parents) if place.exists()), path)
+    if there.exists() and not there.is_dir():
+        raise FolderError(f"{there}: is a file; choose another folder")
+    return path
+
+
 def sha256_of(path: Path) -> str:
     """Hash a file's bytes."""
     with path.open("rb") as file:

@@ -33,13 +33,15 @@ class Silent:
     @contextmanager
     def bar(self, what: str, total: int) -> Iterator[Bar]:
         """Open a bar that nobody sees."""
-        yield _SilentBar()
+        yield SilentBar()
 
     def say(self, message: str) -> None:
         """Keep quiet."""
 
 
-class _SilentBar:
+class SilentBar:
+    """A bar that nobody sees."""
+
     def advance(self, amount: int, note: str = "") -> None:
         """Keep quiet."""
 

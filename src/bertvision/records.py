@@ -72,7 +72,7 @@ class RunRecord(Config):
     parameters: Parameters
     seconds: Seconds
     layer_weights: list[float] | None = None  # of a head that weighs the layers, layer 0 first
-    schedule_horizon: float | None  # fraction at which the fine-tuning schedule ends; None for a constant one
+    schedule_horizon: float | None  # fraction that the fine-tuning schedule was planned for; None where it has none
     notes: list[str] = []
     data: dict[str, DataFile]
     encoder_fingerprint: str

@@ -95,6 +95,10 @@ def test_fractions_are_counted_in_windows():
     assert steps_of_fractions([0, 0.3, 0.75, 1], steps, 8) == [(0, 0), (0.3, 1), (0.75, 2), (1, 3)]
 
 
+def test_a_fraction_of_less_than_a_window_is_one_step_and_not_none():
+    assert steps_of_fractions([0, 0.01], [[np.arange(3)]], 8) == [(0, 0), (0.01, 1)]
+
+
 def test_an_encoder_that_diverges_is_an_error_that_says_what_to_try(windows, encoder_folder, cpu):
     encoder = load_encoder(str(encoder_folder))
     output = build_heads([HeadConfig.model_validate("last_linear")], encoder.shape, seed=1)["last_linear"]

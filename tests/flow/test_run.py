@@ -17,6 +17,7 @@ from bertvision.predictions.logits import load_logits
 from bertvision.records import read_records
 from bertvision.report.page import write_report
 from bertvision.run_folder import locked
+from bertvision.stages.heads import _keep_head
 from bertvision.stages.model_folder import load_model
 from bertvision.stages.predict_file import predict_file
 from bertvision.stages.run import run, run_finetune, run_train_heads
@@ -83,7 +84,8 @@ def test_the_run_folder_is_an_interface(settings, out):
             assert (out / "heads" / fraction / head / "head.safetensors").is_file()
         for row in ("encoder", *HEADS, "encoder+learned_pooling"):
             written = {path.name for path in (out / "predictions" / fraction / row).iterdir()}
-            assert written == {"predictions.json", "nbest_predictions.json", "null_odds.json", "logits.safetensors"}
+            answers = {"predictions.json", "nbest_predictions.json", "best_spans.json", "null_odds.json"}
+            assert written == {*answers, "logits.safetensors"}
     assert not (out / "unfinished").exists() or not any((out / "unfinished").iterdir())
 
 
@@ -94,7 +96,9 @@ def test_the_scores_of_a_record_are_those_of_its_prediction_files(settings, out)
     golds = read_squad(settings["data"]["dev"]).questions
     again = score_squad2(golds, answers)
     assert {key: record.scores[key] for key in again} == again
-    assert odds.keys() == answers.keys()
+    spans = json.loads((folder / "best_spans.json").read_text())
+    swept = score_squad2(golds, spans, odds, 0.0)
+    assert {key: record.scores[key] for key in swept} == swept
 
 
 def test_the_ensemble_takes_the_larger_probability_of_its_members(settings, out):
@@ -157,6 +161,61 @@ def test_a_run_folder_of_other_settings_is_refused(settings, out, override, told
         run_with(settings, out, override)
 
 
+def test_a_refused_run_leaves_the_experiment_as_it_was(settings, out):
+    run_with(settings, out)
+    before = (out / "experiment.json").read_text()
+    with pytest.raises(FolderError):
+        run_with(settings, out, "finetune.lr=0.01")
+    assert (out / "experiment.json").read_text() == before
+
+
+def test_a_head_that_diverged_is_noted_and_not_tried_again(settings, out):
+    fast = {"name": "wild", "head": "last_linear", "lr": 1e38}
+    settings = {**settings, "heads": {**settings["heads"], "train": [*HEADS, fast], "epochs": 8}, "ensembles": []}
+    settings["finetune"] = {**settings["finetune"], "fractions": [0.5]}
+    first = run_with(settings, out)
+    assert "wild" not in [record.row for record in first]
+    assert first[0].notes == ["head wild diverged and was left out"]
+    assert run_with(settings, out) == first
+
+
+def test_a_run_that_was_cut_short_while_it_kept_its_heads_goes_on(settings, out, monkeypatch):
+    kept = []
+
+    def keep_one(*arguments):
+        if kept:
+            raise KeyboardInterrupt
+        kept.append(_keep_head(*arguments))
+
+    monkeypatch.setattr("bertvision.stages.heads._keep_head", keep_one)
+    with pytest.raises(KeyboardInterrupt):
+        run_with(settings, out)
+    monkeypatch.undo()
+    assert len(run_with(settings, out)) == 3 * 6
+
+
+def test_a_fraction_asked_for_after_it_was_passed_is_made_all_the_same(settings, out, tmp_path, monkeypatch):
+    monkeypatch.setattr("bertvision.stages.finetune._save", _raise_keyboard_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_with(settings, out, "finetune.fractions=[1]", "finetune.save_every=1e-9")
+    monkeypatch.undo()
+    later = run_with(settings, out, "finetune.fractions=[0.25, 1]", "finetune.save_every=1e-9")
+    whole = run_with(settings, tmp_path / "whole", "finetune.fractions=[0.25, 1]")
+    assert [record.scores for record in later] == [record.scores for record in whole]
+
+
+def _raise_keyboard_interrupt(*arguments):
+    raise KeyboardInterrupt
+
+
+def test_epoch_scores_on_other_dev_data_are_refused(settings, out, squad_file, questions):
+    settings = {**settings, "data": {**settings["data"], "dev": str(squad_file("dev.json"))}}
+    run_with(settings, out, "heads.epochs=2", "finetune.fractions=[0.5]")
+    squad_file("dev.json", questions[:4])
+    with pytest.raises(FolderError, match=r"scored_on\.dev"):
+        run_with(settings, out, "heads.epochs=2", "finetune.fractions=[0.5]")
+
+
 def test_scores_are_kept_for_every_epoch_and_the_reported_one_is_fixed_beforehand(settings, out):
     records = run_with(settings, out, "heads.epochs=3", "heads.report_epoch=2", "finetune.fractions=[0.5]")
     for record in records:
@@ -216,6 +275,27 @@ def test_a_run_folder_can_be_moved(settings, out, tmp_path):
     run_with(settings, out)
     shutil.move(out, tmp_path / "elsewhere")
     load_model(tmp_path / "elsewhere" / "heads" / "1" / "last_linear")
+
+
+def test_a_prediction_leaves_other_files_of_its_folder_alone(settings, out, tmp_path):
+    run_with(settings, out, "finetune.fractions=[1]")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    predict_file(out / "encoder" / "1", settings["data"]["dev"], tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_model_folder_may_be_linked_and_its_encoder_may_be_elsewhere(settings, out, tmp_path):
+    run_with(settings, out, "finetune.fractions=[]", "ensembles=[]")
+    (tmp_path / "deep").mkdir()
+    shutil.move(out, tmp_path / "deep" / "moved")
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "moved" / "heads" / "given" / "last_linear")
+    assert load_model(tmp_path / "link").encoder.shape == (3, 32)
+
+
+def test_an_ensemble_that_lacks_a_member_is_noted(settings, out):
+    records = run_with(settings, out, "finetune.fractions=[]")
+    assert records[0].notes[0] == "ensemble encoder+learned_pooling was left out, because there is no row encoder"
 
 
 def test_a_head_refuses_an_encoder_that_is_not_its_own(settings, out):

@@ -33,12 +33,13 @@ def test_the_files_are_laid_out_as_run_qas(tmp_path):
             "q0": [{"text": "caf\u00e9", "probability": 1.0, "start_logit": 2.0, "end_logit": 3.0}],
         },
         "null_odds.json": {"q1": 1.5, "q2": 0.0, "q0": -2.0},
+        "best_spans.json": {"q1": "1887", "q2": "by", "q0": "caf\u00e9"},  # ours: what a sweep of thresholds needs
     }
 
 
 def test_questions_stand_in_the_order_of_the_split(tmp_path):
     write_predictions(tmp_path, WITH_NULL)
-    assert [list(content) for content in read(tmp_path).values()] == [["q1", "q2", "q0"]] * 3
+    assert [list(content) for content in read(tmp_path).values()] == [["q1", "q2", "q0"]] * 4
 
 
 def test_a_task_without_null_has_no_null_odds(tmp_path):

@@ -46,7 +46,7 @@ class FinetuneConfig(Config):
 
     @property
     def horizon(self) -> float | None:
-        """Tell at which fraction the schedule ends: checkpoints before it depend on it. None for a constant one."""
+        """Tell at which fraction the schedule ends, where checkpoints before it depend on that; else None."""
         return max(self.fractions, default=None) if self.optim.schedule == "linear" or self.optim.warmup else None
 
 
@@ -111,13 +111,13 @@ def set_dropout(model: nn.Module, share: float) -> None:
 
 def plan_steps(windows: Sequence[Window], config: FinetuneConfig, seed: int) -> list[list[Rows]]:
     """Decide which windows every step up to the last fraction sees."""
-    lengths, target = lengths_of(windows), max(config.fractions, default=0.0) * len(windows)
+    lengths, target = lengths_of(windows), num_windows_of(max(config.fractions, default=0.0), len(windows))
     steps: list[list[Rows]] = []
     seen, epoch = 0, 0
-    while seen < round(target):
+    while seen < target:
         batches = plan_epoch(lengths, config.batch, seed, epoch)
         for first in range(0, len(batches), config.accumulate):
-            if seen >= round(target):
+            if seen >= target:
                 break
             steps.append(batches[first : first + config.accumulate])
             seen += sum(len(rows) for rows in steps[-1])
@@ -125,12 +125,17 @@ def plan_steps(windows: Sequence[Window], config: FinetuneConfig, seed: int) -> 
     return steps
 
 
+def num_windows_of(fraction: float, num_windows: int) -> int:
+    """Give the windows to be seen for a fraction: at least one, unless it is 0."""
+    return max(round(fraction * num_windows), 1 if fraction else 0)
+
+
 def steps_of_fractions(
     fractions: Sequence[float], steps: Sequence[Sequence[Rows]], num_windows: int
 ) -> list[tuple[float, int]]:
     """Give, for each fraction, after how many steps its share of windows was first seen."""
     seen = np.cumsum([0, *(sum(len(rows) for rows in step) for step in steps)])
-    return [(fraction, int(np.searchsorted(seen, round(fraction * num_windows)))) for fraction in fractions]
+    return [(fraction, int(np.searchsorted(seen, num_windows_of(fraction, num_windows)))) for fraction in fractions]
 
 
 def _build_learner(

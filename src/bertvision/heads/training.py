@@ -140,6 +140,9 @@ def _loss_of(head: Head, config: HeadsConfig, compute: Compute) -> Callable[[Sta
 
 
 def _diverged(learners: Sequence[Learner]) -> tuple[str, ...]:
+    for learner in learners:
+        if learner.bad_in_a_row:  # an epoch that ends in numbers that are none: its weights answer nothing
+            learner.give_up()
     diverged = tuple(learner.name for learner in learners if learner.diverged)
     if len(diverged) == len(learners):
         raise TrainingError(f"every head diverged ({', '.join(diverged)}); try a lower heads.lr")

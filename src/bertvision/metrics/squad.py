@@ -59,7 +59,7 @@ def score_squad1(questions: Sequence[Question], answers: Mapping[str, str]) -> S
         if each.is_impossible:
             raise DataError(f"question {each.id!r} has no gold answer, which SQuAD 1.1 does not know; score squad2")
         if each.id in answers:
-            exact += _best(_exact_match_v1, _texts(each), answers[each.id])
+            exact += _best(exact_match, _texts(each), answers[each.id])
             f1 += _best(_token_f1_v1, _texts(each), answers[each.id])
     return {"exact_match": 100.0 * exact / len(questions), "f1": 100.0 * f1 / len(questions)}
 
@@ -103,10 +103,6 @@ def token_f1(gold: str, answer: str) -> float:
     if not gold_words or not words:
         return int(gold_words == words)
     return _f1(gold_words, words)
-
-
-def _exact_match_v1(gold: str, answer: str) -> int:
-    return exact_match(gold, answer)
 
 
 def _token_f1_v1(gold: str, answer: str) -> float:

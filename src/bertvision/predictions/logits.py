@@ -1,6 +1,7 @@
 """One model's start and end logits for a whole split, flat, with what maps every token back to characters."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,9 @@ def save_logits(path: Path, grid: TokenGrid, logits: Logits) -> None:
         "context_at": grid.context_at,
         "offsets": grid.offsets,
     }
-    save_file(tensors, path, metadata={"question_ids": json.dumps(grid.question_ids)})
+    beside = path.with_name(f".{path.name}.part")
+    save_file(tensors, beside, metadata={"question_ids": json.dumps(grid.question_ids)})
+    os.replace(beside, path)
 
 
 def load_logits(path: Path) -> tuple[TokenGrid, Logits]:

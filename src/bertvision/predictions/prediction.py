@@ -13,6 +13,7 @@ class AnswerConfig(Config):
     n_best: int = Field(20, ge=1, le=1000)
     max_answer_length: int = Field(30, ge=1)  # tokens
     null_threshold: float = 0.0  # no answer is given where the null odds exceed it
+    tokens: int = Field(16384, ge=1)  # in a batch of prediction, padding counted
 
 
 @dataclass(frozen=True, slots=True)

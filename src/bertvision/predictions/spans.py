@@ -30,7 +30,7 @@ def predict_spans(
     grid: TokenGrid, logits: Logits, contexts: Sequence[str], config: AnswerConfig, *, has_null: bool
 ) -> list[Prediction]:
     """Answer every question of the grid, in its order; `contexts` holds each question's context."""
-    if np.isnan(logits).any():
+    if not np.isfinite(logits).all():
         raise TrainingError("the logits are not numbers: the model diverged; train it again with a lower learning rate")
     spans = best_spans(grid, np.where(_can_bound_a_span(grid, contexts)[:, None], logits, -np.inf), config)
     null_tokens = grid.window_at[:-1]  # the first token of a window carries "no answer"

@@ -22,7 +22,7 @@ MEANINGS = {
     "EM": "share of questions whose answer is exactly right",
     "F1": "the same with credit for partly right answers",
     "best F1": "F1 at the threshold for “no answer” that suits these very questions best, so it flatters every row; EM "
-    "and F1 are at threshold 0, where a model stays silent if “no answer” scores higher than its best answer",
+    "and F1 are at the experiment's own threshold (answers.null_threshold, 0 unless set)",
     "span F1": "F1 over the questions that have an answer, taking the best one even where the model would stay silent; "
     "it tells finding answers from knowing when there is none",
     "seconds": "training time until the row exists: the fine-tuning up to that fraction, and the one pass that trained "

@@ -119,7 +119,7 @@ def _fraction_text(row: Row) -> str:
 def _title(rows: Sequence[Row], metric: Metric) -> str:
     if metric == "span_f1":
         return "F1 of the best span, answerable questions"
-    return "F1 at threshold 0" if any(row.best_f1 for row in rows) else "F1"  # without "no answer" there is none
+    return "F1"
 
 
 def _curves(rows: Sequence[Row], metric: Metric) -> list[Series]:

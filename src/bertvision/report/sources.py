@@ -103,12 +103,17 @@ def _value_text(value: Any) -> str:  # noqa: ANN401 (a config holds anything)
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def _schedule(record: RunRecord) -> str:
+    schedule: str = record.config.get("finetune", {}).get("optim", {}).get("schedule", "")
+    return {"linear": "a linear decay", "constant": "a warmup"}.get(schedule, "a schedule")
+
+
 def _schedule_facts(records: Sequence[RunRecord]) -> list[Fact]:
-    horizons = _distinct(record.schedule_horizon for record in records if record.schedule_horizon is not None)
+    found = _distinct((record.schedule_horizon, _schedule(record)) for record in records if record.schedule_horizon)
     texts = [
-        f"decaying to its end at fraction {horizon:g}; fractions before that were taken on the way, while the learning "
-        "rate was still higher than at the end of a run planned for them"
-        for horizon in horizons
+        f"{schedule} with its end at fraction {horizon:g}; fractions before that were taken on the way, so their rates "
+        "are not those of a run planned for them"
+        for horizon, schedule in found
     ]
     return [Fact("Schedule", texts)] if texts else []
 

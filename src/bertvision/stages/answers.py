@@ -18,8 +18,6 @@ from bertvision.progress import SILENT, Progress
 from bertvision.tasks.task import Question
 from bertvision.training.device import Compute
 
-TOKENS_AT_ONCE = 16384
-
 
 def span_logits(
     encoder: Encoder,
@@ -28,16 +26,22 @@ def span_logits(
     grid: TokenGrid,
     compute: Compute,
     progress: Progress = SILENT,
+    tokens: int = 16384,
 ) -> dict[str, Logits]:
-    """Run the frozen encoder once over the windows and every head on its states; real tokens only, in grid order."""
+    """Run the frozen encoder once over the windows and every head on its states; real tokens only, in grid order.
+
+    `tokens` is the size of a batch, padding counted.
+    """
     logits = {name: np.empty((len(grid.offsets), 2), dtype=np.float32) for name in heads}
     for head in heads.values():
         head.to(compute.device).eval()
-    with progress.bar("predict", len(windows)) as bar, torch.no_grad(), compute.autocast():
-        for batch in states_in_order_of_length(encoder, windows, TOKENS_AT_ONCE, compute):
+    with progress.bar("predict", len(windows)) as bar:
+        for batch in states_in_order_of_length(encoder, windows, tokens, compute):
             places = _places(grid, batch.windows.rows)
-            for name, head in heads.items():
-                logits[name][places] = head(*batch.seen)[batch.windows.mask].float().cpu().numpy()
+            # As in training: autocast around the heads alone, the encoder's weights have its number format already.
+            with torch.no_grad(), compute.autocast():
+                for name, head in heads.items():
+                    logits[name][places] = head(*batch.seen)[batch.windows.mask].float().cpu().numpy()
             bar.advance(batch.size)
     return logits
 

@@ -1,8 +1,9 @@
 """The first stage: OUT/encoder/<fraction>, one folder per fraction, all from one run."""
 
+import shutil
 from pathlib import Path
 
-from bertvision.encoder.finetune import finetune_encoder
+from bertvision.encoder.finetune import finetune_encoder, plan_steps, steps_of_fractions
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.files import read_json, whole_folder, write_json
 from bertvision.heads.head import Head
@@ -24,7 +25,11 @@ def finetune(line: Line, seed: int) -> None:
     if all(made):
         return
     encoder, output = load_encoder(line.experiment.encoder), _output_layer(line, seed)
-    with resumable(folder.unfinished("finetune"), _made_by(line, seed, None)) as saved:
+    unfinished = {**_made_by(line, seed, None), "device": line.compute.device.type}
+    with resumable(folder.unfinished("finetune"), unfinished) as saved:
+        missing = [fraction for fraction, is_there in zip(wanted, made, strict=True) if not is_there]
+        if _is_past(saved, line, seed, missing):
+            shutil.rmtree(saved)
         for checkpoint in finetune_encoder(
             encoder,
             output,
@@ -38,6 +43,15 @@ def finetune(line: Line, seed: int) -> None:
             if not wanted[checkpoint.fraction].exists():
                 made_by = _made_by(line, seed, checkpoint.fraction)
                 _save(line, wanted[checkpoint.fraction], encoder, output, made_by, checkpoint.seconds)
+
+
+def _is_past(saved: Path, line: Line, seed: int, missing: list[float]) -> bool:
+    """Tell whether a stopped training has gone past a fraction that is asked for now."""
+    if not (saved / "position.json").exists():
+        return False
+    steps = plan_steps(line.train, line.experiment.finetune, seed)
+    done = read_json(saved / "position.json")["step"]
+    return any(stop < done for _, stop in steps_of_fractions(missing, steps, len(line.train)))
 
 
 def finetune_seconds(line: Line, seed: int, fraction: float | None) -> float:

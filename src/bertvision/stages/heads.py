@@ -1,7 +1,8 @@
 """The second stage: OUT/heads/<fraction>/<head>, all heads from one pass over one frozen encoder."""
 
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from bertvision.heads.training import EpochEnd, build_heads, train_heads_togethe
 from bertvision.metrics.squad import Scores, score_predictions
 from bertvision.predictions.logits import grid_of
 from bertvision.records import fraction_name
-from bertvision.run_folder import is_made, resumable, sign
+from bertvision.run_folder import MADE_BY, is_made, resumable, sign
 from bertvision.settings import Settings
 from bertvision.stages.answers import answer_questions, span_logits
 from bertvision.stages.line import Line
@@ -46,17 +47,34 @@ def train_heads(line: Line, seed: int, fraction: float | None) -> None:
     ]
     if not missing:
         return
-    encoder, weights = frozen_encoder(line, seed, fraction)
-    heads = build_heads(missing, line.shape, seed)
-    source = LiveStates(encoder, line.train, config.batch, seed_for(seed, "heads"), line.compute)
     stage = folder.unfinished(f"heads-{fraction_name(fraction)}")
-    with resumable(stage, _made_by(line, seed, fraction, missing)) as saved:
+    together = _going_on(stage, missing, config.train)
+    encoder, weights = frozen_encoder(line, seed, fraction)
+    heads = build_heads(together, line.shape, seed)
+    source = LiveStates(encoder, line.train, config.batch, seed_for(seed, "heads"), line.compute)
+    with resumable(stage, {**_made_by(line, seed, fraction, together), "device": line.compute.device.type}) as saved:
         for end in train_heads_together(
             heads, source, config, seed=seed, compute=line.compute, saved=saved, progress=line.progress
         ):
             _keep_epoch(line, stage, encoder, heads, end)
-        for head in missing:
+        for head in together:
             _keep_head(line, seed, fraction, stage, head, weights)
+
+
+def _going_on(stage: Path, missing: list[HeadConfig], configured: Sequence[HeadConfig]) -> list[HeadConfig]:
+    """Give the heads to train: those of a stage that was cut short, if it covers what is missing, else just these.
+
+    A stage that was cut short while its heads were moved to their folders has fewer missing than it trained; one that
+    other heads are asked of now is begun anew.
+    """
+    if not (stage / MADE_BY).exists():
+        return missing
+    listed = read_json(stage / MADE_BY)["trained"]
+    together = [head for head in configured if head.model_dump(mode="json") in listed]
+    if len(together) == len(listed) and all(head in together for head in missing):
+        return together
+    shutil.rmtree(stage)
+    return missing
 
 
 def load_heads(line: Line, seed: int, fraction: float | None) -> dict[str, TrainedHead]:
@@ -66,6 +84,8 @@ def load_heads(line: Line, seed: int, fraction: float | None) -> dict[str, Train
         place = line.folder(seed).head(fraction, config.name)
         if is_made(place, _made_by(line, seed, fraction, [config])):
             training = read_json(place / TRAINING)
+            if training["diverged"]:
+                continue
             epochs = {int(epoch): scores for epoch, scores in training["epochs"].items()}
             head = load_head(place, read_model_config(place))
             trained[config.name] = TrainedHead(config, head, training["seconds"], epochs)
@@ -96,7 +116,9 @@ def _score_heads(line: Line, encoder: Encoder, heads: Mapping[str, Head]) -> dic
     questions = line.task.dev.questions
     grid = grid_of(line.dev, [question.id for question in questions])
     scores = {}
-    for name, logits in span_logits(encoder, heads, line.dev, grid, line.compute, line.progress).items():
+    for name, logits in span_logits(
+        encoder, heads, line.dev, grid, line.compute, line.progress, line.experiment.answers.tokens
+    ).items():
         answers = answer_questions(grid, logits, questions, line.experiment.answers, has_null=line.task.has_null)
         scores[name] = score_predictions(questions, answers, line.experiment.answers.null_threshold)
     return scores
@@ -104,8 +126,14 @@ def _score_heads(line: Line, encoder: Encoder, heads: Mapping[str, Head]) -> dic
 
 def _keep_head(line: Line, seed: int, fraction: float | None, stage: Path, config: HeadConfig, weights: str) -> None:
     """Move a head from the unfinished stage to its MODEL_DIR."""
+    made_by = _made_by(line, seed, fraction, [config])
+    if is_made(line.folder(seed).head(fraction, config.name), made_by):
+        return
     if not (stage / "reported" / config.name).exists():
         line.progress.say(f"head {config.name} diverged and was left out; try a lower lr for it")
+        with whole_folder(line.folder(seed).head(fraction, config.name)) as beside:
+            write_json(beside / TRAINING, {"diverged": True})  # so that it is not tried again
+            sign(beside, made_by)
         return
     head = build_head(config, line.shape)
     load_weights(stage / "reported" / config.name, head)
@@ -113,16 +141,20 @@ def _keep_head(line: Line, seed: int, fraction: float | None, stage: Path, confi
     epochs = {epoch: scores[config.name] for epoch, scores in rows.items() if config.name in scores}
     with whole_folder(line.folder(seed).head(fraction, config.name)) as beside:
         save_head(beside, head, _model_config(line, seed, fraction, config, weights))
-        write_json(beside / TRAINING, {**read_json(stage / "reported" / TRAINING), "epochs": epochs})
-        sign(beside, _made_by(line, seed, fraction, [config]))
+        training = read_json(stage / "reported" / TRAINING)
+        write_json(beside / TRAINING, {**training, "epochs": epochs, "diverged": False})
+        sign(beside, made_by)
 
 
 def _model_config(line: Line, seed: int, fraction: float | None, config: HeadConfig, weights: str) -> ModelConfig:
     encoder, is_path = line.experiment.encoder, Path(line.experiment.encoder).exists()
     if fraction is not None:
         encoder, is_path = str(line.folder(seed).encoder(fraction)), True
-    if is_path:  # relative, so that a run folder can be moved
-        encoder = os.path.relpath(encoder, line.folder(seed).head(fraction, config.name))
+    place, inside = Path(encoder).resolve(), line.out.resolve()
+    if is_path and place.is_relative_to(inside):  # relative, so that a run folder can be moved
+        encoder = os.path.relpath(place, line.folder(seed).head(fraction, config.name).resolve())
+    elif is_path:
+        encoder = str(place)
     return line.model_config(config, encoder, is_path, weights)
 
 
@@ -136,5 +168,9 @@ def _made_by(line: Line, seed: int, fraction: float | None, heads: list[HeadConf
         finetune=tuned if fraction is not None else None,
         horizon=line.experiment.finetune.horizon,
         heads=settings,
+        # Scores after every epoch are part of the result, and depend on these.
+        scored_on={"dev": line.task.dev.sha256, "answers": line.experiment.answers.model_dump(mode="json")}
+        if line.experiment.heads.epochs > 1
+        else None,
         trained=[head.model_dump(mode="json") for head in heads],
     )

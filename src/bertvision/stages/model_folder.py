@@ -29,7 +29,7 @@ class ModelConfig(Config):
     head: HeadConfig
     layers: int
     hidden: int
-    encoder: str  # a hub id, `default`, or a path relative to this folder (`.` is this folder)
+    encoder: str  # a hub id, `default`, or a path, relative to this folder where it is of the same run
     encoder_is_path: bool
     encoder_fingerprint: str
     task: TaskName
@@ -63,9 +63,9 @@ def save_encoder(folder: Path, encoder: Encoder, output: Head, config: ModelConf
 def load_model(folder: Path) -> Model:
     """Load a MODEL_DIR with its encoder; refuse an encoder whose weights are not the ones the head was trained on."""
     config = read_model_config(folder)
-    place = os.path.normpath(folder / config.encoder) if config.encoder_is_path else config.encoder
+    place = os.path.normpath(folder.resolve() / config.encoder) if config.encoder_is_path else config.encoder
     if config.encoder_is_path and not Path(place).is_dir():
-        raise FolderError(f"{folder}: its encoder {place} is gone; keep OUT/encoder beside OUT/heads")
+        raise FolderError(f"{folder}: its encoder {place} is gone; put it back, or mend `encoder` in {folder / CONFIG}")
     encoder = load_encoder(place)
     if fingerprint(encoder.model) != config.encoder_fingerprint:
         raise FolderError(

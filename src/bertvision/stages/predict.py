@@ -67,7 +67,8 @@ def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
     grid = grid_of(line.dev, [question.id for question in line.task.dev.questions])
     heads = {row.name: row.head for row in rows if row.head is not None}
     started = time.perf_counter()
-    logits = span_logits(encoder, heads, line.dev, grid, line.compute, line.progress)
+    tokens = line.experiment.answers.tokens
+    logits = span_logits(encoder, heads, line.dev, grid, line.compute, line.progress, tokens)
     this = Pass(line, seed, fraction, weights, time.perf_counter() - started, _notes(line, rows))
     records = []
     for place, row in enumerate(rows):
@@ -118,8 +119,12 @@ def _output_layer(line: Line, seed: int, fraction: float | None) -> Head | None:
 
 def _notes(line: Line, rows: Sequence[Row]) -> list[str]:
     names = [row.name for row in rows]
-    left_out = [head.name for head in line.experiment.heads.train if head.name not in names]
-    return [f"head {name} diverged and was left out" for name in left_out]
+    heads = [head.name for head in line.experiment.heads.train if head.name not in names]
+    notes = [f"head {name} diverged and was left out" for name in heads]
+    for ensemble in line.experiment.ensembles:
+        if lacking := [name for name in ensemble.of if name not in names]:
+            notes.append(f"ensemble {ensemble.name} was left out, because there is no row {lacking[0]}")
+    return notes
 
 
 def _write_answers(this: Pass, row: Row, grid: TokenGrid, logits: Logits) -> Scores:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from bertvision.encoder.encode import freeze
 from bertvision.errors import DataError
 from bertvision.features.windows import cut_windows
-from bertvision.files import whole_folder
 from bertvision.metrics.squad import Scores, score_predictions
 from bertvision.predictions.files import write_predictions
 from bertvision.predictions.logits import grid_of, save_logits
@@ -46,14 +45,12 @@ def predict_file(
     windows = cut_windows(questions, model.encoder.tokenizer, model.config.windows, labelled=False, progress=progress)
     compute = choose_compute(config.device, config.precision)
     grid = grid_of(windows, [question.id for question in questions])
-    logits = span_logits(freeze(model.encoder, compute), {"model": model.head}, windows, grid, compute, progress)[
-        "model"
-    ]
+    heads, tokens = {"model": model.head}, config.answers.tokens
+    logits = span_logits(freeze(model.encoder, compute), heads, windows, grid, compute, progress, tokens)["model"]
     has_null = model.config.task == "squad2"
     predictions = answer_questions(grid, logits, questions, config.answers, has_null=has_null)
-    with whole_folder(out) as beside:
-        write_predictions(beside, predictions)
-        save_logits(beside / "logits.safetensors", grid, logits)
+    write_predictions(out, predictions)
+    save_logits(out / "logits.safetensors", grid, logits)
     if not has_null:  # SQuAD 1.1 cannot score a question without an answer
         has_golds = has_golds and all(question.answers for question in questions)
     scores = score_predictions(questions, predictions, config.answers.null_threshold) if has_golds else None

@@ -12,6 +12,8 @@ from bertvision.stages.heads import train_heads
 from bertvision.stages.line import Line, prepare
 from bertvision.stages.predict import predict
 
+EXPERIMENT = "experiment.json"
+
 
 def run(experiment: Experiment, out: Path, progress: Progress = SILENT) -> list[RunRecord]:
     """Take one experiment from text to records, one per row, fraction and seed; what OUT already holds is kept."""
@@ -23,6 +25,7 @@ def run(experiment: Experiment, out: Path, progress: Progress = SILENT) -> list[
             for fraction in line.fractions:
                 train_heads(line, seed, fraction)  # all heads, one pass
                 records += predict(line, seed, fraction)
+        write_experiment(experiment, out)
     return in_order(records)
 
 
@@ -52,5 +55,11 @@ def run_train_heads(experiment: Experiment, out: Path, progress: Progress = SILE
 def start(experiment: Experiment, out: Path, progress: Progress) -> Line:
     """Prepare the line and write down the experiment as it was resolved."""
     line = prepare(experiment, out, progress)
-    write_text(out / "experiment.json", experiment.model_dump_json(indent=2) + "\n")
+    if not (out / EXPERIMENT).exists():  # the settings of a folder that is refused stay as they are
+        write_experiment(experiment, out)
     return line
+
+
+def write_experiment(experiment: Experiment, out: Path) -> None:
+    """Write down the experiment as it was resolved."""
+    write_text(out / EXPERIMENT, experiment.model_dump_json(indent=2) + "\n")

@@ -51,6 +51,10 @@ class Learner:
         """Tell whether this learner has stopped for good."""
         return self.bad_in_a_row >= MAX_BAD_STEPS_IN_A_ROW
 
+    def give_up(self) -> None:
+        """Stop this learner for good."""
+        self.bad_in_a_row = MAX_BAD_STEPS_IN_A_ROW
+
     def backward(self, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
         """Add up the gradients of one step; gives its loss (mean over all examples) and the gradients' norm."""
         self.model.train()  # the caller may have evaluated since the last step
