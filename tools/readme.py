@@ -18,8 +18,8 @@ def main() -> None:
     printed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
     seconds = time.perf_counter() - started
     lines = [line.rstrip() for line in printed.strip().splitlines()]
-    last_table = max(number for number, line in enumerate(lines) if line.startswith("quickstart, "))
-    excerpt = "\n".join(lines[last_table:])
+    table = max(number for number, line in enumerate(lines) if line == "quickstart")
+    excerpt = "\n".join(lines[table:])
     readme = ROOT / "README.md"
     before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
