@@ -13,7 +13,7 @@ project = "bertvision"
 author = "the bertvision authors"
 version = release = VERSION
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_enable_extensions = ["colon_fence"]  # no math: its fonts and scripts would come from the network
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"bertvision {VERSION}"

@@ -46,7 +46,7 @@ def results_table(records: Iterable[RunRecord]) -> Table:
 
 def to_markdown(table: Table) -> str:
     """Write a table as Markdown, with columns as wide as their widest cell."""
-    lines = [[markdown_text(cell) for cell in line] for line in (table.header, *table.rows)]
+    lines = [[_unbroken(markdown_text(cell)) for cell in line] for line in (table.header, *table.rows)]
     widths = [max(3, *(len(line[column]) for line in lines)) for column in range(len(table.header))]
     rules = [_markdown_rule(alignment, width) for alignment, width in zip(table.alignments, widths, strict=True)]
     head, *body = [_padded(line, table.alignments, widths) for line in lines]
@@ -103,6 +103,10 @@ COLUMNS = (
     Column("span F1", "right", lambda row: _score_text(row.span_f1)),
     Column("seconds", "right", lambda row: _seconds_text(row.seconds)),
 )
+
+
+def _unbroken(cell: str) -> str:
+    return cell.replace(" ± ", "\u00a0±\u00a0")  # a mean and its deviation stay on one line
 
 
 def _markdown_rule(alignment: Alignment, width: int) -> str:
