@@ -151,7 +151,10 @@ def predict(
         print_json({"questions": len(answered.predictions), "out": str(out), "scores": answered.scores})
         return
     declined = sum(not each.text for each in answered.predictions)
-    results.print(f"{len(answered.predictions):,} questions, {declined:,} without an answer; see {out}", markup=False)
+    results.print(
+        f"{len(answered.predictions):,} questions, {declined:,} declined; answers in {out / 'predictions.json'}",
+        markup=False,
+    )
     if answered.scores is not None:
         print_json(answered.scores)
 
@@ -167,7 +170,8 @@ def score(
         typer.Option("--null-odds", help="JSON: question id -> odds of no answer; goes with best_spans.json."),
     ] = None,
     na_prob_thresh: Annotated[
-        float, typer.Option("--na-prob-thresh", help="Odds above this count as no answer.")
+        float,
+        typer.Option("--na-prob-thresh", help="Odds above this count as no answer; 0 fits bertvision's own odds."),
     ] = 1.0,
 ) -> None:
     """Print what the official SQuAD script prints.

@@ -130,7 +130,9 @@ def in_one_line(command: Callable[Parameters, None]) -> Callable[Parameters, Non
         except BertVisionError as error:
             fail(str(error))
         except KeyboardInterrupt:
-            messages.print("stopped; run, quickstart, finetune and train-heads go on from there when called again")
+            messages.print(
+                "stopped; the same run goes on from its last saving (see finetune.save_every, heads.save_every)"
+            )
             raise typer.Exit(130) from None
         except PermissionError as error:
             fail(f"{error.filename}: {error.strerror}; choose another folder or change its permissions")

@@ -57,6 +57,8 @@ def load_encoder(name: str) -> Encoder:
     place = default_encoder() if name == "default" else name
     if name != "default" and Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise EncoderError(f"{name}: no config.json in it; give the folder of a Hugging Face encoder or a hub id")
+    if name != "default" and not Path(name).exists() and Path(name).parent != Path() and Path(name).parent.is_dir():
+        raise EncoderError(f"{name}: no such folder; give the folder of a Hugging Face encoder or a hub id")
     with quiet_transformers():
         try:
             tokenizer = AutoTokenizer.from_pretrained(place)

@@ -17,8 +17,8 @@ READING = (
 )
 MEANINGS = {
     "seeds": "how many times the row was trained, each from another random start",
-    "parameters": "how many numbers were trained and are added to the encoder; only the encoder's own row counts all "
-    "of the encoder",
+    "parameters": "how many numbers were trained and are added to the encoder; rows with the encoder itself in them "
+    "count all of it",
     "EM": "share of questions whose answer is exactly right",
     "F1": "the same with credit for partly right answers",
     "best F1": "F1 at the threshold for “no answer” that suits these very questions best, so it flatters every row; EM "

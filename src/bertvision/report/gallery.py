@@ -62,7 +62,8 @@ GALLERY = (
         title="F1 by number of trained parameters",
         draw=f1_by_parameters,
         caption="Models at the largest fraction. Circles are heads, squares controls, triangles ensembles and the star "
-        "the encoder, which counts all of its own parameters; every other model counts only what it adds.",
+        "the encoder, which counts all of its own parameters, as ensembles with it do; every other model counts what "
+        "it adds.",
         describe=lambda records: "Scatter chart of the table's F1 against its parameters, for the largest fraction.",
         missing="The chart of F1 by parameters needs records with an F1. Score a run with",
     ),
