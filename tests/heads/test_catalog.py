@@ -2,103 +2,153 @@ import pytest
 import torch
 
 from bertvision.errors import SettingsError
-from bertvision.heads.adapter import width_of
-from bertvision.heads.catalog import CATALOG, HeadConfig, build_head
+from bertvision.heads.catalog import BUDGET, CATALOG, HeadConfig, build_head
 from bertvision.heads.head import count_parameters, layer_weights
 from bertvision.settings import validate
 from bertvision.shapes import StackShape
 from bertvision.training.checkpoint import load_weights, save_weights
 
 BERT_LARGE = StackShape(layers=25, hidden=1024)
-SMALL = StackShape(layers=3, hidden=8)
+BERT_LARGE_CLS = StackShape(layers=26, hidden=1024)  # the pooled state is one more channel
+BERT_BASE = StackShape(layers=13, hidden=768)
+SMALL = StackShape(layers=3, hidden=32)
 
-# SPEC 3.1: every count of the papers' recovered span heads at BERT-large's shape.
-COUNTS = {
-    "learned_pooling": 2_076,
-    "average_pooling": 2_050,
-    "first_last_mean": 2_050,
-    "adapter_64_shared": 68_802,
-    "adapter_64_shared_skip": 70_850,
-    "adapter_386_shared": 414_952,
-    "adapter_386_shared_skip": 417_000,
-    "last_linear": 2_050,
+# SPEC 3.1, 3.2, 3.6: (weights and running statistics, weights) of the papers' span heads at BERT-large's shape.
+SPAN_COUNTS = {
+    "learned_pooling": (2_076, 2_076),
+    "average_pooling": (2_050, 2_050),
+    "first_last_mean": (2_050, 2_050),
+    "adapter_64_shared": (68_802, 68_802),
+    "adapter_64_shared_skip": (70_850, 70_850),
+    "adapter_64_unshared": (1_643_202, 1_643_202),
+    "adapter_64_unshared_skip": (1_645_250, 1_645_250),
+    "adapter_386_shared": (414_952, 414_952),
+    "adapter_386_shared_skip": (417_000, 417_000),
+    "adapter_386_unshared": (9_910_552, 9_910_552),
+    "adapter_386_unshared_skip": (9_912_600, 9_912_600),
+    "lp_adapter_386": (396_450, 396_450),
+    "lp_adapter_386_skip": (398_498, 398_498),
+    "two_adapters_386": (811_400, 811_400),
+    "ap_squad": (412_802, 412_802),
+    "last_linear": (2_050, 2_050),
 }
+# SPEC 3.3: classification heads on the CLS states of BERT-large and its pooled state.
+CLASS_COUNTS = {
+    "learned_pooling": (2_077, 2_077),
+    "lp_adapter_386_skip": (398_499, 398_499),
+    "ap_adapter_386_skip": (398_472, 398_472),
+}
+OF_SPANS = [name for name, entry in CATALOG.items() if "span" in entry.pooler.tasks]
+OF_CLASSES = [name for name, entry in CATALOG.items() if "class" in entry.pooler.tasks]
+CASES = [*((name, None) for name in OF_SPANS), *((name, 3) for name in OF_CLASSES)]
+EVERY_HEAD = pytest.mark.parametrize(("name", "classes"), CASES)
 
 
-def make_head(name, shape=SMALL, seed=0):
+def make_head(name, shape=SMALL, seed=0, classes=None):
     torch.manual_seed(seed)
-    return build_head(HeadConfig.model_validate(name), shape)
+    return build_head(HeadConfig.model_validate(name), shape, classes).eval()
 
 
-def make_input(batch=2, tokens=5, shape=SMALL):
+def make_input(batch=2, tokens=9, shape=SMALL):
+    """Rows of different lengths, with a question and a context in each."""
     torch.manual_seed(1)
     states = torch.randn(batch, shape.layers, tokens, shape.hidden)
-    return states, torch.ones(batch, tokens, dtype=torch.bool), torch.zeros(batch, tokens, dtype=torch.long)
+    lengths = torch.tensor([tokens - row % 3 for row in range(batch)])
+    places = torch.arange(tokens)
+    mask = places < lengths[:, None]
+    return states, mask, ((places >= 3) & mask).long()
 
 
-def test_every_head_of_the_catalog_has_a_published_count():
-    assert COUNTS.keys() == CATALOG.keys()
+def test_every_head_can_be_read_out_for_something():
+    assert set(OF_SPANS) | set(OF_CLASSES) == set(CATALOG)
 
 
-@pytest.mark.parametrize(("name", "count"), COUNTS.items())
-def test_a_head_has_the_published_number_of_parameters_at_the_shape_of_bert_large(name, count):
-    assert count_parameters(make_head(name, BERT_LARGE)) == (count, count)
+@pytest.mark.parametrize(("name", "count"), SPAN_COUNTS.items())
+def test_a_span_head_has_the_published_number_of_parameters_at_the_shape_of_bert_large(name, count):
+    assert count_parameters(make_head(name, BERT_LARGE)) == count
 
 
-@pytest.mark.parametrize(
-    ("share", "hidden", "width"), [(0.377, 1024, 386), (0.377, 384, 145), (0.0625, 384, 24), (7, 384, 7)]
-)
-def test_a_width_is_a_number_or_a_share_of_the_hidden_size(share, hidden, width):
-    assert width_of(share, hidden) == width
+@pytest.mark.parametrize(("name", "count"), CLASS_COUNTS.items())
+def test_a_classification_head_has_the_published_number_of_parameters_at_the_shape_of_bert_large(name, count):
+    assert count_parameters(make_head(name, BERT_LARGE_CLS, classes=2)) == count
 
 
-@pytest.mark.parametrize("name", CATALOG)
-def test_every_weight_of_a_head_learns(name):
-    head = make_head(name)
-    head(*make_input()).pow(2).sum().backward()
-    assert all(parameter.grad.any() for parameter in head.parameters())
+def test_the_span_head_of_2021_has_its_number_of_parameters_at_the_shape_of_bert_base():
+    assert count_parameters(make_head("ap_squad", BERT_BASE)) == (305_282, 305_282)  # SPEC 8.4
 
 
-@pytest.mark.parametrize("name", CATALOG)
-def test_padding_changes_no_logit_of_a_real_token_and_is_never_chosen(name):
-    head = make_head(name)
-    states, mask, segments = make_input(tokens=5)
+BUDGETED = [name for name, entry in CATALOG.items() if entry.budget_of == BUDGET]
+
+
+@pytest.mark.parametrize("name", BUDGETED)
+@pytest.mark.parametrize("shape", [BERT_LARGE, BERT_BASE, StackShape(7, 384)])
+def test_a_head_with_a_budget_is_as_large_as_the_head_that_sets_it(name, shape):
+    budget = count_parameters(make_head(BUDGET, shape)).trainable
+    assert count_parameters(make_head(name, shape)).trainable == pytest.approx(budget, rel=0.05)
+
+
+@EVERY_HEAD
+def test_every_weight_of_a_head_learns(name, classes):
+    head = make_head(name, classes=classes).train()
+    states, mask, segments = make_input(batch=4)
+    logits = head(states, mask, segments)
+    (logits[mask] if classes is None else logits).pow(2).sum().backward()
+    dead = [name for name, parameter in head.named_parameters() if parameter.grad is None or not parameter.grad.any()]
+    assert dead == []
+
+
+@EVERY_HEAD
+def test_padding_changes_no_logit_of_a_real_token_and_is_never_chosen(name, classes):
+    head = make_head(name, classes=classes)
+    states, mask, segments = make_input()
     alone = head(states, mask, segments)
-    padded_states = torch.cat([states, torch.full((2, 3, 4, 8), 9.0)], dim=2)
-    padded_mask = torch.cat([mask, torch.zeros(2, 4, dtype=torch.bool)], dim=1)
-    padded = head(padded_states, padded_mask, torch.zeros(2, 9, dtype=torch.long))
-    torch.testing.assert_close(padded[:, :5], alone)
-    assert (padded[:, 5:] < alone.min()).all()
+    more = torch.full((2, SMALL.layers, 4, SMALL.hidden), 9.0)
+    padded = torch.cat([states.masked_fill(~mask[:, None, :, None], -7.0), more], dim=2)
+    mask_of_more = torch.cat([mask, torch.zeros(2, 4, dtype=torch.bool)], dim=1)
+    changed = head(padded, mask_of_more, torch.cat([segments, torch.zeros(2, 4, dtype=torch.long)], dim=1))
+    if classes is None:
+        torch.testing.assert_close(changed[:, :9][mask], alone[mask])
+        assert (changed[~mask_of_more][:, :2] < alone[mask].min()).all()
+    else:
+        torch.testing.assert_close(changed, alone)
 
 
-@pytest.mark.parametrize("name", CATALOG)
-def test_the_order_of_rows_changes_nothing(name):
-    head = make_head(name)
+@EVERY_HEAD
+def test_padding_changes_nothing_that_is_learned(name, classes):
+    """Batch statistics and gradients, that is, where a head has them."""
+    learned = []
+    for filling in (0.0, 50.0):
+        head = make_head(name, classes=classes).train()
+        states, mask, segments = make_input(batch=4)
+        torch.manual_seed(3)  # of dropout
+        logits = head(states.masked_fill(~mask[:, None, :, None], filling), mask, segments)
+        (logits[mask] if classes is None else logits).pow(2).sum().backward()
+        learned.append([*(parameter.grad for parameter in head.parameters()), *head.buffers()])
+    torch.testing.assert_close(learned[0], learned[1], rtol=1e-4, atol=1e-5)
+
+
+@EVERY_HEAD
+def test_the_order_of_rows_changes_nothing(name, classes):
+    head = make_head(name, classes=classes)
     states, mask, segments = make_input(batch=3)
     order = torch.tensor([2, 0, 1])
     torch.testing.assert_close(head(states[order], mask[order], segments[order]), head(states, mask, segments)[order])
 
 
-@pytest.mark.parametrize("name", CATALOG)
-def test_a_head_comes_back_from_disk_bit_by_bit(name, tmp_path):
-    head, other = make_head(name, seed=0), make_head(name, seed=5)
+@EVERY_HEAD
+def test_a_head_takes_rows_of_one_token_and_of_many(name, classes):
+    head = make_head(name, classes=classes)
+    for tokens in (1, 70):
+        logits = head(torch.randn(2, 3, tokens, 32), torch.ones(2, tokens).bool(), torch.zeros(2, tokens).long())
+        assert logits.isfinite().all()
+
+
+@EVERY_HEAD
+def test_a_head_comes_back_from_disk_bit_by_bit(name, classes, tmp_path):
+    head, other = make_head(name, seed=0, classes=classes), make_head(name, seed=5, classes=classes)
     save_weights(tmp_path / "head.safetensors", head)
     load_weights(tmp_path / "head.safetensors", other)
     assert torch.equal(other(*make_input()), head(*make_input()))
-
-
-def test_learned_pooling_with_equal_weights_is_average_pooling():
-    learned, average = make_head("learned_pooling"), make_head("average_pooling")
-    learned.pooler.weights.data.zero_()
-    learned.readout.load_state_dict(average.readout.state_dict())
-    torch.testing.assert_close(learned(*make_input()), average(*make_input()))
-
-
-def test_learned_pooling_starts_near_equal_weights_with_scale_one():
-    torch.manual_seed(0)
-    pooler = build_head(HeadConfig.model_validate("learned_pooling"), StackShape(2000, 4)).pooler
-    assert pooler.weights.std().item() == pytest.approx(0.05, rel=0.1)  # SPEC 2.1
-    assert pooler.scale.item() == 1.0
 
 
 def test_layer_weights_are_the_softmax_of_what_was_learned():
@@ -106,37 +156,8 @@ def test_layer_weights_are_the_softmax_of_what_was_learned():
     head.pooler.weights.data = torch.tensor([0.0, 0.0, 1.0])
     total = 2 + 2.718281828
     assert layer_weights(head) == pytest.approx([1 / total, 1 / total, 2.718281828 / total], abs=1e-6)
+    assert layer_weights(make_head("lp_adapter_386")) is not None
     assert layer_weights(make_head("average_pooling")) is None
-
-
-def test_first_last_mean_reads_two_layers_only():
-    states, mask, segments = make_input()
-    features = make_head("first_last_mean").pooler(states, mask, segments)
-    torch.testing.assert_close(features, (states[:, 0] + states[:, 2]) / 2)
-
-
-def test_an_adapter_lays_the_layers_of_one_feature_side_by_side():
-    head = make_head({"name": "mine", "pooler": {"kind": "adapter", "width": 2, "skip": True}})
-    states, mask, segments = make_input()
-    features = head.pooler(states, mask, segments)
-    down = head.pooler.down
-    expected = torch.nn.functional.gelu(states[1, 2, 3] @ down.weight.T + down.bias, approximate="tanh")
-    assert features.shape[-1] == 2 * 3 + 8
-    torch.testing.assert_close(features[1, 3, [0 * 3 + 2, 1 * 3 + 2]], expected)  # element j * layers + s
-    torch.testing.assert_close(features[1, 3, 6:], states[1, 2, 3])  # the skip is the last state
-
-
-def test_an_adapter_starts_small_and_its_readout_as_glorot():
-    torch.manual_seed(0)
-    head = build_head(HeadConfig.model_validate("adapter_386_shared"), BERT_LARGE)
-    weight, readout = head.pooler.down.weight, head.readout.linear.weight
-    assert weight.abs().max().item() <= 2e-3  # cut at two standard deviations
-    assert weight.std().item() == pytest.approx(0.88e-3, rel=0.02)  # a normal of 1e-3 cut there has this deviation
-    limit = (6 / (9650 + 2)) ** 0.5
-    assert readout.abs().max().item() <= limit
-    assert readout.std().item() == pytest.approx(limit / 3**0.5, rel=0.02)
-    assert not head.pooler.down.bias.any()
-    assert not head.readout.linear.bias.any()
 
 
 def test_a_head_may_be_varied_under_a_name_of_its_own():
@@ -152,6 +173,9 @@ def test_a_head_may_be_varied_under_a_name_of_its_own():
         ({"head": "last_linear", "name": "encoder"}, "cannot be a head's name"),
         ({"head": "last_linear", "name": "a/b"}, "pattern"),
         ({"name": "x", "pooler": {"kind": "adapter", "width": 0}}, "width"),
+        ({"head": "last_linear", "name": "x", "budget_of": "adapter_64_shared"}, "no width to choose"),
+        ({"head": "last_adapter", "name": "x", "budget_of": "last_adapter"}, "another head's size itself"),
+        ({"head": "last_adapter", "name": "x", "budget_of": "nothing"}, "no head 'nothing'"),
     ],
 )
 def test_a_wrong_head_is_refused_in_one_line(given, told):

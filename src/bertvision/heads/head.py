@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
 
-from bertvision.heads.learned_pooling import LearnedPooling
-from bertvision.shapes import LayerStates, Segments, SpanLogits, TokenMask
+from bertvision.heads.poolers.learned_pooling import LearnedPooling
+from bertvision.shapes import LayerStates, Segments, TokenMask
 
 
 class Head(nn.Module):
@@ -16,9 +16,9 @@ class Head(nn.Module):
         self.pooler = pooler
         self.readout = readout
 
-    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> SpanLogits:
-        """Score every token."""
-        logits: SpanLogits = self.readout(self.pooler(states, mask, segments), mask)
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> Tensor:
+        """Score every token (SpanLogits) or every row (ClassLogits), as the readout does."""
+        logits: Tensor = self.readout(self.pooler(states, mask, segments), states, mask)
         return logits
 
 
@@ -38,7 +38,6 @@ def count_parameters(module: nn.Module) -> Count:
 
 
 def layer_weights(head: Head) -> list[float] | None:
-    """Give the share of each layer for a head that weighs them, layer 0 first."""
-    if isinstance(head.pooler, LearnedPooling):
-        return [round(weight, 6) for weight in head.pooler.layer_weights().tolist()]
-    return None
+    """Give the share of each layer for a head that mixes them by one learned weight each, layer 0 first."""
+    mix = next((module for module in head.modules() if isinstance(module, LearnedPooling)), None)
+    return None if mix is None else [round(weight, 6) for weight in mix.layer_weights().tolist()]

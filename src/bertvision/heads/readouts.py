@@ -1,9 +1,9 @@
 """Features -> logits, one readout per kind of task."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from bertvision.shapes import SpanLogits, TokenFeatures, TokenMask
+from bertvision.shapes import ClassLogits, LayerStates, SpanLogits, TokenFeatures, TokenMask
 
 
 class SpanReadout(nn.Module):
@@ -11,13 +11,43 @@ class SpanReadout(nn.Module):
 
     def __init__(self, features: int) -> None:
         super().__init__()
-        self.linear = nn.Linear(features, 2)
-        nn.init.xavier_uniform_(self.linear.weight)
-        nn.init.zeros_(self.linear.bias)
+        self.linear = glorot_linear(features, 2)
 
-    def forward(self, features: TokenFeatures, mask: TokenMask) -> SpanLogits:
+    def forward(self, features: TokenFeatures, states: LayerStates, mask: TokenMask) -> SpanLogits:
         """Give start and end logits; padding gets the lowest number, so that it is never chosen and costs no loss."""
-        # In float32 even under autocast: bf16 has eight bits, which is 0.03 at a logit of 6, too coarse for thresholds.
-        with torch.autocast(features.device.type, enabled=False):
-            logits: torch.Tensor = self.linear(features.float())
-        return logits.masked_fill(~mask[..., None], torch.finfo(logits.dtype).min)
+        return hide_padding(in_float32(self.linear, features), mask)
+
+
+class ClassReadout(nn.Module):
+    """Score every row as a member of each class, from the features of its first token."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.linear = glorot_linear(features, classes)
+
+    def forward(self, features: TokenFeatures, states: LayerStates, mask: TokenMask) -> ClassLogits:
+        """Give a logit per class."""
+        return in_float32(self.linear, features[:, 0])
+
+
+def glorot_linear(features: int, outputs: int) -> nn.Linear:
+    """Build the papers' output layer: Glorot-uniform, bias 0."""
+    linear = nn.Linear(features, outputs)
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return linear
+
+
+def in_float32(linear: nn.Linear, features: Tensor) -> Tensor:
+    """Apply an output layer in float32 even under autocast.
+
+    bf16 has eight bits, which is 0.03 at a logit of 6, too coarse for thresholds.
+    """
+    with torch.autocast(features.device.type, enabled=False):
+        logits: Tensor = linear(features.float())
+    return logits
+
+
+def hide_padding(logits: SpanLogits, mask: TokenMask) -> SpanLogits:
+    """Give padding the lowest number."""
+    return logits.masked_fill(~mask[..., None], torch.finfo(logits.dtype).min)

@@ -116,6 +116,10 @@ class UncorrectedAdamW(Optimizer):
 
 
 def _by_decay(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Split parameters into weights, and biases, norms and mixing weights: the latter have one axis or none."""
-    trainable = [param for param in model.parameters() if param.requires_grad]
-    return [param for param in trainable if param.ndim > 1], [param for param in trainable if param.ndim <= 1]
+    """Split parameters into weights, and biases, norms and mixing weights: the latter have one axis or none.
+
+    Only the biases of layers that lie stacked in one tensor have more, so these go by their name.
+    """
+    trainable = [(name, param) for name, param in model.named_parameters() if param.requires_grad]
+    decayed = [param for name, param in trainable if param.ndim > 1 and not name.endswith("bias")]
+    return decayed, [param for name, param in trainable if param.ndim <= 1 or name.endswith("bias")]

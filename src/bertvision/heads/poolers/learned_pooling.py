@@ -5,11 +5,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from bertvision.settings import Config
+from bertvision.heads.poolers.pooler import PoolerBase
 from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
 
 
-class LearnedPoolingConfig(Config):
+class LearnedPoolingConfig(PoolerBase):
     """Nothing to choose."""
 
     kind: Literal["learned_pooling"] = "learned_pooling"

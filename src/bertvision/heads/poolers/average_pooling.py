@@ -4,11 +4,11 @@ from typing import Literal
 
 from torch import nn
 
-from bertvision.settings import Config
+from bertvision.heads.poolers.pooler import PoolerBase
 from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
 
 
-class AveragePoolingConfig(Config):
+class AveragePoolingConfig(PoolerBase):
     """Which layers are averaged."""
 
     kind: Literal["average_pooling"] = "average_pooling"

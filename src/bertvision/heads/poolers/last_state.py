@@ -4,11 +4,11 @@ from typing import Literal
 
 from torch import nn
 
-from bertvision.settings import Config
+from bertvision.heads.poolers.pooler import PoolerBase
 from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
 
 
-class LastStateConfig(Config):
+class LastStateConfig(PoolerBase):
     """Nothing to choose."""
 
     kind: Literal["last_state"] = "last_state"
