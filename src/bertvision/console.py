@@ -21,6 +21,7 @@ from bertvision.report.rows import by_experiment
 from bertvision.report.tables import results_table
 
 Parameters = ParamSpec("Parameters")
+SECONDS_BETWEEN_NOTES = 0.5
 
 results = Console(highlight=False, soft_wrap=True)  # standard output: what the user asked for
 messages = Console(stderr=True, highlight=False, soft_wrap=True)  # standard error: everything else
@@ -58,11 +59,14 @@ class TerminalBar:
     """One bar of a terminal."""
 
     def __init__(self, bars: RichBars, task: TaskID) -> None:
-        self._bars, self._task = bars, task
+        self._bars, self._task, self._noted = bars, task, -SECONDS_BETWEEN_NOTES
 
-    def advance(self, amount: int, note: str = "") -> None:
-        """Move it on."""
-        self._bars.update(self._task, advance=amount, note=note)
+    def advance(self, amount: int, note: Callable[[], str] | None = None) -> None:
+        """Move the bar; a new note costs work, on a GPU even a wait, so it is asked for once in a while."""
+        self._bars.update(self._task, advance=amount)
+        if note is not None and time.perf_counter() - self._noted > SECONDS_BETWEEN_NOTES:
+            self._bars.update(self._task, note=note())
+            self._noted = time.perf_counter()
 
 
 def progress_for(quiet: bool) -> Progress:

@@ -1,6 +1,6 @@
 """How long work tells that it goes on; the command line draws bars, a library user sees nothing unless they ask."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, runtime_checkable
 
@@ -9,8 +9,8 @@ from typing import Protocol, runtime_checkable
 class Bar(Protocol):
     """One running piece of work."""
 
-    def advance(self, amount: int, note: str = "") -> None:
-        """Say that `amount` more is done; the note replaces the one before."""
+    def advance(self, amount: int, note: Callable[[], str] | None = None) -> None:
+        """Say that `amount` more is done; a note is asked for when one is drawn, and replaces the one before."""
         ...
 
 
@@ -42,7 +42,7 @@ class Silent:
 class SilentBar:
     """A bar that nobody sees."""
 
-    def advance(self, amount: int, note: str = "") -> None:
+    def advance(self, amount: int, note: Callable[[], str] | None = None) -> None:
         """Keep quiet."""
 
 

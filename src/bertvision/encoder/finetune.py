@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +19,8 @@ from bertvision.features.windows import Window
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config
 from bertvision.training.checkpoint import load_progress, save_progress
-from bertvision.training.device import Compute, wait_for
-from bertvision.training.loop import Learner, train_steps
+from bertvision.training.device import Compute
+from bertvision.training.loop import Group, Learner, Step, diverged_among, train_steps
 from bertvision.training.losses import SpanLoss, span_loss
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
 from bertvision.training.random_stream import RandomStream, seed_for
@@ -76,8 +78,8 @@ def finetune_encoder(
         set_dropout(encoder.model, config.dropout)
     steps = plan_steps(windows, config, seed)
     stops = steps_of_fractions(config.fractions, steps, len(windows))
-    learner = _build_learner(encoder, output, config, len(steps), seed, compute)
-    position = load_progress(saved, [learner]) if saved is not None else None
+    group = _build_group(encoder, output, config, len(steps), seed, compute)
+    position = load_progress(saved, [group]) if saved is not None else None
     done, seconds = (position["step"], position["seconds"]) if position else (0, 0.0)
     pending = [(fraction, stop) for fraction, stop in stops if stop >= done]
     while pending and pending[0][1] == done:
@@ -87,19 +89,20 @@ def finetune_encoder(
     with progress.bar("fine-tune", sum(num_windows)) as bar:
         bar.advance(sum(num_windows[:done]))
         started = last_saved = time.perf_counter()
-        for step in train_steps([learner], batches, first_number=done + 1):
-            if learner.diverged:
-                raise TrainingError(f"fine-tuning diverged at step {step.number}; try a lower finetune.lr or a warmup")
-            bar.advance(step.num_examples, f"loss {step.losses[learner.name]:.2f}")
+        for step in train_steps([group], batches, first_number=done + 1):
+            bar.advance(step.num_examples, partial(_note, step))
             while pending and pending[0][1] == step.number:
-                wait_for(compute.device)
+                _check(group, step.number)  # waits for the device
                 seconds += time.perf_counter() - started
                 yield Checkpoint(pending.pop(0)[0], seconds)
                 started = time.perf_counter()
             if saved is not None and time.perf_counter() - last_saved > config.save_every and step.number < len(steps):
+                _check(group, step.number)
                 seconds += time.perf_counter() - started
-                save_progress(saved, [learner], {"step": step.number, "seconds": seconds})
+                save_progress(saved, [group], {"step": step.number, "seconds": seconds})
                 started = last_saved = time.perf_counter()
+    if pending:
+        _check(group, len(steps))
 
 
 def set_dropout(model: nn.Module, share: float) -> None:
@@ -138,31 +141,40 @@ def steps_of_fractions(
     return [(fraction, int(np.searchsorted(seen, num_windows_of(fraction, num_windows)))) for fraction in fractions]
 
 
-def _build_learner(
+def _check(group: Group, number: int) -> None:
+    if diverged_among([group]):
+        raise TrainingError(f"fine-tuning diverged before step {number}; try a lower finetune.lr or a warmup")
+
+
+def _note(step: Step) -> str:
+    return f"loss {next(iter(step.losses.values()), nan):.2f}"
+
+
+def _build_group(
     encoder: Encoder, output: nn.Module, config: FinetuneConfig, num_steps: int, seed: int, compute: Compute
-) -> Learner:
+) -> Group:
     model = nn.ModuleList([encoder.model, output]).to(compute.device)
     optimizer = build_optimizer(model, config.lr, config.optim)
-    return Learner(
+    learner = Learner(
         name="encoder",
         model=model,
-        loss_of=_loss_of(encoder, output, config, compute),
         optimizer=optimizer,
         schedule=build_schedule(optimizer, config.optim, num_steps),
         stream=RandomStream(seed_for(seed, "finetune"), compute.device),
         max_grad_norm=config.optim.max_grad_norm,
     )
+    return Group([learner], _losses_of(encoder, output, config, compute))
 
 
-def _loss_of(
+def _losses_of(
     encoder: Encoder, output: nn.Module, config: FinetuneConfig, compute: Compute
 ) -> Callable[[WindowBatch], Tensor]:
-    def loss_of(batch: WindowBatch) -> Tensor:
+    def losses_of(batch: WindowBatch) -> Tensor:
         with compute.autocast():
             logits = output(encode(encoder, batch, last_only=True), batch.mask, batch.segments)
-        return span_loss(logits, batch.starts, batch.ends, config.loss)
+        return span_loss(logits, batch.starts, batch.ends, config.loss)[None]
 
-    return loss_of
+    return losses_of
 
 
 def _batch(windows: Sequence[Window], rows: Rows, encoder: Encoder, compute: Compute) -> WindowBatch:

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,14 +15,15 @@ from bertvision.encoder.states import StateBatch, StateSource
 from bertvision.errors import TrainingError
 from bertvision.features.batches import BatchConfig
 from bertvision.heads.catalog import HeadConfig, build_head
+from bertvision.heads.grouped import can_be_grouped, grouped_logits
 from bertvision.heads.head import Head
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config
 from bertvision.shapes import StackShape
 from bertvision.training.checkpoint import load_progress, save_progress
 from bertvision.training.device import Compute, wait_for
-from bertvision.training.loop import Learner, train_steps
-from bertvision.training.losses import SpanLoss, span_loss
+from bertvision.training.loop import Group, Learner, Step, diverged_among, train_steps
+from bertvision.training.losses import SpanLoss, span_loss, span_losses
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
 from bertvision.training.random_stream import RandomStream, seed_for
 
@@ -87,8 +90,8 @@ def train_heads_together(
     `saved` is a folder for what a stopped training needs to go on; it is read at the start where it exists.
     """
     num_steps = [source.num_steps(epoch) for epoch in range(config.epochs)]
-    learners = _build_learners(heads, config, sum(num_steps), seed, compute)
-    position = load_progress(saved, learners) if saved is not None else None
+    groups = build_groups(heads, config, sum(num_steps), seed, compute)
+    position = load_progress(saved, groups) if saved is not None else None
     first_epoch, done, seconds = (position["epoch"], position["step"], position["seconds"]) if position else (0, 0, 0.0)
     for epoch in range(first_epoch, config.epochs):
         what = f"train {len(heads)} heads" + (f", epoch {epoch + 1}" if config.epochs > 1 else "")
@@ -96,58 +99,71 @@ def train_heads_together(
         with progress.bar(what, num_steps[epoch]) as bar:
             bar.advance(done)
             started = last_saved = time.perf_counter()
-            for step in train_steps(learners, batches, first_number=done + 1):
-                bar.advance(1, _loss_note(step.losses))
+            for step in train_steps(groups, batches, first_number=done + 1):
+                bar.advance(1, partial(_note, step))
                 if saved is not None and time.perf_counter() - last_saved > config.save_every:
                     seconds += time.perf_counter() - started
-                    save_progress(saved, learners, {"epoch": epoch, "step": step.number, "seconds": seconds})
+                    save_progress(saved, groups, {"epoch": epoch, "step": step.number, "seconds": seconds})
                     started = last_saved = time.perf_counter()
             wait_for(compute.device)
             seconds += time.perf_counter() - started
         done = 0
-        yield EpochEnd(epoch + 1, seconds, _diverged(learners))
+        yield EpochEnd(epoch + 1, seconds, _diverged(groups))
 
 
-def _build_learners(
+def build_groups(
     heads: Mapping[str, Head], config: HeadsConfig, num_steps: int, seed: int, compute: Compute
-) -> list[Learner]:
-    rates = {head.name: head.lr or config.lr for head in config.train}
-    learners = []
-    for name, head in heads.items():
-        head.to(compute.device)
-        optimizer = build_optimizer(head, rates[name], config.optim)
-        learners.append(
-            Learner(
-                name=name,
-                model=head,
-                loss_of=_loss_of(head, config, compute),
-                optimizer=optimizer,
-                schedule=build_schedule(optimizer, config.optim, num_steps),
-                stream=RandomStream(seed_for(seed, "heads", name), compute.device),
-                max_grad_norm=config.optim.max_grad_norm,
-            )
-        )
-    return learners
+) -> list[Group]:
+    """Make learners of heads: one group for all that can be computed together, one for each of the others."""
+    learners = [_build_learner(name, head, config, num_steps, seed, compute) for name, head in heads.items()]
+    together = [learner for learner in learners if can_be_grouped(heads[learner.name]) and not learner.draws]
+    alone = [learner for learner in learners if learner not in together]
+    groups = [Group(together, _losses_together([heads[each.name] for each in together], config))] if together else []
+    return groups + [Group([each], _losses_alone(heads[each.name], config, compute)) for each in alone]
 
 
-def _loss_of(head: Head, config: HeadsConfig, compute: Compute) -> Callable[[StateBatch], Tensor]:
-    def loss_of(batch: StateBatch) -> Tensor:
+def _build_learner(name: str, head: Head, config: HeadsConfig, num_steps: int, seed: int, compute: Compute) -> Learner:
+    own = next(each for each in config.train if each.name == name)
+    decay = config.optim.weight_decay if own.weight_decay is None else own.weight_decay
+    optim = config.optim.model_copy(update={"weight_decay": decay})
+    optimizer = build_optimizer(head.to(compute.device), own.lr or config.lr, optim)
+    return Learner(
+        name=name,
+        model=head,
+        optimizer=optimizer,
+        schedule=build_schedule(optimizer, optim, num_steps),
+        stream=RandomStream(seed_for(seed, "heads", name), compute.device),
+        max_grad_norm=optim.max_grad_norm,
+    )
+
+
+def _losses_together(heads: Sequence[Head], config: HeadsConfig) -> Callable[[StateBatch], Tensor]:
+    def losses_of(batch: StateBatch) -> Tensor:
+        logits = grouped_logits(heads, batch.states)
+        logits = logits.masked_fill(~batch.windows.mask[..., None], torch.finfo(logits.dtype).min)
+        return span_losses(logits, batch.windows.starts, batch.windows.ends, config.loss)
+
+    return losses_of
+
+
+def _losses_alone(head: Head, config: HeadsConfig, compute: Compute) -> Callable[[StateBatch], Tensor]:
+    def losses_of(batch: StateBatch) -> Tensor:
         with compute.autocast():
             logits = head(*batch.seen)
-        return span_loss(logits, batch.windows.starts, batch.windows.ends, config.loss)
+        return span_loss(logits, batch.windows.starts, batch.windows.ends, config.loss)[None]
 
-    return loss_of
+    return losses_of
 
 
-def _diverged(learners: Sequence[Learner]) -> tuple[str, ...]:
-    for learner in learners:
-        if learner.bad_in_a_row:  # an epoch that ends in numbers that are none: its weights answer nothing
-            learner.give_up()
-    diverged = tuple(learner.name for learner in learners if learner.diverged)
-    if len(diverged) == len(learners):
+def _diverged(groups: Sequence[Group]) -> tuple[str, ...]:
+    for group in groups:
+        group.give_up()  # those whose epoch ends in numbers that are none
+    diverged = tuple(diverged_among(groups))
+    if len(diverged) == sum(len(group.learners) for group in groups):
         raise TrainingError(f"every head diverged ({', '.join(diverged)}); try a lower heads.lr")
     return diverged
 
 
-def _loss_note(losses: Mapping[str, float]) -> str:
-    return f"loss {min(losses.values()):.2f}-{max(losses.values()):.2f}"
+def _note(step: Step) -> str:
+    losses = step.losses.values()
+    return f"loss {min(losses, default=nan):.2f}-{max(losses, default=nan):.2f}"

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from bertvision.errors import FolderError
 from bertvision.files import read_json, whole_folder, write_json
 from bertvision.settings import Settings
-from bertvision.training.loop import Learner
+from bertvision.training.loop import Group, Learner
+
+COUNTERS = ("bad_steps", "bad_in_a_row", "diverged")  # what a group counts for each of its learners
 
 
 def save_weights(path: Path, model: nn.Module) -> None:
@@ -47,32 +49,39 @@ def fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def save_progress(folder: Path, learners: Sequence[Learner], position: Settings) -> None:
+def save_progress(folder: Path, groups: Sequence[Group], position: Settings) -> None:
     """Write all that a training needs to go on: weights, optimizers, schedules, randomness and its position."""
     with whole_folder(folder) as beside:
-        write_json(beside / "position.json", {**position, "learners": {each.name: _plain(each) for each in learners}})
-        for number, learner in enumerate(learners):
+        plain = {learner.name: _plain(group, place) for group, place, learner in _each(groups)}
+        write_json(beside / "position.json", {**position, "learners": plain})
+        for number, (_, _, learner) in enumerate(_each(groups)):
             save_weights(beside / f"{number}.model.safetensors", learner.model)
             save_file(_tensors(learner), beside / f"{number}.training.safetensors")
 
 
-def load_progress(folder: Path, learners: Sequence[Learner]) -> Settings | None:
+def load_progress(folder: Path, groups: Sequence[Group]) -> Settings | None:
     """Put learners back to where `save_progress` left them; None where nothing was saved."""
     if not (folder / "position.json").exists():
         return None
     position: Settings = read_json(folder / "position.json")
     plain = position.pop("learners")
-    if list(plain) != [learner.name for learner in learners]:
+    if list(plain) != [learner.name for _, _, learner in _each(groups)]:
         raise FolderError(f"{folder}: saved by a training of {', '.join(plain)}; delete the folder and run again")
-    for number, learner in enumerate(learners):
+    for number, (group, place, learner) in enumerate(_each(groups)):
         load_weights(folder / f"{number}.model.safetensors", learner.model)
         _restore(learner, plain[learner.name], load_tensors(folder / f"{number}.training.safetensors"))
+        for name in COUNTERS:
+            getattr(group, name)[place] = plain[learner.name][name]
     return position
 
 
-def _plain(learner: Learner) -> Settings:
-    counts = {"bad_steps": learner.bad_steps, "bad_in_a_row": learner.bad_in_a_row}
-    return {"steps_taken": learner.schedule.taken, **counts}
+def _each(groups: Sequence[Group]) -> list[tuple[Group, int, Learner]]:
+    return [(group, place, learner) for group in groups for place, learner in enumerate(group.learners)]
+
+
+def _plain(group: Group, place: int) -> Settings:
+    counts = {name: getattr(group, name)[place].item() for name in COUNTERS}
+    return {"steps_taken": group.learners[place].schedule.taken, **counts}
 
 
 def _tensors(learner: Learner) -> dict[str, Tensor]:
@@ -93,4 +102,3 @@ def _restore(learner: Learner, plain: Mapping[str, Any], tensors: Mapping[str, T
     learner.optimizer.load_state_dict({"state": state, "param_groups": groups})
     learner.schedule.go_to(plain["steps_taken"])
     learner.stream.states = [tensors[f"random.{number}"] for number in range(len(learner.stream.states))]
-    learner.bad_steps, learner.bad_in_a_row = plain["bad_steps"], plain["bad_in_a_row"]

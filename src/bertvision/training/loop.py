@@ -1,13 +1,12 @@
 """`train_steps`: the one training loop, for the encoder and for any number of heads side by side."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_, get_total_norm
 from torch.optim import Optimizer
 
 from bertvision.training.optim import Schedule
@@ -15,6 +14,8 @@ from bertvision.training.random_stream import RandomStream
 
 # A single step may overflow; this many in a row mean that the weights will not recover.
 MAX_BAD_STEPS_IN_A_ROW = 10
+# The host asks after learners that diverged once in so many steps; between two askings it never waits for the device.
+STEPS_BETWEEN_LOOKS = 50
 
 
 @runtime_checkable
@@ -29,56 +30,93 @@ class Batch(Protocol):
 
 @dataclass
 class Learner:
-    """One thing that learns: a model with its own loss, optimizer, schedule, clipping and randomness."""
+    """One thing that learns: a model with its own optimizer, schedule, clipping and randomness."""
 
     name: str
     model: nn.Module
-    loss_of: Callable[[Any], Tensor]  # mean over a batch's examples; mixed precision lives in here
     optimizer: Optimizer
     schedule: Schedule
     stream: RandomStream
     max_grad_norm: float | None = 1.0
-    bad_steps: int = 0  # steps left out because loss or gradient was not finite
-    bad_in_a_row: int = 0
-    _parameters: list[nn.Parameter] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._parameters = [param for param in self.model.parameters() if param.requires_grad]
-        self._draws = any(isinstance(module, nn.modules.dropout._DropoutNd) for module in self.model.modules())
+        modules = self.model.modules()
+        self._draws = any(isinstance(each, nn.modules.dropout._DropoutNd) and each.p > 0 for each in modules)
 
     @property
-    def diverged(self) -> bool:
-        """Tell whether this learner has stopped for good."""
-        return self.bad_in_a_row >= MAX_BAD_STEPS_IN_A_ROW
+    def draws(self) -> bool:
+        """Tell whether its model draws random numbers in training."""
+        return self._draws
 
-    def give_up(self) -> None:
-        """Stop this learner for good."""
-        self.bad_in_a_row = MAX_BAD_STEPS_IN_A_ROW
+    def gradients(self) -> list[Tensor]:
+        """Give the gradients of the last backward pass."""
+        return [param.grad for param in self.model.parameters() if param.grad is not None]
 
-    def backward(self, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
-        """Add up the gradients of one step; gives its loss (mean over all examples) and the gradients' norm."""
-        self.model.train()  # the caller may have evaluated since the last step
-        num_examples = sum(batch.size for batch in batches)
-        loss = torch.zeros(())
-        with self.stream.entered() if self._draws else nullcontext():
-            for batch in batches:
-                part = self.loss_of(batch) * (batch.size / num_examples)
-                part.backward()  # type: ignore[no-untyped-call]
-                loss = loss.to(part.device) + part.detach()
-        if self.max_grad_norm is not None:
-            return loss, clip_grad_norm_(self._parameters, self.max_grad_norm)
-        return loss, get_total_norm([param.grad for param in self._parameters if param.grad is not None])
+    def update(self, is_bad: Tensor, divisor: Tensor) -> None:
+        """Take the step with gradients divided by a number, or none where it is bad: both are known to the device only.
 
-    def update(self, is_finite: bool) -> None:
-        """Take the step, or leave it out where it would spoil the weights."""
-        if is_finite:
-            self.optimizer.step()
-            self.bad_in_a_row = 0
-        else:
-            self.bad_steps += 1
-            self.bad_in_a_row += 1
+        Optimizers do this under the names that torch's own gradient scaler uses.
+        """
+        self.optimizer.found_inf, self.optimizer.grad_scale = is_bad, divisor  # type: ignore[attr-defined]
+        self.optimizer.step()
         self.schedule.step()
         self.optimizer.zero_grad()
+
+
+class Group:
+    """Learners whose losses come out of one computation; what goes wrong with one of them leaves the others alone.
+
+    `losses_of` gives one loss per learner, the mean over a batch's examples; mixed precision lives in there. A learner
+    that draws random numbers has a group of its own, so that it draws from its own stream.
+    """
+
+    def __init__(self, learners: Sequence[Learner], losses_of: Callable[[Any], Tensor]) -> None:
+        assert len(learners) == 1 or not any(learner.draws for learner in learners)
+        self.learners, self._losses_of = list(learners), losses_of
+        device = next(self.learners[0].model.parameters()).device
+        limits = [learner.max_grad_norm or torch.inf for learner in self.learners]
+        self._limits = torch.tensor(limits, device=device)
+        self.bad_steps = torch.zeros(len(self.learners), device=device)  # left out: loss or gradient was not finite
+        self.bad_in_a_row = torch.zeros(len(self.learners), device=device)
+        self.diverged = torch.zeros(len(self.learners), dtype=torch.bool, device=device)
+
+    def step(self, batches: Sequence[Batch]) -> Tensor:
+        """Let every learner take one step on the mean over all examples of the batches; gives their losses."""
+        losses = self._backward(batches)
+        norms = self._gradient_norms()
+        is_bad = ~(losses.isfinite() & norms.isfinite())
+        self.bad_steps += is_bad & ~self.diverged
+        self.bad_in_a_row = (self.bad_in_a_row + 1) * is_bad
+        self.diverged |= self.bad_in_a_row >= MAX_BAD_STEPS_IN_A_ROW
+        is_left_out = (is_bad | self.diverged).float().unbind()
+        divisors = ((norms + 1e-6) / self._limits).clamp(min=1).unbind()  # as clip_grad_norm_ has it
+        for learner, left_out, divisor in zip(self.learners, is_left_out, divisors, strict=True):
+            learner.update(left_out, divisor)
+        return losses
+
+    def give_up(self) -> None:
+        """Drop the learners whose last step was a bad one: their weights answer nothing."""
+        self.diverged |= self.bad_in_a_row > 0
+
+    def _backward(self, batches: Sequence[Batch]) -> Tensor:
+        num_examples = sum(batch.size for batch in batches)
+        losses = torch.zeros_like(self.bad_steps)
+        with ExitStack() as streams:
+            for learner in self.learners:
+                learner.model.train()  # the caller may have evaluated since the last step
+                if learner.draws:
+                    streams.enter_context(learner.stream.entered())
+            for batch in batches:
+                part = self._losses_of(batch) * (batch.size / num_examples)
+                part.sum().backward()  # type: ignore[no-untyped-call]
+                losses += part.detach()
+        return losses
+
+    def _gradient_norms(self) -> Tensor:
+        """Give each learner's norm, without mixing them: one that is infinite stays among its own."""
+        gradients = [learner.gradients() for learner in self.learners]
+        norms = iter(torch._foreach_norm([each for own in gradients for each in own]))
+        return torch.stack([torch.linalg.vector_norm(torch.stack([next(norms) for _ in own])) for own in gradients])
 
 
 class Step(NamedTuple):
@@ -86,26 +124,34 @@ class Step(NamedTuple):
 
     number: int  # counted from 1
     num_examples: int
-    losses: dict[str, float]  # of the learners that took part; may be NaN
+    results: list[tuple[Group, Tensor]]
+
+    @property
+    def losses(self) -> dict[str, float]:
+        """Read the losses of the learners that have not diverged; may be NaN. The host waits for the device here."""
+        losses = {}
+        for group, values in self.results:
+            seen = torch.stack([values, group.diverged.to(values)]).tolist()
+            for learner, loss, diverged in zip(group.learners, *seen, strict=True):
+                if not diverged:
+                    losses[learner.name] = loss
+        return losses
 
 
-def train_steps(learners: Sequence[Learner], steps: Iterable[Sequence[Batch]], first_number: int = 1) -> Iterator[Step]:
+def train_steps(groups: Sequence[Group], steps: Iterable[Sequence[Batch]], first_number: int = 1) -> Iterator[Step]:
     """Let every learner take one step on each element of `steps` (one batch, or several to accumulate).
 
-    Between two steps the caller may log, evaluate, save or stop. A learner that diverged takes no further part.
+    Between two steps the caller may log, evaluate, save or stop. A learner that diverged takes no further part; when
+    all have, the steps end.
     """
     for number, batches in enumerate(steps, start=first_number):
-        learning = [learner for learner in learners if not learner.diverged]
-        if not learning:
+        results = [(group, group.step(batches)) for group in groups]
+        yield Step(number, sum(batch.size for batch in batches), results)
+        if number % STEPS_BETWEEN_LOOKS == 0 and len(diverged_among(groups)) == sum(len(g.learners) for g in groups):
             return
-        results = [learner.backward(batches) for learner in learning]
-        # One transfer for all learners: on a GPU the host waits once a step.
-        values = torch.stack([torch.stack([loss, norm.to(loss)]) for loss, norm in results]).tolist()
-        for learner, (loss, norm) in zip(learning, values, strict=True):
-            learner.update(is_finite=_finite(loss) and _finite(norm))
-        losses = {learner.name: loss for learner, (loss, _) in zip(learning, values, strict=True)}
-        yield Step(number, sum(batch.size for batch in batches), losses)
 
 
-def _finite(number: float) -> bool:
-    return number - number == 0.0
+def diverged_among(groups: Sequence[Group]) -> list[str]:
+    """Name the learners that have stopped for good; the host waits for the device here."""
+    flags = [(group.learners, group.diverged.tolist()) for group in groups]
+    return [each.name for learners, over in flags for each, is_over in zip(learners, over, strict=True) if is_over]

@@ -82,8 +82,13 @@ def rate_by_step(config: OptimConfig, num_steps: int) -> Callable[[int], float]:
 class UncorrectedAdamW(Optimizer):
     """AdamW without bias correction, which torch does not have: early steps are larger by design.
 
-    BERT was trained with it, and the 2021 system fine-tuned with it (`correct_bias=False`).
+    BERT was trained with it, and the 2021 system fine-tuned with it (`correct_bias=False`). Like torch's fused
+    optimizers it leaves a step out where `found_inf` is 1, and divides gradients by `grad_scale`; unlike them it makes
+    the host wait for the former.
     """
+
+    found_inf: Tensor | None = None
+    grad_scale: Tensor | None = None
 
     def __init__(self, params: Iterable[Any], lr: float, betas: tuple[float, float], eps: float) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
@@ -91,8 +96,12 @@ class UncorrectedAdamW(Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
+        if self.found_inf is not None and self.found_inf.item():
+            return
         for group in self.param_groups:
             params = [param for param in group["params"] if param.grad is not None]
+            if params and self.grad_scale is not None:
+                torch._foreach_div_([param.grad for param in params], self.grad_scale)
             if params:
                 self._update(params, [param.grad for param in params], group)
 

@@ -2,7 +2,9 @@
 
 from typing import Literal
 
-from torch import nn
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from bertvision.heads.poolers.pooler import PoolerBase
 from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
@@ -28,3 +30,13 @@ class AveragePooling(nn.Module):
         # The papers cite Ma et al., who average the first and last layer; the papers' code averages all.
         chosen = states[:, [0, -1]] if self.first_and_last else states
         return chosen.mean(dim=1)
+
+    def mix(self, states: LayerStates) -> Float[Tensor, " layer"]:
+        """Give the factor on each layer."""
+        layers = states.shape[1]
+        if not self.first_and_last:
+            return torch.full((layers,), 1 / layers, device=states.device)
+        mix = torch.zeros(layers, device=states.device)
+        mix[0] += 0.5
+        mix[-1] += 0.5
+        return mix

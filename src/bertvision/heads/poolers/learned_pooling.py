@@ -3,6 +3,7 @@
 from typing import Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from bertvision.heads.poolers.pooler import PoolerBase
@@ -27,6 +28,10 @@ class LearnedPooling(nn.Module):
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
         """Mix the layer axis away."""
         return self.scale * torch.einsum("l,blth->bth", self.weights.softmax(dim=0), states)
+
+    def mix(self, states: LayerStates) -> Float[Tensor, " layer"]:
+        """Give the factor on each layer."""
+        return self.scale * self.weights.softmax(dim=0)
 
     def layer_weights(self) -> Tensor:
         """Give each layer's share, layer 0 first."""
