@@ -5,7 +5,9 @@ from pathlib import Path
 import typer.main
 from click import Command, Context
 
+from bertvision.bench_record import read_bench_records
 from bertvision.cli import app
+from bertvision.report.benchmarks import bench_chapter
 from bertvision.stages.list_heads import list_heads
 from bertvision.version import VERSION
 
@@ -22,6 +24,7 @@ autodoc_typehints = "none"
 suppress_warnings = ["myst.header"]  # included report pages begin with their own title
 
 GENERATED = Path(__file__).parent / "_generated"
+RESULTS = Path(__file__).parent.parent / "results"
 
 
 def commands_page() -> str:
@@ -35,11 +38,20 @@ def commands_page() -> str:
 def heads_page() -> str:
     """Write the catalog at BERT-large's shape."""
     rows = [
-        f"| `{size.name}` | {size.kind} | {size.trainable:,} | {size.share:.3f} | {size.about} |"
+        f"| `{size.name}` | {size.origin} | {size.scores} | {size.trainable:,} | {size.total:,} | {size.share:.3f} "
+        f"| {size.about} |"
         for size in list_heads(None, 25, 1024).heads
     ]
-    head = "| head | kind | parameters | % of BERT-large | what it reads |\n| --- | --- | ---: | ---: | --- |"
+    head = (
+        "| head | from | scores | trained | total | % of BERT-large | what it reads |\n"
+        "| --- | --- | --- | ---: | ---: | ---: | --- |"
+    )
     return "\n".join([head, *rows]) + "\n"
+
+
+def benchmarks_page() -> str:
+    """Write every benchmark that was recorded."""
+    return "\n".join(bench_chapter(record) for record in read_bench_records(RESULTS / "bench"))
 
 
 def _help(command: Command, name: str, parent: Command | None) -> str:
@@ -51,3 +63,4 @@ def _help(command: Command, name: str, parent: Command | None) -> str:
 GENERATED.mkdir(exist_ok=True)
 (GENERATED / "commands.md").write_text(commands_page())
 (GENERATED / "heads.md").write_text(heads_page())
+(GENERATED / "benchmarks.md").write_text(benchmarks_page())

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from bertvision.cli import app
 
-VERBS = ["quickstart", "run", "finetune", "train-heads", "predict", "score", "report", "inspect", "heads"]
+VERBS = ["quickstart", "run", "finetune", "train-heads", "predict", "score", "report", "inspect", "plan", "heads"]
 
 
 def call(*arguments):
@@ -101,6 +101,18 @@ def test_inspect_counts_questions_and_windows(squad_file, encoder_folder):
     assert max(len(line) for line in shown.splitlines()[1:]) <= 80
 
 
+def test_a_plan_prints_three_estimates_and_a_choice_within_80_columns(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = call("plan", config, "--quiet", "--set", "heads.epochs=3")
+    assert shown.exit_code == 0, shown.output
+    lines = shown.stdout.splitlines()
+    assert [line.split()[0] for line in lines if line.endswith(" yes")] == ["live", "ram", "disk"]
+    assert "states.source: auto would choose" in shown.stdout
+    assert max(len(line) for line in lines) <= 80
+    assert json.loads(call("plan", config, "--quiet", "--json").stdout)["choice"] == "live"  # one pass
+    assert not (tmp_path / "runs").exists()
+
+
 def test_heads_are_listed_with_the_papers_share_of_bert_large():
     shown = call("heads").stdout
     assert "335,141,888" in shown
@@ -126,6 +138,8 @@ def test_heads_are_counted_for_any_shape_and_any_encoder(encoder_folder):
         (("run", "CONFIG", "--set", "encoder=no/where"), "cannot be loaded"),
         (("run", "CONFIG", "--set", "data.dev=nowhere.json"), "cannot be read"),
         (("run", "CONFIG", "--set", "recipe=paper-v3"), "no recipe"),
+        (("plan", "CONFIG", "--set", "data.train=nowhere.json"), "cannot be read"),
+        (("plan", "CONFIG", "--quiet", "--set", "states.layers=[9]"), "has the states 0 to 2"),
         (("predict", "nowhere", "--data", "x.json", "--out", "y"), "no model.json"),
         (("report", "nowhere", "--out", "y"), "no such folder"),
         (("run", "CONFIG", "--out", "tiny.yaml"), "is a file"),

@@ -158,6 +158,21 @@ def test_a_batch_is_replaced_whole(settings, overrides, batch):
     assert (chosen.tokens, chosen.windows) == batch
 
 
+def test_where_states_come_from_is_a_word_or_a_mapping():
+    assert build_experiment({}).states.source == "auto"
+    assert build_experiment({"states": "live"}).states.source == "live"
+    assert build_experiment({}, ["states=disk"]).states.source == "disk"
+    below = {"states": {"batch": {"tokens": 65536}}}
+    for overridden in (
+        build_experiment({"states": "ram"}, ["states.batch.tokens=65536"]),
+        build_experiment(below, ["states=ram"]),
+        build_experiment({}, ["states=ram", "states.batch.tokens=65536"]),
+    ):
+        assert (overridden.states.source, overridden.states.batch.tokens) == ("ram", 65536)
+    chosen = build_experiment({"states": {"source": "ram", "layers": [0, 6], "batch": {"tokens": 65536}}}).states
+    assert (chosen.source, chosen.layers, chosen.batch.tokens) == ("ram", (0, 6), 65536)
+
+
 def test_an_experiment_is_named_after_its_file_unless_it_says_so(tmp_path):
     for name, text in (("one", "task: squad1\n"), ("two", "name: other\n")):
         (tmp_path / f"{name}.yaml").write_text(text)
@@ -236,6 +251,8 @@ PAIR = ["encoder", "last_linear"]
         ({"heads": {"batch": {"tokens": 512, "windows": 4}}}, "`heads.batch`: give either `tokens` or `windows`"),
         ({"finetune": {"batch": {"tokens": 383}}}, "finetune.batch.tokens (383) is less than one window (384)"),
         ({"heads": {"batch": {"tokens": 383}}}, "heads.batch.tokens (383) is less than one window (384)"),
+        ({"states": {"batch": {"tokens": 383}}}, "states.batch.tokens (383) is less than one window (384)"),
+        ({"states": "tape"}, "`states.source`: Input should be 'auto', 'live', 'ram' or 'disk', got \"tape\""),
         ({"heads": {"report_epoch": 2}}, "`heads`: report_epoch is 2, but there are 1 epochs"),
         ({"heads": {"epochs": 0}}, "`heads.epochs`: Input should be greater than or equal to 1, got 0"),
         ({"heads": {"train": ["last_linear", "last_linear"]}}, "`heads`: two heads are called 'last_linear'; give one"),
@@ -260,6 +277,15 @@ PAIR = ["encoder", "last_linear"]
 )
 def test_an_impossible_experiment_is_refused_in_one_line(settings, problem):
     assert refusal(settings).startswith(problem)
+
+
+def test_a_head_that_scores_pairs_is_no_member_of_an_ensemble():
+    settings = {"heads": {"train": ["adapter_386_shared_skip_joint", "last_linear"]}}
+    of = ["last_linear", "adapter_386_shared_skip_joint"]
+    assert refusal({**settings, "ensembles": [{"of": of}]}) == (
+        "ensemble of 'adapter_386_shared_skip_joint', whose joint readout cannot be combined token by token; "
+        "leave it out"
+    )
 
 
 def test_an_ensemble_knows_the_heads_of_its_own_experiment():

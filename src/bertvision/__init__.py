@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from bertvision.features.windows import Window as Window
     from bertvision.features.windows import WindowConfig as WindowConfig
     from bertvision.features.windows import cut_windows as cut_windows
+    from bertvision.heads.build import HeadConfig as HeadConfig
+    from bertvision.heads.build import build_head as build_head
     from bertvision.heads.catalog import CATALOG as CATALOG
-    from bertvision.heads.catalog import HeadConfig as HeadConfig
-    from bertvision.heads.catalog import build_head as build_head
     from bertvision.heads.head import Head as Head
     from bertvision.heads.training import HeadsConfig as HeadsConfig
     from bertvision.heads.training import build_heads as build_heads
@@ -63,7 +63,8 @@ _MODULES = {
     "experiment": ("Experiment", "build_experiment", "read_experiment"),
     "features.batches": ("BatchConfig",),
     "features.windows": ("Window", "WindowConfig", "cut_windows"),
-    "heads.catalog": ("CATALOG", "HeadConfig", "build_head"),
+    "heads.build": ("HeadConfig", "build_head"),
+    "heads.catalog": ("CATALOG",),
     "heads.head": ("Head",),
     "heads.training": ("HeadsConfig", "build_heads", "train_heads_together"),
     "metrics.squad": ("score_predictions", "score_squad1", "score_squad2"),

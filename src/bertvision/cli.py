@@ -7,7 +7,9 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -244,6 +246,55 @@ def inspect(
 
 @app.command()
 @in_one_line
+def plan(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False) -> None:
+    """Estimate live, kept and stored states.
+
+    Measures encoder, heads, memory and disk for a few seconds, prints what training the heads would take with each
+    source of states, for one seed and fraction, and says which one `states: auto` chooses.
+    """
+    from bertvision.stages.plan_states import COLUMNS, plan_states
+
+    experiment = _experiment(config, overrides)
+    planned = plan_states(experiment, _folder(out, experiment), progress_for(quiet))
+    if as_json:
+        print_json(planned.as_dict())
+        return
+    results.print(planned.title, markup=False)
+    print_table(COLUMNS, planned.as_rows(), (False, *[True] * (len(COLUMNS) - 2), False))
+    results.print(textwrap.fill(planned.sentence, 80), markup=False)
+
+
+@app.command()
+@in_one_line
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="heads or states.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the record.")] = Path("runs/bench"),
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Measure speeds side by side.
+
+    heads: many heads in one pass, against the bare encoder, plain code and a pass for each head. states: live states
+    against kept, stored and the papers' padded ones. In turns, after a warm-up; prints ratios and writes a record.
+    """
+    from bertvision.bench.run import run_bench
+    from bertvision.bench_record import write_bench_record
+    from bertvision.report.benchmarks import COLUMNS, bench_rows, figure_rows
+
+    record = run_bench(name, overrides or (), progress_for(quiet))
+    path = write_bench_record(check_folder(out), record)
+    if as_json:
+        print_json(record.model_dump(mode="json"))
+        return
+    results.print(f"{record.name}, {record.variant} on {record.provenance.device}: {record.about}", markup=False)
+    print_table(COLUMNS, bench_rows(record), (False, True, True))
+    print_table(("number", "value"), figure_rows(record), (False, True))
+    messages.print(f"record: {path}", markup=False)
+
+
+@app.command()
+@in_one_line
 def heads(
     encoder: Annotated[str | None, typer.Option("--encoder", help="Count for this encoder.")] = None,
     layers: Annotated[int, typer.Option("--layers", help="States, the embedding output included.", min=1)] = 25,
@@ -261,11 +312,16 @@ def heads(
         print_json([size._asdict() for size in sizes.heads])
         return
     results.print(sizes.title, markup=False)
-    rows = [
-        (size.name, f"{size.trainable:,}", "" if size.share is None else f"{size.share:.3f}", size.about)
-        for size in sizes.heads
-    ]
-    print_table(("head", "parameters", "% of encoder", "what it reads"), rows, (False, True, True, False))
+    rows: list[tuple[str, ...]] = []
+    for origin, found in groupby(sizes.heads, key=lambda size: size.origin):
+        rows.append((origin,))
+        for size in found:
+            share = "" if size.share is None else f"{size.share:.3f}"
+            rows.append((size.name, size.scores, f"{size.trainable:,}", f"{size.total:,}", share))
+    print_table(("head", "scores", "trained", "total", "percent"), rows, (False, False, True, True, True))
+    results.print(
+        "Percent of the encoder; total counts running statistics too. What each reads: docs/method.md", markup=False
+    )
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """A whole experiment file, gathered from the stages' configs, and the named recipes it can start from."""
 
+import re
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
@@ -7,10 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from bertvision.activations.source import StatesConfig
 from bertvision.encoder.finetune import FinetuneConfig
 from bertvision.errors import SettingsError
 from bertvision.features.windows import WindowConfig
-from bertvision.heads.training import HeadsConfig
+from bertvision.heads.training import HeadsConfig, with_every_setting
 from bertvision.predictions.ensemble import How
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.settings import Config, Settings, merge, parse_yaml, read_yaml, validate, with_overrides
@@ -40,6 +42,7 @@ class Experiment(Config):
     recipe: Literal["default", "paper-v1", "paper-v2"] = "default"
     windows: WindowConfig = WindowConfig()
     finetune: FinetuneConfig = FinetuneConfig()
+    states: StatesConfig = StatesConfig()
     heads: HeadsConfig = HeadsConfig()
     ensembles: tuple[EnsembleConfig, ...] = ()
     answers: AnswerConfig = AnswerConfig()
@@ -53,8 +56,14 @@ class Experiment(Config):
         for ensemble in self.ensembles:
             if unknown := [name for name in ensemble.of if name not in known]:
                 raise ValueError(f"ensemble of {unknown[0]!r}, which is not trained here; known: {', '.join(known)}")
-        for stage, batch in (("finetune", self.finetune.batch), ("heads", self.heads.batch)):
-            if batch.tokens is not None and batch.tokens < self.windows.max_length:
+        joint = [head.name for head in self.heads.train if head.readout == "joint"]
+        if members := [name for ensemble in self.ensembles for name in ensemble.of if name in joint]:
+            raise ValueError(
+                f"ensemble of {members[0]!r}, whose joint readout cannot be combined token by token; leave it out"
+            )
+        batches = {"finetune": self.finetune.batch, "states": self.states.batch, "heads": self.heads.batch}
+        for stage, batch in batches.items():
+            if batch is not None and batch.tokens is not None and batch.tokens < self.windows.max_length:
                 raise ValueError(
                     f"{stage}.batch.tokens ({batch.tokens}) is less than one window ({self.windows.max_length})"
                 )
@@ -126,7 +135,19 @@ def quickstart_experiment(overrides: Iterable[str] = ()) -> Experiment:
 
 def build_experiment(settings: Settings, overrides: Iterable[str] = (), origin: str = "settings") -> Experiment:
     """Lay recipe, settings and overrides over each other and check the result."""
-    chosen: Any = (settings := with_overrides(settings, overrides)).get("recipe", "default")
+    settings = with_overrides(_spelled_out(settings), (_spelled_out_override(each) for each in overrides))
+    chosen: Any = settings.get("recipe", "default")
     if not isinstance(chosen, str) or chosen not in RECIPES:
         raise SettingsError(f"{origin}: no recipe {chosen!r}; known: {', '.join(RECIPES)}")
-    return validate(Experiment, merge(RECIPES[chosen], settings), origin)
+    whole = merge(RECIPES[chosen], settings)
+    return validate(Experiment, {**whole, "heads": with_every_setting(whole.get("heads", {}))}, origin)
+
+
+def _spelled_out(settings: Settings) -> Settings:
+    """Write `states: live` as a mapping, so that overrides of its other keys lie beside the word."""
+    states = settings.get("states")
+    return {**settings, "states": {"source": states}} if isinstance(states, str) else settings
+
+
+def _spelled_out_override(override: str) -> str:
+    return re.sub(r"^states=(\w+)$", r"states.source=\1", override)

@@ -27,7 +27,13 @@ def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 (anything that
 
 def write_json_rows(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON object with a line per key: as readable as indented JSON, and ten times as fast to write."""
-    rows = (f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items())
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    write_encoded_rows(path, {key: encode(value) for key, value in content.items()})
+
+
+def write_encoded_rows(path: Path, content: Mapping[str, str]) -> None:
+    """Write what `write_json_rows` would, of values that are JSON already."""
+    rows = (f"{json.dumps(key)}: {value}" for key, value in content.items())
     write_text(path, "{\n" + ",\n".join(rows) + "\n}\n")
 
 
@@ -53,6 +59,25 @@ def whole_folder(path: Path) -> Iterator[Path]:
         os.replace(path, before)
     os.replace(beside, path)
     shutil.rmtree(before, ignore_errors=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep a second process out of a folder for as long as this one works in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        try:
+            import fcntl  # not on Windows, where two processes are the user's own care
+        except ImportError:
+            yield
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise FolderError(
+                f"{folder}: another bertvision is working in it; wait for it or choose another folder"
+            ) from None
+        yield
 
 
 def check_folder(path: Path) -> Path:

@@ -72,6 +72,7 @@ class RunRecord(Config):
     parameters: Parameters
     seconds: Seconds
     layer_weights: list[float] | None = None  # of a head that weighs the layers, layer 0 first
+    states: str = "live"  # where the heads took them from: computed each time, or kept, in which place and format
     schedule_horizon: float | None  # fraction that the fine-tuning schedule was planned for; None where it has none
     notes: list[str] = []
     data: dict[str, DataFile]

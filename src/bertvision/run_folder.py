@@ -71,22 +71,3 @@ def resumable(folder: Path, made_by: Settings) -> Iterator[Path]:
         sign(folder, made_by)
     yield folder / "progress"
     shutil.rmtree(folder)
-
-
-@contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Keep a second process out of a run folder for as long as this one works in it."""
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("w") as file:
-        try:
-            import fcntl  # not on Windows, where two processes are the user's own care
-        except ImportError:
-            yield
-            return
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise FolderError(
-                f"{out}: another bertvision is working in it; wait for it or choose another --out"
-            ) from None
-        yield

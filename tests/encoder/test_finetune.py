@@ -13,7 +13,7 @@ from bertvision.encoder.finetune import (
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import SettingsError, TrainingError
 from bertvision.features.windows import WindowConfig, cut_windows
-from bertvision.heads.catalog import HeadConfig
+from bertvision.heads.build import HeadConfig
 from bertvision.heads.training import build_heads
 from bertvision.settings import validate
 

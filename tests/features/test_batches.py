@@ -8,6 +8,7 @@ from bertvision.errors import SettingsError
 from bertvision.features.batches import (
     BATCHES_PER_POOL,
     BatchConfig,
+    StepPlan,
     collate,
     lengths_of,
     padding_share,
@@ -124,6 +125,57 @@ def test_prediction_begins_with_the_longest_windows(squad_lengths):
     assert padding_share(squad_lengths, plan) < 0.01
 
 
+# Which steps heads take on what the encoder runs on at once
+
+
+def steps_of(plan, epoch=0, first_step=0):
+    return [rows.tolist() for batch in plan.epoch(epoch, first_step) for rows in batch.steps[batch.done :]]
+
+
+@pytest.mark.parametrize("config", [TOKENS, BatchConfig(windows=7)])
+def test_without_batches_of_its_own_the_encoder_runs_on_what_heads_step_on(squad_lengths, config):
+    plan = StepPlan(squad_lengths, config, seed=3)
+    assert steps_of(plan, epoch=2) == [rows.tolist() for rows in plan_epoch(squad_lengths, config, 3, 2)]
+    assert all(batch.width == squad_lengths[batch.rows].max() for batch in plan.epoch(2))
+
+
+@pytest.mark.parametrize("batch", [BatchConfig(tokens=2048), BatchConfig(tokens=100), BatchConfig(windows=16)])
+def test_steps_are_parts_of_the_encoders_batches(squad_lengths, batch):
+    plan = StepPlan(squad_lengths, batch, seed=3, states_batch=TOKENS)
+    planned, whole = plan.epoch(1), plan_epoch(squad_lengths, TOKENS, 3, 1)
+    assert [sorted(each.rows) for each in planned] == [sorted(rows) for rows in whole]
+    for each in planned:
+        longest = squad_lengths[each.rows].max()
+        size = 16 if batch.windows else max(1, batch.tokens // longest)
+        assert each.width == longest
+        assert [len(rows) for rows in each.steps[:-1]] == [size] * (len(each.steps) - 1)
+        assert 0 < len(each.steps[-1]) <= size
+    assert plan.num_steps(1) == sum(len(each.steps) for each in planned)
+
+
+def test_a_step_takes_from_all_lengths_of_the_encoders_batch_and_others_in_the_next_epoch():
+    lengths = np.arange(100, 200)
+    plan = StepPlan(lengths, BatchConfig(windows=10), seed=3, states_batch=BatchConfig(tokens=100 * 199))
+    assert len(plan.epoch(0)) == 1
+    assert all(np.ptp(rows) > 30 for rows in steps_of(plan))  # ten neighbours would lie within 10
+    assert steps_of(plan) == steps_of(plan) != steps_of(plan, epoch=1)
+    other = StepPlan(lengths, BatchConfig(windows=10), seed=4, states_batch=BatchConfig(tokens=100 * 199))
+    assert steps_of(plan) != steps_of(other)
+
+
+@pytest.mark.parametrize("states_batch", [None, BatchConfig(tokens=4096)])
+def test_an_epoch_goes_on_from_any_step(states_batch):
+    lengths = np.random.default_rng(0).integers(20, 384, 100)
+    plan = StepPlan(lengths, BatchConfig(tokens=1024), seed=3, states_batch=states_batch)
+    whole = steps_of(plan)
+    assert len(whole) == plan.num_steps(0) > len(plan.epoch(0)) - (states_batch is None)
+    for first in range(len(whole) + 1):
+        assert steps_of(plan, first_step=first) == whole[first:]
+        assert all(
+            batch.rows.tolist() in [each.rows.tolist() for each in plan.epoch(0)] for batch in plan.epoch(0, first)
+        )
+
+
 def test_no_windows_make_no_batches():
     assert plan_in_order_of_length(np.array([], dtype=np.int64), 16384) == []
 
@@ -159,6 +211,32 @@ def test_windows_are_padded_to_the_longest_of_the_chosen():
 def test_a_batch_is_as_wide_as_its_longest_window(rows, width):
     windows = [make_window(6), make_window(9), make_window(50)]
     assert collate(windows, np.array(rows), pad_id=0).ids.shape == (len(rows), width)
+
+
+def test_a_batch_can_be_padded_further():
+    batch = collate([make_window(6), make_window(9)], np.array([0, 1]), pad_id=7, width=12)
+    assert batch.ids.shape == batch.mask.shape == batch.segments.shape == (2, 12)
+    assert batch.ids[1, 9:].tolist() == [7, 7, 7]
+    assert not batch.mask[1, 9:].any()
+
+
+def test_a_part_of_a_batch_is_a_view_of_some_windows():
+    windows = [make_window(9, start=3, end=5), make_window(9), make_window(6, start=4, end=4)]
+    batch = collate(windows, np.array([2, 0, 1]), pad_id=0)
+    part = batch.part(1, 3)
+    assert part.rows.tolist() == [0, 1]
+    assert all(torch.equal(some, whole[1:3]) for some, whole in zip(part[:5], batch[:5], strict=True))
+    assert part.mask.untyped_storage().data_ptr() == batch.mask.untyped_storage().data_ptr()
+
+
+def test_first_tokens_keep_the_labels():
+    batch = collate([make_window(6, start=3, end=4), make_window(9)], np.array([0, 1]), pad_id=0).first_tokens()
+    assert (batch.ids.tolist(), batch.mask.tolist(), batch.segments.tolist()) == (
+        [[100], [100]],
+        [[True], [True]],
+        [[0], [0]],
+    )
+    assert (batch.starts.tolist(), batch.ends.tolist(), batch.rows.tolist()) == ([3, 0], [4, 0], [0, 1])
 
 
 def test_labels_and_rows_stand_in_the_order_asked_for():

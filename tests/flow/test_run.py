@@ -11,12 +11,12 @@ import torch
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import EncoderError, FolderError
 from bertvision.experiment import build_experiment
+from bertvision.files import locked
 from bertvision.metrics.squad import score_squad2
 from bertvision.predictions.ensemble import log_softmax
 from bertvision.predictions.logits import load_logits
 from bertvision.records import read_records
 from bertvision.report.page import write_report
-from bertvision.run_folder import locked
 from bertvision.stages.heads import _keep_head
 from bertvision.stages.model_folder import load_model
 from bertvision.stages.predict_file import predict_file
@@ -225,11 +225,36 @@ def test_scores_are_kept_for_every_epoch_and_the_reported_one_is_fixed_beforehan
 
 
 def test_epochs_can_be_told_apart_by_training_for_fewer(settings, out, tmp_path):
-    three = run_with(settings, out, "heads.epochs=3", "finetune.fractions=[0.5]", "heads.lr=0.1")
+    three = run_with(settings, out, "heads.epochs=3", "finetune.fractions=[0.5]", "heads.lr=0.1", "states=live")
     one = run_with(settings, tmp_path / "one", "heads.epochs=1", "finetune.fractions=[0.5]", "heads.lr=0.1")
     for many, single in zip(three, one, strict=True):
         if many.kind in ("head", "control"):
             assert many.epochs[0] == single.scores
+
+
+@pytest.mark.parametrize(("states", "told"), [("ram", "ram, bf16"), ("disk", "disk, bf16"), ("live", "live")])
+def test_heads_learn_the_same_from_states_that_were_kept(settings, out, states, told):
+    options = ("heads.epochs=2", "finetune.fractions=[0.5]", "ensembles=[]")
+    kept = run_with(settings, out, *options, f"states={states}")
+    live = run_with(settings, out.with_name("live"), *options, "states=live")
+    assert [record.states for record in kept] == ["live", *[told] * len(HEADS)]  # the encoder's own layer has no states
+    for one, other in zip(kept, live, strict=True):
+        assert one.scores["best_f1_thresh"] == pytest.approx(other.scores["best_f1_thresh"], abs=0.1)
+    assert not (out / "states").exists()
+
+
+def test_heads_can_read_some_of_the_layers(settings, out):
+    records = run_with(settings, out, "states.layers=[0, 1]", "finetune.fractions=[0.5]", "ensembles=[]")
+    learned = next(record for record in records if record.row == "learned_pooling")
+    assert len(learned.layer_weights) == 2
+    model = load_model(out / "heads" / "0.5" / "learned_pooling")
+    states, mask = torch.randn(1, 3, 4, 32), torch.ones(1, 4, dtype=torch.bool)
+    changed = states.clone()
+    changed[:, 2] += 1.0
+    seen = mask, torch.zeros(1, 4, dtype=torch.long)
+    assert torch.equal(model.head(states, *seen), model.head(changed, *seen))
+    changed[:, 1] += 1.0
+    assert not torch.equal(model.head(states, *seen), model.head(changed, *seen))
 
 
 def test_without_fractions_heads_are_trained_on_the_encoder_as_given(settings, out):

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from bertvision.errors import SettingsError
-from bertvision.heads.catalog import BUDGET, CATALOG, HeadConfig, build_head
+from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.catalog import BUDGET, CATALOG
 from bertvision.heads.head import count_parameters, layer_weights
 from bertvision.settings import validate
 from bertvision.shapes import StackShape
@@ -31,15 +32,31 @@ SPAN_COUNTS = {
     "two_adapters_386": (811_400, 811_400),
     "ap_squad": (412_802, 412_802),
     "last_linear": (2_050, 2_050),
+    # Reconstructed (SPEC 3.6); batch normalisation has as many running statistics as weights, two per channel.
+    "cnn_1xn": (330_178, 330_178 - 2 * (64 + 3 * 128)),
+    "cnn_1xn_no_dropout": (330_178, 330_178 - 2 * (64 + 3 * 128)),
+    "cnn_1xn_dilated": (405_378, 405_378 - 2 * (4 * 128)),
+    "lp_cnn_1xn": (313_308, 313_308 - 2 * (64 + 3 * 128)),
+    "ap_cnn_1xn": (313_282, 313_282 - 2 * (64 + 3 * 128)),
+    "lp_adapter_386_cnn_1xn": (695_390, 695_390 - 2 * (64 + 3 * 128)),
+    "lp_adapter_386_cnn_nxn": (1_113_886, 1_113_886 - 2 * (4 * 128)),
+    "lp_adapter_386_inception": (6_681_422, 6_681_422),
+    "lp_adapter_386_xception": (
+        6_601_534,  # stem; blocks of 128 and 256; three middle blocks; exit
+        6_601_534 - 2 * ((32 + 64) + 3 * 128 + 3 * 256 + 3 * 3 * 256 + (1024 + 256 + 1024) + (1536 + 2048)),
+    ),
 }
 # SPEC 3.3: classification heads on the CLS states of BERT-large and its pooled state.
 CLASS_COUNTS = {
     "learned_pooling": (2_077, 2_077),
     "lp_adapter_386_skip": (398_499, 398_499),
     "ap_adapter_386_skip": (398_472, 398_472),
+    "xception_abbr": (267_010, 264_066),
+    "xception_abbr_cls": (269_058, 266_114),
+    "xception": (20_716_634, 20_662_106),
 }
-OF_SPANS = [name for name, entry in CATALOG.items() if "span" in entry.pooler.tasks]
-OF_CLASSES = [name for name, entry in CATALOG.items() if "class" in entry.pooler.tasks]
+OF_SPANS = [name for name, entry in CATALOG.items() if "span" in entry.tasks]
+OF_CLASSES = [name for name, entry in CATALOG.items() if "class" in entry.tasks]
 CASES = [*((name, None) for name in OF_SPANS), *((name, 3) for name in OF_CLASSES)]
 EVERY_HEAD = pytest.mark.parametrize(("name", "classes"), CASES)
 

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from bertvision.heads.catalog import CATALOG, HeadConfig, build_head
+from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.catalog import CATALOG
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
 from bertvision.shapes import StackShape
 

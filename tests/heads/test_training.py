@@ -8,14 +8,14 @@ from bertvision.errors import SettingsError, TrainingError
 from bertvision.features.batches import BatchConfig
 from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.heads.head import Head
-from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
+from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together, with_every_setting
 from bertvision.settings import validate
 
 NAMES = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]
 
 
 def make_config(names=NAMES, **more):
-    return validate(HeadsConfig, {"train": names, "batch": {"windows": 3}, **more}, "test")
+    return validate(HeadsConfig, with_every_setting({"train": names, "batch": {"windows": 3}, **more}), "test")
 
 
 @pytest.fixture
@@ -138,3 +138,35 @@ def test_heads_start_from_the_seed_and_their_name_alone(encoder):
 def test_heads_that_do_not_fit_together_are_refused(more, told):
     with pytest.raises(SettingsError, match=told):
         validate(HeadsConfig, more, "test")
+
+
+def test_every_head_is_trained_with_every_setting_that_is_asked_for():
+    config = make_config(
+        ["last_linear", {"head": "adapter_64_shared", "name": "mine", "weight_decay": 0.5}],
+        settings=[{"lr": 0.01}, {"lr": 0.1, "weight_decay": 0.0}],
+    )
+    assert [(head.name, head.lr, head.weight_decay) for head in config.train] == [
+        ("last_linear-lr0.01", 0.01, None),
+        ("last_linear-lr0.1-weight_decay0.0", 0.1, 0.0),
+        ("mine-lr0.01", 0.01, 0.5),
+        ("mine-lr0.1-weight_decay0.0", 0.1, 0.0),
+    ]
+
+
+def test_settings_decide_what_is_learned(source, encoder, cpu):
+    settings = [{"lr": 0.001}, {"lr": 0.1}, {"lr": 0.1, "weight_decay": 5.0}]
+    config = make_config(["adapter_64_shared"], settings=settings, epochs=4)
+    start = build_heads(config.train, encoder.shape, seed=1)
+    trained, _ = train(config, source, encoder, cpu)
+    small, large, decayed = (
+        (weights(trained[head.name]) - weights(start[head.name])).abs().mean() for head in config.train
+    )
+    assert small < large / 10
+    assert weights(trained[config.train[2].name]).abs().mean() < weights(trained[config.train[1].name]).abs().mean()
+    assert decayed > 0
+
+
+@pytest.mark.parametrize("settings", [3, {"lr": 0.1}, [0.1], [{}], [{"rate": 1.0}]])
+def test_settings_that_are_none_are_refused(settings):
+    with pytest.raises(SettingsError, match="settings|rate"):
+        make_config(settings=settings)

@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,3 +19,68 @@ def test_padding_costs_no_loss():
     padded = torch.cat([logits, torch.full((2, 4, 2), torch.finfo(torch.float32).min)], dim=1)
     starts, ends = torch.tensor([0, 1]), torch.tensor([2, 1])
     torch.testing.assert_close(span_loss(padded, starts, ends, "sum"), span_loss(logits, starts, ends, "sum"))
+
+
+def all_pairs(lengths, max_length=30):
+    """List the pairs that a joint readout is normalised over, row by row."""
+    for length in lengths:
+        spans = [(start, end) for start in range(1, length) for end in range(start, min(length, start + max_length))]
+        yield [(0, 0), *spans]
+
+
+def joint_loss_of(logits, lengths, starts, ends, rank):
+    """Score every pair by a loop, and take the mean of the right ones' negative log shares."""
+    losses = []
+    for row, pairs in enumerate(all_pairs(lengths)):
+        right = (starts[row], ends[row])
+        scores = {
+            (start, end): row_logits[start, 0]
+            + row_logits[end, 1]
+            + row_logits[start, 2 : 2 + rank] @ row_logits[end, 2 + rank :]
+            for row_logits in [logits[row]]
+            for start, end in {*pairs, right}
+        }
+        highest = max(scores.values())
+        losses.append(highest + math.log(sum(math.exp(each - highest) for each in scores.values())) - scores[right])
+    return sum(losses) / len(losses)
+
+
+def joint_logits(lengths, rank, seed=0):
+    """Draw logits, with padding as a joint readout fills it."""
+    logits = np.random.default_rng(seed).normal(0, 1, (len(lengths), max(lengths), 2 + 2 * rank)).astype(np.float32)
+    for row, length in enumerate(lengths):
+        logits[row, length:, :2], logits[row, length:, 2:] = np.finfo(np.float32).min, 0
+    return logits
+
+
+@pytest.mark.parametrize(("how", "factor"), [("sum", 1), ("mean", 1 / 2)])
+@pytest.mark.parametrize(
+    ("starts", "ends"),
+    [([0, 3, 1], [0, 5, 1]), ([44, 2, 2], [49, 6, 2]), ([5, 0, 0], [45, 0, 0])],  # one of 41 tokens
+)
+def test_the_loss_of_a_joint_readout_is_the_cross_entropy_over_all_pairs(starts, ends, how, factor):
+    lengths, rank = [50, 7, 3], 2
+    logits = joint_logits(lengths, rank)
+    logits[range(3), starts, 0] += 3  # the model has learned something, so that the right pairs weigh
+    logits[range(3), ends, 1] += 3
+    found = span_loss(torch.from_numpy(logits), torch.tensor(starts), torch.tensor(ends), how)
+    expected = joint_loss_of(logits.astype(np.float64), lengths, starts, ends, rank)
+    assert found.item() == pytest.approx(factor * expected, rel=1e-5)
+
+
+def test_the_loss_of_a_joint_readout_moves_real_tokens_alone():
+    logits = torch.from_numpy(joint_logits([50, 7, 3], 2)).requires_grad_()
+    span_loss(logits, torch.tensor([5, 3, 0]), torch.tensor([45, 5, 0]), "sum").backward()
+    assert logits.grad.isfinite().all()
+    assert not logits.grad[1, 7:].any()
+    assert logits.grad[0, :50].all()
+
+
+def test_without_its_products_a_joint_readout_counts_as_the_sum_of_start_and_end():
+    logits = torch.zeros(1, 7, 6)
+    logits[..., :2] = -1e4
+    logits[0, 1:3, 0] = torch.tensor([0.3, -0.2])  # starts, each with both ends, so that their shares multiply
+    logits[0, 5:7, 1] = torch.tensor([1.0, 0.4])
+    expected = math.log(1 + math.exp(-0.5)) + math.log(1 + math.exp(0.6))
+    for columns in (logits, logits[..., :2]):
+        assert span_loss(columns, torch.tensor([1]), torch.tensor([6]), "sum").item() == pytest.approx(expected)

@@ -4,48 +4,90 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from bertvision.encoder.encode import encode
+from bertvision.encoder.encode import encode, encode_cls
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.states import StateBatch
-from bertvision.features.batches import BatchConfig, Rows, collate, lengths_of, plan_epoch, plan_in_order_of_length
+from bertvision.features.batches import (
+    BatchConfig,
+    EncoderBatch,
+    Rows,
+    StepPlan,
+    collate,
+    lengths_of,
+    plan_in_order_of_length,
+)
 from bertvision.features.windows import Window
 from bertvision.training.device import Compute
 
 
 class LiveStates:
-    """The states of windows under a frozen encoder (see `encoder.encode.freeze`), shuffled in each epoch."""
+    """The states of windows under a frozen encoder (see `encoder.encode.freeze`), shuffled in each epoch.
+
+    With a `states_batch` the encoder runs on batches of that size, and heads step on parts of them of size `batch`.
+    """
 
     def __init__(
-        self, encoder: Encoder, windows: Sequence[Window], batch: BatchConfig, seed: int, compute: Compute
+        self,
+        encoder: Encoder,
+        windows: Sequence[Window],
+        batch: BatchConfig,
+        seed: int,
+        compute: Compute,
+        *,
+        states_batch: BatchConfig | None = None,
+        layers: tuple[int, ...] | None = None,
+        cls: bool = False,
     ) -> None:
-        self._encoder, self._windows, self._batch, self._seed, self._compute = encoder, windows, batch, seed, compute
-        self._lengths = lengths_of(windows)
+        self._encoder, self._windows, self._compute, self._layers, self._cls = encoder, windows, compute, layers, cls
+        self._plan = StepPlan(lengths_of(windows), batch, seed, states_batch)
 
     def num_steps(self, epoch: int) -> int:
-        """Count the batches of an epoch."""
-        return len(self._plan(epoch))
+        """Count the steps of an epoch."""
+        return self._plan.num_steps(epoch)
 
     def epoch(self, number: int, first_step: int = 0) -> Iterator[StateBatch]:
-        """Give the batches of one epoch, from `first_step` on."""
-        return live_states(self._encoder, self._windows, self._plan(number)[first_step:], self._compute)
-
-    def _plan(self, epoch: int) -> list[Rows]:
-        return plan_epoch(self._lengths, self._batch, self._seed, epoch)
+        """Give the steps of one epoch, from `first_step` on."""
+        for planned in self._plan.epoch(number, first_step):
+            batch = states_of(
+                self._encoder, self._windows, planned.rows, self._compute, layers=self._layers, cls=self._cls
+            )
+            yield from _steps(batch, planned)
 
 
 def states_in_order_of_length(
-    encoder: Encoder, windows: Sequence[Window], tokens: int, compute: Compute
+    encoder: Encoder,
+    windows: Sequence[Window],
+    tokens: int,
+    compute: Compute,
+    *,
+    layers: tuple[int, ...] | None = None,
+    cls: bool = False,
 ) -> Iterator[StateBatch]:
     """Give every window's states once, in large batches of equal length, for prediction."""
-    return live_states(encoder, windows, plan_in_order_of_length(lengths_of(windows), tokens), compute)
+    for rows in plan_in_order_of_length(lengths_of(windows), tokens):
+        yield states_of(encoder, windows, rows, compute, layers=layers, cls=cls)
 
 
-def live_states(
-    encoder: Encoder, windows: Sequence[Window], plan: Sequence[Rows], compute: Compute
-) -> Iterator[StateBatch]:
-    """Run the frozen encoder on one batch of windows after the other."""
-    for rows in plan:
-        batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
-        with torch.no_grad():
-            states = encode(encoder, batch)
-        yield StateBatch(states, batch)
+def states_of(
+    encoder: Encoder,
+    windows: Sequence[Window],
+    rows: Rows,
+    compute: Compute,
+    *,
+    layers: tuple[int, ...] | None = None,
+    cls: bool = False,
+) -> StateBatch:
+    """Run the frozen encoder on some windows."""
+    batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
+    with torch.no_grad():
+        if cls:
+            return StateBatch(encode_cls(encoder, batch, layers=layers), batch.first_tokens())
+        return StateBatch(encode(encoder, batch, layers=layers), batch)
+
+
+def _steps(batch: StateBatch, planned: EncoderBatch) -> Iterator[StateBatch]:
+    first = 0
+    for number, rows in enumerate(planned.steps):
+        if number >= planned.done:
+            yield batch.part(first, first + len(rows))
+        first += len(rows)

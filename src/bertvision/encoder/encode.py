@@ -1,25 +1,55 @@
-"""Encoder: a batch of windows -> all layers' hidden states."""
+"""Encoder: a batch of windows -> all layers' hidden states, of every token or of the first one alone."""
+
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bertvision.encoder.load import Encoder
+from bertvision.errors import EncoderError
 from bertvision.features.batches import WindowBatch
-from bertvision.shapes import LayerStates
+from bertvision.shapes import LayerStates, StackShape
 from bertvision.training.device import Compute
 
 
-def encode(encoder: Encoder, batch: WindowBatch, *, last_only: bool = False) -> LayerStates:
-    """Run the encoder and stack all layers' states (layer 0 is the embedding output), or give the last one alone."""
-    types = {"token_type_ids": batch.segments} if encoder.takes_segments else {}
-    output = encoder.model(
-        input_ids=batch.ids, attention_mask=batch.mask.long(), output_hidden_states=not last_only, **types
-    )
-    last: torch.Tensor = output.last_hidden_state
+def encode(
+    encoder: Encoder, batch: WindowBatch, *, last_only: bool = False, layers: tuple[int, ...] | None = None
+) -> LayerStates:
+    """Run the encoder and stack all layers' states (layer 0 is the embedding output), some of them or the last one."""
     if last_only:
-        return last.unsqueeze(1)
-    # Some encoders end with a norm that their list of states does not show: the last state is the encoder's output.
-    return torch.stack([*output.hidden_states[:-1], last], dim=1)
+        return _run(encoder, batch, hidden_states=False).last_hidden_state.unsqueeze(1)  # type: ignore[no-any-return]
+    states = _all_states(_run(encoder, batch, hidden_states=True))
+    return _stack([states[layer] for layer in layers] if layers is not None else states)
+
+
+def encode_cls(encoder: Encoder, batch: WindowBatch, *, layers: tuple[int, ...] | None = None) -> LayerStates:
+    """Give the states of the first token alone; where the encoder has a pooler, its state comes before layer 0.
+
+    The order of the first BERTVision system (SPEC 1): pooled, embedding output, layer 1, and so on.
+    """
+    output = _run(encoder, batch, hidden_states=True)
+    states = [state[:, :1] for state in _all_states(output)]
+    if layers is not None:
+        states = [states[layer] for layer in layers]
+    pooled = [output.pooler_output.unsqueeze(1)] if has_pooler(encoder) else []
+    return _stack([*pooled, *states])
+
+
+def has_pooler(encoder: Encoder) -> bool:
+    """Tell whether the encoder has trained weights that pool the first token's last state."""
+    return getattr(encoder.model, "pooler", None) is not None
+
+
+def shape_of_states(encoder: Encoder, layers: tuple[int, ...] | None = None, *, cls: bool = False) -> StackShape:
+    """Tell how many states `encode` or `encode_cls` gives of these layers; refuse layers that the encoder has not."""
+    layers_there, hidden = encoder.shape
+    if layers is not None and (missing := [layer for layer in layers if not 0 <= layer < layers_there]):
+        raise EncoderError(
+            f"encoder {encoder.name!r} has the states 0 to {layers_there - 1}, states.layers names {missing[0]}; "
+            "leave it out"
+        )
+    chosen = layers_there if layers is None else len(layers)
+    return StackShape(chosen + (cls and has_pooler(encoder)), hidden)
 
 
 def freeze(encoder: Encoder, compute: Compute) -> Encoder:
@@ -27,3 +57,21 @@ def freeze(encoder: Encoder, compute: Compute) -> Encoder:
     encoder.model.requires_grad_(False).train(False)
     nn.Module.to(encoder.model, device=compute.device, dtype=compute.dtype)  # transformers' own `to` has no types
     return encoder
+
+
+def _run(encoder: Encoder, batch: WindowBatch, *, hidden_states: bool) -> Any:  # noqa: ANN401 (transformers' output)
+    types = {"token_type_ids": batch.segments} if encoder.takes_segments else {}
+    return encoder.model(
+        input_ids=batch.ids, attention_mask=batch.mask.long(), output_hidden_states=hidden_states, **types
+    )
+
+
+def _all_states(output: Any) -> list[Tensor]:  # noqa: ANN401 (transformers' output)
+    # Some encoders end with a norm that their list of states does not show: the last state is the encoder's output.
+    return [*output.hidden_states[:-1], output.last_hidden_state]
+
+
+def _stack(states: list[Tensor]) -> LayerStates:
+    # In memory the layer comes first: one layer of a batch, also of a part of it, is one piece that a matrix product
+    # reads without a copy.
+    return torch.stack(states).transpose(0, 1)

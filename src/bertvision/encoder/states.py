@@ -23,13 +23,17 @@ class StateBatch(NamedTuple):
         """Give the arguments of a head."""
         return self.states, self.windows.mask, self.windows.segments
 
+    def part(self, first: int, stop: int) -> "StateBatch":
+        """Give some of the windows, as views: every layer's part still lies in one piece."""
+        return StateBatch(self.states[first:stop], self.windows.part(first, stop))
+
 
 @runtime_checkable
 class StateSource(Protocol):
     """Batches of all layers' states, in an order that the seed decides; `activations` holds the kinds there are."""
 
     def num_steps(self, epoch: int) -> int:
-        """Count the batches of an epoch."""
+        """Count the batches of an epoch: a head takes a step on each."""
         ...
 
     def epoch(self, number: int, first_step: int = 0) -> Iterator[StateBatch]:

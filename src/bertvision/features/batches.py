@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from bertvision.features.windows import Window
 from bertvision.settings import Config
-from bertvision.shapes import Positions, Segments, TokenIds, TokenMask
+from bertvision.shapes import Labels, Positions, Segments, TokenIds, TokenMask
 
 Rows = npt.NDArray[np.int64]
 # Windows are sorted by length inside shuffled pools of this many batches: long enough for little padding, short
@@ -39,6 +39,7 @@ class WindowBatch(NamedTuple):
     segments: Segments
     starts: Positions
     ends: Positions
+    labels: Labels
     rows: Rows  # which windows these are
 
     @property
@@ -47,9 +48,64 @@ class WindowBatch(NamedTuple):
         return len(self.rows)
 
     def to(self, device: torch.device) -> "WindowBatch":
-        """Move the tensors to a device."""
-        ids, mask, segments, starts, ends = (tensor.to(device, non_blocking=True) for tensor in self[:5])
-        return WindowBatch(ids, mask, segments, starts, ends, self.rows)
+        """Move the tensors to a device; a GPU takes them from pinned memory, without making the host wait."""
+        tensors = [tensor.pin_memory() if device.type == "cuda" else tensor for tensor in self[:6]]
+        ids, mask, segments, starts, ends, labels = (tensor.to(device, non_blocking=True) for tensor in tensors)
+        return WindowBatch(ids, mask, segments, starts, ends, labels, self.rows)
+
+    def part(self, first: int, stop: int) -> "WindowBatch":
+        """Give some of the windows, as views."""
+        ids, mask, segments, starts, ends, labels = (tensor[first:stop] for tensor in self[:6])
+        return WindowBatch(ids, mask, segments, starts, ends, labels, self.rows[first:stop])
+
+    def first_tokens(self) -> "WindowBatch":
+        """Give the first token of every window alone, as what goes with its CLS states."""
+        ids, mask, segments = (tensor[:, :1] for tensor in self[:3])
+        return self._replace(ids=ids, mask=mask, segments=segments)
+
+
+class EncoderBatch(NamedTuple):
+    """Windows that the encoder runs on together, and the steps that heads take on them."""
+
+    steps: list[Rows]
+    width: int  # tokens of its longest window, to which all its steps are padded
+    done: int = 0  # steps that were taken before
+
+    @property
+    def rows(self) -> Rows:
+        """Give the windows of all steps, also of those that were taken: without them the encoder rounds differently."""
+        return np.concatenate(self.steps)
+
+
+class StepPlan:
+    """Which windows make up each step of each epoch, and which of them the encoder runs on together."""
+
+    def __init__(
+        self, lengths: npt.NDArray[np.int64], batch: BatchConfig, seed: int, states_batch: BatchConfig | None = None
+    ) -> None:
+        self._lengths, self._batch, self._seed, self._states_batch = lengths, batch, seed, states_batch
+
+    def num_steps(self, epoch: int) -> int:
+        """Count the steps of an epoch."""
+        return sum(len(batch.steps) for batch in self.epoch(epoch))
+
+    def epoch(self, number: int, first_step: int = 0) -> list[EncoderBatch]:
+        """Give the encoder's batches of an epoch that hold a step from `first_step` on."""
+        random = np.random.default_rng([self._seed, number, 1])  # a stream beside that of `plan_epoch`
+        batches = []
+        for rows in plan_epoch(self._lengths, self._states_batch or self._batch, self._seed, number):
+            width = int(self._lengths[rows].max())
+            steps = [rows] if self._states_batch is None else self._cut(random.permutation(rows), width)
+            if first_step < len(steps):
+                batches.append(EncoderBatch(steps, width, first_step))
+            first_step = max(0, first_step - len(steps))
+        return batches
+
+    def _cut(self, rows: Rows, width: int) -> list[Rows]:
+        if self._batch.windows is not None:
+            return _cut_every(rows, self._batch.windows)
+        assert self._batch.tokens is not None
+        return _cut_every(rows, max(1, self._batch.tokens // width))
 
 
 def plan_epoch(lengths: npt.NDArray[np.int64], config: BatchConfig, seed: int, epoch: int) -> list[Rows]:
@@ -78,19 +134,19 @@ def padding_share(lengths: npt.NDArray[np.int64], batches: Sequence[Rows]) -> fl
     return 1 - int(lengths.sum()) / computed
 
 
-def collate(windows: Sequence[Window], rows: Rows, pad_id: int) -> WindowBatch:
-    """Pad some windows to the longest of them."""
+def collate(windows: Sequence[Window], rows: Rows, pad_id: int, width: int | None = None) -> WindowBatch:
+    """Pad some windows to a width, or to the longest of them."""
     chosen = [windows[row] for row in rows]
-    shape = (len(chosen), max(len(window) for window in chosen))
+    shape = (len(chosen), width or max(len(window) for window in chosen))
     ids = np.full(shape, pad_id, dtype=np.int64)
     mask, segments = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
     for row, window in enumerate(chosen):
         ids[row, : len(window)] = window.ids
         mask[row, : len(window)] = True
         segments[row, window.context_at : len(window)] = 1
-    starts = torch.tensor([window.start for window in chosen])
-    ends = torch.tensor([window.end for window in chosen])
-    return WindowBatch(torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(segments), starts, ends, rows)
+    starts, ends, labels = torch.tensor([[window.start, window.end, window.label] for window in chosen]).T.contiguous()
+    tokens = torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(segments)
+    return WindowBatch(*tokens, starts, ends, labels, rows)
 
 
 def lengths_of(windows: Sequence[Window]) -> npt.NDArray[np.int64]:

@@ -52,6 +52,7 @@ class Window:
     offsets: Int32s  # characters [start, end) in the context of each context token
     start: int = 0  # label: positions of the answer's first and last token; 0, 0 where this window does not hold it
     end: int = 0
+    label: int = 0  # its class, where rows have one
 
     def __len__(self) -> int:
         return len(self.ids)

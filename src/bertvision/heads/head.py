@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from bertvision.heads.poolers.learned_pooling import LearnedPooling
@@ -15,9 +16,12 @@ class Head(nn.Module):
         super().__init__()
         self.pooler = pooler
         self.readout = readout
+        self.layers: tuple[int, ...] | None = None  # which of the states it is given are its own; None: all
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> Tensor:
         """Score every token (SpanLogits) or every row (ClassLogits), as the readout does."""
+        if self.layers is not None:
+            states = torch.stack([states[:, layer] for layer in self.layers], dim=1)
         logits: Tensor = self.readout(self.pooler(states, mask, segments), states, mask)
         return logits
 
@@ -37,7 +41,15 @@ def count_parameters(module: nn.Module) -> Count:
     return Count(weights + statistics, trainable)
 
 
+def score_columns(head: Head) -> int:
+    """Count the numbers that a head for spans gives per token."""
+    columns = head.readout.columns
+    assert isinstance(columns, int)
+    return columns
+
+
 def layer_weights(head: Head) -> list[float] | None:
     """Give the share of each layer for a head that mixes them by one learned weight each, layer 0 first."""
-    mix = next((module for module in head.modules() if isinstance(module, LearnedPooling)), None)
+    # In the pooler alone: a joint readout has a mix of its own, of the first token.
+    mix = next((module for module in head.pooler.modules() if isinstance(module, LearnedPooling)), None)
     return None if mix is None else [round(weight, 6) for weight in mix.layer_weights().tolist()]

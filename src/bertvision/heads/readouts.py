@@ -1,9 +1,12 @@
 """Features -> logits, one readout per kind of task."""
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from bertvision.shapes import ClassLogits, LayerStates, SpanLogits, TokenFeatures, TokenMask
+
+RowFeatures = Float[Tensor, "batch place feature"]  # of every token, or one row for all of them
 
 
 class SpanReadout(nn.Module):
@@ -11,6 +14,7 @@ class SpanReadout(nn.Module):
 
     def __init__(self, features: int) -> None:
         super().__init__()
+        self.columns = 2
         self.linear = glorot_linear(features, 2)
 
     def forward(self, features: TokenFeatures, states: LayerStates, mask: TokenMask) -> SpanLogits:
@@ -25,7 +29,7 @@ class ClassReadout(nn.Module):
         super().__init__()
         self.linear = glorot_linear(features, classes)
 
-    def forward(self, features: TokenFeatures, states: LayerStates, mask: TokenMask) -> ClassLogits:
+    def forward(self, features: RowFeatures, states: LayerStates, mask: TokenMask) -> ClassLogits:
         """Give a logit per class."""
         return in_float32(self.linear, features[:, 0])
 

@@ -5,25 +5,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import nan
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from bertvision.encoder.states import StateBatch, StateSource
-from bertvision.errors import TrainingError
+from bertvision.errors import SettingsError, TrainingError
 from bertvision.features.batches import BatchConfig
-from bertvision.heads.catalog import HeadConfig, build_head
+from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
 from bertvision.heads.head import Head
+from bertvision.heads.readouts import ClassReadout
 from bertvision.progress import SILENT, Progress
-from bertvision.settings import Config
+from bertvision.settings import Config, Settings
 from bertvision.shapes import StackShape
 from bertvision.training.checkpoint import load_progress, save_progress
 from bertvision.training.device import Compute, wait_for
 from bertvision.training.loop import Group, Learner, Step, diverged_among, train_steps
-from bertvision.training.losses import SpanLoss, span_loss, span_losses
+from bertvision.training.losses import SpanLoss, class_losses, span_loss, span_losses
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
 from bertvision.training.random_stream import RandomStream, seed_for
 
@@ -32,7 +33,7 @@ DEFAULT_HEADS = ("learned_pooling", "average_pooling", "adapter_386_shared_skip"
 
 
 class HeadsConfig(Config):
-    """Which heads are trained and how."""
+    """Which heads are trained and how; an experiment's file may also list `settings` (see `with_every_setting`)."""
 
     train: tuple[HeadConfig, ...] = tuple(HeadConfig.model_validate(name) for name in DEFAULT_HEADS)
     epochs: int = Field(1, ge=1)
@@ -66,12 +67,33 @@ class EpochEnd(NamedTuple):
     diverged: tuple[str, ...]  # heads that take no further part
 
 
-def build_heads(configs: Sequence[HeadConfig], shape: StackShape, seed: int) -> dict[str, Head]:
+def with_every_setting(heads: Settings) -> Settings:
+    """Replace `settings`, a list of mappings with `lr` or `weight_decay`, by heads: each once with every setting."""
+    if not isinstance(heads, dict) or "settings" not in heads:
+        return heads
+    settings = heads["settings"]
+    if not isinstance(settings, list) or not all(isinstance(each, dict) and each for each in settings):
+        raise SettingsError("`heads.settings` is a list of mappings, such as [{lr: 0.001}, {lr: 0.003}]")
+    train = heads.get("train", list(DEFAULT_HEADS))
+    every = [_variant(head, setting) for head in train for setting in settings]
+    return {**{key: value for key, value in heads.items() if key != "settings"}, "train": every}
+
+
+def _variant(head: Any, setting: dict[str, Any]) -> Any:  # noqa: ANN401 (what the YAML holds)
+    """Give a head other settings and a name that tells them."""
+    own = {"head": head, "name": head} if isinstance(head, str) else dict(head)
+    told = "-".join(f"{key}{value}" for key, value in setting.items())
+    return {**own, **setting, "name": f"{own.get('name', own.get('head'))}-{told}"}
+
+
+def build_heads(
+    configs: Sequence[HeadConfig], shape: StackShape, seed: int, classes: int | None = None
+) -> dict[str, Head]:
     """Build heads whose start depends on the seed and their own name alone, not on their company."""
     heads = {}
     for config in configs:
         with RandomStream(seed_for(seed, "start", config.name), CPU).entered():
-            heads[config.name] = build_head(config, shape)
+            heads[config.name] = build_head(config, shape, classes)
     return heads
 
 
@@ -140,6 +162,8 @@ def _build_learner(name: str, head: Head, config: HeadsConfig, num_steps: int, s
 def _losses_together(heads: Sequence[Head], config: HeadsConfig) -> Callable[[StateBatch], Tensor]:
     def losses_of(batch: StateBatch) -> Tensor:
         logits = grouped_logits(heads, batch.states)
+        if isinstance(heads[0].readout, ClassReadout):
+            return class_losses(logits[:, :, 0], batch.windows.labels)
         logits = logits.masked_fill(~batch.windows.mask[..., None], torch.finfo(logits.dtype).min)
         return span_losses(logits, batch.windows.starts, batch.windows.ends, config.loss)
 
@@ -150,6 +174,8 @@ def _losses_alone(head: Head, config: HeadsConfig, compute: Compute) -> Callable
     def losses_of(batch: StateBatch) -> Tensor:
         with compute.autocast():
             logits = head(*batch.seen)
+        if isinstance(head.readout, ClassReadout):
+            return class_losses(logits[None], batch.windows.labels)
         return span_loss(logits, batch.windows.starts, batch.windows.ends, config.loss)[None]
 
     return losses_of

@@ -10,7 +10,7 @@ from bertvision.activations.live import states_in_order_of_length
 from bertvision.encoder.load import Encoder
 from bertvision.features.batches import Rows
 from bertvision.features.windows import Window
-from bertvision.heads.head import Head
+from bertvision.heads.head import Head, score_columns
 from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.spans import predict_spans
@@ -27,16 +27,17 @@ def span_logits(
     compute: Compute,
     progress: Progress = SILENT,
     tokens: int = 16384,
+    layers: tuple[int, ...] | None = None,
 ) -> dict[str, Logits]:
     """Run the frozen encoder once over the windows and every head on its states; real tokens only, in grid order.
 
-    `tokens` is the size of a batch, padding counted.
+    `tokens` is the size of a batch, padding counted; `layers` the states that the heads are given (None: all).
     """
-    logits = {name: np.empty((len(grid.offsets), 2), dtype=np.float32) for name in heads}
+    logits = {name: np.empty((len(grid.offsets), score_columns(head)), np.float32) for name, head in heads.items()}
     for head in heads.values():
         head.to(compute.device).eval()
     with progress.bar("predict", len(windows)) as bar:
-        for batch in states_in_order_of_length(encoder, windows, tokens, compute):
+        for batch in states_in_order_of_length(encoder, windows, tokens, compute, layers=layers):
             places = _places(grid, batch.windows.rows)
             # As in training: autocast around the heads alone, the encoder's weights have its number format already.
             with torch.no_grad(), compute.autocast():

@@ -65,6 +65,7 @@ def finetune_seconds(line: Line, seed: int, fraction: float | None) -> float:
 def _save(line: Line, place: Path, encoder: Encoder, output: Head, made_by: Settings, seconds: float) -> None:
     with whole_folder(place) as beside:
         config = line.model_config(OUTPUT_LAYER, ".", True, fingerprint(encoder.model))
+        config = config.model_copy(update={"layers": encoder.shape.layers, "state_layers": None})
         save_encoder(beside, encoder, output, config)
         write_json(beside / TIMING, {"seconds": round(seconds, 3)})
         sign(beside, made_by)

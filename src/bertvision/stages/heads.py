@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertvision.activations.live import LiveStates
 from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.files import read_json, whole_folder, write_json
-from bertvision.heads.catalog import HeadConfig, build_head
+from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.head import Head
 from bertvision.heads.training import EpochEnd, build_heads, train_heads_together
 from bertvision.metrics.squad import Scores, score_predictions
@@ -21,8 +20,8 @@ from bertvision.settings import Settings
 from bertvision.stages.answers import answer_questions, span_logits
 from bertvision.stages.line import Line
 from bertvision.stages.model_folder import ModelConfig, load_head, read_model_config, save_head
+from bertvision.stages.states import open_states
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
-from bertvision.training.random_stream import seed_for
 
 TRAINING = "training.json"
 
@@ -35,6 +34,7 @@ class TrainedHead:
     head: Head
     seconds: float  # of the pass that trained it, together with others
     epochs: dict[int, Scores]  # scores on dev after epochs other than the reported one
+    states: str  # where its states came from
 
 
 def train_heads(line: Line, seed: int, fraction: float | None) -> None:
@@ -51,12 +51,12 @@ def train_heads(line: Line, seed: int, fraction: float | None) -> None:
     together = _going_on(stage, missing, config.train)
     encoder, weights = frozen_encoder(line, seed, fraction)
     heads = build_heads(together, line.shape, seed)
-    source = LiveStates(encoder, line.train, config.batch, seed_for(seed, "heads"), line.compute)
     with resumable(stage, {**_made_by(line, seed, fraction, together), "device": line.compute.device.type}) as saved:
-        for end in train_heads_together(
-            heads, source, config, seed=seed, compute=line.compute, saved=saved, progress=line.progress
-        ):
-            _keep_epoch(line, stage, encoder, heads, end)
+        with open_states(line, seed, fraction, encoder, weights, together) as (source, states):
+            for end in train_heads_together(
+                heads, source, config, seed=seed, compute=line.compute, saved=saved, progress=line.progress
+            ):
+                _keep_epoch(line, stage, encoder, heads, end, states)
         for head in together:
             _keep_head(line, seed, fraction, stage, head, weights)
 
@@ -88,7 +88,7 @@ def load_heads(line: Line, seed: int, fraction: float | None) -> dict[str, Train
                 continue
             epochs = {int(epoch): scores for epoch, scores in training["epochs"].items()}
             head = load_head(place, read_model_config(place))
-            trained[config.name] = TrainedHead(config, head, training["seconds"], epochs)
+            trained[config.name] = TrainedHead(config, head, training["seconds"], epochs, training["states"])
     return trained
 
 
@@ -100,14 +100,16 @@ def frozen_encoder(line: Line, seed: int, fraction: float | None) -> tuple[Encod
     return freeze(encoder, line.compute), weights
 
 
-def _keep_epoch(line: Line, stage: Path, encoder: Encoder, heads: Mapping[str, Head], end: EpochEnd) -> None:
+def _keep_epoch(
+    line: Line, stage: Path, encoder: Encoder, heads: Mapping[str, Head], end: EpochEnd, states: str
+) -> None:
     """Keep the weights of the reported epoch and the scores of every other one, for when the stage is cut short."""
     going = {name: head for name, head in heads.items() if name not in end.diverged}
     if end.epoch == line.experiment.heads.reported:
         with whole_folder(stage / "reported") as beside:
             for name, head in going.items():
                 save_weights(beside / name, head)
-            write_json(beside / TRAINING, {"seconds": round(end.seconds, 3)})
+            write_json(beside / TRAINING, {"seconds": round(end.seconds, 3), "states": states})
     else:
         write_json(stage / f"epoch-{end.epoch}.json", _score_heads(line, encoder, going))
 
@@ -116,8 +118,9 @@ def _score_heads(line: Line, encoder: Encoder, heads: Mapping[str, Head]) -> dic
     questions = line.task.dev.questions
     grid = grid_of(line.dev, [question.id for question in questions])
     scores = {}
+    tokens, layers = line.experiment.answers.tokens, line.experiment.states.chosen_layers
     for name, logits in span_logits(
-        encoder, heads, line.dev, grid, line.compute, line.progress, line.experiment.answers.tokens
+        encoder, heads, line.dev, grid, line.compute, line.progress, tokens, layers
     ).items():
         answers = answer_questions(grid, logits, questions, line.experiment.answers, has_null=line.task.has_null)
         scores[name] = score_predictions(questions, answers, line.experiment.answers.null_threshold)
@@ -168,6 +171,7 @@ def _made_by(line: Line, seed: int, fraction: float | None, heads: list[HeadConf
         finetune=tuned if fraction is not None else None,
         horizon=line.experiment.finetune.horizon,
         heads=settings,
+        states=line.experiment.states.model_dump(mode="json", exclude={"folder", "keep"}),
         # Scores after every epoch are part of the result, and depend on these.
         scored_on={"dev": line.task.dev.sha256, "answers": line.experiment.answers.model_dump(mode="json")}
         if line.experiment.heads.epochs > 1

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import EncoderError
 from bertvision.experiment import Experiment
 from bertvision.features.windows import Window, WindowConfig, cut_windows
-from bertvision.heads.catalog import HeadConfig
+from bertvision.heads.build import HeadConfig
 from bertvision.progress import Progress
 from bertvision.records import DataFile
 from bertvision.run_folder import RunFolder, folder_of_seed
@@ -31,7 +32,7 @@ class Line:
     train: Sequence[Window]
     dev: Sequence[Window]
     start_fingerprint: str  # of the encoder that fine-tuning starts from
-    shape: StackShape
+    shape: StackShape  # of the states that heads read
     compute: Compute
     progress: Progress
 
@@ -67,6 +68,7 @@ class Line:
         return ModelConfig(
             head=head,
             layers=self.shape.layers,
+            state_layers=self.experiment.states.chosen_layers,
             hidden=self.shape.hidden,
             encoder=encoder,
             encoder_is_path=is_path,
@@ -85,11 +87,12 @@ def prepare(experiment: Experiment, out: Path, progress: Progress) -> Line:
             progress.say(f"{split.name}: {split.dropped} bad questions left out, {len(split.questions)} kept")
     encoder = load_encoder(experiment.encoder)
     check_length(encoder, experiment.windows)
+    shape = shape_of_states(encoder, experiment.states.chosen_layers)
     train = cut_windows(task.train.questions, encoder.tokenizer, experiment.windows, progress=progress)
     dev = cut_windows(task.dev.questions, encoder.tokenizer, experiment.windows, labelled=False, progress=progress)
     compute = choose_compute(experiment.device, experiment.precision)
     start = fingerprint(encoder.model)
-    return Line(experiment, out, task, train, dev, start, encoder.shape, compute, progress)
+    return Line(experiment, out, task, train, dev, start, shape, compute, progress)
 
 
 def check_length(encoder: Encoder, windows: WindowConfig) -> None:

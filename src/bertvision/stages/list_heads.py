@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
+from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.load import load_encoder
-from bertvision.heads.catalog import CATALOG, HeadConfig, build_head
-from bertvision.heads.head import count_parameters
+from bertvision.heads.build import HeadConfig, count_head
+from bertvision.heads.catalog import CATALOG, SCORED
 from bertvision.shapes import StackShape
 
 BERT_LARGE = StackShape(25, 1024)
@@ -17,7 +18,9 @@ class HeadSize(NamedTuple):
 
     name: str
     kind: str
-    total: int
+    origin: str  # the papers, a reconstruction, ...
+    scores: str  # spans, classes or both
+    total: int  # running statistics included
     trainable: int
     share: float | None  # percent of the encoder; None where only a shape is known
     about: str
@@ -33,17 +36,23 @@ class Sizes(NamedTuple):
 def list_heads(encoder: str | None, layers: int, hidden: int) -> Sizes:
     """Count every head's parameters for an encoder, or for a number of states and their width."""
     shape, whole, title = StackShape(layers, hidden), None, f"{layers} states of {hidden}"
+    of_first_token = StackShape(layers + 1, hidden)  # the pooled state is one more
     if encoder is not None:
         loaded = load_encoder(encoder)
-        shape, whole = loaded.shape, loaded.num_parameters
+        shape, of_first_token, whole = loaded.shape, shape_of_states(loaded, cls=True), loaded.num_parameters
         title = f"{encoder}: {shape.layers} states of {shape.hidden}, {whole:,} parameters"
     elif shape == BERT_LARGE:
         whole, title = BERT_LARGE_PARAMETERS, f"BERT-large: {title}, {BERT_LARGE_PARAMETERS:,} parameters"
-    return Sizes(title, [_size(name, shape, whole) for name in CATALOG])
+    return Sizes(title, [_size(name, shape, of_first_token, whole) for name in CATALOG])
 
 
-def _size(name: str, shape: StackShape, whole: int | None) -> HeadSize:
+def _size(name: str, shape: StackShape, of_first_token: StackShape, whole: int | None) -> HeadSize:
     entry = CATALOG[name]
-    count = count_parameters(build_head(HeadConfig.model_validate(name), shape))
+    if "span" in entry.tasks:
+        count = count_head(HeadConfig.model_validate(name), shape)
+    else:  # of two classes; most read the first token's states and the pooled one
+        reads_tokens = entry.pooler.kind == "ap_glue"
+        count = count_head(HeadConfig.model_validate(name), shape if reads_tokens else of_first_token, 2)
+    scores = ", ".join(SCORED[task] for task in entry.tasks)
     share = None if whole is None else 100 * count.trainable / whole
-    return HeadSize(name, entry.kind, count.total, count.trainable, share, entry.about)
+    return HeadSize(name, entry.kind, entry.origin, scores, count.total, count.trainable, share, entry.about)

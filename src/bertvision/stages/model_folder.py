@@ -9,7 +9,7 @@ from bertvision.encoder.load import Encoder, load_encoder, quiet_transformers
 from bertvision.errors import FolderError
 from bertvision.features.windows import WindowConfig
 from bertvision.files import read_json, write_json
-from bertvision.heads.catalog import HeadConfig, build_head
+from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.head import Head
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.settings import Config, validate
@@ -28,6 +28,7 @@ class ModelConfig(Config):
     format: Literal[1] = 1
     head: HeadConfig
     layers: int
+    state_layers: tuple[int, ...] | None = None  # which of the encoder's states it reads; None: all
     hidden: int
     encoder: str  # a hub id, `default`, or a path, relative to this folder where it is of the same run
     encoder_is_path: bool
@@ -78,6 +79,7 @@ def load_head(folder: Path, config: ModelConfig) -> Head:
     """Load a MODEL_DIR's head alone."""
     head = build_head(config.head, StackShape(config.layers, config.hidden))
     load_weights(folder / WEIGHTS, head)
+    head.layers = config.state_layers
     return head
 
 

@@ -45,6 +45,7 @@ class Row:
     members: EnsembleConfig | None = None
     seconds: float | None = None  # of the pass that trained it
     epochs: dict[int, Scores] = field(default_factory=dict)  # scores after epochs other than the reported one
+    states: str = "live"  # where its training took states from
 
 
 class Pass(NamedTuple):
@@ -91,7 +92,15 @@ def _rows(line: Line, seed: int, fraction: float | None, encoder: Encoder) -> li
         count = count_parameters(trained.head)
         parameters = Parameters(total=count.total, trainable=count.trainable, encoder=size)
         rows.append(
-            Row(name, trained.config.kind, parameters, trained.head, seconds=trained.seconds, epochs=trained.epochs)
+            Row(
+                name,
+                trained.config.kind,
+                parameters,
+                trained.head,
+                seconds=trained.seconds,
+                epochs=trained.epochs,
+                states=trained.states,
+            )
         )
     return rows + _ensembles(line.experiment.ensembles, rows, size)
 
@@ -156,6 +165,7 @@ def _record(this: Pass, row: Row, place: int, scores: Scores) -> RunRecord:
             predict=round(this.seconds, 3),
         ),
         layer_weights=layer_weights(row.head) if row.head is not None else None,
+        states=row.states,
         schedule_horizon=config.finetune.horizon,
         notes=this.notes,
         data=line.data(),

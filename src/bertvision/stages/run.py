@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from bertvision.experiment import Experiment
-from bertvision.files import write_text
+from bertvision.files import locked, write_text
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord, in_order
-from bertvision.run_folder import locked
 from bertvision.stages.finetune import finetune
 from bertvision.stages.heads import train_heads
 from bertvision.stages.line import Line, prepare

@@ -7,13 +7,22 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from bertvision.shapes import Positions, SpanLogits
+from bertvision.shapes import Labels, Positions, SpanLogits
+from bertvision.training.pair_scores import bilinear_scores, pair_scores
 
 SpanLoss = Literal["sum", "mean"]
+# The longest spans that a joint readout is normalised over: as long as answers may be by default.
+MAX_LENGTH = 30
 
 
 def span_loss(logits: SpanLogits, starts: Positions, ends: Positions, how: SpanLoss) -> Tensor:
-    """Give the cross-entropy of start and end, summed (2020 paper) or averaged (2021 code), mean over the windows."""
+    """Give the cross-entropy of start and end, summed (2020 paper) or averaged (2021 code), mean over the windows.
+
+    A joint readout has the cross-entropy of the pair. Without its bilinear term and with all pairs that is the sum of
+    the other two, so that it counts as their sum does.
+    """
+    if logits.shape[-1] > 2:
+        return _joint_loss(logits.float(), starts, ends) * (1.0 if how == "sum" else 0.5)
     start_logits, end_logits = logits.float().unbind(dim=-1)
     total = F.cross_entropy(start_logits, starts) + F.cross_entropy(end_logits, ends)
     return total if how == "sum" else total / 2
@@ -28,3 +37,24 @@ def span_losses(
     targets = torch.stack([starts, ends])[:, None].expand(2, heads, batch).flatten()
     total = F.cross_entropy(by_head, targets, reduction="none").view(2, heads, batch).mean(dim=2).sum(dim=0)
     return total if how == "sum" else total / 2
+
+
+def class_losses(logits: Float[Tensor, "head batch class"], labels: Labels) -> Float[Tensor, " head"]:
+    """Give the cross-entropy of the right classes for many heads at once, mean over the rows."""
+    heads, batch, classes = logits.shape
+    losses = F.cross_entropy(logits.float().view(heads * batch, classes), labels.repeat(heads), reduction="none")
+    return losses.view(heads, batch).mean(dim=1)
+
+
+def _joint_loss(logits: SpanLogits, starts: Positions, ends: Positions) -> Tensor:
+    """Give the cross-entropy over the spans of up to MAX_LENGTH tokens and (0, 0), which stands for no answer."""
+    band = pair_scores(logits[..., 0], logits[..., 1], MAX_LENGTH) + bilinear_scores(logits[..., 2:], MAX_LENGTH)
+    band[:, 0, 1:] = -torch.inf  # the first token is no part of any answer
+    rows = torch.arange(len(logits), device=logits.device)
+    first, last = logits[rows, starts], logits[rows, ends]
+    rank = (logits.shape[-1] - 2) // 2
+    right = first[:, 0] + last[:, 1] + (first[:, 2 : 2 + rank] * last[:, 2 + rank :]).sum(dim=1)
+    # A longer answer is one more pair: what is not among the choices would have an infinite loss.
+    is_longer = ends - starts >= MAX_LENGTH
+    choices = torch.cat([band.flatten(start_dim=1), right.masked_fill(~is_longer, -torch.inf)[:, None]], dim=1)
+    return (choices.logsumexp(dim=1) - right).mean()

@@ -50,7 +50,7 @@ def test_the_adapter_of_2021_has_the_exact_gelu():
     exact = Adapter(*SHAPE, 2, gelu="none")
     exact.down.weight.data.normal_()
     expected = F.gelu(STATES[0, 0, 0] @ exact.down.weight.T)
-    torch.testing.assert_close(exact(*SEEN)[0, 0, [0, 3]], expected, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(exact(*SEEN)[0, 0, [0, 3]], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_an_adapter_starts_small_and_its_readout_as_glorot():

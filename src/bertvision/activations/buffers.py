@@ -1,0 +1,39 @@
+"""Memory for batches that is used again once nothing refers to it."""
+
+import math
+import sys
+import threading
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+
+class Buffers:
+    """Gives tensors in memory that earlier ones have left.
+
+    Fresh memory costs a page fault per 4 KB: batches of 7 x 384 states were read at 250,000 tokens a second into fresh
+    memory and at 880,000 into used memory (2 cores).
+    """
+
+    def __init__(self) -> None:
+        self._arrays: list[npt.NDArray[np.uint8]] = []
+        self._lock = threading.Lock()
+
+    def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Give a tensor with any content; its memory comes back by itself when the last view of it is gone."""
+        size = math.prod(shape) * dtype.itemsize
+        with self._lock:
+            place = next((place for place in range(len(self._arrays)) if self._is_free(place)), len(self._arrays))
+            if place == len(self._arrays) or len(self._arrays[place]) < size:
+                self._arrays[place : place + 1] = [np.empty(size, dtype=np.uint8)]
+            return torch.from_numpy(self._arrays[place][:size]).view(dtype).view(shape)
+
+    def _is_free(self, place: int) -> bool:
+        """Tell whether only this list refers to an array: a tensor and all its views hold a reference to theirs."""
+        return sys.getrefcount(self._arrays[place]) == _REFERENCES_OF_AN_ITEM
+
+
+_ITEMS = [np.empty(0)]
+_REFERENCES_OF_AN_ITEM = sys.getrefcount(_ITEMS[0])  # one by the list, and those of the call itself

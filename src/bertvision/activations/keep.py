@@ -1,0 +1,61 @@
+"""Encodes every window once and keeps its states, in memory or (see `disk.py`) in files."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from bertvision.activations.blocks import BlockShape, BlockStore, Bytes, Layout, write_blocks
+from bertvision.activations.live import states_of
+from bertvision.activations.machine import free_ram, in_units
+from bertvision.activations.source import NumberFormat
+from bertvision.encoder.encode import shape_of_states
+from bertvision.encoder.load import Encoder
+from bertvision.errors import TrainingError
+from bertvision.features.batches import lengths_of
+from bertvision.features.windows import Window
+from bertvision.progress import SILENT, Progress
+from bertvision.training.device import Compute
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Whose states are kept, and in which form."""
+
+    encoder: Encoder  # frozen
+    windows: Sequence[Window]
+    compute: Compute
+    dtype: NumberFormat = "bf16"
+    layers: tuple[int, ...] | None = None  # None: all
+    cls: bool = False  # of the first token alone, with the pooled state before them
+
+    def layout(self) -> Layout:
+        """Lay out the blocks of all windows."""
+        shape = shape_of_states(self.encoder, self.layers, cls=self.cls)
+        return Layout(BlockShape(*shape, self.dtype), lengths_of(self.windows), cls=self.cls)
+
+
+def keep_in_ram(wanted: Wanted, progress: Progress = SILENT) -> BlockStore:
+    """Keep the states of all windows in memory."""
+    layout = wanted.layout()
+    if layout.num_bytes > free_ram():
+        raise TrainingError(
+            f"the states need {in_units(layout.num_bytes)} of memory and {in_units(free_ram())} are free; set "
+            "states.source to disk or live, or keep fewer states.layers"
+        )
+    return BlockStore(layout, list(encode_shards(wanted, layout, progress=progress)))
+
+
+def encode_shards(wanted: Wanted, layout: Layout, first: int = 0, progress: Progress = SILENT) -> Iterator[Bytes]:
+    """Make one shard after the other; each depends on its own windows alone."""
+    left = layout.shards[first:]
+    with progress.bar("keep states", sum(len(rows) for batches in left for rows in batches)) as bar:
+        for size, batches in zip(layout.sizes[first:], left, strict=True):
+            shard = torch.zeros(size, dtype=torch.uint8)
+            for rows in batches:
+                batch = states_of(
+                    wanted.encoder, wanted.windows, rows, wanted.compute, layers=wanted.layers, cls=wanted.cls
+                )
+                write_blocks(layout, shard, rows, batch.states.transpose(0, 1))
+                bar.advance(len(rows))
+            yield shard

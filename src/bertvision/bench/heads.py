@@ -1,0 +1,146 @@
+"""Many heads in one pass against the bare encoder, against plain code, and against a pass for each."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from pydantic import Field
+
+from bertvision.activations.live import LiveStates
+from bertvision.bench.rounds import measure_in_turns
+from bertvision.bench.subjects import subject, windows_like_squad
+from bertvision.bench_record import BenchRecord
+from bertvision.encoder.encode import freeze
+from bertvision.encoder.load import Encoder
+from bertvision.features.batches import BatchConfig, StepPlan, collate, lengths_of
+from bertvision.features.windows import Window
+from bertvision.heads.build import HeadConfig
+from bertvision.heads.head import Head
+from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
+from bertvision.progress import SILENT, Progress
+from bertvision.records import provenance
+from bertvision.settings import Config
+from bertvision.training.device import Compute, Precision, choose_compute
+from bertvision.training.losses import span_loss
+
+POOLING = ("learned_pooling", "average_pooling", "first_last_mean", "last_linear")
+ADAPTERS = tuple(f"{sharing}{skip}" for sharing in ("shared", "unshared") for skip in ("", "_skip"))
+
+
+class HeadsBench(Config):
+    """What is measured; the defaults are this machine's: BERT-large's shape on a GPU, the small encoder on a CPU."""
+
+    encoder: str | None = None  # None: bert-large (random weights) on a GPU, `default` on a CPU
+    windows: int | None = Field(None, ge=1)  # None: 3,000 on a GPU, 100 on a CPU
+    states_tokens: int = Field(65536, ge=384)
+    heads_tokens: int = Field(16384, ge=384)
+    rates: tuple[float, ...] = (1e-3, 3e-4)  # settings of every adapter; there are four adapters of each width
+    rounds: int = Field(5, ge=1)
+    passes: bool | None = None  # also train in a pass per head; None: on a CPU
+    device: str = "auto"
+    precision: Precision = "auto"
+
+
+def bench_heads(config: HeadsBench, progress: Progress = SILENT) -> BenchRecord:
+    """Time one epoch over the same windows: the encoder alone, with all heads, the same in plain code, a pass each."""
+    compute = choose_compute(config.device, config.precision)
+    is_gpu = compute.device.type == "cuda"
+    encoder = freeze(subject(config.encoder or ("bert-large" if is_gpu else "default")), compute)
+    windows = windows_like_squad(config.windows or (3000 if is_gpu else 100), encoder.model.config.vocab_size)
+    settings = HeadsConfig(train=_variants(config.rates), batch=BatchConfig(tokens=config.heads_tokens))
+    work = _Work(encoder, windows, settings, BatchConfig(tokens=config.states_tokens), compute)
+    sides: dict[str, Callable[[], object]] = {
+        "encoder alone": work.encode,
+        f"{len(settings.train)} heads, one pass": work.train_together,
+        f"{len(settings.train)} heads, one pass, plain code": work.train_plainly,
+    }
+    if config.passes or (config.passes is None and not is_gpu):
+        sides[f"{len(settings.train)} heads, a pass each"] = work.train_one_by_one
+    tokens = float(lengths_of(windows).sum())
+    return BenchRecord(
+        name="heads",
+        variant=encoder.name.rstrip("/").rpartition("/")[2],
+        about="one epoch of training on the same windows: forward, backward, optimizer; the encoder is frozen",
+        settings={**config.model_dump(mode="json"), "heads": [head.name for head in settings.train]},
+        sides=measure_in_turns(sides, config.rounds, compute.device, progress),
+        figures={"tokens": tokens, "windows": float(len(windows))},
+        provenance=provenance(compute.name, compute.precision),
+    )
+
+
+def _variants(rates: Sequence[float]) -> tuple[HeadConfig, ...]:
+    """Give 4 pooling heads, and adapters of both widths at every learning rate: 20 heads with two of them."""
+    adapters = [
+        HeadConfig.model_validate({"head": f"adapter_{width}_{kind}", "name": f"adapter_{width}_{kind}-{lr}", "lr": lr})
+        for width in (64, 386)
+        for kind in ADAPTERS
+        for lr in rates
+    ]
+    return (*(HeadConfig.model_validate(name) for name in POOLING), *adapters)
+
+
+class _Work:
+    """One epoch over the same windows, in different ways."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        windows: Sequence[Window],
+        settings: HeadsConfig,
+        states_batch: BatchConfig,
+        compute: Compute,
+    ) -> None:
+        self._encoder, self._windows, self._settings = encoder, windows, settings
+        self._states_batch, self._compute = states_batch, compute
+        # Built once: drawing the start of 20 heads takes longer than some passes.
+        self._heads = build_heads(settings.train, encoder.shape, seed=1)
+        for head in self._heads.values():
+            head.to(compute.device)
+
+    def encode(self) -> None:
+        """Run the encoder alone, with all its states."""
+        plan = StepPlan(lengths_of(self._windows), self._settings.batch, 0, self._states_batch)
+        for planned in plan.epoch(0):
+            batch = collate(self._windows, planned.rows, 0).to(self._compute.device)
+            with torch.no_grad():
+                self._encoder.model(
+                    input_ids=batch.ids,
+                    attention_mask=batch.mask.long(),
+                    token_type_ids=batch.segments,
+                    output_hidden_states=True,
+                )
+
+    def train_together(self) -> None:
+        """Train all heads in one pass."""
+        self._train(self._settings.train)
+
+    def train_one_by_one(self) -> None:
+        """Train every head in a pass of its own."""
+        for head in self._settings.train:
+            self._train((head,))
+
+    def train_plainly(self) -> None:
+        """Train all heads in one pass as one would write it down: head by head, loss, backward, clip, step."""
+        learning = [(head, torch.optim.AdamW(head.parameters(), lr=1e-3)) for head in self._heads.values()]
+        for batch in self._source().epoch(0):
+            for head, optimizer in learning:
+                with self._compute.autocast():
+                    logits = head(*batch.seen)
+                loss = span_loss(logits, batch.windows.starts, batch.windows.ends, "sum")
+                _step(head, loss, optimizer)
+
+    def _train(self, train: tuple[HeadConfig, ...]) -> None:
+        settings = self._settings.model_copy(update={"train": train})
+        heads = {head.name: self._heads[head.name] for head in train}
+        for _ in train_heads_together(heads, self._source(), settings, seed=1, compute=self._compute):
+            pass
+
+    def _source(self) -> LiveStates:
+        batch, states_batch = self._settings.batch, self._states_batch
+        return LiveStates(self._encoder, self._windows, batch, 0, self._compute, states_batch=states_batch)
+
+
+def _step(head: Head, loss: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(head.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()

@@ -1,0 +1,167 @@
+"""Heads on states that are computed each time, kept in memory, kept on disk, or stored as the papers stored them."""
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+
+from pydantic import Field
+
+from bertvision.activations.blocks import BlockStore
+from bertvision.activations.cached import CachedStates
+from bertvision.activations.disk import keep_on_disk
+from bertvision.activations.keep import Wanted, keep_in_ram
+from bertvision.activations.live import LiveStates
+from bertvision.activations.machine import free_disk, free_ram
+from bertvision.activations.planner import Estimate, Machine, Work, estimate_sources
+from bertvision.activations.source import NumberFormat, SourceName
+from bertvision.activations.speeds import measure_speeds
+from bertvision.bench.padded import PaddedStates
+from bertvision.bench.rounds import measure_in_turns
+from bertvision.bench.subjects import BenchData, read_bench_data, subject
+from bertvision.bench_record import BenchRecord
+from bertvision.encoder.encode import freeze, shape_of_states
+from bertvision.encoder.load import Encoder
+from bertvision.encoder.states import StateSource
+from bertvision.features.batches import BatchConfig, StepPlan, lengths_of
+from bertvision.heads.build import HeadConfig
+from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
+from bertvision.progress import SILENT, Progress
+from bertvision.records import provenance
+from bertvision.settings import Config
+from bertvision.training.device import Compute, Precision, choose_compute
+
+PAPERS = "padded"
+Made = TypeVar("Made")
+
+
+class StatesBench(Config):
+    """What is measured."""
+
+    encoder: str = "default"
+    data: str = "squad"  # squad: random tokens as long as its windows; or a SQuAD file, or a GLUE .tsv of pairs
+    windows: int = Field(5000, ge=16)  # at most
+    heads: tuple[str, ...] = ("learned_pooling", "adapter_64_shared")
+    tokens: int = Field(16384, ge=512)  # of a step
+    dtype: NumberFormat = "bf16"
+    padded: bool = True  # also the papers' way
+    passes: int = Field(10, ge=2)  # that the planner is asked about
+    rounds: int = Field(2, ge=1)
+    folder: str | None = None  # for files; None: the system's place for temporary ones
+    device: str = "auto"
+    precision: Precision = "auto"
+
+
+def bench_states(config: StatesBench, progress: Progress = SILENT) -> BenchRecord:
+    """Time one epoch of each head on each source of states, how long keeping them takes, and what was foreseen."""
+    compute = choose_compute(config.device, config.precision)
+    encoder = freeze(subject(config.encoder), compute)
+    data = read_bench_data(config.data, encoder, config.windows)
+    with tempfile.TemporaryDirectory(prefix="bertvision-bench-", dir=config.folder) as folder:
+        work = _Work(config, encoder, data, compute, Path(folder))
+        foreseen = {head: work.foresee(head) for head in config.heads}
+        work.build(progress)
+        sides: dict[str, Callable[[], object]] = {
+            f"{head}, {name}": partial(work.train, head, source)
+            for head in config.heads
+            for name, source in work.sources.items()
+        }
+        measured = measure_in_turns(sides, config.rounds, compute.device, progress)
+    seconds = {side.name: median(side.seconds) for side in measured}
+    return BenchRecord(
+        name="states",
+        variant=f"{encoder.name.rstrip('/').rpartition('/')[2]}-{data.name}",
+        about="one epoch of training a head on the states of a frozen encoder",
+        settings=config.model_dump(mode="json", exclude={"folder", "data"}),
+        sides=measured,
+        figures={
+            "windows": float(len(data.windows)),
+            "tokens": float(lengths_of(data.windows).sum()),
+            **work.figures,
+            **_speedups(config.heads, seconds),
+            **_foresight(config, foreseen, seconds, work.figures),
+        },
+        provenance=provenance(compute.name, compute.precision),
+    )
+
+
+class _Work:
+    """The same windows' states from different places."""
+
+    def __init__(self, config: StatesBench, encoder: Encoder, data: BenchData, compute: Compute, folder: Path) -> None:
+        self._config, self._encoder, self._data, self._compute, self._folder = config, encoder, data, compute, folder
+        self._batch = BatchConfig(tokens=config.tokens)
+        self._wanted = Wanted(encoder, data.windows, compute, config.dtype, cls=data.classes is not None)
+        self.sources: dict[str, StateSource] = {}
+        self.figures: dict[str, float] = {}
+
+    def foresee(self, head: str) -> dict[SourceName, Estimate]:
+        """Ask the planner what this head would take on each source."""
+        plan = StepPlan(lengths_of(self._data.windows), self._batch, 0)
+        speeds = measure_speeds(self._wanted, plan, self._folder, partial(self.train, head))
+        tokens = int(lengths_of(self._data.windows).sum())
+        work = Work(tokens, self._config.passes, self._wanted.layout().num_bytes)
+        machine = Machine(free_ram(), free_disk(self._folder))
+        return {estimate.source: estimate for estimate in estimate_sources(work, speeds, machine)}
+
+    def build(self, progress: Progress) -> None:
+        """Keep the states in every way, and note how long that takes and how much room."""
+        wanted, windows = self._wanted, self._data.windows
+        self.sources["live"] = LiveStates(self._encoder, windows, self._batch, 0, self._compute, cls=wanted.cls)
+        self.sources["ram"] = self._cached(self._timed("ram", partial(keep_in_ram, wanted, progress)))
+        on_disk = partial(keep_on_disk, wanted, self._folder / "states", {}, progress)
+        self.sources["disk"] = self._cached(self._timed("disk", on_disk))
+        self._timed("opening disk again", on_disk)
+        self.figures["GB kept"] = wanted.layout().num_bytes / 1e9
+        if self._config.padded and not wanted.cls:
+            padded = partial(PaddedStates, self._folder / "padded", self._encoder, windows, self._compute)
+            self.sources[PAPERS] = store = self._timed(PAPERS, padded)
+            self.figures["GB padded"] = store.num_bytes / 1e9
+
+    def train(self, head: str, source: StateSource) -> None:
+        """Train one head for one epoch."""
+        train = (HeadConfig.model_validate(head),)
+        settings = HeadsConfig(train=train, batch=self._batch)
+        shape = shape_of_states(self._encoder, cls=self._wanted.cls)
+        heads = build_heads(train, shape, seed=1, classes=self._data.classes)
+        for _ in train_heads_together(heads, source, settings, seed=1, compute=self._compute):
+            pass
+
+    def _cached(self, store: BlockStore) -> CachedStates:
+        pad_id = self._encoder.tokenizer.pad_token_id
+        return CachedStates(store, self._data.windows, self._batch, 0, self._compute, pad_id=pad_id)
+
+    def _timed(self, name: str, make: Callable[[], Made]) -> Made:
+        started = time.perf_counter()
+        made = make()
+        self.figures[f"seconds of {name} before the first epoch"] = round(time.perf_counter() - started, 3)
+        return made
+
+
+def _speedups(heads: Sequence[str], seconds: Mapping[str, float]) -> dict[str, float]:
+    """Tell how many times faster an epoch on kept states is than on live ones."""
+    return {
+        f"{head}: live / {name}": seconds[f"{head}, live"] / seconds[f"{head}, {name}"]
+        for head in heads
+        for name in ("ram", "disk", PAPERS)
+        if f"{head}, {name}" in seconds
+    }
+
+
+def _foresight(
+    config: StatesBench,
+    foreseen: Mapping[str, Mapping[SourceName, Estimate]],
+    seconds: Mapping[str, float],
+    building: Mapping[str, float],
+) -> dict[str, float]:
+    """Compare the planner's estimates for some passes with what building and as many epochs take."""
+    compared = {}
+    for head, estimates in foreseen.items():
+        for source, estimate in estimates.items():
+            before = building.get(f"seconds of {source} before the first epoch", 0.0)
+            taken = before + config.passes * seconds[f"{head}, {source}"]
+            compared[f"{head}, {source}: foreseen / measured, {config.passes} passes"] = estimate.seconds / taken
+    return compared

@@ -1,0 +1,90 @@
+"""What benchmarks run on: encoders, of given or of random weights, and windows as long as SQuAD's."""
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import AutoModel, BertConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.errors import DataError
+from bertvision.features.windows import Window, WindowConfig, cut_windows
+from bertvision.tasks.squad import read_squad
+
+RANDOM = {
+    "bert-large": BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),
+    "bert-base": BertConfig(),
+}
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def subject(name: str) -> Encoder:
+    """Load an encoder, or build BERT's shapes with random weights, which run as fast as trained ones."""
+    if name not in RANDOM:
+        return load_encoder(name)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = AutoModel.from_config(RANDOM[name])  # type: ignore[no-untyped-call]
+    return Encoder(name, model, _tokenizer())
+
+
+def _tokenizer() -> PreTrainedTokenizerBase:
+    """Make the least that an encoder needs: it knows what padding is."""
+    words = WordLevel({piece: number for number, piece in enumerate(SPECIALS)}, unk_token="[UNK]")
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), pad_token="[PAD]")  # type: ignore[no-untyped-call]
+
+
+def windows_like_squad(count: int, vocabulary: int, seed: int = 0) -> list[Window]:
+    """Make windows of random tokens whose lengths are spread as those of SQuAD 2.0's training set.
+
+    Its mean is 171 tokens and its 98th percentile 348 (SPEC 4.1): a log-normal of deviation 0.37, cut at 384.
+    """
+    random = np.random.default_rng(seed)
+    lengths = np.clip(random.lognormal(np.log(160), 0.37, size=count), 40, 384).astype(int)
+    windows = []
+    for number, length in enumerate(lengths.tolist()):
+        ids = random.integers(len(SPECIALS), vocabulary, size=length).astype(np.int32)
+        start = int(random.integers(15, length))
+        windows.append(Window(number, ids, 15, np.zeros((length - 15, 2), np.int32), start, min(start + 2, length - 1)))
+    return windows
+
+
+class BenchData(NamedTuple):
+    """Windows to measure on."""
+
+    name: str
+    windows: list[Window]
+    classes: int | None = None  # None: spans
+
+
+def read_bench_data(data: str, encoder: Encoder, count: int) -> BenchData:
+    """Make windows like SQuAD's, or read the first of a SQuAD file or of a GLUE file of pairs (RTE/train.tsv)."""
+    if data == "squad":
+        return BenchData(data, windows_like_squad(count, encoder.model.config.vocab_size))
+    path = Path(data)
+    if path.suffix == ".tsv":
+        windows = _read_pairs(path, encoder.tokenizer)[:count]
+        return BenchData(path.parent.name.lower(), windows, 1 + max(window.label for window in windows))
+    questions = read_squad(data).questions[:count]
+    return BenchData(path.name.split(".")[0], cut_windows(questions, encoder.tokenizer, WindowConfig())[:count])
+
+
+def _read_pairs(path: Path, tokenizer: PreTrainedTokenizerBase) -> list[Window]:
+    """Read a GLUE file with the columns sentence1, sentence2 and label, as far as a benchmark needs it."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    if not rows or not {"sentence1", "sentence2", "label"} <= rows[0].keys():
+        raise DataError(f"{path}: expected the columns sentence1, sentence2 and label, as in GLUE's RTE and WNLI")
+    labels = sorted({row["label"] for row in rows})
+    windows = []
+    for number, row in enumerate(rows):
+        pair = tokenizer(row["sentence1"], row["sentence2"], truncation=True, max_length=384)
+        ids = np.asarray(pair["input_ids"], dtype=np.int32)
+        first = pair.sequence_ids(0).index(1)
+        offsets = np.zeros((len(ids) - first, 2), np.int32)
+        windows.append(Window(number, ids, first, offsets, label=labels.index(row["label"])))
+    return windows

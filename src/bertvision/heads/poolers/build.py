@@ -1,0 +1,109 @@
+"""Every kind of pooler; turns a config into a module."""
+
+from typing import assert_never
+
+from torch import nn
+
+from bertvision.heads.poolers.adapter import Adapter, AdapterConfig
+from bertvision.heads.poolers.ap_glue import ApGlueConfig, PositionalAdapter
+from bertvision.heads.poolers.average_pooling import AveragePooling, AveragePoolingConfig
+from bertvision.heads.poolers.cacnn import Cacnn, CacnnContextConfig, CacnnSimpleConfig, build_cacnn
+from bertvision.heads.poolers.cnn_1xn import Cnn1xN, Cnn1xNConfig
+from bertvision.heads.poolers.cnn_nxn import CnnNxN, CnnNxNConfig
+from bertvision.heads.poolers.inception import Inception, InceptionConfig
+from bertvision.heads.poolers.ladder import Ladder, LadderConfig
+from bertvision.heads.poolers.last_state import LastState, LastStateConfig
+from bertvision.heads.poolers.layer_attention import LayerAttention, LayerAttentionConfig
+from bertvision.heads.poolers.learned_pooling import LearnedPooling, LearnedPoolingConfig
+from bertvision.heads.poolers.mix4 import Mix4, Mix4Config
+from bertvision.heads.poolers.mixed_adapter import MixedAdapter, MixedAdapterConfig
+from bertvision.heads.poolers.modified_xception import ModifiedXception, ModifiedXceptionConfig
+from bertvision.heads.poolers.pooler import width_of
+from bertvision.heads.poolers.read import Read, ReadConfig
+from bertvision.heads.poolers.two_adapters import TwoAdapters, TwoAdaptersConfig
+from bertvision.heads.poolers.xception import Xception, XceptionConfig
+from bertvision.shapes import StackShape
+
+AnyPooler = (
+    LearnedPoolingConfig
+    | AveragePoolingConfig
+    | AdapterConfig
+    | MixedAdapterConfig
+    | TwoAdaptersConfig
+    | LastStateConfig
+    | Cnn1xNConfig
+    | CnnNxNConfig
+    | InceptionConfig
+    | ModifiedXceptionConfig
+    | XceptionConfig
+    | ApGlueConfig
+    | CacnnSimpleConfig
+    | CacnnContextConfig
+    | LadderConfig
+    | Mix4Config
+    | LayerAttentionConfig
+    | ReadConfig
+)
+
+
+def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
+    """Turn a config into a module and its number of features: configs stop here, modules see plain numbers."""
+    layers, hidden = shape
+    pooler: (
+        LearnedPooling
+        | AveragePooling
+        | Adapter
+        | MixedAdapter
+        | TwoAdapters
+        | LastState
+        | Cnn1xN
+        | CnnNxN
+        | Inception
+        | ModifiedXception
+        | Xception
+        | PositionalAdapter
+        | Cacnn
+        | Ladder
+        | Mix4
+        | LayerAttention
+        | Read
+    )
+    match config:
+        case LearnedPoolingConfig():
+            pooler = LearnedPooling(layers, hidden)
+        case AveragePoolingConfig(layers=averaged):
+            pooler = AveragePooling(hidden, first_and_last=averaged == "first_and_last")
+        case AdapterConfig(width=width, shared=shared, skip=skip, gelu=gelu):
+            pooler = Adapter(layers, hidden, width_of(width, hidden), shared=shared, skip=skip, gelu=gelu)
+        case MixedAdapterConfig(mix=mix, width=width, skip=skip):
+            pooler = MixedAdapter(shape, mix, width_of(width, hidden), skip=skip)
+        case TwoAdaptersConfig(width=width):
+            pooler = TwoAdapters(shape, width_of(width, hidden))
+        case LastStateConfig():
+            pooler = LastState(hidden)
+        case Cnn1xNConfig(mix=view, width=width, dilated=dilated, dropout=rate):
+            adapter = None if width is None else width_of(width, hidden)
+            pooler = Cnn1xN(shape, view, adapter, dilated=dilated, dropout_rate=rate)
+        case CnnNxNConfig(mix=mix, width=width, dropout=rate):
+            pooler = CnnNxN(shape, mix, width_of(width, hidden), dropout_rate=rate)
+        case InceptionConfig(mix=mix, width=width, dropout=rate):
+            pooler = Inception(shape, mix, width_of(width, hidden), dropout_rate=rate)
+        case ModifiedXceptionConfig(mix=mix, width=width, dropout=rate):
+            pooler = ModifiedXception(shape, mix, width_of(width, hidden), dropout_rate=rate)
+        case XceptionConfig(size=size, skip=skip):
+            pooler = Xception(shape, full=size == "full", skip=skip)
+        case ApGlueConfig(width=number, length=length):
+            pooler = PositionalAdapter(shape, number, length)
+        case CacnnSimpleConfig() | CacnnContextConfig():
+            pooler = build_cacnn(config, shape)
+        case LadderConfig(width=width):
+            pooler = Ladder(shape, width_of(width, hidden))
+        case Mix4Config(width=width):
+            pooler = Mix4(shape, width_of(width, hidden))
+        case LayerAttentionConfig(width=width):
+            pooler = LayerAttention(shape, width_of(width, hidden))
+        case ReadConfig(width=width):
+            pooler = Read(shape, width_of(width, hidden))
+        case _:
+            assert_never(config)
+    return pooler, pooler.features

@@ -1,0 +1,137 @@
+"""Where the heads stage gets its states from: computed each time, or kept in memory or on disk."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bertvision.activations.cached import CachedStates
+from bertvision.activations.disk import is_whole, keep_on_disk
+from bertvision.activations.fingerprint import fingerprint_of
+from bertvision.activations.keep import Wanted, keep_in_ram
+from bertvision.activations.live import LiveStates
+from bertvision.activations.machine import free_disk, free_ram
+from bertvision.activations.planner import ONE_PASS, Choice, Machine, Work, choose_source
+from bertvision.activations.source import SourceName
+from bertvision.activations.speeds import Train, measure_speeds
+from bertvision.encoder.encode import shape_of_states
+from bertvision.encoder.load import Encoder
+from bertvision.encoder.states import StateSource
+from bertvision.features.batches import StepPlan, lengths_of
+from bertvision.files import read_json, write_json
+from bertvision.heads.build import HeadConfig
+from bertvision.heads.training import build_heads, train_heads_together
+from bertvision.records import fraction_name
+from bertvision.stages.line import Line
+from bertvision.training.random_stream import seed_for
+
+CHOICE = "states.json"
+
+
+@contextmanager
+def open_states(
+    line: Line, seed: int, fraction: float | None, encoder: Encoder, weights: str, heads: Sequence[HeadConfig]
+) -> Iterator[tuple[StateSource, str]]:
+    """Give the states that heads train on and a word on where they come from; `encoder` is frozen, `weights` its print.
+
+    States in the run folder are removed when the block ends well, unless they are to be kept.
+    """
+    config, folder = line.experiment.states, states_folder(line, seed, fraction, weights)
+    wanted = wanted_states(line, encoder)
+    source = _decide(line, seed, fraction, wanted, folder, heads)
+    yield (
+        _open(line, seed, source, wanted, folder, weights),
+        source if source == "live" else f"{source}, {config.dtype}",
+    )
+    if source == "disk" and config.folder is None and not config.keep:
+        shutil.rmtree(folder)
+        if not any(folder.parent.iterdir()):
+            folder.parent.rmdir()
+
+
+def wanted_states(line: Line, encoder: Encoder) -> Wanted:
+    """Describe the states that an experiment's heads train on; refuse layers that the encoder has not."""
+    config = line.experiment.states
+    shape_of_states(encoder, config.chosen_layers)
+    return Wanted(encoder, line.train, line.compute, config.dtype, config.chosen_layers)
+
+
+def states_folder(line: Line, seed: int, fraction: float | None, weights: str) -> Path:
+    """Give the place of kept states; a folder of the user's own can hold those of several encoders."""
+    if line.experiment.states.folder is not None:
+        return Path(line.experiment.states.folder) / weights[:16]
+    return line.folder(seed).root / "states" / fraction_name(fraction)
+
+
+def plan_source(line: Line, seed: int, wanted: Wanted, folder: Path, heads: Sequence[HeadConfig]) -> Choice:
+    """Measure this machine and choose between live, ram and disk."""
+    lengths = lengths_of(line.train)
+    work = Work(int(lengths.sum()), line.experiment.heads.epochs, wanted.layout().num_bytes)
+    speeds = measure_speeds(wanted, _step_plan(line, seed), folder, _rehearse(line, seed, wanted, heads))
+    return choose_source(work, speeds, Machine(free_ram(), free_disk(folder)))
+
+
+def _decide(
+    line: Line, seed: int, fraction: float | None, wanted: Wanted, folder: Path, heads: Sequence[HeadConfig]
+) -> SourceName:
+    """Choose once: a stage that was cut short goes on with the states that it began with."""
+    if line.experiment.states.source != "auto":
+        return line.experiment.states.source
+    written = line.folder(seed).unfinished(f"heads-{fraction_name(fraction)}") / CHOICE
+    if written.exists():
+        made: SourceName = read_json(written)["source"]
+        return made
+    if is_whole(folder):
+        choice = Choice("disk", f"they are in {folder}", [])
+    elif line.experiment.heads.epochs == 1:
+        choice = ONE_PASS
+    else:
+        choice = plan_source(line, seed, wanted, folder, heads)
+        line.progress.say(f"states: {choice.source}, {choice.reason}")
+    write_json(written, {"source": choice.source, "reason": choice.reason})
+    return choice.source
+
+
+def _open(line: Line, seed: int, source: SourceName, wanted: Wanted, folder: Path, weights: str) -> StateSource:
+    batch, states_batch, data = line.experiment.heads.batch, line.experiment.states.batch, line.task.train
+    if source == "live":
+        return LiveStates(
+            wanted.encoder,
+            wanted.windows,
+            batch,
+            seed_for(seed, "heads"),
+            line.compute,
+            states_batch=states_batch,
+            layers=wanted.layers,
+        )
+    if source == "ram":
+        store = keep_in_ram(wanted, line.progress)
+    else:
+        fingerprint = fingerprint_of(wanted, weights, {"name": data.name, "sha256": data.sha256})
+        store = keep_on_disk(wanted, folder, fingerprint, line.progress)
+    return CachedStates(
+        store,
+        wanted.windows,
+        batch,
+        seed_for(seed, "heads"),
+        line.compute,
+        pad_id=wanted.encoder.tokenizer.pad_token_id,
+        states_batch=states_batch,
+    )
+
+
+def _step_plan(line: Line, seed: int) -> StepPlan:
+    config = line.experiment
+    return StepPlan(lengths_of(line.train), config.heads.batch, seed_for(seed, "heads"), config.states.batch)
+
+
+def _rehearse(line: Line, seed: int, wanted: Wanted, heads: Sequence[HeadConfig]) -> Train:
+    """Give a training of heads like the real ones, for the sake of its time."""
+    once = line.experiment.heads.model_copy(update={"train": tuple(heads), "epochs": 1, "report_epoch": None})
+
+    def train(source: StateSource) -> None:
+        built = build_heads(heads, shape_of_states(wanted.encoder, wanted.layers), seed)
+        for _ in train_heads_together(built, source, once, seed=seed, compute=line.compute):
+            pass
+
+    return train

@@ -1,0 +1,69 @@
+import pytest
+import torch
+
+from bertvision.heads.poolers.convolutions import AveragePool, Conv
+from bertvision.heads.poolers.xception import Xception
+from bertvision.shapes import StackShape
+
+ABBREVIATED = [341, 339, 170]  # SPEC 3.4
+FULL = [341, 339, 170, 85, 43, 22]  # SPEC 3.5
+
+
+def widths_of(pooler, inputs):
+    """The widths that the network's layers leave, each once."""
+    maps, widths = torch.randn(1, *inputs), []
+    for layer in pooler.eval().net:
+        maps = layer(maps)
+        widths.append(maps.shape[-1])
+    return list(dict.fromkeys(widths))
+
+
+@pytest.mark.parametrize(("full", "widths", "features"), [(False, ABBREVIATED, 512), (True, FULL, 2048)])
+def test_widths_are_those_of_the_original(full, widths, features):
+    pooler = Xception(StackShape(26, 1024), full=full)
+    assert widths_of(pooler, (26, 1, 1024)) == widths
+    assert pooler.features == features
+    assert pooler.net[0].weight.shape[1] == 26  # the states are the channels
+
+
+def test_features_are_the_average_over_the_width_and_the_last_state():
+    pooler, states = Xception(StackShape(3, 32), skip=True).eval(), torch.randn(2, 3, 1, 32)
+    found = pooler(states, torch.ones(2, 1).bool(), torch.zeros(2, 1).long())
+    torch.testing.assert_close(
+        found[1, 0, :512], pooler.net(states[1:].transpose(1, 2)[0, :, :, None])[0, :, 0].mean(dim=-1)
+    )
+    torch.testing.assert_close(found[:, :, 512:], states[:, -1])
+
+
+def test_one_block_is_the_sum_of_its_two_ways():
+    torch.manual_seed(0)
+    block = Xception(StackShape(3, 32)).net[-1].eval()
+    maps = torch.randn(2, 128, 1, 9)
+    convs = [layer for layer in block.layers if isinstance(layer, Conv)]
+    assert [conv.groups for conv in convs] == [128, 1, 256, 1]
+    assert [conv.weight.shape[0] for conv in convs] == [128, 256, 256, 512]
+    assert isinstance(block.layers[-1], AveragePool)
+    scale = 1.001**0.5  # of a batch normalisation that has seen nothing
+    straight = torch.einsum("oc,ncw->now", block.shortcut[0].weight[:, :, 0, 0], maps[:, :, 0, ::2]) / scale
+    torch.testing.assert_close((block(maps) - block.layers(maps))[:, :, 0], straight, rtol=1e-4, atol=1e-5)
+
+
+def test_the_full_network_has_eight_blocks_that_keep_what_they_are_given():
+    net = Xception(StackShape(3, 32), full=True).net
+    assert sum(isinstance(getattr(layer, "shortcut", None), torch.nn.Identity) for layer in net) == 8
+    assert sum(isinstance(layer, AveragePool) for layer in net.modules()) == 4  # the code's; not max
+
+
+@pytest.mark.parametrize("hidden", [1, 8, 9, 10])
+@pytest.mark.parametrize("full", [False, True])
+def test_states_narrower_than_the_stem_are_read_too(hidden, full):
+    pooler = Xception(StackShape(2, hidden), full=full).eval()
+    assert pooler(torch.randn(1, 2, 1, hidden), torch.ones(1, 1).bool(), torch.zeros(1, 1).long()).isfinite().all()
+
+
+@pytest.mark.parametrize(("place", "channels"), [(7, 128), (9, 728)])  # the block of 256, the first in the middle
+def test_a_block_leaves_its_input_to_the_shortcut(place, channels):
+    """A ReLU in place at a block's start would cut what the shortcut passes on."""
+    block = Xception(StackShape(3, 32), full=True).net[place].eval()
+    maps = -torch.ones(1, channels, 1, 4)  # in which a ReLU finds nothing
+    torch.testing.assert_close(block(maps.clone()), block.shortcut(maps))
