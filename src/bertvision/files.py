@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def write_json_rows(path: Path, content: Mapping[str, Any]) -> None:
 
 def write_encoded_rows(path: Path, content: Mapping[str, str]) -> None:
     """Write what `write_json_rows` would, of values that are JSON already."""
-    rows = (f"{json.dumps(key)}: {value}" for key, value in content.items())
+    rows = [f"{encode_basestring_ascii(key)}: {value}" for key, value in content.items()]
     write_text(path, "{\n" + ",\n".join(rows) + "\n}\n")
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from bertvision.errors import SettingsError
 from bertvision.features.windows import Window
 from bertvision.predictions.ensemble import combine_logits, log_softmax
 from bertvision.predictions.logits import grid_of
@@ -95,6 +96,13 @@ def test_the_order_of_members_does_not_matter(grid, members, how):
 def test_a_member_alone_is_its_own_log_softmax(grid, members, how):
     combined = combine_logits(grid, members[:1], how)
     np.testing.assert_allclose(combined, np.log(probabilities_of(members[0])), atol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["max", "mean", "logits"])
+def test_a_member_that_scores_pairs_is_refused(grid, members, how):
+    joint = np.concatenate([members[0], np.zeros((sum(LENGTHS), 4), np.float32)], axis=1)
+    with pytest.raises(SettingsError, match="scores pairs .* leave it out"):
+        combine_logits(grid, [members[0], joint], how)
 
 
 def test_equal_grids_have_no_difference(grid):

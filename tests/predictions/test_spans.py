@@ -128,6 +128,80 @@ def test_tokens_outside_the_context_are_no_answer():
     assert predict_one(logits, grid).text == "w1"
 
 
+# Joint readouts
+
+
+def draw_joint_logits(grid, rank, seed):
+    """Draw small whole numbers, whose sums are exact in any order."""
+    return np.random.default_rng(seed).integers(-3, 4, (len(grid.offsets), 2 + 2 * rank)).astype(np.float32)
+
+
+def joint_score(logits, start, end):
+    rank = (logits.shape[1] - 2) // 2
+    products = [logits[start, 2 + each] * logits[end, 2 + rank + each] for each in range(rank)]
+    return float(logits[start, 0] + logits[end, 1] + sum(products))
+
+
+@quickly
+@given(shape=shapes, seed=seeds, rank=st.integers(1, 4), longest=st.integers(1, 12), n_best=st.integers(1, 30))
+def test_best_spans_of_a_joint_readout_are_those_of_a_search_over_all_pairs(shape, seed, rank, longest, n_best):
+    grid = make_grid(shape)
+    logits = draw_joint_logits(grid, rank, seed)
+    found = best_spans(grid, logits, AnswerConfig(n_best=n_best, max_answer_length=longest))
+    for window in range(grid.num_windows):
+        pairs = all_pairs(grid, window, longest)
+        expected = sorted((joint_score(logits, *pair) for pair in pairs), reverse=True)[:n_best]
+        count = len(expected)
+        assert found.scores[window].tolist() == [*expected, *[-math.inf] * (n_best - count)]
+        spans = list(zip(found.starts[window, :count].tolist(), found.ends[window, :count].tolist(), strict=True))
+        assert len(set(spans)) == count
+        assert [joint_score(logits, *span) for span in spans] == expected
+
+
+def ranked_with_null(spans, null):
+    """Put the null score among the best eight, or behind them."""
+    is_behind = sum(score >= null for score in spans) == 8
+    return [*spans, null] if is_behind else sorted([*spans, null], reverse=True)[:8]
+
+
+@quickly
+@given(shape=shapes, seed=seeds, rank=st.integers(1, 3), has_null=st.booleans())
+def test_answers_of_a_joint_readout_are_ranked_by_the_whole_score(shape, seed, rank, has_null):
+    grid = make_grid(shape)
+    logits = draw_joint_logits(grid, rank, seed)
+    predictions = predict_spans(grid, logits, [CONTEXT] * len(shape), AnswerConfig(n_best=8), has_null=has_null)
+    for question, prediction in enumerate(predictions):
+        windows = np.flatnonzero(grid.question_of == question)
+        spans = sorted((joint_score(logits, *pair) for w in windows for pair in all_pairs(grid, w, 30)), reverse=True)
+        null = min(joint_score(logits, first, first) for first in grid.window_at[windows])
+        scores = [each.score for each in prediction.candidates]
+        assert prediction.null_odds == (null - spans[0] if has_null else None)
+        assert scores == (ranked_with_null(spans[:8], null) if has_null else spans[:8])
+        assert [each.probability for each in prediction.candidates] == pytest.approx(softmax(scores))
+
+
+def test_a_joint_readout_reports_start_and_end_as_they_are():
+    grid = make_grid([[5]])
+    logits = np.concatenate(
+        [flat_logits(grid, null=(1.0, 0.5), w1=(2.0, 1.0), w3=(0.0, 2.5)), np.zeros((9, 4))], axis=1
+    )
+    logits = logits.astype(np.float32)
+    logits[0, 2:] = [1.0, 2.0, 3.0, 4.0]  # 1 * 3 + 2 * 4 for no answer
+    logits[4, 2:4], logits[6, 4:] = [0.5, 0.0], [-8.0, 9.0]  # w1 with w3: -4
+    prediction = predict_one(logits, grid, n_best=3)
+    found = [(each.text, each.start_logit, each.end_logit, each.score) for each in prediction.candidates]
+    assert found == [("", 1.0, 0.5, 12.5), ("w1", 2.0, 1.0, 3.0), ("w3", 0.0, 2.5, 2.5)]
+    assert prediction.null_odds == 12.5 - 3.0
+
+
+def test_how_many_windows_of_a_joint_readout_are_searched_at_once_changes_nothing(monkeypatch):
+    grid = make_grid([[9, 4], [1], [7, 8, 2], [5]])
+    logits, config = draw_joint_logits(grid, 3, 0), AnswerConfig(n_best=7, max_answer_length=4)
+    together = best_spans(grid, logits, config)
+    monkeypatch.setattr(spans_module, "CELLS_AT_ONCE", 60)
+    assert best_spans(grid, logits, config).scores.tolist() == together.scores.tolist()
+
+
 # No answer
 
 

@@ -7,9 +7,10 @@ this module, because another order can change the last digit.
 import math
 import re
 import string
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
+from typing import NamedTuple
 
 from bertvision.errors import DataError
 from bertvision.predictions.prediction import Prediction
@@ -18,6 +19,13 @@ from bertvision.tasks.task import Question
 Scores = dict[str, float]
 ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+class Worths(NamedTuple):
+    """What every answer is worth by itself, by question."""
+
+    exact: dict[str, float]
+    f1: dict[str, float]
 
 
 def score_squad2(
@@ -31,25 +39,7 @@ def score_squad2(
     The best-threshold scores mean something only if `answers` holds the best span of every question, not an empty
     text where the model declined.
     """
-    _check_ids(questions, answers, "prediction")
-    if null_odds is not None:
-        _check_ids(questions, null_odds, "null odds")
-        _check_numbers(null_odds)
-    exact = {each.id: _best(exact_match, _golds(each), answers[each.id]) for each in questions}
-    f1 = {each.id: _best(token_f1, _golds(each), answers[each.id]) for each in questions}
-    odds = null_odds if null_odds is not None else dict.fromkeys(exact, 0.0)
-    declined = {each.id for each in questions if odds[each.id] > na_prob_thresh}
-    answerable = {each.id: not each.is_impossible for each in questions}
-    exact_then, f1_then = (_with_declined(raw, declined, answerable) for raw in (exact, f1))
-    scores = _means(exact_then, f1_then, list(exact))
-    for prefix, wanted in (("HasAns", True), ("NoAns", False)):
-        if ids := [each for each, has in answerable.items() if has == wanted]:
-            scores |= {f"{prefix}_{name}": value for name, value in _means(exact_then, f1_then, ids).items()}
-    if null_odds is not None:
-        for name, raw in (("exact", exact), ("f1", f1)):
-            best, threshold = _best_threshold(raw, answers, null_odds, answerable)
-            scores |= {f"best_{name}": best, f"best_{name}_thresh": threshold}
-    return scores
+    return _score_worths(questions, answers, _compare(questions, answers), null_odds, na_prob_thresh)
 
 
 def score_squad1(questions: Sequence[Question], answers: Mapping[str, str]) -> Scores:
@@ -73,16 +63,55 @@ def score_predictions(
     """
     spans = {each.question_id: each.best_span for each in predictions}
     odds = {each.question_id: each.null_odds for each in predictions if each.null_odds is not None}
-    scores = score_squad2(questions, spans, odds, threshold) if odds else score_squad1(questions, spans)
-    return scores | _best_span_scores(questions, spans)
+    worths = _compare(questions, spans)
+    scores = _score_worths(questions, spans, worths, odds, threshold) if odds else score_squad1(questions, spans)
+    return scores | _best_span_scores(questions, worths)
 
 
-def _best_span_scores(questions: Sequence[Question], spans: Mapping[str, str]) -> Scores:
-    answerable = [each for each in questions if not each.is_impossible]
+def _score_worths(
+    questions: Sequence[Question],
+    answers: Mapping[str, str],
+    worths: Worths,
+    null_odds: Mapping[str, float] | None,
+    na_prob_thresh: float,
+) -> Scores:
+    if null_odds is not None:
+        _check_ids(questions, null_odds, "null odds")
+        _check_numbers(null_odds)
+    exact, f1 = worths
+    odds = null_odds if null_odds is not None else dict.fromkeys(exact, 0.0)
+    declined = {each.id for each in questions if odds[each.id] > na_prob_thresh}
+    answerable = {each.id: not each.is_impossible for each in questions}
+    exact_then, f1_then = (_with_declined(raw, declined, answerable) for raw in (exact, f1))
+    scores = _means(exact_then, f1_then, list(exact))
+    for prefix, wanted in (("HasAns", True), ("NoAns", False)):
+        if ids := [each for each, has in answerable.items() if has == wanted]:
+            scores |= {f"{prefix}_{name}": value for name, value in _means(exact_then, f1_then, ids).items()}
+    if null_odds is not None:
+        rising = dict(sorted(((each, odd) for each, odd in odds.items() if each in exact), key=itemgetter(1)))
+        for name, raw in (("exact", exact), ("f1", f1)):
+            best, threshold = _best_threshold(raw, answers, rising, answerable)
+            scores |= {f"best_{name}": best, f"best_{name}_thresh": threshold}
+    return scores
+
+
+def _best_span_scores(questions: Sequence[Question], worths: Worths) -> Scores:
+    answerable = [each.id for each in questions if not each.is_impossible]
     if not answerable:
         return {}
-    plain = score_squad2(answerable, spans)
+    plain = _means(*worths, answerable)
     return {"best_span_HasAns_exact": plain["exact"], "best_span_HasAns_f1": plain["f1"]}
+
+
+def _compare(questions: Sequence[Question], answers: Mapping[str, str]) -> Worths:
+    """Give what each answer is worth when all of them count."""
+    _check_ids(questions, answers, "prediction")
+    worths = Worths({}, {})
+    for each in questions:
+        golds, answer = _golds(each), answers[each.id]
+        worths.exact[each.id] = exact = _best(exact_match, golds, answer)
+        worths.f1[each.id] = exact or _best(token_f1, golds, answer)  # equal texts have an F1 of 1
+    return worths
 
 
 @lru_cache(maxsize=1 << 18)  # golds are compared with every model's answers, many times over
@@ -111,7 +140,11 @@ def _token_f1_v1(gold: str, answer: str) -> float:
 
 
 def _f1(gold_words: list[str], words: list[str]) -> float:
-    shared = sum((Counter(gold_words) & Counter(words)).values())
+    left, shared = list(gold_words), 0
+    for word in words:
+        if word in left:
+            left.remove(word)
+            shared += 1
     if shared == 0:
         return 0
     precision, recall = 1.0 * shared / len(words), 1.0 * shared / len(gold_words)
@@ -123,7 +156,7 @@ def _best(metric: Callable[[str, str], float], golds: Iterable[str], answer: str
 
 
 def _texts(question: Question) -> list[str]:
-    return [answer.text for answer in question.answers]
+    return list(dict.fromkeys(answer.text for answer in question.answers))  # annotators often agree
 
 
 def _golds(question: Question) -> list[str]:
@@ -144,18 +177,18 @@ def _means(exact: Mapping[str, float], f1: Mapping[str, float], ids: Sequence[st
 
 
 def _best_threshold(
-    raw: Mapping[str, float], answers: Mapping[str, str], odds: Mapping[str, float], answerable: Mapping[str, bool]
+    raw: Mapping[str, float], answers: Mapping[str, str], rising: Mapping[str, float], answerable: Mapping[str, bool]
 ) -> tuple[float, float]:
-    """Sweep the threshold upwards: every question that is answered adds its score or, if unanswerable, costs one."""
+    """Sweep the threshold up the odds: each question answered adds its score or, if unanswerable, costs one."""
     current: float = sum(1 for has in answerable.values() if not has)
     best, threshold = current, 0.0
-    for each in sorted((each for each in odds if each in raw), key=lambda each: odds[each]):
+    for each, odd in rising.items():
         if answerable[each]:
             current += raw[each]
         elif answers[each]:
             current -= 1
         if current > best:
-            best, threshold = current, odds[each]
+            best, threshold = current, odd
     return 100.0 * best / len(raw), threshold
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from bertvision.errors import SettingsError
 from bertvision.predictions.logits import Logits, TokenGrid
 
 How = Literal["max", "mean", "logits"]
@@ -16,6 +17,11 @@ def combine_logits(grid: TokenGrid, members: Sequence[Logits], how: How) -> Logi
     `max` takes the larger of the softmax probabilities, token by token (the papers' way), `mean` their mean, `logits`
     the mean of the logits. Probabilities are handed back as logarithms, so that decoding adds them like logits.
     """
+    if any(member.shape[1] > 2 for member in members):
+        raise SettingsError(
+            "a member of the ensemble scores pairs of start and end (readout: joint), which cannot be combined token "
+            "by token; leave it out"
+        )
     combined: Logits
     if how == "logits":
         combined = np.mean(members, axis=0, dtype=np.float32)

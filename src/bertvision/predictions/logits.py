@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from bertvision.errors import FolderError
 from bertvision.features.windows import Window
 
-Logits = npt.NDArray[np.float32]  # [token, start and end]
+Logits = npt.NDArray[np.float32]  # [token, start and end (and the factors of a joint readout)]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,10 @@
 """What a model answered; no torch in here, so that scoring does not need it."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -16,19 +20,19 @@ class AnswerConfig(Config):
     tokens: int = Field(16384, ge=1)  # in a batch of prediction, padding counted
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One possible answer; an empty text is "no answer"."""
 
     text: str
     start_logit: float
     end_logit: float
     probability: float  # among a question's candidates
+    pair_logit: float = 0.0  # what a joint readout adds for this start and end together
 
     @property
     def score(self) -> float:
         """Give what candidates are ranked by."""
-        return self.start_logit + self.end_logit
+        return self.start_logit + self.end_logit + self.pair_logit
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +44,15 @@ class Prediction:
     best_span: str  # the best answer if there had to be one
     null_odds: float | None  # null score minus the best span's score; None where the task has no "no answer"
     candidates: tuple[Candidate, ...]  # best first
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Keep Python from searching for cycles, of which predictions have none: more than half of their making's time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,8 +1,9 @@
 """Logits -> best valid span or no answer, per question over its windows, with runners-up."""
 
 import math
-import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +12,15 @@ import torch
 from torch.nn import functional as F
 
 from bertvision.errors import DataError, TrainingError
-from bertvision.features.batches import plan_in_order_of_length
+from bertvision.features.batches import Rows, plan_in_order_of_length
 from bertvision.predictions.logits import Logits, TokenGrid
-from bertvision.predictions.prediction import AnswerConfig, Candidate, Prediction
+from bertvision.predictions.prediction import AnswerConfig, Candidate, Prediction, without_collecting
+from bertvision.predictions.texts import TextGrid, text_bounds, text_grid
+from bertvision.shapes import SpanLogits
+from bertvision.training.pair_scores import PairScores, pair_scores
 
-CELLS_AT_ONCE = 4_000_000  # start/end pairs scored in one go: 16 MB of float32, inside a CPU's caches and any GPU
+CELLS_AT_ONCE = 4_000_000  # start/end pairs of windows that are padded to one length
+CELLS_IN_CACHE = 250_000  # of those scored in one go: 1 MB of float32 (4 million took 6 times as long to fill)
 
 
 class WindowSpans(NamedTuple):
@@ -26,130 +31,195 @@ class WindowSpans(NamedTuple):
     ends: npt.NDArray[np.int64]
 
 
+class Ranking(NamedTuple):
+    """Possible answers to all questions, question after question, best first."""
+
+    questions: npt.NDArray[np.int64]
+    bounds: npt.NDArray[np.int32]  # [answer, 2] characters of the grid's text; 0, 0 for "no answer"
+    logits: npt.NDArray[np.float64]  # [answer, 3] start, end, and what a joint readout adds for both
+
+    @property
+    def scores(self) -> npt.NDArray[np.float64]:
+        """Add up the logits, in the order in which a `Candidate` does."""
+        scores: npt.NDArray[np.float64] = self.logits[:, 0] + self.logits[:, 1] + self.logits[:, 2]
+        return scores
+
+    def take(self, order: npt.NDArray[np.int64]) -> "Ranking":
+        """Give some of the answers."""
+        return Ranking(self.questions[order], self.bounds[order], self.logits[order])
+
+
 def predict_spans(
     grid: TokenGrid, logits: Logits, contexts: Sequence[str], config: AnswerConfig, *, has_null: bool
 ) -> list[Prediction]:
     """Answer every question of the grid, in its order; `contexts` holds each question's context."""
+    return decode_spans(text_grid(grid, contexts), logits, config, has_null=has_null)
+
+
+def decode_spans(grid: TextGrid, logits: Logits, config: AnswerConfig, *, has_null: bool) -> list[Prediction]:
+    """Answer every question of a grid whose texts are at hand, which serves any number of models."""
     if not np.isfinite(logits).all():
         raise TrainingError("the logits are not numbers: the model diverged; train it again with a lower learning rate")
-    spans = best_spans(grid, np.where(_can_bound_a_span(grid, contexts)[:, None], logits, -np.inf), config)
-    null_tokens = grid.window_at[:-1]  # the first token of a window carries "no answer"
-    nulls = logits[null_tokens].sum(axis=1)
-    predictions = []
-    for question, (first, stop) in enumerate(_windows_by_question(grid)):
-        found = _ranked(spans, slice(first, stop), config.n_best)
-        null = int(null_tokens[first + int(np.argmin(nulls[first:stop]))]) if has_null else None
-        predictions.append(_predict(grid, logits, question, contexts[question], found, null, config))
-    return predictions
+    spans = best_spans(grid.tokens, logits, config, grid.can_bound)
+    ranked = _rank_spans(grid, logits, spans, config.n_best)
+    best = ranked.take(_first_of_each(ranked.questions))
+    if len(best.questions) < len(grid.tokens.question_ids):
+        lacking = np.setdiff1d(np.arange(len(grid.tokens.question_ids)), best.questions)[0]
+        question = grid.tokens.question_ids[lacking]
+        raise DataError(f"question {question!r}: no token of its context holds more than blanks")
+    null_odds = None
+    if has_null:
+        nothing = _rank_nothing(grid.tokens, logits)
+        null_odds = nothing.scores - best.scores
+        ranked = _with_null(ranked, nothing, config.n_best)
+    return _predictions(grid, best, null_odds, ranked, config.null_threshold)
 
 
-def best_spans(grid: TokenGrid, logits: Logits, config: AnswerConfig) -> WindowSpans:
-    """Find each window's best spans: inside the context, end not before start, at most the longest answer."""
+def best_spans(
+    grid: TokenGrid, logits: Logits, config: AnswerConfig, can_bound: npt.NDArray[np.bool_] | None = None
+) -> WindowSpans:
+    """Find each window's best spans: inside the context, end not before start, at most the longest answer.
+
+    With more columns than start and end, the product of the start's and the end's factors is part of a span's score.
+    `can_bound` tells which tokens may be a start or an end; by default, all of the context.
+    """
     lengths = np.diff(grid.window_at)
     longest = min(config.max_answer_length, int(lengths.max()))
     shape = (grid.num_windows, config.n_best)
     spans = WindowSpans(np.full(shape, -np.inf, np.float32), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
-    is_context = torch.from_numpy(grid.offsets[:, 0] >= 0)
-    masked = torch.from_numpy(logits).masked_fill(~is_context[:, None], -torch.inf)
-    for rows in plan_in_order_of_length(lengths, max(1, CELLS_AT_ONCE // longest)):
-        width = int(lengths[rows].max())
-        at = torch.from_numpy(grid.window_at[rows])[:, None] + torch.arange(width)
-        outside = torch.arange(width) >= torch.from_numpy(lengths[rows])[:, None]
-        tile = masked[at.clamp(max=len(masked) - 1)].masked_fill(outside[..., None], -torch.inf)
-        scores, starts, ends = _best_pairs(tile[..., 0], tile[..., 1], longest, config.n_best)
+    can_bound = grid.offsets[:, 0] >= 0 if can_bound is None else can_bound
+    starts_ends = [_with_place_outside(logits[:, column], can_bound) for column in (0, 1)]
+    for rows, width in _blocks(lengths, longest):
+        at = grid.window_at[rows][:, None] + np.arange(width)
+        at[np.arange(width) >= lengths[rows][:, None]] = len(logits)
+        starts, ends = (torch.from_numpy(each[at]) for each in starts_ends)
+        pairs = pair_scores(starts, ends, longest)
+        if _rank(logits):
+            pairs += _products(torch.from_numpy(logits.take(at, axis=0, mode="clip"))[..., 2:], longest)
+        scores, firsts, lasts = _best_pairs(pairs, config.n_best)
         ranks = slice(0, scores.shape[1])
         spans.scores[rows, ranks] = scores.numpy()
-        spans.starts[rows, ranks] = grid.window_at[rows][:, None] + starts.numpy()
-        spans.ends[rows, ranks] = grid.window_at[rows][:, None] + ends.numpy()
+        spans.starts[rows, ranks] = grid.window_at[rows][:, None] + firsts.numpy()
+        spans.ends[rows, ranks] = grid.window_at[rows][:, None] + lasts.numpy()
     return spans
 
 
-def _best_pairs(
-    starts: torch.Tensor, ends: torch.Tensor, max_length: int, count: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Score all pairs at once: row by start, column by length - 1."""
-    reach = F.pad(ends, (0, max_length - 1), value=-torch.inf).unfold(1, max_length, 1)
-    pairs = (starts[..., None] + reach).flatten(start_dim=1)
+def _blocks(lengths: npt.NDArray[np.int64], longest: int) -> Iterator[tuple[Rows, int]]:
+    """Give windows to score at once, and the tokens that they are padded to.
+
+    Padding goes by larger parts: where a window has fewer than 64 x n_best pairs, topk breaks ties by how many.
+    """
+    for rows in plan_in_order_of_length(lengths, max(1, CELLS_AT_ONCE // longest)):
+        width = int(lengths[rows].max())
+        size = max(1, CELLS_IN_CACHE // (width * longest))
+        yield from ((rows[first : first + size], width) for first in range(0, len(rows), size))
+
+
+def _with_place_outside(column: npt.NDArray[np.float32], is_kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
+    """Put -inf for tokens that are not kept, and one more behind the last token, for padding to point at."""
+    column_and_one = np.full(len(column) + 1, -np.inf, np.float32)
+    np.copyto(column_and_one[:-1], column, where=is_kept)
+    return column_and_one
+
+
+def _products(factors: SpanLogits, longest: int) -> PairScores:
+    """Give `bilinear_scores`, adding factor by factor: 9 times as fast where no gradients are wanted."""
+    of_start, of_end = factors.chunk(2, dim=-1)
+    total = torch.zeros(*factors.shape[:2], longest)
+    for start, end in zip(of_start.unbind(dim=-1), of_end.unbind(dim=-1), strict=True):
+        total += start[..., None] * F.pad(end, (0, longest - 1)).unfold(1, longest, 1)
+    return total
+
+
+def _best_pairs(band: PairScores, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Choose among all pairs at once: row by start, column by length - 1."""
+    max_length, pairs = band.shape[2], band.flatten(start_dim=1)
     scores, places = pairs.topk(min(count, pairs.shape[1]), dim=1)
     first = places // max_length
     return scores, first, first + places % max_length
 
 
-def _can_bound_a_span(grid: TokenGrid, contexts: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Tell which tokens hold more than blanks: byte-level tokenizers make tokens of line ends, which answer nothing."""
-    can_bound = np.zeros(len(grid.offsets), dtype=np.bool_)
-    letters_by_context: dict[str, npt.NDArray[np.int64]] = {}
-    for window, question in enumerate(grid.question_of):
-        context = contexts[question]
-        if context not in letters_by_context:
-            letters_by_context[context] = np.cumsum([0, *(not letter.isspace() for letter in context)])
-        tokens = slice(int(grid.window_at[window]), int(grid.window_at[window + 1]))
-        starts, ends = grid.offsets[tokens].T
-        letters = letters_by_context[context]
-        can_bound[tokens] = (starts >= 0) & (letters[ends] > letters[starts])
-    return can_bound
+def _rank(logits: Logits) -> int:
+    """Count the factors of a start and of an end: none, but for a joint readout."""
+    columns: int = logits.shape[1]
+    return (columns - 2) // 2
 
 
-def _windows_by_question(grid: TokenGrid) -> Iterator[tuple[int, int]]:
-    bounds = np.searchsorted(grid.question_of, np.arange(len(grid.question_ids) + 1))
-    return ((int(first), int(stop)) for first, stop in zip(bounds[:-1], bounds[1:], strict=True))
+def _null_scores(of_first_tokens: Logits) -> npt.NDArray[np.float32]:
+    """Score the pair of a first token with itself, which stands for no answer."""
+    half = 2 + _rank(of_first_tokens)
+    pairs = (of_first_tokens[:, 2:half] * of_first_tokens[:, half:]).sum(axis=1)
+    scores: npt.NDArray[np.float32] = of_first_tokens[:, :2].sum(axis=1) + pairs
+    return scores
 
 
-def _ranked(spans: WindowSpans, windows: slice, count: int) -> list[tuple[int, int]]:
+def _rank_spans(grid: TextGrid, logits: Logits, spans: WindowSpans, count: int) -> Ranking:
     """Merge the spans of a question's windows, best first; a span that two windows show counts once in each."""
-    scores = spans.scores[windows].ravel()
-    order = np.argsort(-scores, kind="stable")[:count]
-    order = order[np.isfinite(scores[order])]
-    starts, ends = spans.starts[windows].ravel()[order], spans.ends[windows].ravel()[order]
-    return list(zip(starts.tolist(), ends.tolist(), strict=True))
+    scores, questions = spans.scores.ravel(), np.repeat(grid.tokens.question_of, spans.scores.shape[1])
+    order = np.lexsort((-scores, questions))
+    place = np.arange(len(order)) - np.searchsorted(questions, questions)  # within a question
+    order = order[(place < count) & np.isfinite(scores[order])]
+    questions, starts, ends = questions[order].astype(np.int64), spans.starts.ravel()[order], spans.ends.ravel()[order]
+    return Ranking(questions, text_bounds(grid, questions, starts, ends), _logits_of(logits, starts, ends))
 
 
-def _predict(
-    grid: TokenGrid,
-    logits: Logits,
-    question: int,
-    context: str,
-    found: list[tuple[int, int]],
-    null: int | None,
-    config: AnswerConfig,
-) -> Prediction:
-    ranked = [
-        (_text(grid, context, start, end), float(logits[start, 0]), float(logits[end, 1])) for start, end in found
-    ]
-    if not ranked:
-        raise DataError(f"question {grid.question_ids[question]!r}: no token of its context holds more than blanks")
-    best, null_odds = ranked[0], None
-    text = best[0]
-    if null is not None:
-        nothing = ("", float(logits[null, 0]), float(logits[null, 1]))
-        null_odds = _score(nothing) - _score(best)
-        text = "" if null_odds > config.null_threshold else text
-        ranked = _with_null(ranked, nothing, config.n_best)
-    return Prediction(grid.question_ids[question], text, best[0], null_odds, _with_probabilities(ranked))
+def _rank_nothing(grid: TokenGrid, logits: Logits) -> Ranking:
+    """Give every question's "no answer": the pair of a window's first token with itself, the lowest of its windows."""
+    tokens = grid.window_at[:-1]
+    order = np.lexsort((_null_scores(logits[tokens]), grid.question_of))
+    lowest = tokens[order[_first_of_each(grid.question_of)]]
+    questions = np.arange(len(lowest))
+    return Ranking(questions, np.zeros((len(lowest), 2), np.int32), _logits_of(logits, lowest, lowest))
 
 
-def _with_null(
-    ranked: list[tuple[str, float, float]], nothing: tuple[str, float, float], count: int
-) -> list[tuple[str, float, float]]:
+def _with_null(ranked: Ranking, nothing: Ranking, count: int) -> Ranking:
     """Put "no answer" among the candidates; like run_qa, keep it even where it is not one of the best."""
-    merged = sorted([*ranked, nothing], key=_score, reverse=True)[:count]
-    return merged if nothing in merged else [*merged, nothing]
+    merged = Ranking(*(np.concatenate(both) for both in zip(ranked, nothing, strict=True)))
+    order = np.lexsort((-merged.scores, merged.questions))
+    questions, is_span = merged.questions[order], order < len(ranked.questions)
+    is_last = np.append(questions[1:] != questions[:-1], True)
+    is_full = np.bincount(ranked.questions)[questions] == count
+    return merged.take(order[~(is_last & is_span & is_full)])
 
 
-def _with_probabilities(ranked: list[tuple[str, float, float]]) -> tuple[Candidate, ...]:
-    highest = max(map(_score, ranked))
-    weights = [math.exp(_score(each) - highest) for each in ranked]
-    total = sum(weights)
-    return tuple(Candidate(*each, weight / total) for each, weight in zip(ranked, weights, strict=True))
+def _first_of_each(questions: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Give where each question begins in a list that is sorted by question."""
+    return np.flatnonzero(np.append(True, questions[1:] != questions[:-1]))
 
 
-def _score(candidate: tuple[str, float, float]) -> float:
-    return candidate[1] + candidate[2]
+def _logits_of(logits: Logits, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Give what the spans' scores are the sum of, row by span; the third is a joint readout's."""
+    half = 2 + _rank(logits)
+    pairs = np.vecdot(logits[starts, 2:half], logits[ends, half:])
+    return np.stack([logits[starts, 0], logits[ends, 1], pairs], axis=1, dtype=np.float64)
 
 
-def _text(grid: TokenGrid, context: str, start: int, end: int) -> str:
-    """Cut the answer out of the context, with the marks of a last letter that the tokenizer left out."""
-    first, last = int(grid.offsets[start, 0]), int(grid.offsets[end, 1])
-    while last < len(context) and unicodedata.category(context[last]).startswith("M"):
-        last += 1
-    return context[first:last].strip()
+def _predictions(
+    grid: TextGrid, best: Ranking, null_odds: npt.NDArray[np.float64] | None, ranked: Ranking, threshold: float
+) -> list[Prediction]:
+    odds = [None] * len(best.questions) if null_odds is None else null_odds.tolist()
+    with without_collecting():
+        return [
+            Prediction(question, "" if odd is not None and odd > threshold else text, text, odd, candidates)
+            for question, text, odd, candidates in zip(
+                grid.tokens.question_ids, _texts(grid, best), odds, _candidates(grid, ranked), strict=True
+            )
+        ]
+
+
+def _candidates(grid: TextGrid, ranked: Ranking) -> Iterator[tuple[Candidate, ...]]:
+    """Give every question's candidates, with probabilities among them."""
+    bounds = [*_first_of_each(ranked.questions).tolist(), len(ranked.questions)]
+    highest = np.maximum.reduceat(ranked.scores, bounds[:-1])
+    # NumPy's exponential differs from Python's in the last digit on some processors.
+    weights = list(map(math.exp, (ranked.scores - highest[ranked.questions]).tolist()))
+    totals = np.array([sum(weights[first:stop]) for first, stop in pairwise(bounds)])
+    probabilities = np.array(weights) / totals[ranked.questions]
+    starts, ends, pairs = ranked.logits.T.tolist()
+    columns = zip(_texts(grid, ranked), starts, ends, probabilities.tolist(), pairs, strict=True)
+    candidates = list(map(partial(tuple.__new__, Candidate), columns))  # _make takes twice as long
+    return (tuple(candidates[first:stop]) for first, stop in pairwise(bounds))
+
+
+def _texts(grid: TextGrid, ranked: Ranking) -> list[str]:
+    return [grid.text[first:stop] for first, stop in ranked.bounds.tolist()]
