@@ -1,8 +1,11 @@
 import json
+import math
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from bertvision.predictions.files import write_predictions
+from bertvision.predictions.files import encode_numbers, write_predictions
 from bertvision.predictions.prediction import Candidate, Prediction
 
 WITH_NULL = [
@@ -67,3 +70,28 @@ def test_the_same_predictions_give_the_same_bytes(tmp_path):
     write_predictions(tmp_path / "two", WITH_NULL)
     for name in read(tmp_path / "one"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_a_question_without_candidates_has_an_empty_row(tmp_path):
+    first, second, third = WITH_NULL
+    write_predictions(tmp_path, [first, Prediction("none", "", "", 0.5, ()), second, third])
+    nbest = read(tmp_path)["nbest_predictions.json"]
+    assert {question: len(candidates) for question, candidates in nbest.items()} == {
+        "q1": 2,
+        "none": 0,
+        "q2": 2,
+        "q0": 1,
+    }
+    assert nbest["q2"][0]["text"] == "by"
+
+
+# Where the two encoders begin and end to write exponents.
+LIMITS = [sign * 10.0**power for power in (-10, -9, -5, -4, -1, 15, 16, 17, 22) for sign in (1, -1)]
+NEAR_LIMITS = [math.nextafter(limit, towards) for limit in LIMITS for towards in (0.0, math.inf, -math.inf)]
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.lists(st.floats() | st.floats(1e-12, 1e-3) | st.floats(-50, 50, width=32)))
+@example([*LIMITS, *NEAR_LIMITS, 0.0, -0.0, 5e-324, math.inf, -math.inf, math.nan])
+def test_numbers_are_written_as_json_dumps_writes_them(numbers):
+    assert encode_numbers(numbers) == [json.dumps(number) for number in numbers]

@@ -1,3 +1,4 @@
+import gc
 import json
 import math
 
@@ -9,12 +10,13 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from bertvision.encoder.load import load_tokenizer
-from bertvision.errors import BertVisionError, FolderError
+from bertvision.errors import BertVisionError, DataError, FolderError
 from bertvision.features.windows import Window, WindowConfig, cut_windows
 from bertvision.predictions import spans as spans_module
 from bertvision.predictions.logits import grid_of, load_logits, save_logits
-from bertvision.predictions.prediction import AnswerConfig
-from bertvision.predictions.spans import best_spans, predict_spans
+from bertvision.predictions.prediction import AnswerConfig, without_collecting
+from bertvision.predictions.spans import best_spans, decode_spans, predict_spans
+from bertvision.predictions.texts import text_grid
 from bertvision.tasks.task import Answer, Question
 
 quickly = settings(max_examples=80, deadline=None, derandomize=True)
@@ -294,6 +296,35 @@ def test_questions_do_not_see_each_other():
             together[number].null_odds,
             together[number].candidates,
         )
+
+
+def test_one_text_grid_serves_any_number_of_models():
+    shape, config = [[9, 4], [1], [7, 8, 2]], AnswerConfig()
+    grid = make_grid(shape)
+    texts = text_grid(grid, [CONTEXT] * 3)
+    for seed in range(3):
+        logits = draw_logits(grid, seed)
+        alone = predict_spans(grid, logits, [CONTEXT] * 3, config, has_null=True)
+        assert decode_spans(texts, logits, config, has_null=True) == alone
+
+
+def test_a_question_whose_context_holds_nothing_is_named():
+    windows = [Window(n, np.zeros(4, np.int32), 2, np.array([[0, 1]], dtype=np.int32)) for n in range(3)]
+    grid = grid_of(windows, ["q0", "q1", "q2"])
+    with pytest.raises(DataError, match="'q1'"):
+        predict_spans(grid, np.zeros((12, 2), np.float32), ["a", " ", " "], AnswerConfig(), has_null=True)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_search_for_cycles_is_left_as_it_was(is_on):
+    before = gc.isenabled()
+    try:
+        (gc.enable if is_on else gc.disable)()
+        with without_collecting():
+            assert not gc.isenabled()
+        assert gc.isenabled() is is_on
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_logits_that_are_no_numbers_are_an_error_that_a_user_understands():

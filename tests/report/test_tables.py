@@ -1,7 +1,7 @@
 import pytest
 
 from bertvision.records import Parameters, Seconds
-from bertvision.report.tables import Table, markdown_text, results_table, share_text, to_html, to_markdown
+from bertvision.report.tables import Table, markdown_text, models_table, results_table, share_text, to_html, to_markdown
 
 
 def cell(table, head, row=0):
@@ -105,3 +105,23 @@ def test_html_is_escaped_in_head_cells_and_caption():
 
 def test_html_has_a_body_for_each_fraction(records):
     assert to_html(results_table(records)).count("<tbody>") == 2
+
+
+def test_models_stand_once_with_their_fractions_side_by_side(make_record):
+    def made(row, fraction, exact, best):
+        scores = {"exact": exact, "f1": exact + 1, "best_exact": best, "best_f1": best + 1}
+        return make_record(row=row, fraction=fraction, scores=scores)
+
+    table = models_table([made("a", 0.3, 40.0, 50.0), made("b", 0.3, 41.0, 51.0), made("b", 1.0, 42.0, 52.0)])
+    assert table.header == (
+        *("model", "parameters", "% of encoder"),
+        *("0.3: EM / F1", "0.3: best EM / F1", "1: EM / F1", "1: best EM / F1"),
+    )
+    assert table.rows == (
+        ("a", "60,000", "0.20", "40.0 / 41.0", "50.0 / 51.0", "", ""),
+        ("b", "60,000", "0.20", "41.0 / 42.0", "51.0 / 52.0", "42.0 / 43.0", "52.0 / 53.0"),
+    )
+
+
+def test_one_fraction_needs_no_table_of_its_own(make_record):
+    assert models_table([make_record(row="a"), make_record(row="b")]) is None

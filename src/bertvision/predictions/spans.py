@@ -44,6 +44,14 @@ class Ranking(NamedTuple):
         scores: npt.NDArray[np.float64] = self.logits[:, 0] + self.logits[:, 1] + self.logits[:, 2]
         return scores
 
+    def with_more(self, other: "Ranking") -> "Ranking":
+        """Put other answers behind these."""
+        return Ranking(
+            np.concatenate([self.questions, other.questions]),
+            np.concatenate([self.bounds, other.bounds]),
+            np.concatenate([self.logits, other.logits]),
+        )
+
     def take(self, order: npt.NDArray[np.int64]) -> "Ranking":
         """Give some of the answers."""
         return Ranking(self.questions[order], self.bounds[order], self.logits[order])
@@ -155,12 +163,17 @@ def _null_scores(of_first_tokens: Logits) -> npt.NDArray[np.float32]:
 
 def _rank_spans(grid: TextGrid, logits: Logits, spans: WindowSpans, count: int) -> Ranking:
     """Merge the spans of a question's windows, best first; a span that two windows show counts once in each."""
-    scores, questions = spans.scores.ravel(), np.repeat(grid.tokens.question_of, spans.scores.shape[1])
-    order = np.lexsort((-scores, questions))
+    scores = spans.scores.ravel()
+    questions = np.repeat(grid.tokens.question_of.astype(np.int64), spans.scores.shape[1])
+    order = np.arange(len(scores))
+    several = np.flatnonzero(
+        np.bincount(questions)[questions] > spans.scores.shape[1]
+    )  # of questions with more windows
+    order[several] = several[np.lexsort((-scores[several], questions[several]))]
     place = np.arange(len(order)) - np.searchsorted(questions, questions)  # within a question
     order = order[(place < count) & np.isfinite(scores[order])]
-    questions, starts, ends = questions[order].astype(np.int64), spans.starts.ravel()[order], spans.ends.ravel()[order]
-    return Ranking(questions, text_bounds(grid, questions, starts, ends), _logits_of(logits, starts, ends))
+    asked, starts, ends = questions[order], spans.starts.ravel()[order], spans.ends.ravel()[order]
+    return Ranking(asked, text_bounds(grid, asked, starts, ends), _logits_of(logits, starts, ends))
 
 
 def _rank_nothing(grid: TokenGrid, logits: Logits) -> Ranking:
@@ -174,12 +187,15 @@ def _rank_nothing(grid: TokenGrid, logits: Logits) -> Ranking:
 
 def _with_null(ranked: Ranking, nothing: Ranking, count: int) -> Ranking:
     """Put "no answer" among the candidates; like run_qa, keep it even where it is not one of the best."""
-    merged = Ranking(*(np.concatenate(both) for both in zip(ranked, nothing, strict=True)))
-    order = np.lexsort((-merged.scores, merged.questions))
-    questions, is_span = merged.questions[order], order < len(ranked.questions)
-    is_last = np.append(questions[1:] != questions[:-1], True)
-    is_full = np.bincount(ranked.questions)[questions] == count
-    return merged.take(order[~(is_last & is_span & is_full)])
+    merged = ranked.with_more(nothing)
+    counts, places = np.bincount(ranked.questions)[:, None], np.arange(count + 1)
+    spans, nulls = _first_of_each(ranked.questions)[:, None] + places, len(ranked.questions) + nothing.questions
+    indices = np.where(places < counts, spans, nulls[:, None])  # [question, place]: spans, then no answer, then filling
+    keys = np.where(places <= counts, -merged.scores[indices], np.inf)
+    order = np.take_along_axis(indices, np.argsort(keys, axis=1, kind="stable"), axis=1)
+    is_kept = places <= counts
+    is_kept[:, count] &= order[:, count] >= len(ranked.questions)
+    return merged.take(order[is_kept])
 
 
 def _first_of_each(questions: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
@@ -222,4 +238,4 @@ def _candidates(grid: TextGrid, ranked: Ranking) -> Iterator[tuple[Candidate, ..
 
 
 def _texts(grid: TextGrid, ranked: Ranking) -> list[str]:
-    return [grid.text[first:stop] for first, stop in ranked.bounds.tolist()]
+    return [grid.text[first:stop] for first, stop in zip(*ranked.bounds.T.tolist(), strict=True)]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from bertvision.records import RunRecord
 from bertvision.report.gallery import GALLERY, Picture
 from bertvision.report.rows import by_experiment
-from bertvision.report.tables import Table, results_table
+from bertvision.report.tables import Table, models_table, results_table
 
 READING = (
     "Each row is one model at one fraction: the part of an epoch that the encoder was fine-tuned for before it was "
@@ -28,6 +28,7 @@ MEANINGS = {
     "seconds": "training time until the row exists: the fine-tuning up to that fraction, and the one pass that trained "
     "all heads together",
 }
+MODELS = "All models by fraction; best: at the threshold that suits these very questions best"
 ENDING = "An empty cell is a score that was never made."
 SEVERAL_SEEDS = "A score “a ± b” is the mean over seeds and their standard deviation."
 
@@ -39,6 +40,7 @@ class Chapter(NamedTuple):
     slug: str  # the experiment's name as part of file names and ids
     records: list[RunRecord]
     table: Table
+    models: Table | None  # the fractions side by side, where there are several
     pictures: list[tuple[Picture, str | None]]  # with the drawing, or None where its records are missing
 
 
@@ -47,7 +49,14 @@ def make_chapters(records: Iterable[RunRecord]) -> list[Chapter]:
     groups = by_experiment(records)
     slugs = _slugs(list(groups))
     return [
-        Chapter(name, slugs[name], group, results_table(group), [(picture, picture.draw(group)) for picture in GALLERY])
+        Chapter(
+            name,
+            slugs[name],
+            group,
+            results_table(group),
+            models_table(group),
+            [(picture, picture.draw(group)) for picture in GALLERY],
+        )
         for name, group in groups.items()
     ]
 

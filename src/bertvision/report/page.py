@@ -8,6 +8,7 @@ from pathlib import Path
 from bertvision.files import write_text
 from bertvision.records import RunRecord
 from bertvision.report.chapters import (
+    MODELS,
     READING,
     Chapter,
     caption_of,
@@ -75,6 +76,7 @@ def _chapter(chapter: Chapter, *, has_heading: bool) -> str:
     return f"""<section>
 {heading}<h{level}>Scores</h{level}>
 {_scrolling(chapter.table, caption_of(chapter))}
+{_scrolling(chapter.models, MODELS) if chapter.models is not None else ""}
 <h{level}>Figures</h{level}>
 {_figures(chapter)}
 <h{level}>Where this came from</h{level}>

@@ -29,6 +29,7 @@ class Row:
     share: float  # trainable parameters in percent of the encoder's
     exact: Statistic | None
     f1: Statistic | None
+    best_exact: Statistic | None
     best_f1: Statistic | None
     span_f1: Statistic | None
     seconds: float  # of training until the row exists
@@ -69,6 +70,7 @@ def _row(group: Sequence[RunRecord]) -> Row:
         share=100 * first.parameters.trainable / first.parameters.encoder,
         exact=_score(group, "exact", "exact_match"),  # squad2 and squad1 name it differently
         f1=_score(group, "f1"),
+        best_exact=_score(group, "best_exact"),
         best_f1=_score(group, "best_f1"),
         span_f1=_score(group, "best_span_HasAns_f1"),
         seconds=fmean(training_seconds(record) for record in group),

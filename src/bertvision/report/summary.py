@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bertvision.records import RunRecord
-from bertvision.report.chapters import READING, Chapter, caption_of, ending, figure_path, meanings, title_of
+from bertvision.report.chapters import MODELS, READING, Chapter, caption_of, ending, figure_path, meanings, title_of
 from bertvision.report.gallery import Picture
 from bertvision.report.sources import data_table, facts
 from bertvision.report.tables import markdown_text, to_markdown
@@ -26,6 +26,7 @@ def _blocks(chapter: Chapter) -> list[str]:
         f"## {markdown_text(chapter.experiment)}",
         f"{markdown_text(caption_of(chapter))}:",
         to_markdown(chapter.table).rstrip("\n"),
+        *([f"{MODELS}:", to_markdown(chapter.models).rstrip("\n")] if chapter.models is not None else []),
         *(_figure(chapter, picture, is_drawn=svg is not None) for picture, svg in chapter.pictures),
         "### Where this came from",
         to_markdown(data_table(chapter.records)).rstrip("\n"),

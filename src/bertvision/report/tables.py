@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
@@ -44,6 +44,24 @@ def results_table(records: Iterable[RunRecord]) -> Table:
     )
 
 
+def models_table(records: Iterable[RunRecord]) -> Table | None:
+    """Lay out one row per model and the fractions side by side, as the papers do; None where there is one fraction."""
+    rows = table_rows(records)
+    fractions = list(dict.fromkeys(row.fraction for row in rows))
+    if len(fractions) < 2:
+        return None
+    models: dict[str, dict[float | None, Row]] = {}
+    for row in rows:
+        models.setdefault(row.name, {})[row.fraction] = row
+    heads = [f"{fraction_name(fraction)}: {what}" for fraction in fractions for what in ("EM / F1", "best EM / F1")]
+    number: Alignment = "right"
+    return Table(
+        header=("model", "parameters", "% of encoder", *heads),
+        alignments=("left", *[number] * (2 + len(heads))),
+        rows=tuple(_model_cells(by_fraction, fractions) for by_fraction in models.values()),
+    )
+
+
 def to_markdown(table: Table) -> str:
     """Write a table as Markdown, with columns as wide as their widest cell."""
     lines = [[_unbroken(markdown_text(cell)) for cell in line] for line in (table.header, *table.rows)]
@@ -77,6 +95,16 @@ def markdown_text(text: str) -> str:
     """Write text so that Markdown shows it as it is, on one line."""
     marked = re.sub(r"([\\`*|\[\]]|\b_|_\b)", r"\\\1", escape(text, quote=False))
     return " ".join(marked.split())
+
+
+def _model_cells(by_fraction: Mapping[float | None, Row], fractions: Sequence[float | None]) -> tuple[str, ...]:
+    first = next(iter(by_fraction.values()))
+    cells = [first.name, f"{first.parameters:,}", share_text(first.share)]
+    for fraction in fractions:
+        row = by_fraction.get(fraction)
+        pairs = ((row.exact, row.f1), (row.best_exact, row.best_f1)) if row is not None else ((None, None),) * 2
+        cells += [" / ".join(map(_score_text, pair)) if all(pair) else "" for pair in pairs]
+    return tuple(cells)
 
 
 def _score_text(score: Statistic | None) -> str:

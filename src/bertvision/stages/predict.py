@@ -13,7 +13,10 @@ from bertvision.heads.head import Head, count_parameters, layer_weights
 from bertvision.metrics.squad import Scores, score_predictions
 from bertvision.predictions.ensemble import combine_logits
 from bertvision.predictions.files import write_predictions
-from bertvision.predictions.logits import Logits, TokenGrid, grid_of, save_logits
+from bertvision.predictions.logits import Logits, grid_of, save_logits
+from bertvision.predictions.prediction import without_collecting
+from bertvision.predictions.spans import decode_spans
+from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.records import (
     Parameters,
     RowKind,
@@ -25,7 +28,7 @@ from bertvision.records import (
     write_record,
 )
 from bertvision.settings import first_difference
-from bertvision.stages.answers import answer_questions, span_logits
+from bertvision.stages.answers import span_logits
 from bertvision.stages.finetune import finetune_seconds
 from bertvision.stages.heads import frozen_encoder, load_heads
 from bertvision.stages.line import Line, is_checkpoint
@@ -71,11 +74,14 @@ def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
     tokens = line.experiment.answers.tokens
     logits = span_logits(encoder, heads, line.dev, grid, line.compute, line.progress, tokens)
     this = Pass(line, seed, fraction, weights, time.perf_counter() - started, _notes(line, rows))
+    texts = text_grid(grid, [question.context for question in line.task.dev.questions])
     records = []
     for place, row in enumerate(rows):
         if row.members is not None:
             logits[row.name] = combine_logits(grid, [logits[name] for name in row.members.of], row.members.how)
-        record = _record(this, row, place, _write_answers(this, row, grid, logits[row.name]))
+        with without_collecting():
+            scores = _write_answers(this, row, texts, logits[row.name])
+        record = _record(this, row, place, scores)
         write_record(line.folder(seed).records, record)
         records.append(record)
     return records
@@ -136,12 +142,12 @@ def _notes(line: Line, rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _write_answers(this: Pass, row: Row, grid: TokenGrid, logits: Logits) -> Scores:
+def _write_answers(this: Pass, row: Row, texts: TextGrid, logits: Logits) -> Scores:
     line, questions, config = this.line, this.line.task.dev.questions, this.line.experiment.answers
-    answers = answer_questions(grid, logits, questions, config, has_null=line.task.has_null)
+    answers = decode_spans(texts, logits, config, has_null=line.task.has_null)
     with whole_folder(line.folder(this.seed).predictions(this.fraction, row.name)) as beside:
         write_predictions(beside, answers)
-        save_logits(beside / "logits.safetensors", grid, logits)
+        save_logits(beside / "logits.safetensors", texts.tokens, logits)
     return score_predictions(questions, answers, config.null_threshold)
 
 

@@ -51,8 +51,12 @@ class Conv(nn.Module):
             return self._of_one_channel(padded) if self.groups == 1 else self._by_channel(padded)
         if right > left:  # torch pads both sides alike
             maps = F.pad(maps, (0, right - left))
-        maps, weight = (each.contiguous(memory_format=torch.channels_last) for each in (maps, self.weight))
-        return F.conv2d(maps, weight, self.bias, (1, self.stride), (self.tokens // 2, left), (1, self.dilation))
+        items, _, tokens, _ = maps.shape
+        maps, weight = (
+            each.contiguous(memory_format=torch.channels_last) for each in (_in_few_shapes(maps), self.weight)
+        )
+        found = F.conv2d(maps, weight, self.bias, (1, self.stride), (self.tokens // 2, left), (1, self.dilation))
+        return found[:items, :, :tokens]
 
     def _of_one_channel(self, padded: Tensor) -> Tensor:
         """Lay every window out and multiply: a GPU's library is slow where there is a single channel."""
@@ -66,6 +70,15 @@ class Conv(nn.Module):
         width = maps.shape[-1] - self.reach + 1
         shifted = (maps[..., tap : tap + width] * taps[:, tap, None, None] for tap in range(taps.shape[1]))
         return functools.reduce(torch.add, shifted)
+
+
+def _in_few_shapes(maps: Tensor) -> Tensor:
+    """Fill items and tokens up with zeros on a GPU: its library plans each shape anew, and every batch has another."""
+    if maps.device.type != "cuda":
+        return maps
+    items, _, tokens, _ = maps.shape
+    more_items, more_tokens = -items % (1024 if tokens == 1 else 16), 0 if tokens == 1 else -tokens % 32
+    return F.pad(maps, (0, 0, 0, more_tokens, 0, 0, 0, more_items))
 
 
 class AveragePool(nn.Module):
