@@ -38,7 +38,7 @@ def text_grid(grid: TokenGrid, contexts: Sequence[str]) -> TextGrid:
     places = np.arange(length, dtype=np.int32)
     letter_from = _next(places, ~is_blank)
     until_letter = np.maximum.accumulate(np.where(is_blank, 0, places + 1))
-    # Tokenizers may leave out the marks of a last letter; no context begins or ends within the line end behind it.
+    # Tokenizers may leave out the marks of a last letter; the line end keeps out those that begin the next context.
     text_until = np.append(np.int32(0), until_letter)[_next(places, ~is_mark)]
     can_bound = _can_bound(grid, context_at, is_blank)
     return TextGrid(grid, text, context_at, can_bound, letter_from, text_until)
@@ -78,5 +78,5 @@ def _can_bound(grid: TokenGrid, context_at: npt.NDArray[np.int64], is_blank: Boo
     letters = np.cumsum(~is_blank, dtype=np.int32) - ~is_blank  # before each character
     at = np.repeat(context_at[grid.question_of], np.diff(grid.window_at))
     starts, ends = grid.offsets.T
-    can_bound: Bools = (starts >= 0) & (letters[at + ends] > letters[at + starts])
+    can_bound: Bools = letters[at + ends] > letters[at + starts]  # outside the context both are -1
     return can_bound
