@@ -31,8 +31,8 @@ class HeadsBench(Config):
 
     encoder: str | None = None  # None: bert-large (random weights) on a GPU, `default` on a CPU
     windows: int | None = Field(None, ge=1)  # None: 3,000 on a GPU, 100 on a CPU
-    states_tokens: int = Field(65536, ge=384)
-    heads_tokens: int = Field(16384, ge=384)
+    states_tokens: int | None = Field(None, ge=384)  # of an encoder's batch; None: 65,536 on a GPU, 4,096 on a CPU
+    heads_tokens: int | None = Field(None, ge=384)  # of a head's step; None: 16,384 on a GPU, 4,096 on a CPU
     rates: tuple[float, ...] = (1e-3, 3e-4)  # settings of every adapter; there are four adapters of each width
     rounds: int = Field(5, ge=1)
     passes: bool | None = None  # also train in a pass per head; None: on a CPU
@@ -46,8 +46,10 @@ def bench_heads(config: HeadsBench, progress: Progress = SILENT) -> BenchRecord:
     is_gpu = compute.device.type == "cuda"
     encoder = freeze(subject(config.encoder or ("bert-large" if is_gpu else "default")), compute)
     windows = windows_like_squad(config.windows or (3000 if is_gpu else 100), encoder.model.config.vocab_size)
-    settings = HeadsConfig(train=_variants(config.rates), batch=BatchConfig(tokens=config.heads_tokens))
-    work = _Work(encoder, windows, settings, BatchConfig(tokens=config.states_tokens), compute)
+    states_batch = BatchConfig(tokens=config.states_tokens or (65536 if is_gpu else 4096))
+    batch = BatchConfig(tokens=config.heads_tokens or (16384 if is_gpu else 4096))
+    settings = HeadsConfig(train=_variants(config.rates), batch=batch)
+    work = _Work(encoder, windows, settings, states_batch, compute)
     sides: dict[str, Callable[[], object]] = {
         "encoder alone": work.encode,
         f"{len(settings.train)} heads, one pass": work.train_together,
@@ -60,7 +62,12 @@ def bench_heads(config: HeadsBench, progress: Progress = SILENT) -> BenchRecord:
         name="heads",
         variant=encoder.name.rstrip("/").rpartition("/")[2],
         about="one epoch of training on the same windows: forward, backward, optimizer; the encoder is frozen",
-        settings={**config.model_dump(mode="json"), "heads": [head.name for head in settings.train]},
+        settings={
+            **config.model_dump(mode="json"),
+            "states_tokens": states_batch.tokens,
+            "heads_tokens": batch.tokens,
+            "heads": [head.name for head in settings.train],
+        },
         sides=measure_in_turns(sides, config.rounds, compute.device, progress),
         figures={"tokens": tokens, "windows": float(len(windows))},
         provenance=provenance(compute.name, compute.precision),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from bertvision.bench.decode import DecodeBench, bench_decode
 from bertvision.bench.heads import HeadsBench, bench_heads
 from bertvision.bench.states import StatesBench, bench_states
 from bertvision.bench_record import BenchRecord
@@ -18,7 +19,11 @@ class Bench(NamedTuple):
     run: Callable[[Any, Progress], BenchRecord]
 
 
-BENCHES = {"heads": Bench(HeadsBench, bench_heads), "states": Bench(StatesBench, bench_states)}
+BENCHES = {
+    "heads": Bench(HeadsBench, bench_heads),
+    "states": Bench(StatesBench, bench_states),
+    "decode": Bench(DecodeBench, bench_decode),
+}
 
 
 def run_bench(name: str, overrides: Iterable[str] = (), progress: Progress = SILENT) -> BenchRecord:

@@ -1,0 +1,130 @@
+"""Logits in memory -> answers and scores of a whole file, against run_qa's way."""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from bertvision.bench.rounds import measure_in_turns
+from bertvision.bench.run_qa import answer_plainly, windows_by_question
+from bertvision.bench_record import BenchRecord
+from bertvision.encoder.load import load_tokenizer
+from bertvision.errors import DataError
+from bertvision.features.windows import WindowConfig, cut_windows
+from bertvision.metrics.squad import Scores, normalize_answer, score_predictions
+from bertvision.predictions.logits import Logits, TokenGrid, grid_of
+from bertvision.predictions.prediction import AnswerConfig, Prediction, without_collecting
+from bertvision.predictions.spans import decode_spans
+from bertvision.predictions.texts import text_grid
+from bertvision.progress import SILENT, Progress
+from bertvision.records import provenance
+from bertvision.settings import Config
+from bertvision.tasks.squad import read_squad
+from bertvision.tasks.task import Question
+from bertvision.training.device import choose_compute
+
+
+class DecodeBench(Config):
+    """What is measured."""
+
+    data: str = "sample:dev"  # or a SQuAD file with answers
+    encoder: str = "default"  # whose tokenizer cuts the windows
+    seed: int = Field(0, ge=0)  # of the made-up logits
+    rounds: int = Field(5, ge=1)
+
+
+def bench_decode(config: DecodeBench, progress: Progress = SILENT) -> BenchRecord:
+    """Time decoding and scoring of a whole file, and count the answers that run_qa's way gives differently."""
+    compute = choose_compute("cpu", "float32")
+    work = _read_work(config, progress)
+    sides: dict[str, Callable[[], object]] = {
+        "decode and score": lambda: work.score(work.decode()),
+        "run_qa's way, and score": lambda: work.score(work.decode_plainly()),
+        "decode alone": work.decode,
+        "run_qa's way alone": work.decode_plainly,
+    }
+    measured = measure_in_turns(sides, config.rounds, compute.device, progress)
+    names = {"data": Path(config.data).name, "encoder": Path(config.encoder).name}  # the folders are this machine's
+    data = re.sub(r"\.json(\.gz)?$", "", names["data"]).replace(":", "-")
+    return BenchRecord(
+        name="decode",
+        variant=f"{names['encoder']}-{data}",
+        about="from logits in memory to answers with runners-up and official scores",
+        settings={**config.model_dump(mode="json"), **names},
+        sides=measured,
+        figures={**work.figures, **count_differences(work)},
+        provenance=provenance(compute.name, compute.precision),
+    )
+
+
+class DecodeWork:
+    """One model's logits for all questions of a file."""
+
+    def __init__(self, questions: Sequence[Question], grid: TokenGrid, logits: Logits) -> None:
+        self.questions, self.config = questions, AnswerConfig()
+        self._logits, self._windows = logits, windows_by_question(grid, logits)
+        started = time.perf_counter()
+        self._texts = text_grid(grid, [question.context for question in questions])
+        self.figures = {
+            "windows": float(grid.num_windows),
+            "questions": float(len(questions)),
+            "seconds of joining tokens with texts, once for all models": round(time.perf_counter() - started, 3),
+        }
+
+    def decode(self) -> list[Prediction]:
+        """Answer all questions this project's way."""
+        return decode_spans(self._texts, self._logits, self.config, has_null=True)
+
+    def decode_plainly(self) -> list[Prediction]:
+        """Answer all questions run_qa's way."""
+        return [self.answer_plainly(place, self.config.n_best) for place in range(len(self.questions))]
+
+    def answer_plainly(self, place: int, preselected: int | None) -> Prediction:
+        """Answer one question run_qa's way, with so many starts and ends of every window (None: all of them)."""
+        question, windows = self.questions[place], self._windows[place]
+        preselected = preselected or max(len(window.starts) for window in windows)
+        return answer_plainly(question.id, question.context, windows, self.config, preselected)
+
+    def score(self, predictions: Sequence[Prediction]) -> Scores:
+        """Score answers as if they were a process's first: golds that were normalised before are forgotten."""
+        normalize_answer.cache_clear()
+        with without_collecting():
+            return score_predictions(self.questions, predictions)
+
+
+def count_differences(work: DecodeWork) -> dict[str, float]:
+    """Count answers that differ from run_qa's; refuse one that its preselection does not explain."""
+    ours, theirs = work.decode(), work.decode_plainly()
+    places = [place for place, (one, other) in enumerate(zip(ours, theirs, strict=True)) if one.text != other.text]
+    missed = [place for place in places if work.answer_plainly(place, None).text == ours[place].text]
+    if others := sorted(set(places) - set(missed)):
+        one, other = ours[others[0]], theirs[others[0]]
+        raise DataError(
+            f"question {one.question_id!r} is answered {one.text!r} here and {other.text!r} by run_qa's way, which its "
+            f"preselection does not explain ({len(others)} such questions); please report this with the data"
+        )
+    return {"answers that differ": float(len(places)), "of these, a better span not preselected": float(len(missed))}
+
+
+def make_logits(grid: TokenGrid, seed: int) -> Logits:
+    """Make up logits as a trained model's: noise, a peak at a span of every context, one at every first token."""
+    random = np.random.default_rng(seed)
+    logits = random.normal(-4.0, 1.5, (len(grid.offsets), 2)).astype(np.float32)
+    firsts = grid.window_at[:-1]
+    counts = np.add.reduceat(grid.offsets[:, 0] >= 0, firsts, dtype=np.int64)  # tokens of the context
+    starts = random.integers(0, counts)
+    ends = np.minimum(starts + random.integers(0, 6, len(counts)), counts - 1)
+    for column, places in enumerate((starts, ends)):
+        logits[firsts + grid.context_at + places, column] += random.normal(8.0, 3.0, len(counts)).astype(np.float32)
+    logits[firsts] += random.normal(8.0, 3.0, (len(firsts), 2)).astype(np.float32)
+    return logits
+
+
+def _read_work(config: DecodeBench, progress: Progress) -> DecodeWork:
+    questions = read_squad(config.data, answers="texts", hub_split="validation").questions
+    windows = cut_windows(questions, load_tokenizer(config.encoder), WindowConfig(), labelled=False, progress=progress)
+    grid = grid_of(windows, [question.id for question in questions])
+    return DecodeWork(questions, grid, make_logits(grid, config.seed))
