@@ -1,5 +1,6 @@
 """Windows -> batches: which windows go together, and how they become tensors. Padding never exceeds the longest row."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -102,10 +103,14 @@ class StepPlan:
         return batches
 
     def _cut(self, rows: Rows, width: int) -> list[Rows]:
+        """Cut the encoder's batch into steps of equal size: a remainder of one window would be a step of its own.
+
+        So a step of `{tokens: n}` may be larger than n by less than one window.
+        """
         if self._batch.windows is not None:
-            return _cut_every(rows, self._batch.windows)
+            return np.array_split(rows, math.ceil(len(rows) / self._batch.windows))
         assert self._batch.tokens is not None
-        return _cut_every(rows, max(1, self._batch.tokens // width))
+        return np.array_split(rows, math.ceil(len(rows) * width / self._batch.tokens))
 
 
 def plan_epoch(lengths: npt.NDArray[np.int64], config: BatchConfig, seed: int, epoch: int) -> list[Rows]:
