@@ -47,8 +47,8 @@ def test_a_chapter_shows_seconds_ratios_and_numbers():
     assert "### heads: tiny on an H200" in text
     assert "| fast | 2 (2-3) | 0.333 (0.333-0.5) |" in text
     assert "| tokens | 12,345 |" in text
-    assert "rounds 3" in text
-    assert bench_rows(make_record())[0] == ("slow", "6 (4-9)", "1 (1-1)")
+    assert "3 rounds, middle and range" in text
+    assert bench_rows(make_record())[0] == ("slow", "6 (4-9)", "1")
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"name": "heads"}'])

@@ -33,7 +33,7 @@ def bench_chapter(record: BenchRecord) -> str:
             f"### {record.name}: {record.variant} on {where.device}",
             "",
             f"{record.about[0].upper()}{record.about[1:]}. `bertvision bench {record.name}` ({settings}); "
-            f"{where.precision}, {versions}, commit {commit}; {len(record.sides[0].seconds)} rounds, middle and range.",
+            f"{where.precision}, {versions}, commit {commit}; {_rounds(len(record.sides[0].seconds))}.",
             "",
             *_table(COLUMNS, bench_rows(record)),
             "",
@@ -43,13 +43,20 @@ def bench_chapter(record: BenchRecord) -> str:
     )
 
 
+def _rounds(count: int) -> str:
+    return "one round" if count == 1 else f"{count} rounds, middle and range"
+
+
 def _seconds(side: Side) -> str:
-    low, high = min(side.seconds), max(side.seconds)
-    return f"{median(side.seconds):.3g} ({low:.3g}-{high:.3g})"
+    return _with_range(median(side.seconds), min(side.seconds), max(side.seconds))
 
 
 def _ratio(ratio: Ratio) -> str:
-    return f"{ratio.middle:.3g} ({ratio.lowest:.3g}-{ratio.highest:.3g})"
+    return _with_range(*ratio)
+
+
+def _with_range(middle: float, lowest: float, highest: float) -> str:
+    return f"{middle:.3g}" if lowest == highest else f"{middle:.3g} ({lowest:.3g}-{highest:.3g})"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
