@@ -68,6 +68,7 @@ PAPER_V1 = {
         },
         "loss": "sum",
     },
+    "answers": {"decoders": ["official", "paper-v1"]},  # SPEC 4.2: both scores, papers compared by the latter
     "precision": "float32",
 }
 # SPEC 8.1 (windows), 8.2 (answers), 8.3 (fine-tuning) and 8.5 (heads): what the system of spring 2021 did, BERT-base.
@@ -204,6 +205,12 @@ def test_ensembles_are_named_after_their_members_and_how_they_are_combined():
     ]
 
 
+def test_a_weighted_ensemble_is_named_without_its_weights():
+    weighted = {"of": ["encoder", "last_linear"], "how": "weighted", "weights": [3, 1]}
+    (ensemble,) = build_experiment({"ensembles": [weighted]}).ensembles
+    assert (ensemble.name, ensemble.weights) == ("encoder+last_linear-weighted", (3.0, 1.0))
+
+
 def test_heads_are_given_by_catalog_name_or_with_a_changed_part():
     train = [
         "adapter_64_shared",
@@ -271,7 +278,20 @@ PAIR = ["encoder", "last_linear"]
         ({"ensembles": [{"of": ["encoder"]}]}, "`ensembles.0.of`: "),
         ({"ensembles": [{"of": ["encoder", "cnn"]}]}, "ensemble of 'cnn', which is not trained here; known: encoder, "),
         ({"ensembles": [{"of": PAIR, "how": "median"}]}, "`ensembles.0.how`: "),
+        ({"ensembles": [{"of": PAIR, "how": "weighted"}]}, "`ensembles.0`: `weighted` needs weights, one for each of"),
+        ({"ensembles": [{"of": PAIR, "weights": [1, 2]}]}, "`ensembles.0`: `max` takes no weights; leave them out or"),
+        (
+            {"ensembles": [{"of": PAIR, "how": "weighted", "weights": [1]}]},
+            "`ensembles.0`: got 1 weights for 2 members; give one for each",
+        ),
+        (
+            {"ensembles": [{"of": PAIR, "how": "weighted", "weights": [1, -0.5]}]},
+            "`ensembles.0`: the weight -0.5 is no positive number",
+        ),
         ({"ensembles": [{"of": PAIR}, {"of": PAIR}]}, "two ensembles are called 'encoder+last_linear'"),
+        ({"answers": {"decoders": ["paper-v1"]}}, "`answers`: `decoders` holds `official` and, if wanted, "),
+        ({"answers": {"decoders": ["official"] * 2}}, "`answers`: `decoders` holds `official` and, if wanted, "),
+        ({"answers": {"decoders": ["legacy"]}}, "`answers.decoders.0`: Input should be 'official' or 'paper-v1', got "),
         ({"answers": {"n_best": 0}}, "`answers.n_best`: Input should be greater than or equal to 1, got 0"),
     ],
 )
@@ -299,3 +319,8 @@ def test_an_ensemble_knows_the_heads_of_its_own_experiment():
 def test_a_token_budget_may_be_exactly_one_window():
     settings = {"windows": {"max_length": 192, "stride": 64}, "finetune": {"batch": {"tokens": 192}}}
     assert build_experiment(settings).finetune.batch.tokens == 192
+
+
+def test_a_head_that_cannot_score_spans_is_refused_before_anything_is_trained():
+    with pytest.raises(SettingsError, match="'xception_abbr' scores classes alone, and squad2 needs spans"):
+        build_experiment({"heads": {"train": ["last_linear", "xception_abbr"]}})

@@ -3,7 +3,6 @@
 Everything heavy is imported inside the verbs, so that `--help` is quick and `score` and `report` need no torch.
 """
 
-import json
 import os
 import shutil
 import sys
@@ -11,7 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,14 +18,16 @@ import bertvision
 from bertvision.console import (
     in_one_line,
     messages,
+    page_as_markdown,
     print_json,
+    print_page,
     print_records,
     print_table,
     progress_for,
     results,
 )
 from bertvision.errors import DataError, SettingsError
-from bertvision.files import check_folder
+from bertvision.files import check_file, check_folder, write_text
 from bertvision.records import RunRecord, fraction_name
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def predict(
     """Answer a file's questions with a trained model.
 
     Writes predictions.json, nbest_predictions.json and null_odds.json as run_qa does, and logits.safetensors; prints
-    the official scores where the file has answers.
+    the scores where the file has answers.
     """
     from bertvision.settings import with_overrides
     from bertvision.stages.predict_file import predict_file
@@ -181,12 +182,13 @@ def score(
     Reads a gold file and a predictions file, prints the scores as JSON, and needs no torch.
     """
     from bertvision.metrics.squad import score_squad1, score_squad2
+    from bertvision.predictions.files import read_mapping
     from bertvision.tasks.squad import read_squad
 
     if task not in ("squad1", "squad2"):
         raise SettingsError(f"no task {task!r}; known: 'squad1', 'squad2'")
     questions = read_squad(gold, answers="texts", hub_split="validation").questions
-    answers = _read_mapping(predictions, str)
+    answers = read_mapping(predictions, str)
     if task == "squad1":
         if null_odds is not None:
             raise DataError("squad1 has no unanswerable questions; leave --null-odds out or score squad2")
@@ -196,8 +198,112 @@ def score(
             )
         print_json(score_squad1(questions, answers))
     else:
-        odds = _read_mapping(null_odds, float) if null_odds is not None else None
+        odds = read_mapping(null_odds, float) if null_odds is not None else None
         print_json(score_squad2(questions, answers, odds, na_prob_thresh))
+
+
+@app.command()
+@in_one_line
+def ensemble(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR", help="OUT/predictions/FRACTION/ROW, or of `predict --out`.")
+    ],
+    data: Annotated[str, typer.Option("--data", help="The question file that they answered.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the ensemble's answers.")],
+    how: Annotated[str, typer.Option("--how", help="max (the papers' way), mean, logits or weighted.")] = "max",
+    weights: Annotated[str | None, typer.Option("--weights", help="One for each DIR, such as 0.6,0.4.")] = None,
+    held_out: Annotated[
+        list[Path] | None,
+        typer.Option("--held-out", metavar="DIR", help="For each DIR, its model's answers to other questions."),
+    ] = None,
+    held_out_data: Annotated[
+        str | None, typer.Option("--held-out-data", help="Those questions: weights follow the F1 on them.")
+    ] = None,
+    overrides: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Combine several models' answers into one's.
+
+    Token by token where the models share tokenizer and windows, otherwise by the answers' characters. Writes what
+    `predict` writes, and ensemble.json; prints the scores of each model and of all together.
+    """
+    from bertvision.settings import with_overrides
+    from bertvision.stages.ensemble_folders import ensemble_folders
+    from bertvision.stages.ensemble_weights import choose_way
+
+    way = choose_way(how, weights, held_out or (), held_out_data)
+    made = ensemble_folders(folders, data, check_folder(out), way, with_overrides({}, overrides or ()))
+    if as_json:
+        print_json({**made.as_dict(), "out": str(out)})
+        return
+    results.print(f"{len(made.predictions):,} questions, combined by {made.by}; answers in {out}", markup=False)
+    if made.scores is not None:
+        header, *rows = made.as_table()
+        print_table(header, rows, (False, *[True] * (len(header) - 1)))
+
+
+@app.command()
+@in_one_line
+def compare(
+    one: Annotated[Path, typer.Argument(metavar="A", help="A predictions.json, or a folder that holds one.")],
+    other: Annotated[Path, typer.Argument(metavar="B", help="Another one, for the same questions.")],
+    gold: Annotated[str, typer.Option("--gold", help="The SQuAD file with the answers.")],
+    metric: Annotated[str, typer.Option("--metric", help="exact, f1 or both.")] = "both",
+    resamples: Annotated[int, typer.Option("--resamples", help="Of the bootstrap.", min=100)] = 10_000,
+    seed: Annotated[int, typer.Option("--seed", help="Of the bootstrap.", min=0)] = 1,
+    clusters: Annotated[
+        str, typer.Option("--clusters", help="What is resampled: question, or article, whose questions are alike.")
+    ] = "question",
+    disagreements: Annotated[
+        int, typer.Option("--disagreements", metavar="N", help="Show the first N that one alone gets right.", min=0)
+    ] = 0,
+    as_json: Json = False,
+) -> None:
+    """Tell whether two models' scores differ by chance.
+
+    Prints the difference with a paired-bootstrap interval and p-value, McNemar's exact test, and who is right how
+    often; needs no torch.
+    """
+    from bertvision.stages.compare_files import CompareConfig, compare_files
+
+    config = CompareConfig(metric, clusters, resamples, seed, disagreements)
+    found = compare_files(one, other, gold, config)
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        print_page(found.as_page())
+
+
+@app.command()
+@in_one_line
+def analyze(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="OUT/predictions/FRACTION/ROW, or of `predict --out`.")],
+    gold: Annotated[str, typer.Option("--gold", help="The SQuAD file with the answers.")],
+    against: Annotated[Path | None, typer.Option("--against", metavar="DIR", help="Another model's folder.")] = None,
+    disagreements: Annotated[
+        int, typer.Option("--disagreements", metavar="N", help="With --against: show the first N.", min=0)
+    ] = 10,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.md", help="Write Markdown there instead of printing.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show where a model is right and where not.
+
+    Scores by question type, question word, answer and context; what the errors are; whether the second most likely
+    answer would have been right; with --against, what each of two models alone gets right. Needs no torch.
+    """
+    from bertvision.stages.analyze_folder import analyze_folder
+
+    target = check_file(out) if out is not None else None
+    found = analyze_folder(folder, gold, against, disagreements)
+    if target is not None:
+        write_text(target, page_as_markdown(found.as_page()))
+        messages.print(f"analysis: {target}", markup=False)
+    if as_json:
+        print_json(found.as_dict())
+    elif target is None:
+        print_page(found.as_page())
 
 
 @app.command()
@@ -267,7 +373,7 @@ def plan(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = 
 @app.command()
 @in_one_line
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="heads or states.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="heads, states or decode.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the record.")] = Path("runs/bench"),
     overrides: Set = None,
     quiet: Quiet = False,
@@ -276,7 +382,8 @@ def bench(
     """Measure speeds side by side.
 
     heads: many heads in one pass, against the bare encoder, plain code and a pass for each head. states: live states
-    against kept, stored and the papers' padded ones. In turns, after a warm-up; prints ratios and writes a record.
+    against kept, stored and the papers' padded ones. decode: logits to scored answers, against run_qa's algorithm. In
+    turns, after a warm-up; prints ratios and writes a record.
     """
     from bertvision.bench.run import run_bench
     from bertvision.bench_record import write_bench_record
@@ -364,20 +471,3 @@ def _print_paths(paths: Sequence[Path], as_json: bool) -> None:
         print_json(there)
     else:
         results.print("\n".join(there), markup=False)
-
-
-def _read_mapping(path: Path, kind: type) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not JSON ({error})") from None
-    if not isinstance(content, dict):
-        raise DataError(f"{path}: expected an object with question ids as keys, got {type(content).__name__}")
-    for key, value in content.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
-            raise DataError(f"{path}: question {key!r}: expected {kind.__name__}, got {type(value).__name__}")
-        if isinstance(value, int) and abs(value) > sys.float_info.max:
-            raise DataError(f"{path}: question {key!r}: its number is too large")
-    return content

@@ -3,6 +3,7 @@
 import functools
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,11 +15,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichBars
 
+from bertvision.analysis.sections import Page, Section
 from bertvision.errors import BertVisionError
 from bertvision.progress import SILENT, Bar, Progress, SilentBar
 from bertvision.records import RunRecord
 from bertvision.report.rows import by_experiment
-from bertvision.report.tables import results_table
+from bertvision.report.tables import Alignment, Table, markdown_text, results_table, to_markdown
 
 Parameters = ParamSpec("Parameters")
 SECONDS_BETWEEN_NOTES = 0.5
@@ -84,6 +86,34 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: S
     head, *body = ["  ".join(map(_aligned, row, widths, numbers)).rstrip() for row in (header, *rows)]
     rule = "─" * (sum(widths) + 2 * len(widths) - 2)
     results.print("\n".join(["", *([title] if title else []), head, rule, *body, ""]), markup=False)
+
+
+def print_page(page: Page) -> None:
+    """Print an analysis."""
+    results.print("\n".join(page.head), markup=False, emoji=False)
+    for section in page.sections:
+        _print_section(section)
+    for item in page.items:
+        results.print(f"\n{item}", markup=False, emoji=False)
+
+
+def page_as_markdown(page: Page) -> str:
+    """Write an analysis as Markdown."""
+    head = "\n".join(f"- {markdown_text(line)}" for line in page.head)
+    items = ["## Disagreements\n", "```text\n" + "\n\n".join(page.items) + "\n```\n"] if page.items else []
+    return "\n".join(["# Analysis\n", f"{head}\n", *map(_section_as_markdown, page.sections), *items])
+
+
+def _print_section(section: Section) -> None:
+    print_table(section.header, section.rows, (False, *[True] * (len(section.header) - 1)), section.title)
+    if section.note:
+        results.print(textwrap.fill(section.note, 80), markup=False, emoji=False)
+
+
+def _section_as_markdown(section: Section) -> str:
+    number: Alignment = "right"
+    table = to_markdown(Table(section.header, ("left", *[number] * (len(section.header) - 1)), section.rows))
+    return "\n".join([f"## {section.title}\n", table, *([f"{section.note}\n"] if section.note else [])])
 
 
 def print_json(content: Any) -> None:  # noqa: ANN401 (anything that JSON can hold)

@@ -12,8 +12,9 @@ from bertvision.activations.source import StatesConfig
 from bertvision.encoder.finetune import FinetuneConfig
 from bertvision.errors import SettingsError
 from bertvision.features.windows import WindowConfig
+from bertvision.heads.catalog import tasks_of
 from bertvision.heads.training import HeadsConfig, with_every_setting
-from bertvision.predictions.ensemble import How
+from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.settings import Config, Settings, merge, parse_yaml, read_yaml, validate, with_overrides
 from bertvision.tasks.task import DataConfig, TaskName
@@ -25,6 +26,15 @@ class EnsembleConfig(Config):
 
     of: tuple[str, ...] = Field(min_length=2)
     how: How = "max"
+    weights: tuple[float, ...] | None = None  # one for each member, with `how: weighted` alone
+
+    @model_validator(mode="after")
+    def _has_fitting_weights(self) -> "EnsembleConfig":
+        try:
+            shares_of(self.how, self.weights, len(self.of))
+        except SettingsError as error:
+            raise ValueError(str(error)) from None
+        return self
 
     @property
     def name(self) -> str:
@@ -52,6 +62,8 @@ class Experiment(Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Experiment":
+        if unfit := [head.name for head in self.heads.train if "span" not in tasks_of(head.pooler, head.readout)]:
+            raise ValueError(f"head {unfit[0]!r} scores classes alone, and {self.task} needs spans; leave it out")
         known = ["encoder", *(head.name for head in self.heads.train)]
         for ensemble in self.ensembles:
             if unknown := [name for name in ensemble.of if name not in known]:
@@ -101,6 +113,7 @@ RECIPES: dict[str, Settings] = {
             "loss": "sum",
             "optim": {"weight_decay": 0.0, "schedule": "constant", "max_grad_norm": None},
         },
+        "answers": {"decoders": ["official", "paper-v1"]},
         "precision": "float32",
     },
     "paper-v2": {  # spring 2021: AdamW without bias correction, warmup and linear decay over one epoch

@@ -95,6 +95,14 @@ def check_folder(path: Path) -> Path:
     return path
 
 
+def check_file(path: Path) -> Path:
+    """Refuse a path at which no file can be written."""
+    if path.is_dir():
+        raise FolderError(f"{path}: is a folder; give the name of a file")
+    check_folder(path.parent)
+    return path
+
+
 def sha256_of(path: Path) -> str:
     """Hash a file's bytes."""
     with path.open("rb") as file:

@@ -1,4 +1,6 @@
+import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -61,6 +63,61 @@ def test_max_takes_the_larger_probability_token_by_token(grid, members):
 def test_mean_takes_the_mean_probability(grid, members):
     combined = np.exp(combine_logits(grid, members, "mean"))
     np.testing.assert_allclose(combined, sum(probabilities_of(member) for member in members) / 3, atol=1e-6)
+
+
+def test_weighted_takes_the_mean_probability_by_weights(grid, members):
+    combined = np.exp(combine_logits(grid, members, "weighted", (3.0, 1.0, 4.0)))
+    one, two, three = (probabilities_of(member) for member in members)
+    np.testing.assert_allclose(combined, (3 * one + two + 4 * three) / 8, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["max", "mean", "logits", "weighted"])
+def test_every_way_equals_a_loop_over_tokens(grid, members, how):
+    weights = (0.5, 0.2, 0.3) if how == "weighted" else None
+    combined = combine_logits(grid, members, how, weights)
+    windows = [range(first, stop) for first, stop in pairwise(grid.window_at.tolist())]
+    for window in windows:
+        for column in (0, 1):
+            logits = [[float(member[token, column]) for token in window] for member in members]
+            shares = [[math.exp(each) / sum(map(math.exp, row)) for each in row] for row in logits]
+            for place, token in enumerate(window):
+                if how == "logits":
+                    expected = sum(row[place] for row in logits) / 3
+                elif how == "max":
+                    expected = math.log(max(row[place] for row in shares))
+                else:
+                    of = weights or (1 / 3, 1 / 3, 1 / 3)
+                    expected = math.log(sum(weight * row[place] for weight, row in zip(of, shares, strict=True)))
+                assert combined[token, column] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 50.0])
+def test_only_the_proportion_of_weights_matters(grid, members, scale):
+    weights = [scale * weight for weight in (3.0, 1.0, 4.0)]
+    combined = combine_logits(grid, members, "weighted", weights)
+    np.testing.assert_allclose(combined, combine_logits(grid, members, "weighted", (3.0, 1.0, 4.0)), atol=1e-5)
+
+
+def test_equal_weights_are_the_mean(grid, members):
+    weighted = combine_logits(grid, members, "weighted", (2.0, 2.0, 2.0))
+    np.testing.assert_allclose(weighted, combine_logits(grid, members, "mean"), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("how", "weights", "told"),
+    [
+        ("weighted", None, "`weighted` needs weights, one for each of the 3 members"),
+        ("mean", (1.0, 1.0, 1.0), "`mean` takes no weights; leave them out or choose `weighted`"),
+        ("weighted", (1.0, 1.0), "got 2 weights for 3 members; give one for each"),
+        ("weighted", (1.0, 0.0, 1.0), "the weight 0 is no positive number; leave out a member"),
+        ("weighted", (1.0, -1.0, 1.0), "the weight -1 is no positive number"),
+        ("weighted", (1.0, math.nan, 1.0), "the weight nan is no positive number"),
+        ("weighted", (1.0, math.inf, 1.0), "the weight inf is no positive number"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(grid, members, how, weights, told):
+    with pytest.raises(SettingsError, match=told):
+        combine_logits(grid, members, how, weights)
 
 
 def test_logits_takes_the_mean_logit(grid, members):

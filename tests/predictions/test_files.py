@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bertvision.predictions.files import encode_numbers, write_predictions
+from bertvision.predictions.files import encode_numbers, read_prediction_folder, write_predictions
 from bertvision.predictions.prediction import Candidate, Prediction
 
 WITH_NULL = [
@@ -95,3 +95,20 @@ NEAR_LIMITS = [math.nextafter(limit, towards) for limit in LIMITS for towards in
 @example([*LIMITS, *NEAR_LIMITS, 0.0, -0.0, 5e-324, math.inf, -math.inf, math.nan])
 def test_numbers_are_written_as_json_dumps_writes_them(numbers):
     assert encode_numbers(numbers) == [json.dumps(number) for number in numbers]
+
+
+def test_a_folder_is_read_back_as_it_was_written(tmp_path):
+    write_predictions(tmp_path, WITH_NULL)
+    folder = read_prediction_folder(tmp_path)
+    assert folder.answers == {"q1": "", "q2": "by", "q0": "caf\u00e9"}
+    assert folder.best_spans == {"q1": "1887", "q2": "by", "q0": "caf\u00e9"}
+    assert folder.null_odds == {"q1": 1.5, "q2": 0.0, "q0": -2.0}
+    assert folder.candidates == {each.question_id: each.candidates for each in WITH_NULL}
+
+
+def test_what_a_folder_lacks_is_none(tmp_path):
+    write_predictions(tmp_path, WITHOUT_NULL)
+    (tmp_path / "nbest_predictions.json").unlink()
+    folder = read_prediction_folder(tmp_path)
+    assert (folder.null_odds, folder.best_spans, folder.candidates) == (None, None, None)
+    assert folder.answers == {"q0": "weir"}

@@ -182,6 +182,37 @@ def test_answers_of_a_joint_readout_are_ranked_by_the_whole_score(shape, seed, r
         assert [each.probability for each in prediction.candidates] == pytest.approx(softmax(scores))
 
 
+def text_of(grid, start, end):
+    return CONTEXT[grid.offsets[start, 0] : grid.offsets[end, 1]]
+
+
+@quickly
+@given(
+    shape=shapes,
+    seed=seeds,
+    rank=st.integers(0, 3),
+    longest=st.integers(1, 12),
+    n_best=st.integers(1, 30),
+    threshold=st.integers(-9, 9),
+)
+def test_decoding_equals_a_search_over_all_pairs_of_all_windows(shape, seed, rank, longest, n_best, threshold):
+    grid = make_grid(shape)
+    logits = draw_joint_logits(grid, rank, seed)  # without a rank: start and end alone
+    config = AnswerConfig(n_best=n_best, max_answer_length=longest, null_threshold=float(threshold))
+    predictions = predict_spans(grid, logits, [CONTEXT] * len(shape), config, has_null=True)
+    for question, prediction in enumerate(predictions):
+        windows = np.flatnonzero(grid.question_of == question)
+        scored = [(joint_score(logits, *pair), pair) for window in windows for pair in all_pairs(grid, window, longest)]
+        best = max(score for score, _ in scored)
+        null = min(joint_score(logits, first, first) for first in grid.window_at[windows])
+        assert prediction.best_span in {text_of(grid, *pair) for score, pair in scored if score == best}
+        assert prediction.null_odds == null - best
+        assert prediction.text == ("" if null - best > threshold else prediction.best_span)
+        found = [candidate.score for candidate in prediction.candidates if candidate.text]
+        assert found == sorted((score for score, _ in scored), reverse=True)[: len(found)]
+        assert len(found) >= min(len(scored), n_best) - 1  # "no answer" may take a place
+
+
 def test_a_joint_readout_reports_start_and_end_as_they_are():
     grid = make_grid([[5]])
     logits = np.concatenate(

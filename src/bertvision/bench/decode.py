@@ -110,17 +110,21 @@ def count_differences(work: DecodeWork) -> dict[str, float]:
 
 
 def make_logits(grid: TokenGrid, seed: int) -> Logits:
-    """Make up logits as a trained model's: noise, a peak at a span of every context, one at every first token."""
+    """Make up logits as a trained model's: noise, a hill around a span of every context, a peak at every first token.
+
+    Without the hill, few of the highest starts and ends would make a span, and run_qa's way would have less to do.
+    """
     random = np.random.default_rng(seed)
-    logits = random.normal(-4.0, 1.5, (len(grid.offsets), 2)).astype(np.float32)
-    firsts = grid.window_at[:-1]
+    logits = random.normal(-6.0, 2.0, (len(grid.offsets), 2))
+    firsts, lengths = grid.window_at[:-1], np.diff(grid.window_at)
     counts = np.add.reduceat(grid.offsets[:, 0] >= 0, firsts, dtype=np.int64)  # tokens of the context
     starts = random.integers(0, counts)
     ends = np.minimum(starts + random.integers(0, 6, len(counts)), counts - 1)
     for column, places in enumerate((starts, ends)):
-        logits[firsts + grid.context_at + places, column] += random.normal(8.0, 3.0, len(counts)).astype(np.float32)
-    logits[firsts] += random.normal(8.0, 3.0, (len(firsts), 2)).astype(np.float32)
-    return logits
+        away = np.abs(np.arange(len(logits)) - np.repeat(firsts + grid.context_at + places, lengths))
+        logits[:, column] += np.repeat(random.normal(10.0, 3.0, len(counts)), lengths) * np.exp(-away / 8)
+    logits[firsts] += random.normal(10.0, 3.0, (len(firsts), 2))
+    return logits.astype(np.float32)
 
 
 def _read_work(config: DecodeBench, progress: Progress) -> DecodeWork:

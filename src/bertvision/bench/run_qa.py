@@ -13,7 +13,7 @@ import numpy.typing as npt
 from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.predictions.prediction import AnswerConfig, Candidate, Prediction
 
-Span = tuple[float, int, int, float, float]  # score, characters from and to, start logit, end logit
+Span = tuple[np.float32, int, int, np.float32, np.float32]  # score, characters from and to, start logit, end logit
 NOTHING_FOUND = Candidate("empty", 0.0, 0.0, 0.0)  # its stand-in where no pair of the preselected ones is an answer
 
 
@@ -27,7 +27,7 @@ class PlainWindow(NamedTuple):
 
 def windows_by_question(grid: TokenGrid, logits: Logits) -> dict[int, list[PlainWindow]]:
     """Sort the windows by the number of their question."""
-    windows = defaultdict(list)
+    windows: dict[int, list[PlainWindow]] = defaultdict(list)
     for window, question in enumerate(grid.question_of.tolist()):
         tokens = slice(grid.window_at[window], grid.window_at[window + 1])
         windows[question].append(PlainWindow(logits[tokens, 0], logits[tokens, 1], grid.offsets[tokens]))

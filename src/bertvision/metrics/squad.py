@@ -39,7 +39,7 @@ def score_squad2(
     The best-threshold scores mean something only if `answers` holds the best span of every question, not an empty
     text where the model declined.
     """
-    return _score_worths(questions, answers, _compare(questions, answers), null_odds, na_prob_thresh)
+    return _score_worths(questions, answers, answer_worths(questions, answers), null_odds, na_prob_thresh)
 
 
 def score_squad1(questions: Sequence[Question], answers: Mapping[str, str]) -> Scores:
@@ -63,7 +63,7 @@ def score_predictions(
     """
     spans = {each.question_id: each.best_span for each in predictions}
     odds = {each.question_id: each.null_odds for each in predictions if each.null_odds is not None}
-    worths = _compare(questions, spans)
+    worths = answer_worths(questions, spans)
     scores = _score_worths(questions, spans, worths, odds, threshold) if odds else score_squad1(questions, spans)
     return scores | _best_span_scores(questions, worths)
 
@@ -103,8 +103,8 @@ def _best_span_scores(questions: Sequence[Question], worths: Worths) -> Scores:
     return {"best_span_HasAns_exact": plain["exact"], "best_span_HasAns_f1": plain["f1"]}
 
 
-def _compare(questions: Sequence[Question], answers: Mapping[str, str]) -> Worths:
-    """Give what each answer is worth when all of them count."""
+def answer_worths(questions: Sequence[Question], answers: Mapping[str, str]) -> Worths:
+    """Give what each answer is worth by itself, officially, when all of them count."""
     _check_ids(questions, answers, "prediction")
     worths = Worths({}, {})
     for each in questions:

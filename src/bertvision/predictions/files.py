@@ -1,16 +1,76 @@
 """Prediction folders, in run_qa's formats, with the logits beside them."""
 
 import json
-from collections.abc import Iterator, Sequence
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from json.encoder import encode_basestring
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic_core import to_json
 
+from bertvision.errors import DataError, FolderError
 from bertvision.files import write_encoded_rows, write_json_rows
-from bertvision.predictions.prediction import Prediction
+from bertvision.predictions.prediction import Candidate, Prediction, without_collecting
+
+WHERE = "give OUT/predictions/FRACTION/ROW or what `bertvision predict --out` wrote"
+
+
+@dataclass(frozen=True)
+class PredictionFolder:
+    """What a prediction folder holds, by question; None for a file that it lacks."""
+
+    path: Path
+    answers: dict[str, str]
+    best_spans: dict[str, str] | None
+    null_odds: dict[str, float] | None
+    candidates: dict[str, tuple[Candidate, ...]] | None  # best first
+
+    @property
+    def logits_path(self) -> Path:
+        """Name the file of the logits, which may be absent."""
+        return self.path / "logits.safetensors"
+
+
+def read_prediction_folder(path: Path) -> PredictionFolder:
+    """Read what `write_predictions` wrote; all files must be about the same questions."""
+    answers = read_answers(_checked_folder(path))
+    spans_path, odds_path = path / "best_spans.json", path / "null_odds.json"
+    spans = read_mapping(spans_path, str) if spans_path.exists() else None
+    odds = read_null_odds(odds_path) if odds_path.exists() else None
+    candidates = _read_candidates(path / "nbest_predictions.json")
+    for name, content in (("best_spans", spans), ("null_odds", odds), ("nbest_predictions", candidates)):
+        _check_same_questions(path, name, content, answers)
+    return PredictionFolder(path, answers, spans, odds, candidates)
+
+
+def read_answers(path: Path) -> dict[str, str]:
+    """Read the answers of a `predictions.json` or of a folder that holds one."""
+    return read_mapping(_checked_folder(path) / "predictions.json" if path.is_dir() else path, str)
+
+
+def read_null_odds(path: Path) -> dict[str, float]:
+    """Read a `null_odds.json`."""
+    odds = read_mapping(path, float)
+    for question, value in odds.items():
+        if math.isnan(value):
+            raise DataError(f"{path}: the odds of question {question!r} are not a number; the model diverged")
+    return odds
+
+
+def read_mapping(path: Path, kind: type) -> dict[str, Any]:
+    """Read a JSON object of texts or numbers by question id."""
+    content = _read_object(path)
+    for key, value in content.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
+            raise DataError(f"{path}: question {key!r}: expected {kind.__name__}, got {type(value).__name__}")
+        if isinstance(value, int) and abs(value) > sys.float_info.max:
+            raise DataError(f"{path}: question {key!r}: its number is too large")
+    return content
 
 
 def write_predictions(folder: Path, predictions: Sequence[Prediction]) -> None:
@@ -54,3 +114,52 @@ def _encode_candidates(predictions: Sequence[Prediction]) -> Iterator[str]:
     ]
     bounds = accumulate((len(each.candidates) for each in predictions), initial=0)
     return (f"[{', '.join(encoded[first:stop])}]" for first, stop in pairwise(bounds))
+
+
+def _checked_folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise FolderError(f"{path}: no such folder; {WHERE}")
+    if not (path / "predictions.json").exists():
+        raise FolderError(f"{path}: no predictions.json in it; {WHERE}")
+    return path
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: expected an object with question ids as keys, got {type(content).__name__}")
+    return content
+
+
+def _read_candidates(path: Path) -> dict[str, tuple[Candidate, ...]] | None:
+    if not path.exists():
+        return None
+    with without_collecting():
+        return {question: _candidates_of(path, question, rows) for question, rows in _read_object(path).items()}
+
+
+def _candidates_of(path: Path, question: str, rows: Any) -> tuple[Candidate, ...]:  # noqa: ANN401 (checked here)
+    try:
+        found = [(row["text"], row["start_logit"], row["end_logit"], row["probability"]) for row in rows]
+    except (TypeError, KeyError):
+        found = [(None, None, None, None)]
+    if not all(isinstance(text, str) and set(map(type, numbers)) <= {float, int} for text, *numbers in found):
+        raise DataError(
+            f"{path}: question {question!r}: expected a list of text, probability, start_logit and end_logit; "
+            "predict again"
+        )
+    return tuple(Candidate(*each) for each in found)
+
+
+def _check_same_questions(
+    path: Path, name: str, content: Mapping[str, object] | None, answers: Mapping[str, str]
+) -> None:
+    if content is not None and (odd := content.keys() ^ answers.keys()):
+        raise FolderError(
+            f"{path}: {name}.json and predictions.json hold different questions, such as {min(odd)!r}; predict again"
+        )

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,30 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from bertvision.errors import FolderError
-from bertvision.features.windows import Window
 
 Logits = npt.NDArray[np.float32]  # [token, start and end (and the factors of a joint readout)]
+
+
+@runtime_checkable
+class PlacedTokens(Protocol):
+    """What a grid keeps of a window; not the window's own type, which would bring transformers to who reads logits."""
+
+    @property
+    def question(self) -> int:
+        """Tell which question of the split it belongs to."""
+        ...
+
+    @property
+    def context_at(self) -> int:
+        """Tell which token is the first of the context."""
+        ...
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int32]:
+        """Give the characters of each token of the context."""
+        ...
+
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -43,7 +64,7 @@ class TokenGrid:
         return None
 
 
-def grid_of(windows: Sequence[Window], question_ids: Sequence[str]) -> TokenGrid:
+def grid_of(windows: Sequence[PlacedTokens], question_ids: Sequence[str]) -> TokenGrid:
     """Lay windows out flat."""
     lengths = np.fromiter((len(window) for window in windows), dtype=np.int64, count=len(windows))
     window_at = np.concatenate([[0], np.cumsum(lengths)])

@@ -66,21 +66,45 @@ def predict_spans(
 
 def decode_spans(grid: TextGrid, logits: Logits, config: AnswerConfig, *, has_null: bool) -> list[Prediction]:
     """Answer every question of a grid whose texts are at hand, which serves any number of models."""
+    ranked = rank_spans(grid, logits, config)
+    return choose_answers(grid, ranked, rank_nothing(grid.tokens, logits) if has_null else None, config)
+
+
+def rank_spans(grid: TextGrid, logits: Logits, config: AnswerConfig) -> Ranking:
+    """List the best spans of every question; a span that two windows show is listed once for each."""
     if not np.isfinite(logits).all():
         raise TrainingError("the logits are not numbers: the model diverged; train it again with a lower learning rate")
-    spans = best_spans(grid.tokens, logits, config, grid.can_bound)
-    ranked = _rank_spans(grid, logits, spans, config.n_best)
-    best = ranked.take(_first_of_each(ranked.questions))
-    if len(best.questions) < len(grid.tokens.question_ids):
-        lacking = np.setdiff1d(np.arange(len(grid.tokens.question_ids)), best.questions)[0]
+    ranked = _merge_windows(grid, logits, best_spans(grid.tokens, logits, config, grid.can_bound), config.n_best)
+    asked = first_of_each(ranked.questions)
+    if len(asked) < len(grid.tokens.question_ids):
+        lacking = np.setdiff1d(np.arange(len(grid.tokens.question_ids)), ranked.questions[asked])[0]
         question = grid.tokens.question_ids[lacking]
         raise DataError(f"question {question!r}: no token of its context holds more than blanks")
+    return ranked
+
+
+def rank_nothing(grid: TokenGrid, logits: Logits) -> Ranking:
+    """Give every question's "no answer": the pair of a window's first token with itself, the lowest of its windows."""
+    tokens = grid.window_at[:-1]
+    order = np.lexsort((_null_scores(logits[tokens]), grid.question_of))
+    lowest = tokens[order[first_of_each(grid.question_of)]]
+    questions = np.arange(len(lowest))
+    return Ranking(questions, np.zeros((len(lowest), 2), np.int32), _logits_of(logits, lowest, lowest))
+
+
+def choose_answers(grid: TextGrid, ranked: Ranking, nothing: Ranking | None, config: AnswerConfig) -> list[Prediction]:
+    """Choose between every question's best span and "no answer"; `ranked` holds at most `n_best` spans of each."""
+    best = ranked.take(first_of_each(ranked.questions))
     null_odds = None
-    if has_null:
-        nothing = _rank_nothing(grid.tokens, logits)
+    if nothing is not None:
         null_odds = nothing.scores - best.scores
         ranked = _with_null(ranked, nothing, config.n_best)
     return _predictions(grid, best, null_odds, ranked, config.null_threshold)
+
+
+def first_of_each(questions: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Give where each question begins in a list that is sorted by question."""
+    return np.flatnonzero(np.append(True, questions[1:] != questions[:-1]))
 
 
 def best_spans(
@@ -161,7 +185,7 @@ def _null_scores(of_first_tokens: Logits) -> npt.NDArray[np.float32]:
     return scores
 
 
-def _rank_spans(grid: TextGrid, logits: Logits, spans: WindowSpans, count: int) -> Ranking:
+def _merge_windows(grid: TextGrid, logits: Logits, spans: WindowSpans, count: int) -> Ranking:
     """Merge the spans of a question's windows, best first; a span that two windows show counts once in each."""
     scores = spans.scores.ravel()
     questions = np.repeat(grid.tokens.question_of.astype(np.int64), spans.scores.shape[1])
@@ -176,31 +200,17 @@ def _rank_spans(grid: TextGrid, logits: Logits, spans: WindowSpans, count: int) 
     return Ranking(asked, text_bounds(grid, asked, starts, ends), _logits_of(logits, starts, ends))
 
 
-def _rank_nothing(grid: TokenGrid, logits: Logits) -> Ranking:
-    """Give every question's "no answer": the pair of a window's first token with itself, the lowest of its windows."""
-    tokens = grid.window_at[:-1]
-    order = np.lexsort((_null_scores(logits[tokens]), grid.question_of))
-    lowest = tokens[order[_first_of_each(grid.question_of)]]
-    questions = np.arange(len(lowest))
-    return Ranking(questions, np.zeros((len(lowest), 2), np.int32), _logits_of(logits, lowest, lowest))
-
-
 def _with_null(ranked: Ranking, nothing: Ranking, count: int) -> Ranking:
     """Put "no answer" among the candidates; like run_qa, keep it even where it is not one of the best."""
     merged = ranked.with_more(nothing)
     counts, places = np.bincount(ranked.questions)[:, None], np.arange(count + 1)
-    spans, nulls = _first_of_each(ranked.questions)[:, None] + places, len(ranked.questions) + nothing.questions
+    spans, nulls = first_of_each(ranked.questions)[:, None] + places, len(ranked.questions) + nothing.questions
     indices = np.where(places < counts, spans, nulls[:, None])  # [question, place]: spans, then no answer, then filling
     keys = np.where(places <= counts, -merged.scores[indices], np.inf)
     order = np.take_along_axis(indices, np.argsort(keys, axis=1, kind="stable"), axis=1)
     is_kept = places <= counts
     is_kept[:, count] &= order[:, count] >= len(ranked.questions)
     return merged.take(order[is_kept])
-
-
-def _first_of_each(questions: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Give where each question begins in a list that is sorted by question."""
-    return np.flatnonzero(np.append(True, questions[1:] != questions[:-1]))
 
 
 def _logits_of(logits: Logits, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
@@ -225,7 +235,7 @@ def _predictions(
 
 def _candidates(grid: TextGrid, ranked: Ranking) -> Iterator[tuple[Candidate, ...]]:
     """Give every question's candidates, with probabilities among them."""
-    bounds = [*_first_of_each(ranked.questions).tolist(), len(ranked.questions)]
+    bounds = [*first_of_each(ranked.questions).tolist(), len(ranked.questions)]
     highest = np.maximum.reduceat(ranked.scores, bounds[:-1])
     # NumPy's exponential differs from Python's in the last digit on some processors.
     weights = list(map(math.exp, (ranked.scores - highest[ranked.questions]).tolist()))

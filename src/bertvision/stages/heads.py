@@ -20,6 +20,7 @@ from bertvision.settings import Settings
 from bertvision.stages.answers import answer_questions, span_logits
 from bertvision.stages.line import Line
 from bertvision.stages.model_folder import ModelConfig, load_head, read_model_config, save_head
+from bertvision.stages.paper_scores import paper_scores
 from bertvision.stages.states import open_states
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
 
@@ -123,7 +124,8 @@ def _score_heads(line: Line, encoder: Encoder, heads: Mapping[str, Head]) -> dic
         encoder, heads, line.dev, grid, line.compute, line.progress, tokens, layers
     ).items():
         answers = answer_questions(grid, logits, questions, line.experiment.answers, has_null=line.task.has_null)
-        scores[name] = score_predictions(questions, answers, line.experiment.answers.null_threshold)
+        official = score_predictions(questions, answers, line.experiment.answers.null_threshold)
+        scores[name] = official | paper_scores(grid, logits, line.paper)
     return scores
 
 
@@ -173,8 +175,14 @@ def _made_by(line: Line, seed: int, fraction: float | None, heads: list[HeadConf
         heads=settings,
         states=line.experiment.states.model_dump(mode="json", exclude={"folder", "keep"}),
         # Scores after every epoch are part of the result, and depend on these.
-        scored_on={"dev": line.task.dev.sha256, "answers": line.experiment.answers.model_dump(mode="json")}
+        scored_on={"dev": line.task.dev.sha256, "answers": _answers(line)}
         if line.experiment.heads.epochs > 1
         else None,
         trained=[head.model_dump(mode="json") for head in heads],
     )
+
+
+def _answers(line: Line) -> Settings:
+    """Give the settings of answers; folders that were made when there was one decoder do not name it."""
+    config = line.experiment.answers
+    return config.model_dump(mode="json", exclude={"decoders"} if config.decoders == ("official",) else None)

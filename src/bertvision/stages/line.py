@@ -16,6 +16,7 @@ from bertvision.run_folder import RunFolder, folder_of_seed
 from bertvision.settings import Settings
 from bertvision.shapes import StackShape
 from bertvision.stages.model_folder import CONFIG, ModelConfig
+from bertvision.stages.paper_scores import PaperGold, paper_gold
 from bertvision.tasks.squad import read_task
 from bertvision.tasks.task import Split, Task
 from bertvision.training.checkpoint import fingerprint
@@ -31,6 +32,7 @@ class Line:
     task: Task
     train: Sequence[Window]
     dev: Sequence[Window]
+    paper: PaperGold | None  # of dev; None where `answers.decoders` does not ask for paper-v1
     start_fingerprint: str  # of the encoder that fine-tuning starts from
     shape: StackShape  # of the states that heads read
     compute: Compute
@@ -90,9 +92,10 @@ def prepare(experiment: Experiment, out: Path, progress: Progress) -> Line:
     shape = shape_of_states(encoder, experiment.states.chosen_layers)
     train = cut_windows(task.train.questions, encoder.tokenizer, experiment.windows, progress=progress)
     dev = cut_windows(task.dev.questions, encoder.tokenizer, experiment.windows, labelled=False, progress=progress)
+    paper = paper_gold(experiment.answers, dev, task.dev.questions, encoder.tokenizer)
     compute = choose_compute(experiment.device, experiment.precision)
     start = fingerprint(encoder.model)
-    return Line(experiment, out, task, train, dev, start, shape, compute, progress)
+    return Line(experiment, out, task, train, dev, paper, start, shape, compute, progress)
 
 
 def check_length(encoder: Encoder, windows: WindowConfig) -> None:

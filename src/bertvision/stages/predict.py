@@ -33,6 +33,7 @@ from bertvision.stages.finetune import finetune_seconds
 from bertvision.stages.heads import frozen_encoder, load_heads
 from bertvision.stages.line import Line, is_checkpoint
 from bertvision.stages.model_folder import load_head, read_model_config
+from bertvision.stages.paper_scores import paper_scores
 
 ENCODER = "encoder"
 
@@ -78,7 +79,8 @@ def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
     records = []
     for place, row in enumerate(rows):
         if row.members is not None:
-            logits[row.name] = combine_logits(grid, [logits[name] for name in row.members.of], row.members.how)
+            members = [logits[name] for name in row.members.of]
+            logits[row.name] = combine_logits(grid, members, row.members.how, row.members.weights)
         with without_collecting():
             scores = _write_answers(this, row, texts, logits[row.name])
         record = _record(this, row, place, scores)
@@ -148,7 +150,9 @@ def _write_answers(this: Pass, row: Row, texts: TextGrid, logits: Logits) -> Sco
     with whole_folder(line.folder(this.seed).predictions(this.fraction, row.name)) as beside:
         write_predictions(beside, answers)
         save_logits(beside / "logits.safetensors", texts.tokens, logits)
-    return score_predictions(questions, answers, config.null_threshold)
+    is_max = row.members is not None and row.members.how == "max"
+    paper = paper_scores(texts.tokens, logits, line.paper, are_log_probabilities=is_max)
+    return score_predictions(questions, answers, config.null_threshold) | paper
 
 
 def _record(this: Pass, row: Row, place: int, scores: Scores) -> RunRecord:

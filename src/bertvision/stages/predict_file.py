@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bertvision.encoder.encode import freeze
-from bertvision.errors import DataError
 from bertvision.features.windows import cut_windows
 from bertvision.metrics.squad import Scores, score_predictions
 from bertvision.predictions.files import write_predictions
@@ -14,8 +13,8 @@ from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config, Settings, merge, validate
 from bertvision.stages.answers import answer_questions, span_logits
 from bertvision.stages.model_folder import load_model
-from bertvision.tasks.squad import read_squad
-from bertvision.tasks.task import Question
+from bertvision.stages.paper_scores import paper_gold, paper_scores
+from bertvision.stages.questions import read_questions
 from bertvision.training.device import Precision, choose_compute
 
 
@@ -41,8 +40,10 @@ def predict_file(
     model = load_model(model_folder)
     defaults = {"answers": model.config.answers.model_dump(mode="json")}
     config = validate(PredictConfig, merge(defaults, settings or {}), "--set")
-    questions, has_golds = _read(data)
+    asked = read_questions(data)
+    questions = asked.questions
     windows = cut_windows(questions, model.encoder.tokenizer, model.config.windows, labelled=False, progress=progress)
+    paper = paper_gold(config.answers, windows, questions, model.encoder.tokenizer)
     compute = choose_compute(config.device, config.precision)
     grid = grid_of(windows, [question.id for question in questions])
     heads, tokens = {"model": model.head}, config.answers.tokens
@@ -51,15 +52,7 @@ def predict_file(
     predictions = answer_questions(grid, logits, questions, config.answers, has_null=has_null)
     write_predictions(out, predictions)
     save_logits(out / "logits.safetensors", grid, logits)
-    if not has_null:  # SQuAD 1.1 cannot score a question without an answer
-        has_golds = has_golds and all(question.answers for question in questions)
-    scores = score_predictions(questions, predictions, config.answers.null_threshold) if has_golds else None
-    return Answered(predictions, scores)
-
-
-def _read(data: str) -> tuple[tuple[Question, ...], bool]:
-    """Read a file's questions; tells whether every one of them says what its answers are."""
-    try:
-        return read_squad(data, answers="texts", hub_split="validation").questions, True
-    except DataError:  # either some have no answers, or the file is bad, which the second reading will say
-        return read_squad(data, answers="optional", hub_split="validation").questions, False
+    if not asked.can_be_scored(has_null=has_null):
+        return Answered(predictions, None)
+    official = score_predictions(questions, predictions, config.answers.null_threshold)
+    return Answered(predictions, official | paper_scores(grid, logits, paper))

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 from bertvision.settings import Config
 
 TaskName = Literal["squad1", "squad2"]
+Pieces = tuple[int, ...]  # a text as word pieces, by their numbers in the vocabulary
 
 
 class DataConfig(Config):

@@ -1,0 +1,122 @@
+"""Questions -> groups of them: by type, question word, answer and context."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bertvision.tasks.task import Question
+
+WORD = re.compile(r"[a-z]+")
+QUESTION_WORDS = {"whom": "who", "whose": "who"} | {
+    word: word for word in ("what", "who", "when", "where", "which", "why", "how")
+}
+WORD_GROUPS = ("what", "who", "when", "where", "which", "why", "how many/much", "how", "other")
+LENGTHS = {"1": 1, "2": 2, "3": 3, "4-5": 5, "6-10": 10, "11 or more": 1_000_000}  # the most words of a group
+QUARTERS = ("first quarter", "second quarter", "third quarter", "last quarter")
+
+
+class Grouping(NamedTuple):
+    """Questions by group, every group listed, also an empty one."""
+
+    title: str
+    groups: dict[str, list[Question]]
+    note: str = ""
+
+
+def group_questions(questions: Sequence[Question]) -> list[Grouping]:
+    """Group questions in every way that the analysis knows."""
+    return [
+        group_types(questions),
+        group_words(questions),
+        group_answer_lengths(questions),
+        group_positions(questions),
+        group_context_lengths(questions),
+    ]
+
+
+def group_types(questions: Sequence[Question]) -> Grouping:
+    """Group by whether there is an answer."""
+    return _grouped(
+        "question type",
+        ("has answer", "no answer"),
+        questions,
+        lambda each: ("has answer", "no answer")[not each.answers],
+    )
+
+
+def group_words(questions: Sequence[Question]) -> Grouping:
+    """Group by the first question word."""
+    note = "The first of these words in the question; who is also whom and whose."
+    return _grouped("question word", WORD_GROUPS, questions, lambda each: question_word(each.text), note)
+
+
+def group_answer_lengths(questions: Sequence[Question]) -> Grouping:
+    """Group answerable questions by the words of their first gold."""
+    note = "Words of the first gold answer."
+    return _grouped("answer length", tuple(LENGTHS), questions, _length_group, note)
+
+
+def group_positions(questions: Sequence[Question]) -> Grouping:
+    """Group answerable questions by where in the context their first gold starts."""
+    note = "Where the first gold answer starts, in characters of the context."
+    return _grouped("answer position", QUARTERS, questions, _position_group, note)
+
+
+def group_context_lengths(questions: Sequence[Question]) -> Grouping:
+    """Group by quartiles of the context's words; equal lengths stay together."""
+    lengths = np.array([count_words(each.context) for each in questions])
+    places = np.searchsorted(np.quantile(lengths, (0.25, 0.5, 0.75)), lengths)  # a length equal to a bound is below it
+    names = [_named_by_length(name, lengths[places == place].tolist()) for place, name in enumerate(QUARTERS)]
+    groups: dict[str, list[Question]] = {name: [] for name in names}
+    for place, question in zip(places.tolist(), questions, strict=True):
+        groups[names[place]].append(question)
+    return Grouping("context length", groups, "Quarters of the questions by the words of their context.")
+
+
+def question_word(text: str) -> str:
+    """Name the first question word of a question, or `other`."""
+    words = WORD.findall(text.lower())
+    for word, following in zip(words, [*words, ""][1:], strict=True):
+        if word == "how" and following in ("many", "much"):
+            return "how many/much"
+        if word in QUESTION_WORDS:
+            return QUESTION_WORDS[word]
+    return "other"
+
+
+def count_words(text: str) -> int:
+    """Count what stands between blanks."""
+    return len(text.split())
+
+
+def _grouped(
+    title: str,
+    names: Sequence[str],
+    questions: Sequence[Question],
+    group_of: Callable[[Question], str | None],
+    note: str = "",
+) -> Grouping:
+    groups: dict[str, list[Question]] = {name: [] for name in names}
+    for question in questions:
+        if (name := group_of(question)) is not None:
+            groups[name].append(question)
+    return Grouping(title, groups, note)
+
+
+def _length_group(question: Question) -> str | None:
+    if not question.answers:
+        return None
+    words = count_words(question.answers[0].text)
+    return next(name for name, most in LENGTHS.items() if words <= most)
+
+
+def _position_group(question: Question) -> str | None:
+    if not question.answers or question.answers[0].start < 0:  # a gold file may leave the place out
+        return None
+    return QUARTERS[min(3, 4 * question.answers[0].start // len(question.context))]
+
+
+def _named_by_length(name: str, lengths: Sequence[int]) -> str:
+    return f"{name}, {min(lengths)}-{max(lengths)} words" if lengths else name

@@ -1,0 +1,51 @@
+"""Who of two models is right on which questions."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from bertvision.analysis.groups import Grouping
+from bertvision.analysis.scored import ScoredAnswers
+from bertvision.analysis.sections import Section
+from bertvision.tasks.task import Question
+
+OUTCOMES = {(True, True): "both", (True, False): "only A", (False, True): "only B", (False, False): "neither"}
+
+
+class Outcomes(NamedTuple):
+    """How many questions both, one or none of two models got right."""
+
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+
+    @property
+    def total(self) -> int:
+        """Count the questions."""
+        return sum(self)
+
+
+def outcome_of(question: Question, a: ScoredAnswers, b: ScoredAnswers) -> str:
+    """Name who equals a gold: both, only A, only B or neither."""
+    return OUTCOMES[a.is_right(question), b.is_right(question)]
+
+
+def count_outcomes(
+    grouping: Grouping, questions: Sequence[Question], a: ScoredAnswers, b: ScoredAnswers
+) -> dict[str, Outcomes]:
+    """Count who is right, by group and for all questions."""
+    return {name: _count(group, a, b) for name, group in {**grouping.groups, "all": list(questions)}.items()}
+
+
+def outcome_section(outcomes: Mapping[str, Outcomes], note: str) -> Section:
+    """Lay out who is right by group; a group without questions has empty cells."""
+    rows = tuple(
+        (name, *(f"{count:,}" if each.total else "" for count in each), f"{each.total:,}")
+        for name, each in outcomes.items()
+    )
+    return Section("Right by exact match", ("questions", *OUTCOMES.values(), "total"), rows, note)
+
+
+def _count(questions: Sequence[Question], a: ScoredAnswers, b: ScoredAnswers) -> Outcomes:
+    found = [outcome_of(question, a, b) for question in questions]
+    return Outcomes(*map(found.count, OUTCOMES.values()))

@@ -1,0 +1,138 @@
+"""The second most likely answers: would the runner-up have been right?"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from bertvision.analysis.sections import Section, number_cell
+from bertvision.errors import DataError
+from bertvision.metrics.squad import answer_worths, normalize_answer
+from bertvision.predictions.logits import Logits, TokenGrid
+from bertvision.predictions.paper_decoder import decode_pieces
+from bertvision.predictions.prediction import Candidate
+from bertvision.tasks.task import Pieces, Question
+
+Texts = dict[str, str]  # by question
+MASKED = -1000.0  # what the papers put in place of the highest logits (SPEC 10.5)
+OUTSIDE = "[outside]"  # stands for the pieces of a span outside its context, so that it equals no gold
+
+
+class SecondAnswers(NamedTuple):
+    """What the second answers are worth; percentages are None where there is nothing to divide by."""
+
+    wrong: int  # first answers that equal no gold
+    without_second: int  # of the wrong ones, those that have no other answer
+    fixed: int  # of the wrong ones, those whose second answer equals a gold
+    fixed_share: float | None
+    fixed_with_answer: int  # of the fixed ones, the answerable questions
+    exact_of_wrong: float | None  # of the second answers to questions whose first answer is wrong
+    f1_of_wrong: float | None
+    exact: float | None  # of all second answers
+    f1: float | None
+    right_twice: int  # questions whose first and second answer equal a gold
+
+
+ROWS = {
+    "wrong": "first answer wrong",
+    "without_second": "  of these: no second answer",
+    "fixed": "  of these: second answer right",
+    "fixed_share": "  second answer right, %",
+    "fixed_with_answer": "  second answer right and not empty",
+    "exact_of_wrong": "  EM of the second answers",
+    "f1_of_wrong": "  F1 of the second answers",
+    "exact": "EM of all second answers",
+    "f1": "F1 of all second answers",
+    "right_twice": "first and second answer right",
+}
+
+
+def second_of_candidates(answers: Mapping[str, str], candidates: Mapping[str, Sequence[Candidate]]) -> Texts:
+    """Give each question's likeliest candidate that is another answer than the one given, where there is one."""
+    seconds = {}
+    for question, given in answers.items():
+        others = (each.text for each in candidates[question] if not _same(each.text, given))
+        if (second := next(others, None)) is not None:
+            seconds[question] = second
+    return seconds
+
+
+def paper_answers(grid: TokenGrid, logits: Logits, contexts: Mapping[str, str]) -> tuple[Texts, Texts]:
+    """Give the first and the second answers the papers' way: decoded, masked at the peaks, decoded again."""
+    return _decode(grid, logits, contexts), _decode(grid, mask_peaks(grid, logits), contexts)
+
+
+def mask_peaks(grid: TokenGrid, logits: Logits) -> Logits:
+    """Put -1000 at every window's highest start and highest end."""
+    masked = logits[:, :2].copy()
+    for first, stop in pairwise(grid.window_at.tolist()):
+        masked[first + masked[first:stop].argmax(axis=0), [0, 1]] = MASKED
+    return masked
+
+
+def score_seconds(
+    questions: Sequence[Question], firsts: Mapping[str, str], seconds: Mapping[str, str]
+) -> SecondAnswers:
+    """Compare first and second answers with the golds."""
+    first = answer_worths(questions, firsts).exact
+    second = answer_worths([each for each in questions if each.id in seconds], seconds)
+    wrong = [each.id for each in questions if not first[each.id]]
+    tried = [each for each in wrong if each in seconds]
+    fixed = [each for each in tried if second.exact[each]]
+    return SecondAnswers(
+        wrong=len(wrong),
+        without_second=len(wrong) - len(tried),
+        fixed=len(fixed),
+        fixed_share=100 * len(fixed) / len(wrong) if wrong else None,
+        fixed_with_answer=sum(bool(normalize_answer(seconds[each])) for each in fixed),
+        exact_of_wrong=_percent([second.exact[each] for each in tried]),
+        f1_of_wrong=_percent([second.f1[each] for each in tried]),
+        exact=_percent(list(second.exact.values())),
+        f1=_percent(list(second.f1.values())),
+        right_twice=sum(bool(first[each] and second.exact[each]) for each in second.exact),
+    )
+
+
+def second_section(ways: Mapping[str, SecondAnswers | None]) -> Section:
+    """Lay out the ways side by side; a way whose file is missing has empty cells."""
+    rows = tuple((label, *(_cell(way, name) for way in ways.values())) for name, label in ROWS.items())
+    note = (
+        "n-best: the likeliest candidate that is another answer than the one given. paper: start and end decoded "
+        "apart, then again with the highest start and end at -1000; an end before its start is no answer, which is why "
+        "some are right twice. Both by the official metric. Empty: the folder has no such file, or pairs are scored."
+    )
+    return Section("Second most likely answer", ("answers", *ways), rows, note)
+
+
+def _cell(way: SecondAnswers | None, name: str) -> str:
+    value = getattr(way, name, None)
+    return number_cell(value, 0 if isinstance(value, int) else 1)
+
+
+def _same(one: str, other: str) -> bool:
+    return normalize_answer(one) == normalize_answer(other)
+
+
+def _percent(worths: Sequence[float]) -> float | None:
+    return 100.0 * sum(worths) / len(worths) if worths else None
+
+
+def _decode(grid: TokenGrid, logits: Logits, contexts: Mapping[str, str]) -> Texts:
+    numbers = np.arange(len(logits), dtype=np.int32)  # tokens themselves in place of word pieces
+    spans = decode_pieces(grid, numbers, logits)
+    return {
+        question: _text(grid, span, question, contexts[question])
+        for question, span in zip(grid.question_ids, spans, strict=True)
+    }
+
+
+def _text(grid: TokenGrid, span: Pieces, question: str, context: str) -> str:
+    if not span:
+        return ""
+    offsets = grid.offsets[span[0] : span[-1] + 1]
+    inside = offsets[offsets[:, 0] >= 0]
+    first, stop = (int(inside[0, 0]), int(inside[-1, 1])) if len(inside) else (0, 0)
+    if stop > len(context):
+        raise DataError(f"question {question!r}: its windows are of another context; give the file predicted for")
+    return context[first:stop] if len(inside) == len(offsets) else f"{OUTSIDE} {context[first:stop]}"

@@ -1,0 +1,110 @@
+"""Several models' answers -> one's, by the characters of the context: for models whose tokens differ."""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bertvision.errors import DataError, SettingsError
+from bertvision.predictions.ensemble import How, shares_of
+from bertvision.predictions.logits import Logits
+from bertvision.predictions.prediction import AnswerConfig, Prediction
+from bertvision.predictions.spans import Ranking, choose_answers, first_of_each, rank_nothing, rank_spans
+from bertvision.predictions.texts import TextGrid
+
+SPANS_OF_A_MEMBER = 20  # at least, so that asking for fewer candidates does not change what members agree on
+
+Table = npt.NDArray[np.float64]  # [answer, member]
+
+
+class ScoredText(NamedTuple):
+    """One model's logits, on a grid of its own."""
+
+    grid: TextGrid
+    logits: Logits
+
+
+class _United(NamedTuple):
+    """Every answer that a member lists, once, sorted by question; "no answer" has the characters 0 to 0."""
+
+    answers: Ranking
+    listed_at: npt.NDArray[np.int64]  # where it stands first in the members' lists, one list after the other
+    scores: Table  # -inf where the member does not list it
+
+
+def combine_spans(
+    members: Sequence[ScoredText],
+    how: How,
+    config: AnswerConfig,
+    weights: Sequence[float] | None = None,
+    *,
+    has_null: bool,
+) -> list[Prediction]:
+    """Combine models of any tokenizers, windows and readouts that answered the same questions.
+
+    For every question each member lists its best spans, exactly searched, as many as `n_best` but at least 20, and "no
+    answer". Spans with the same characters are one. With p the softmax of a member's scores over its list, and 0 for
+    what it does not list, an answer's probability is
+
+    - `max`: the largest p of the members;
+    - `mean`: the sum of p, divided by the number of members;
+    - `weighted`: the sum of w p, where the shares w are the weights divided by their sum.
+
+    The null odds are log p("no answer") - log p(best span). Half of log p stands as start and as end logit, because
+    such an answer's score does not come from a start and an end.
+    """
+    if how == "logits":
+        raise SettingsError(
+            "logits of different tokenizers, windows or readouts have no common scale; choose max, mean or weighted"
+        )
+    shares = shares_of(how, weights, len(members))
+    grid = members[0].grid
+    for member in members[1:]:
+        if (member.grid.tokens.question_ids, member.grid.text) != (grid.tokens.question_ids, grid.text):
+            raise DataError("members of an ensemble answered different questions; combine answers to one file")
+    united = _unite([_list_answers(member, config, has_null) for member in members])
+    logs = _log_softmax(united.scores, united.answers.questions)
+    combined = logs.max(axis=1) if how == "max" else np.logaddexp.reduce(logs + np.log(shares), axis=1)
+    ranked = _with_scores(united.answers, combined)
+    is_null = ranked.bounds[:, 1] == 0
+    order = np.lexsort((united.listed_at, -combined, ranked.questions))
+    spans = _cut(ranked.take(order[~is_null[order]]), config.n_best)
+    return choose_answers(grid, spans, ranked.take(np.flatnonzero(is_null)) if has_null else None, config)
+
+
+def _list_answers(member: ScoredText, config: AnswerConfig, has_null: bool) -> Ranking:
+    listed = config.model_copy(update={"n_best": max(config.n_best, SPANS_OF_A_MEMBER)})
+    spans = rank_spans(member.grid, member.logits, listed)
+    return spans.with_more(rank_nothing(member.grid.tokens, member.logits)) if has_null else spans
+
+
+def _unite(lists: Sequence[Ranking]) -> _United:
+    """Put the members' lists side by side; a span that two windows show keeps its higher score."""
+    member = np.repeat(np.arange(len(lists)), [len(each.questions) for each in lists])
+    whole = reduce(Ranking.with_more, lists)
+    order = np.lexsort((*whole.bounds.T, whole.questions))  # stable: of equal spans the first listed is the first
+    keys = np.column_stack([whole.questions, whole.bounds])[order]
+    is_new = np.append(True, (keys[1:] != keys[:-1]).any(axis=1))
+    scores = np.full((int(is_new.sum()), len(lists)), -np.inf)
+    np.maximum.at(scores, (np.cumsum(is_new) - 1, member[order]), whole.scores[order])
+    return _United(whole.take(order[is_new]), order[is_new], scores)
+
+
+def _log_softmax(scores: Table, questions: npt.NDArray[np.int64]) -> Table:
+    """Normalise each member's scores within every question."""
+    at = first_of_each(questions)
+    shifted = scores - np.maximum.reduceat(scores, at)[questions]
+    normalised: Table = shifted - np.log(np.add.reduceat(np.exp(shifted), at))[questions]
+    return normalised
+
+
+def _with_scores(answers: Ranking, scores: npt.NDArray[np.float64]) -> Ranking:
+    return answers._replace(logits=np.stack([scores / 2, scores / 2, np.zeros_like(scores)], axis=1))
+
+
+def _cut(ranked: Ranking, count: int) -> Ranking:
+    """Keep the first answers of every question."""
+    place = np.arange(len(ranked.questions)) - first_of_each(ranked.questions)[ranked.questions]
+    return ranked.take(np.flatnonzero(place < count))

@@ -1,0 +1,62 @@
+import pytest
+
+from bertvision.analysis.breakdown import (
+    count_errors,
+    error_section,
+    group_section,
+    length_section,
+    lengths_of_right,
+    score_groups,
+)
+from bertvision.analysis.groups import Grouping, group_types
+from bertvision.analysis.scored import score_answers
+
+
+def test_every_group_is_scored_by_itself(questions, scored):
+    grouping = group_types(questions)
+    scores = score_groups(grouping, {"A": scored("1887", "Hannah Coyle", "", "")})
+    assert scores["has answer"]["A"] == pytest.approx((50, 100 * (1 + 2 / 3) / 2, 0))
+    assert scores["no answer"]["A"] == (100, 100, 100)
+    assert group_section(grouping, scores)[1:3] == (
+        ("question type", "questions", "EM", "F1", "declined"),
+        (("has answer", "2", "50.0", "83.3", "0.0"), ("no answer", "2", "100.0", "100.0", "100.0")),
+    )
+
+
+def test_an_empty_group_has_empty_cells(questions, scored):
+    grouping = Grouping("kind", {"some": questions[:1], "none": []})
+    models = {"A": scored("1887", "", "", ""), "B": scored("", "", "", "")}
+    section = group_section(grouping, score_groups(grouping, models))
+    assert section.header == ("kind", "questions", "A EM", "A F1", "B EM", "B F1")
+    assert section.rows == (("some", "1", "100.0", "100.0", "0.0", "0.0"), ("none", "0", "", "", "", ""))
+
+
+def test_errors_are_told_apart(questions, scored):
+    errors = count_errors(questions, scored("", "Leeds", "Leeds", ""))
+    assert errors == (3, 2, 1, 50.0, 1)  # of the two answerable, one was declined
+    assert [cells[1] for cells in error_section({"A": errors}).rows] == ["3", "2", "1", "50.0", "1"]
+
+
+def test_no_errors_have_no_share(questions, scored):
+    errors = count_errors(questions, scored("1887", "Hannah Coyle of Leeds", "", ""))
+    assert errors == (0, 0, 0, None, 0)
+    assert [cells[1] for cells in error_section({"A": errors}).rows] == ["0", "0", "0", "", "0"]
+
+
+def test_the_contexts_of_what_each_alone_gets_right_are_measured(ask):
+    asked = [ask(str(words), context="w " * words) for words in (10, 20, 40, 80)]
+    a, b = (
+        score_answers("", asked, dict(zip(("10", "20", "40", "80"), texts, strict=True)))
+        for texts in (("", "", "w", ""), ("", "w", "", ""))
+    )
+    found = lengths_of_right(asked, a, b)
+    assert {name: tuple(each) for name, each in found.items()} == {
+        "all": (4, 37.5),
+        "A right": (3, 110 / 3),
+        "B right": (3, 130 / 3),
+        "both": (2, 45),
+        "only A": (1, 20),
+        "only B": (1, 40),
+        "neither": (0, None),
+    }
+    assert length_section(found).rows[-1] == ("neither", "0", "")
