@@ -24,30 +24,45 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?!'-"
 WORDS = ["the", "river", "weir", "was", "built", "in", "1887", "by", "hannah", "coyle", "who", "when", "where", "stone"]
 
 
-@pytest.fixture(scope="session")
-def tokenizer() -> BertTokenizerFast:
-    """A word-piece tokenizer that can spell every word of letters and digits."""
+def make_tokenizer(words) -> BertTokenizerFast:
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    pieces = [*specials, *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS]
+    pieces = [*specials, *LETTERS, *(f"##{letter}" for letter in LETTERS), *words]
     return BertTokenizerFast(vocab={piece: number for number, piece in enumerate(pieces)}, model_max_length=512)
 
 
-@pytest.fixture
-def encoder(tokenizer) -> Encoder:
-    """A two-layer BERT of width 32 with random weights, the same in every test."""
+@pytest.fixture(scope="session")
+def tokenizer() -> BertTokenizerFast:
+    """A word-piece tokenizer that can spell every word of letters and digits."""
+    return make_tokenizer(WORDS)
+
+
+def make_encoder(name, tokenizer, *, hidden, layers, heads, seed=0) -> Encoder:
+    """A tiny BERT with random weights, the same in every test."""
     with torch.random.fork_rng():
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         config = BertConfig(
             vocab_size=len(tokenizer),
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            intermediate_size=64,
+            hidden_size=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=2 * hidden,
             max_position_embeddings=512,
         )
         model = BertModel(config)
     model.eval()
-    return Encoder("tiny", model, tokenizer)
+    return Encoder(name, model, tokenizer)
+
+
+@pytest.fixture
+def encoder(tokenizer) -> Encoder:
+    """A two-layer BERT of width 32."""
+    return make_encoder("tiny", tokenizer, hidden=32, layers=2, heads=4)
+
+
+@pytest.fixture
+def spelling_encoder() -> Encoder:
+    """A one-layer BERT of width 16 whose tokenizer spells every word, unlike the one of `encoder`."""
+    return make_encoder("spelling", make_tokenizer(()), hidden=16, layers=1, heads=2, seed=5)
 
 
 @pytest.fixture

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from transformers import BertConfig, BertModel, BertTokenizerFast
 from typer.testing import CliRunner
 
 from bertvision.cli import app
-from bertvision.encoder.load import Encoder
 from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.metrics.squad import score_squad1, score_squad2
@@ -21,30 +19,10 @@ from bertvision.stages.ensemble_folders import ensemble_folders
 from bertvision.stages.ensemble_weights import HeldOut, Way, choose_way
 from bertvision.tasks.task import Answer, Question
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?!'-"
 FILES = {"predictions.json", "nbest_predictions.json", "null_odds.json", "best_spans.json", "ensemble.json"}
 # Everything is a candidate, so that no list is cut off.
 ANSWERS = {"n_best": 1000, "max_answer_length": 5}
 ALL = {"answers": ANSWERS}
-
-
-@pytest.fixture
-def spelling_encoder():
-    """A tiny BERT whose tokenizer spells every word, unlike the one of `encoder`."""
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)]
-    tokenizer = BertTokenizerFast(vocab={piece: number for number, piece in enumerate(pieces)}, model_max_length=512)
-    with torch.random.fork_rng():
-        torch.manual_seed(5)
-        config = BertConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=512,
-        )
-        model = BertModel(config)
-    return Encoder("spelling", model.eval(), tokenizer)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bertvision.heads import gelu_readout
-from bertvision.heads.state_product import in_float32
+from bertvision.heads.state_product import bmm_in_float32
 
 
 class Projection(NamedTuple):
@@ -76,7 +76,7 @@ class _ProjectAndRead(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor, Tensor, None, None]:  # noqa: ANN401
         by_layer, *kept = ctx.saved_tensors
         d_projected, d_bias, d_readout = _steps(kept[-1]).read_out_backward(gradient, kept, ctx.widths, ctx.gelu)
-        d_down = in_float32(d_projected.mT, by_layer)
+        d_down = bmm_in_float32(d_projected.mT, by_layer)
         return None, d_down.sum(dim=0, keepdim=True) if ctx.is_shared else d_down, d_bias, d_readout, None, None
 
 

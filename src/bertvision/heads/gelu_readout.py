@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bertvision.heads.state_product import in_float32
+from bertvision.heads.state_product import bmm_in_float32
 
 ALIGNED = 16  # heads' widths are filled up to a multiple of this, so that memory is read in whole pieces
 
@@ -27,7 +27,7 @@ def read_out(
     """
     before = projected.add_(bias.to(projected.dtype)[:, None])
     after, readout = F.gelu(before, approximate=gelu), readout.to(projected.dtype)
-    logits = [in_float32(after[..., own], readout[:, own]).sum(dim=0) for own in slices(widths)]
+    logits = [bmm_in_float32(after[..., own], readout[:, own]).sum(dim=0) for own in slices(widths)]
     return torch.stack(logits), (before, after, readout)
 
 
@@ -42,7 +42,7 @@ def read_out_backward(
     layers, scores = len(before), gradient.shape[2]
     gradient = gradient.nan_to_num(0.0, 0.0, 0.0).to(after.dtype)
     gradient = gradient.transpose(0, 1).flatten(1).expand(layers, -1, -1)  # [layer, position, head * score]
-    d_blocks = in_float32(after.mT, gradient)  # [layer, width, head * score]
+    d_blocks = bmm_in_float32(after.mT, gradient)  # [layer, width, head * score]
     places = [slice(head * scores, (head + 1) * scores) for head in range(len(widths))]
     d_readout = torch.cat([d_blocks[:, own, at] for own, at in zip(slices(widths), places, strict=True)], dim=1)
     blocks = torch.zeros_like(d_blocks, dtype=after.dtype)

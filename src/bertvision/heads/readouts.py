@@ -52,6 +52,6 @@ def in_float32(linear: nn.Linear, features: Tensor) -> Tensor:
     return logits
 
 
-def hide_padding(logits: SpanLogits, mask: TokenMask) -> SpanLogits:
-    """Give padding the lowest number."""
+def hide_padding(logits: Float[Tensor, "*head batch token score"], mask: TokenMask) -> Tensor:
+    """Give padding the lowest number, in one head's logits or in those of many."""
     return logits.masked_fill(~mask[..., None], torch.finfo(logits.dtype).min)

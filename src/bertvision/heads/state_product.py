@@ -13,7 +13,7 @@ def product(by_layer: Tensor, weight: Tensor) -> Tensor:
     return logits
 
 
-def in_float32(one: Tensor, other: Tensor) -> Tensor:
+def bmm_in_float32(one: Tensor, other: Tensor) -> Tensor:
     """Multiply batches of matrices with a result in float32, also where the factors are shorter."""
     if one.dtype == torch.float32:
         return torch.bmm(one, other)
@@ -29,10 +29,10 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, by_layer: Tensor, weight: Tensor) -> Tensor:  # noqa: ANN401 (torch's own)
         ctx.save_for_backward(by_layer)
         layers = len(by_layer)
-        return in_float32(by_layer, weight.to(by_layer.dtype).T.expand(layers, -1, -1))
+        return bmm_in_float32(by_layer, weight.to(by_layer.dtype).T.expand(layers, -1, -1))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:  # noqa: ANN401
         (by_layer,) = ctx.saved_tensors
-        return None, in_float32(gradient.to(by_layer.dtype).mT, by_layer).sum(dim=0)
+        return None, bmm_in_float32(gradient.to(by_layer.dtype).mT, by_layer).sum(dim=0)

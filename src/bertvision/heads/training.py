@@ -17,7 +17,7 @@ from bertvision.features.batches import BatchConfig
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
 from bertvision.heads.head import Head
-from bertvision.heads.readouts import ClassReadout
+from bertvision.heads.readouts import ClassReadout, hide_padding
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config, Settings
 from bertvision.shapes import StackShape
@@ -164,8 +164,9 @@ def _losses_together(heads: Sequence[Head], config: HeadsConfig) -> Callable[[St
         logits = grouped_logits(heads, batch.states)
         if isinstance(heads[0].readout, ClassReadout):
             return class_losses(logits[:, :, 0], batch.windows.labels)
-        logits = logits.masked_fill(~batch.windows.mask[..., None], torch.finfo(logits.dtype).min)
-        return span_losses(logits, batch.windows.starts, batch.windows.ends, config.loss)
+        return span_losses(
+            hide_padding(logits, batch.windows.mask), batch.windows.starts, batch.windows.ends, config.loss
+        )
 
     return losses_of
 

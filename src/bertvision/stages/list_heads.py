@@ -51,8 +51,8 @@ def _size(name: str, shape: StackShape, of_first_token: StackShape, whole: int |
     if "span" in entry.tasks:
         count = count_head(HeadConfig.model_validate(name), shape)
     else:  # of two classes; most read the first token's states and the pooled one
-        reads_tokens = entry.pooler.kind == "ap_glue"
-        count = count_head(HeadConfig.model_validate(name), shape if reads_tokens else of_first_token, 2)
+        seen = of_first_token if entry.pooler.classes_from == "first token" else shape
+        count = count_head(HeadConfig.model_validate(name), seen, 2)
     scores = ", ".join(SCORED[task] for task in entry.tasks)
     share = None if whole is None else 100 * count.trainable / whole
     return HeadSize(name, entry.kind, entry.origin, scores, count.total, count.trainable, share, entry.about)

@@ -5,33 +5,17 @@ from torch.nn import functional as F
 from bertvision.heads.poolers.mix4 import Mix4
 from bertvision.shapes import StackShape
 
-SHAPE = StackShape(layers=3, hidden=8)
-torch.manual_seed(0)
-STATES = torch.randn(2, 3, 5, 8)
-SEEN = (STATES, torch.ones(2, 5).bool(), torch.zeros(2, 5).long())
 
-
-def randomised(pooler):
-    torch.manual_seed(1)
-    for parameter in pooler.parameters():
-        parameter.data.normal_(std=0.5)
-    return pooler
-
-
-def numpy_of(module):
-    return {name: parameter.detach().numpy() for name, parameter in module.named_parameters()}
-
-
-def test_mix4_projects_each_mix_by_its_own_weights():
-    pooler = randomised(Mix4(SHAPE, 2))
-    given, features = numpy_of(pooler), pooler(*SEEN)
+def test_mix4_projects_each_mix_by_its_own_weights(shape, seen, randomised, numpy_of):
+    pooler = randomised(Mix4(shape, 2))
+    given, features = numpy_of(pooler), pooler(*seen)
     shares = np.exp(given["weights"]) / np.exp(given["weights"]).sum(axis=1, keepdims=True)
     for mix in range(4):
-        state = sum(shares[mix, layer] * STATES[1, layer, 3].numpy() for layer in range(3))
+        state = sum(shares[mix, layer] * seen[0][1, layer, 3].numpy() for layer in range(3))
         before = given["down.weight"][mix] @ state + given["down.bias"][mix]
         expected = F.gelu(torch.from_numpy(before), approximate="tanh")
         torch.testing.assert_close(features[1, 3, 2 * mix : 2 * mix + 2], expected)
-    torch.testing.assert_close(features[..., 8:], STATES[:, -1])
+    torch.testing.assert_close(features[..., 8:], seen[0][:, -1])
 
 
 def test_the_mixes_of_mix4_start_at_four_depths():

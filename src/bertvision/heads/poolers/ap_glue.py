@@ -18,6 +18,7 @@ class ApGlueConfig(PoolerBase):
 
     kind: Literal["ap_glue"] = "ap_glue"
     tasks: ClassVar[tuple[TaskKind, ...]] = ("class",)
+    classes_from: ClassVar[Literal["first token", "all tokens"]] = "all tokens"
     width: int = Field(128, ge=1)
     length: int = Field(128, ge=1)
 

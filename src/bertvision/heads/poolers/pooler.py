@@ -16,6 +16,7 @@ class PoolerBase(Config):
     """The base of poolers' configs."""
 
     tasks: ClassVar[tuple[TaskKind, ...]] = ("span", "class")  # what its features can be read out for
+    classes_from: ClassVar[Literal["first token", "all tokens"]] = "first token"
 
 
 class Pooler(Protocol):

@@ -1,0 +1,192 @@
+"""Verbs about answers: give them, score them, join, compare and take them apart."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertvision.cli.options import Json, Quiet, Set
+from bertvision.console import (
+    in_one_line,
+    messages,
+    page_as_markdown,
+    print_json,
+    print_page,
+    print_table,
+    progress_for,
+    results,
+)
+from bertvision.errors import DataError, SettingsError
+from bertvision.files import check_file, check_folder, write_text
+
+
+@in_one_line
+def predict(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL_DIR", help="OUT/heads/FRACTION/HEAD or OUT/encoder/FRACTION.")
+    ],
+    data: Annotated[str, typer.Option("--data", help="A SQuAD .json or .json.gz; answers in it are optional.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for predictions.json, n-best, null odds and logits.")],
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Answer a file's questions with a trained model.
+
+    Writes predictions.json, nbest_predictions.json and null_odds.json as run_qa does, and logits.safetensors; prints
+    the scores where the file has answers.
+    """
+    from bertvision.settings import with_overrides
+    from bertvision.stages.predict_file import predict_file
+
+    answered = predict_file(model, data, check_folder(out), with_overrides({}, overrides or ()), progress_for(quiet))
+    if as_json:
+        print_json({"questions": len(answered.predictions), "out": str(out), "scores": answered.scores})
+        return
+    declined = sum(not each.text for each in answered.predictions)
+    results.print(
+        f"{len(answered.predictions):,} questions, {declined:,} declined; answers in {out / 'predictions.json'}",
+        markup=False,
+    )
+    if answered.scores is not None:
+        print_json(answered.scores)
+
+
+@in_one_line
+def score(
+    task: Annotated[str, typer.Argument(help="Which official metric: squad1 or squad2.")],
+    gold: Annotated[str, typer.Option("--gold", help="The SQuAD file with the answers.")],
+    predictions: Annotated[Path, typer.Option("--predictions", help="JSON: question id -> answer text.")],
+    null_odds: Annotated[
+        Path | None,
+        typer.Option("--null-odds", help="JSON: question id -> odds of no answer; goes with best_spans.json."),
+    ] = None,
+    na_prob_thresh: Annotated[
+        float,
+        typer.Option("--na-prob-thresh", help="Odds above this count as no answer; 0 fits bertvision's own odds."),
+    ] = 1.0,
+) -> None:
+    """Print what the official SQuAD script prints.
+
+    Reads a gold file and a predictions file, prints the scores as JSON, and needs no torch.
+    """
+    from bertvision.metrics.squad import score_squad1, score_squad2
+    from bertvision.predictions.files import read_mapping
+    from bertvision.tasks.squad import read_squad
+
+    if task not in ("squad1", "squad2"):
+        raise SettingsError(f"no task {task!r}; known: 'squad1', 'squad2'")
+    questions = read_squad(gold, answers="texts", hub_split="validation").questions
+    answers = read_mapping(predictions, str)
+    if task == "squad1":
+        if null_odds is not None:
+            raise DataError("squad1 has no unanswerable questions; leave --null-odds out or score squad2")
+        if missing := [question.id for question in questions if question.id not in answers]:
+            messages.print(
+                f"{len(missing)} questions without a prediction, such as {missing[0]!r}, score 0", markup=False
+            )
+        print_json(score_squad1(questions, answers))
+    else:
+        odds = read_mapping(null_odds, float) if null_odds is not None else None
+        print_json(score_squad2(questions, answers, odds, na_prob_thresh))
+
+
+@in_one_line
+def ensemble(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR", help="OUT/predictions/FRACTION/ROW, or of `predict --out`.")
+    ],
+    data: Annotated[str, typer.Option("--data", help="The question file that they answered.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the ensemble's answers.")],
+    how: Annotated[str, typer.Option("--how", help="max (the papers' way), mean, logits or weighted.")] = "max",
+    weights: Annotated[str | None, typer.Option("--weights", help="One for each DIR, such as 0.6,0.4.")] = None,
+    held_out: Annotated[
+        list[Path] | None,
+        typer.Option("--held-out", metavar="DIR", help="For each DIR, its model's answers to other questions."),
+    ] = None,
+    held_out_data: Annotated[
+        str | None, typer.Option("--held-out-data", help="Those questions: weights follow the F1 on them.")
+    ] = None,
+    overrides: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Combine several models' answers into one's.
+
+    Token by token where the models share tokenizer and windows, otherwise by the answers' characters. Writes what
+    `predict` writes, and ensemble.json; prints the scores of each model and of all together.
+    """
+    from bertvision.settings import with_overrides
+    from bertvision.stages.ensemble_folders import ensemble_folders
+    from bertvision.stages.ensemble_weights import choose_way
+
+    way = choose_way(how, weights, held_out or (), held_out_data)
+    made = ensemble_folders(folders, data, check_folder(out), way, with_overrides({}, overrides or ()))
+    if as_json:
+        print_json({**made.as_dict(), "out": str(out)})
+        return
+    results.print(f"{len(made.predictions):,} questions, combined by {made.by}; answers in {out}", markup=False)
+    if made.scores is not None:
+        header, *rows = made.as_table()
+        print_table(header, rows, (False, *[True] * (len(header) - 1)))
+
+
+@in_one_line
+def compare(
+    one: Annotated[Path, typer.Argument(metavar="A", help="A predictions.json, or a folder that holds one.")],
+    other: Annotated[Path, typer.Argument(metavar="B", help="Another one, for the same questions.")],
+    gold: Annotated[str, typer.Option("--gold", help="The SQuAD file with the answers.")],
+    metric: Annotated[str, typer.Option("--metric", help="exact, f1 or both.")] = "both",
+    resamples: Annotated[int, typer.Option("--resamples", help="Of the bootstrap.", min=100)] = 10_000,
+    seed: Annotated[int, typer.Option("--seed", help="Of the bootstrap.", min=0)] = 1,
+    clusters: Annotated[
+        str, typer.Option("--clusters", help="What is resampled: question, or article, whose questions are alike.")
+    ] = "question",
+    disagreements: Annotated[
+        int, typer.Option("--disagreements", metavar="N", help="Show the first N that one alone gets right.", min=0)
+    ] = 0,
+    as_json: Json = False,
+) -> None:
+    """Tell whether two models' scores differ by chance.
+
+    Prints the difference with a paired-bootstrap interval and p-value, McNemar's exact test, and who is right how
+    often; needs no torch.
+    """
+    from bertvision.stages.compare_files import CompareConfig, compare_files
+
+    config = CompareConfig(metric, clusters, resamples, seed, disagreements)
+    found = compare_files(one, other, gold, config)
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        print_page(found.as_page())
+
+
+@in_one_line
+def analyze(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="OUT/predictions/FRACTION/ROW, or of `predict --out`.")],
+    gold: Annotated[str, typer.Option("--gold", help="The SQuAD file with the answers.")],
+    against: Annotated[Path | None, typer.Option("--against", metavar="DIR", help="Another model's folder.")] = None,
+    disagreements: Annotated[
+        int, typer.Option("--disagreements", metavar="N", help="With --against: show the first N.", min=0)
+    ] = 10,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.md", help="Write Markdown there instead of printing.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show where a model is right and where not.
+
+    Scores by question type, question word, answer and context; what the errors are; whether the second most likely
+    answer would have been right; with --against, what each of two models alone gets right. Needs no torch.
+    """
+    from bertvision.stages.analyze_folder import analyze_folder
+
+    target = check_file(out) if out is not None else None
+    found = analyze_folder(folder, gold, against, disagreements)
+    if target is not None:
+        write_text(target, page_as_markdown(found.as_page()))
+        messages.print(f"analysis: {target}", markup=False)
+    if as_json:
+        print_json(found.as_dict())
+    elif target is None:
+        print_page(found.as_page())

@@ -1,0 +1,140 @@
+"""Verbs that take an experiment: the whole line, its stages one by one, and what it would cost."""
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bertvision.cli.options import Config, Json, Out, Quiet, Set
+from bertvision.console import in_one_line, messages, print_json, print_records, print_table, progress_for, results
+from bertvision.files import check_folder
+from bertvision.records import RunRecord, fraction_name
+
+if TYPE_CHECKING:
+    from bertvision.experiment import Experiment
+
+
+@in_one_line
+def quickstart(
+    out: Annotated[Path, typer.Option("--out", help="The run folder.")] = Path("runs/quickstart"),
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Run the whole line on shipped data in minutes.
+
+    Fine-tunes a small encoder on the shipped questions, trains heads on all its layers in one pass, ensembles,
+    scores, prints a table and writes OUT/report.html. Offline, on a CPU, in at most four minutes.
+    """
+    from bertvision.experiment import quickstart_experiment
+
+    experiment = quickstart_experiment(overrides or ())
+    if not quiet:
+        messages.print("Fine-tuning a small encoder on shipped questions, then training heads on it.")
+    records = _run(experiment, _folder(out, experiment), quiet, as_json)
+    if not as_json:
+        last = next(record for record in reversed(records) if record.kind == "head")
+        head = out / "heads" / fraction_name(last.fraction) / last.row
+        results.print("Next, answer questions with a head (--data takes your own file too), or see all heads:")
+        results.print(f"  {_program()} predict {head} --data sample:dev --out {out / 'answers'}", markup=False)
+        results.print(f"  {_program()} heads --encoder default", markup=False)
+
+
+@in_one_line
+def run(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False) -> None:
+    """Run a whole experiment, from text to report.
+
+    Fine-tune, train heads, predict, score, record, report. When it was stopped, the same command goes on from there;
+    what OUT already holds is kept.
+    """
+    experiment = _experiment(config, overrides)
+    _run(experiment, _folder(out, experiment), quiet, as_json)
+
+
+@in_one_line
+def finetune(
+    config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False
+) -> None:
+    """Run an experiment's first stage: tune the encoder.
+
+    Writes OUT/encoder/FRACTION for every fraction, from one run.
+    """
+    from bertvision.stages.run import run_finetune
+
+    experiment = _experiment(config, overrides)
+    _print_paths(run_finetune(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
+
+
+@in_one_line
+def train_heads(
+    config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False
+) -> None:
+    """Run the first two stages: tune, then train all heads.
+
+    Writes OUT/heads/FRACTION/HEAD for every head, all heads of a fraction in one pass of the frozen encoder.
+    """
+    from bertvision.stages.run import run_train_heads
+
+    experiment = _experiment(config, overrides)
+    _print_paths(run_train_heads(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
+
+
+@in_one_line
+def plan(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False) -> None:
+    """Estimate live, kept and stored states.
+
+    Measures encoder, heads, memory and disk for a few seconds, prints what training the heads would take with each
+    source of states, for one seed and fraction, and says which one `states: auto` chooses.
+    """
+    from bertvision.stages.plan_states import COLUMNS, plan_states
+
+    experiment = _experiment(config, overrides)
+    planned = plan_states(experiment, _folder(out, experiment), progress_for(quiet))
+    if as_json:
+        print_json(planned.as_dict())
+        return
+    results.print(planned.title, markup=False)
+    print_table(COLUMNS, planned.as_rows(), (False, *[True] * (len(COLUMNS) - 2), False))
+    results.print(textwrap.fill(planned.sentence, 80), markup=False)
+
+
+def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> list[RunRecord]:
+    from bertvision.report.page import write_report
+    from bertvision.stages.run import run as run_experiment
+
+    records = run_experiment(experiment, out, progress_for(quiet))
+    page = write_report(records, out)
+    print_records(records, as_json)
+    if not as_json:
+        results.print(f"report: {page}", markup=False)
+    return records
+
+
+def _experiment(config: Path, overrides: Sequence[str] | None) -> "Experiment":
+    from bertvision.experiment import read_experiment
+
+    return read_experiment(config, overrides or ())
+
+
+def _program() -> str:
+    """Name this program as it can be called from here: it is not on the path of who ran it through make."""
+    if shutil.which("bertvision"):
+        return "bertvision"
+    return "python -m bertvision" if sys.argv[0].endswith("__main__.py") else os.path.relpath(sys.argv[0])
+
+
+def _folder(out: Path | None, experiment: "Experiment") -> Path:
+    return check_folder(out or Path("runs") / experiment.name)
+
+
+def _print_paths(paths: Sequence[Path], as_json: bool) -> None:
+    there = [str(path) for path in paths if path.exists()]
+    if as_json:
+        print_json(there)
+    else:
+        results.print("\n".join(there), markup=False)

@@ -1,0 +1,112 @@
+"""Verbs that show something: reports, files, heads, speeds."""
+
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertvision.cli.options import Json, Quiet, Set
+from bertvision.console import in_one_line, messages, print_json, print_records, print_table, progress_for, results
+from bertvision.files import check_folder
+
+
+@in_one_line
+def report(
+    records: Annotated[Path, typer.Argument(metavar="RECORDS_DIR", help="A run folder, its records, or results/.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for report.html, report.md and figures.")],
+    as_json: Json = False,
+) -> None:
+    """Draw tables and figures from records alone.
+
+    Writes report.html, report.md and figures, the same bytes each time, and needs no torch.
+    """
+    from bertvision.records import read_records
+    from bertvision.report.page import write_report
+
+    found = read_records(records)
+    page = write_report(found, check_folder(out))
+    print_records(found, as_json)
+    messages.print(f"report: {page}", markup=False)
+
+
+@in_one_line
+def inspect(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A SQuAD .json or .json.gz, sample:dev, or owner/name.")],
+    encoder: Annotated[str, typer.Option("--encoder", help="Whose tokenizer cuts the windows.")] = "default",
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Count a file's questions, tokens and windows.
+
+    Reads and cuts the file as an experiment with the same settings would, so that surprises come before training.
+    """
+    from bertvision.stages.inspect_file import inspect_file
+
+    found = inspect_file(data, encoder, overrides or (), progress_for(quiet))
+    if as_json:
+        print_json(found.as_dict())
+        return
+    results.print(f"{found.name}: {found.questions:,} questions, {found.windows:,} windows", markup=False)
+    print_table(("what", "value"), found.as_rows(), (False, True))
+    print_table(("tokens", *found.percentiles), found.length_rows(), (False, *[True] * len(found.percentiles)))
+
+
+@in_one_line
+def heads(
+    encoder: Annotated[str | None, typer.Option("--encoder", help="Count for this encoder.")] = None,
+    layers: Annotated[int, typer.Option("--layers", help="States, the embedding output included.", min=1)] = 25,
+    hidden: Annotated[int, typer.Option("--hidden", help="Width of a state.", min=1)] = 1024,
+    as_json: Json = False,
+) -> None:
+    """List every head with its size.
+
+    Counts parameters and their share of the encoder, at BERT-large's shape unless told otherwise.
+    """
+    from bertvision.stages.list_heads import list_heads
+
+    sizes = list_heads(encoder, layers, hidden)
+    if as_json:
+        print_json([size._asdict() for size in sizes.heads])
+        return
+    results.print(sizes.title, markup=False)
+    rows: list[tuple[str, ...]] = []
+    for origin, found in groupby(sizes.heads, key=lambda size: size.origin):
+        rows.append((origin,))
+        for size in found:
+            share = "" if size.share is None else f"{size.share:.3f}"
+            rows.append((size.name, size.scores, f"{size.trainable:,}", f"{size.total:,}", share))
+    print_table(("head", "scores", "trained", "total", "percent"), rows, (False, False, True, True, True))
+    results.print(
+        "Percent of the encoder; total counts running statistics too. What each reads: docs/method.md", markup=False
+    )
+
+
+@in_one_line
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="heads, states or decode.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the record.")] = Path("runs/bench"),
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Measure speeds side by side.
+
+    heads: many heads in one pass, against the bare encoder, plain code and a pass for each head. states: live states
+    against kept, stored and the papers' padded ones. decode: logits to scored answers, against run_qa's algorithm. In
+    turns, after a warm-up; prints ratios and writes a record.
+    """
+    from bertvision.bench.run import run_bench
+    from bertvision.bench_record import write_bench_record
+    from bertvision.report.benchmarks import COLUMNS, bench_rows, figure_rows
+
+    record = run_bench(name, overrides or (), progress_for(quiet))
+    path = write_bench_record(check_folder(out), record)
+    if as_json:
+        print_json(record.model_dump(mode="json"))
+        return
+    results.print(f"{record.name}, {record.variant} on {record.provenance.device}: {record.about}", markup=False)
+    print_table(COLUMNS, bench_rows(record), (False, True, True))
+    print_table(("number", "value"), figure_rows(record), (False, True))
+    messages.print(f"record: {path}", markup=False)
