@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from bertvision.records import RunRecord as RunRecord
     from bertvision.records import read_records as read_records
     from bertvision.report.page import write_report as write_report
-    from bertvision.stages.answers import span_logits as span_logits
     from bertvision.stages.model_folder import load_model as load_model
     from bertvision.stages.predict_file import predict_file as predict_file
     from bertvision.stages.run import run as run
+    from bertvision.stages.span_logits import span_logits as span_logits
     from bertvision.tasks.squad import read_squad as read_squad
     from bertvision.tasks.squad import read_squad_rows as read_squad_rows
     from bertvision.tasks.task import Answer as Answer
@@ -74,7 +74,7 @@ _MODULES = {
     "predictions.spans": ("predict_spans",),
     "records": ("RunRecord", "read_records"),
     "report.page": ("write_report",),
-    "stages.answers": ("span_logits",),
+    "stages.span_logits": ("span_logits",),
     "stages.model_folder": ("load_model",),
     "stages.predict_file": ("predict_file",),
     "stages.run": ("run",),

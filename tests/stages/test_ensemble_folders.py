@@ -14,9 +14,10 @@ from bertvision.predictions.ensemble import log_softmax
 from bertvision.predictions.files import write_predictions
 from bertvision.predictions.logits import grid_of, load_logits, save_logits
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.stages.answers import answer_questions, span_logits
+from bertvision.predictions.spans import predict_spans
 from bertvision.stages.ensemble_folders import ensemble_folders
 from bertvision.stages.ensemble_weights import HeldOut, Way, choose_way
+from bertvision.stages.span_logits import span_logits
 from bertvision.tasks.task import Answer, Question
 
 FILES = {"predictions.json", "nbest_predictions.json", "null_odds.json", "best_spans.json", "ensemble.json"}
@@ -37,7 +38,9 @@ def answer(tmp_path, questions, cpu):
         grid = grid_of(cut, [each.id for each in asked])
         logits = span_logits(encoder, heads, cut, grid, cpu)["head"]
         logits = 3 * (logits - logits.mean(axis=0)) / logits.std(axis=0)  # as decided as a trained head
-        answers = answer_questions(grid, logits, asked, AnswerConfig(**ANSWERS), has_null=has_null)
+        answers = predict_spans(
+            grid, logits, [question.context for question in asked], AnswerConfig(**ANSWERS), has_null=has_null
+        )
         folder = tmp_path / name
         write_predictions(folder, answers)
         save_logits(folder / "logits.safetensors", grid, logits)

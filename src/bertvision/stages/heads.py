@@ -14,13 +14,15 @@ from bertvision.heads.head import Head
 from bertvision.heads.training import EpochEnd, build_heads, train_heads_together
 from bertvision.metrics.squad import Scores, score_predictions
 from bertvision.predictions.logits import grid_of
+from bertvision.predictions.spans import decode_spans
+from bertvision.predictions.texts import text_grid
 from bertvision.records import fraction_name
 from bertvision.run_folder import MADE_BY, is_made, resumable, sign
 from bertvision.settings import Settings
-from bertvision.stages.answers import answer_questions, span_logits
 from bertvision.stages.line import Line
 from bertvision.stages.model_folder import ModelConfig, load_head, read_model_config, save_head
 from bertvision.stages.paper_scores import paper_scores
+from bertvision.stages.span_logits import span_logits
 from bertvision.stages.states import open_states
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
 
@@ -118,12 +120,13 @@ def _keep_epoch(
 def _score_heads(line: Line, encoder: Encoder, heads: Mapping[str, Head]) -> dict[str, Scores]:
     questions = line.task.dev.questions
     grid = grid_of(line.dev, [question.id for question in questions])
+    texts = text_grid(grid, [question.context for question in questions])
     scores = {}
     tokens, layers = line.experiment.answers.tokens, line.experiment.states.chosen_layers
     for name, logits in span_logits(
         encoder, heads, line.dev, grid, line.compute, line.progress, tokens, layers
     ).items():
-        answers = answer_questions(grid, logits, questions, line.experiment.answers, has_null=line.task.has_null)
+        answers = decode_spans(texts, logits, line.experiment.answers, has_null=line.task.has_null)
         official = score_predictions(questions, answers, line.experiment.answers.null_threshold)
         scores[name] = official | paper_scores(grid, logits, line.paper)
     return scores

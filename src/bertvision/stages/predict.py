@@ -28,12 +28,12 @@ from bertvision.records import (
     write_record,
 )
 from bertvision.settings import first_difference
-from bertvision.stages.answers import span_logits
 from bertvision.stages.finetune import finetune_seconds
 from bertvision.stages.heads import frozen_encoder, load_heads
 from bertvision.stages.line import Line, is_checkpoint
 from bertvision.stages.model_folder import load_head, read_model_config
 from bertvision.stages.paper_scores import paper_scores
+from bertvision.stages.span_logits import span_logits
 
 ENCODER = "encoder"
 

@@ -9,12 +9,13 @@ from bertvision.metrics.squad import Scores, score_predictions
 from bertvision.predictions.files import write_predictions
 from bertvision.predictions.logits import grid_of, save_logits
 from bertvision.predictions.prediction import AnswerConfig, Prediction
+from bertvision.predictions.spans import predict_spans
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config, Settings, merge, validate
-from bertvision.stages.answers import answer_questions, span_logits
 from bertvision.stages.model_folder import load_model
 from bertvision.stages.paper_scores import paper_gold, paper_scores
 from bertvision.stages.questions import read_questions
+from bertvision.stages.span_logits import span_logits
 from bertvision.training.device import Precision, choose_compute
 
 
@@ -49,7 +50,8 @@ def predict_file(
     heads, tokens = {"model": model.head}, config.answers.tokens
     logits = span_logits(freeze(model.encoder, compute), heads, windows, grid, compute, progress, tokens)["model"]
     has_null = model.config.task == "squad2"
-    predictions = answer_questions(grid, logits, questions, config.answers, has_null=has_null)
+    contexts = [question.context for question in questions]
+    predictions = predict_spans(grid, logits, contexts, config.answers, has_null=has_null)
     write_predictions(out, predictions)
     save_logits(out / "logits.safetensors", grid, logits)
     if not asked.can_be_scored(has_null=has_null):

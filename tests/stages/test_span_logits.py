@@ -4,7 +4,8 @@ from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.predictions.logits import grid_of, load_logits, save_logits
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.stages.answers import answer_questions, span_logits
+from bertvision.predictions.spans import predict_spans
+from bertvision.stages.span_logits import span_logits
 
 
 def test_every_head_has_its_own_number_of_scores_per_token(encoder, questions, cpu, tmp_path):
@@ -19,7 +20,7 @@ def test_every_head_has_its_own_number_of_scores_per_token(encoder, questions, c
     tokens = sum(len(window) for window in windows)
     assert [each.shape for each in logits.values()] == [(tokens, 2), (tokens, 2 + 2 * 8)]
     for each in logits.values():
-        answers = answer_questions(grid, each, questions, AnswerConfig(), has_null=True)
+        answers = predict_spans(grid, each, [question.context for question in questions], AnswerConfig(), has_null=True)
         assert [answer.question_id for answer in answers] == [question.id for question in questions]
         save_logits(tmp_path / "logits.safetensors", grid, each)
         assert load_logits(tmp_path / "logits.safetensors")[1].tobytes() == each.tobytes()

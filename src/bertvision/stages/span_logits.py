@@ -1,4 +1,4 @@
-"""Heads and windows -> logits -> answers, for any number of heads in one pass of the encoder."""
+"""Heads and windows -> logits, for any number of heads in one pass of the encoder."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,10 +12,7 @@ from bertvision.features.batches import Rows
 from bertvision.features.windows import Window
 from bertvision.heads.head import Head, score_columns
 from bertvision.predictions.logits import Logits, TokenGrid
-from bertvision.predictions.prediction import AnswerConfig, Prediction
-from bertvision.predictions.spans import predict_spans
 from bertvision.progress import SILENT, Progress
-from bertvision.tasks.task import Question
 from bertvision.training.device import Compute
 
 
@@ -45,13 +42,6 @@ def span_logits(
                     logits[name][places] = head(*batch.seen)[batch.windows.mask].float().cpu().numpy()
             bar.advance(batch.size)
     return logits
-
-
-def answer_questions(
-    grid: TokenGrid, logits: Logits, questions: Sequence[Question], config: AnswerConfig, *, has_null: bool
-) -> list[Prediction]:
-    """Turn one model's logits into answers to questions."""
-    return predict_spans(grid, logits, [question.context for question in questions], config, has_null=has_null)
 
 
 def _places(grid: TokenGrid, rows: Rows) -> npt.NDArray[np.int64]:
