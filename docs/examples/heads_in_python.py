@@ -24,7 +24,7 @@ from bertvision import (
 )
 
 compute = choose_compute()  # a GPU where there is one
-train, dev = read_squad("sample:train").questions[:480], read_squad("sample:dev").questions[:48]
+train, dev = read_squad("sample:train").examples[:480], read_squad("sample:dev").examples[:48]
 
 # Text to windows.
 encoder = load_encoder("default")

@@ -406,7 +406,7 @@ def test_half_a_surrogate_pair_in_a_file_is_an_error_of_the_data(tokenizer, tmp_
     path = tmp_path / "data.json"
     path.write_text(json.dumps({"data": [{"title": "", "paragraphs": [{"context": asked["context"], "qas": qas}]}]}))
     with pytest.raises(DataError, match="q1"):
-        cut_windows(read_squad_file(path).questions, tokenizer, WindowConfig())
+        cut_windows(read_squad_file(path).examples, tokenizer, WindowConfig())
 
 
 # Any text at all

@@ -94,7 +94,7 @@ def test_the_scores_of_a_record_are_those_of_its_prediction_files(settings, out)
     record = next(record for record in run_with(settings, out) if (record.row, record.fraction) == ("last_linear", 1))
     folder = out / "predictions" / "1" / "last_linear"
     answers, odds = (json.loads((folder / name).read_text()) for name in ("predictions.json", "null_odds.json"))
-    golds = read_squad(settings["data"]["dev"]).questions
+    golds = read_squad(settings["data"]["dev"]).examples
     again = score_squad2(golds, answers)
     assert {key: record.scores[key] for key in again} == again
     spans = json.loads((folder / "best_spans.json").read_text())
@@ -395,7 +395,7 @@ def test_every_row_is_also_scored_as_in_2020_where_that_is_asked_for(settings, o
     both = ("answers.decoders=[official, paper-v1]", "finetune.fractions=[1]", "heads.epochs=2", "states=live")
     settings["windows"] = {"max_length": 16, "stride": 4}
     records = {record.row: record for record in run_with(settings, out, *both)}
-    golds, tokenizer = read_squad(settings["data"]["dev"]).questions, load_encoder(settings["encoder"]).tokenizer
+    golds, tokenizer = read_squad(settings["data"]["dev"]).examples, load_encoder(settings["encoder"]).tokenizer
     windows = cut_windows(golds, tokenizer, WindowConfig(max_length=16, stride=4), labelled=False)
     assert len(windows) > len(golds)
     for row, record in records.items():

@@ -9,7 +9,7 @@ import pytest
 
 from bertvision.errors import DataError, MissingExtraError
 from bertvision.tasks.squad import read_squad, read_squad_file, read_squad_rows, read_task
-from bertvision.tasks.task import Answer, DataConfig, Question
+from bertvision.tasks.task import Answer, DataConfig, Question, Split
 
 WEIR = "The weir was built in 1887 by Hannah Coyle."
 MILL = "The mill closed in 1931."
@@ -136,16 +136,16 @@ def refusal(source, **options):
 def test_squad2_is_read_whole(write, name, pack, mark):
     raw = pack((mark + json.dumps(squad2())).encode())
     source = write(raw, name)
-    assert read_squad(source) == (source, QUESTIONS, 0, hashlib.sha256(raw).hexdigest())
+    assert read_squad(source) == Split(source, QUESTIONS, 0, hashlib.sha256(raw).hexdigest())
 
 
 def test_questions_without_answers_are_impossible(write):
-    questions = read_squad(write(squad2())).questions
+    questions = read_squad(write(squad2())).examples
     assert [question.is_impossible for question in questions] == [False, True, False, False]
 
 
 def test_squad1_needs_no_is_impossible(write):
-    questions = read_squad(write(squad1())).questions
+    questions = read_squad(write(squad1())).examples
     assert questions == tuple(question for question in QUESTIONS if question.answers)
 
 
@@ -153,7 +153,7 @@ def test_a_question_that_does_not_say_whether_it_is_impossible_is_so_if_it_has_n
     content = squad2()
     for place in (0, 1):
         del qa_of(content, 0, 0, place)["is_impossible"]
-    assert read_squad(write(content)).questions == QUESTIONS
+    assert read_squad(write(content)).examples == QUESTIONS
 
 
 def test_characters_are_counted_not_bytes(write):
@@ -162,7 +162,7 @@ def test_characters_are_counted_not_bytes(write):
         "context": "Œuvre 🎉 à Lœuf",
         "qas": [{"id": "q", "question": "Où?", "answers": [{"text": "Lœuf", "answer_start": 10}]}],
     }
-    question = read_squad(write(json.dumps(content, ensure_ascii=False))).questions[-1]
+    question = read_squad(write(json.dumps(content, ensure_ascii=False))).examples[-1]
     assert question.answers == (Answer("Lœuf", 10),)
 
 
@@ -360,8 +360,8 @@ def test_a_bad_question_can_be_dropped_and_is_counted(write, change, place, prob
     split = read_squad(write(content), on_bad="drop")
     assert split.dropped == 1
     whole = {question.id: question for question in QUESTIONS}
-    assert all(question == whole[question.id] for question in split.questions)
-    assert ("when" if place == AT_WHEN else "end") not in [question.id for question in split.questions]
+    assert all(question == whole[question.id] for question in split.examples)
+    assert ("when" if place == AT_WHEN else "end") not in [question.id for question in split.examples]
 
 
 @pytest.mark.parametrize("context", ["", " \n\t"])
@@ -373,7 +373,8 @@ def test_questions_about_an_empty_context_are_bad(write, context):
         f"{source}: {AT_END}: the context is empty; give the text that the question is about "
         f"(2 such questions; this is the first), or leave it out with {DROP}"
     )
-    assert read_squad(source, on_bad="drop")[1:3] == (QUESTIONS[:2], 2)
+    split = read_squad(source, on_bad="drop")
+    assert (split.examples, split.dropped) == (QUESTIONS[:2], 2)
 
 
 def misplace(content, *ids):
@@ -395,7 +396,7 @@ def test_answers_that_do_not_stand_where_they_say_are_counted_and_the_first_is_n
 
 def test_misplaced_answers_can_be_dropped_and_are_counted(write):
     split = read_squad(write(misplace(squad2(), "when", "what")), on_bad="drop")
-    assert [question.id for question in split.questions] == ["why", "end"]
+    assert [question.id for question in split.examples] == ["why", "end"]
     assert split.dropped == 2
 
 
@@ -417,18 +418,18 @@ def test_of_two_questions_with_one_id_the_first_is_kept(write):
     content = squad2()
     qa_of(content, 1, 0, 0)["id"] = "when"
     split = read_squad(write(content), on_bad="drop")
-    assert split.questions == (*QUESTIONS[:2], QUESTIONS[3])
+    assert split.examples == (*QUESTIONS[:2], QUESTIONS[3])
     assert split.dropped == 1
 
 
 def test_titles_are_optional(write):
     content = squad2()
     del content["data"][0]["title"]
-    assert [question.title for question in read_squad(write(content)).questions] == ["", "", "Mill", "Mill"]
+    assert [question.title for question in read_squad(write(content)).examples] == ["", "", "Mill", "Mill"]
 
 
 def texts_by_id(split):
-    return {question.id: [answer.text for answer in question.answers] for question in split.questions}
+    return {question.id: [answer.text for answer in question.answers] for question in split.examples}
 
 
 def test_for_prediction_answers_are_optional(write):
@@ -459,8 +460,8 @@ def test_both_splits_of_a_task_are_read(write):
     train, dev = write(squad2(), "train.json"), write(misplace(squad1(), "end"), "dev.json.json")
     task = read_task("squad2", DataConfig(train=train, dev=dev, on_bad="drop"))
     assert (task.name, task.has_null) == ("squad2", True)
-    assert (task.train.questions, task.train.dropped) == (QUESTIONS, 0)
-    assert ([question.id for question in task.dev.questions], task.dev.dropped) == (["when", "what"], 1)
+    assert (task.train.examples, task.train.dropped) == (QUESTIONS, 0)
+    assert ([question.id for question in task.dev.examples], task.dev.dropped) == (["when", "what"], 1)
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
@@ -477,7 +478,7 @@ def test_squad1_refuses_unanswerable_questions_in_either_split(write, split):
 def test_squad1_takes_answerable_questions(write):
     source = write(squad1())
     task = read_task("squad1", DataConfig(train=source, dev=source))
-    assert (len(task.train.questions), task.has_null) == (3, False)
+    assert (len(task.train.examples), task.has_null) == (3, False)
 
 
 # The rows of the hub's data sets hold the answers as two lists.
@@ -498,7 +499,7 @@ ROWS = [
 
 @pytest.mark.parametrize("pack", [list, datasets.Dataset.from_list], ids=["plain", "datasets"])
 def test_rows_of_the_hub_give_the_same_questions_as_files(pack):
-    assert read_squad_rows(pack(copy.deepcopy(ROWS)), "hub") == ("hub", QUESTIONS, 0, None)
+    assert read_squad_rows(pack(copy.deepcopy(ROWS)), "hub") == Split("hub", QUESTIONS, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -517,7 +518,8 @@ def test_a_bad_row_is_refused_with_its_number_and_can_be_dropped(changed, proble
     with pytest.raises(DataError) as caught:
         read_squad_rows(rows, "hub")
     assert message_of(caught).startswith(f"hub: row 3, question 'end': {problem}")
-    assert read_squad_rows(rows, "hub", on_bad="drop")[1:3] == ((*QUESTIONS[:2], QUESTIONS[3]), 1)
+    split = read_squad_rows(rows, "hub", on_bad="drop")
+    assert (split.examples, split.dropped) == ((*QUESTIONS[:2], QUESTIONS[3]), 1)
 
 
 def test_a_row_with_the_id_of_another_is_refused_with_its_number():
@@ -548,7 +550,7 @@ def test_a_hub_id_is_loaded_by_datasets(monkeypatch, source, options, asked):
         return datasets.Dataset.from_list(ROWS)
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    assert read_squad(source, **options) == (source, QUESTIONS, 0, None)
+    assert read_squad(source, **options) == Split(source, QUESTIONS, 0, None)
     assert calls == [asked]
 
 
@@ -589,7 +591,7 @@ def test_a_file_goes_before_a_hub_id_of_the_same_name(monkeypatch, tmp_path):
     (tmp_path / "owner").mkdir()
     (tmp_path / "owner" / "name").write_text(json.dumps(squad2()))
     monkeypatch.chdir(tmp_path)
-    assert read_squad("owner/name").questions == QUESTIONS
+    assert read_squad("owner/name").examples == QUESTIONS
 
 
 def test_a_path_is_named_as_the_caller_names_it(write, tmp_path):
@@ -608,19 +610,19 @@ def test_the_shipped_data_are_read_without_drops(samples):
 
 
 def test_the_shipped_data_have_enough_passages_and_questions(samples):
-    questions = [question for split in samples.values() for question in split.questions]
+    questions = [question for split in samples.values() for question in split.examples]
     assert len({question.context for question in questions}) >= 60
     assert len(questions) >= 600
 
 
 @pytest.mark.parametrize("source", ["sample:train", "sample:dev"])
 def test_each_shipped_split_has_answerable_and_unanswerable_questions(samples, source):
-    assert {question.is_impossible for question in samples[source].questions} == {True, False}
+    assert {question.is_impossible for question in samples[source].examples} == {True, False}
 
 
 @pytest.mark.parametrize("part", ["context", "title", "id"])
 def test_the_shipped_splits_share_nothing(samples, part):
-    train, dev = ({getattr(question, part) for question in split.questions} for split in samples.values())
+    train, dev = ({getattr(question, part) for question in split.examples} for split in samples.values())
     assert train
     assert dev
     assert train.isdisjoint(dev)

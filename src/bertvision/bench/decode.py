@@ -128,7 +128,7 @@ def make_logits(grid: TokenGrid, seed: int) -> Logits:
 
 
 def _read_work(config: DecodeBench, progress: Progress) -> DecodeWork:
-    questions = read_squad(config.data, answers="texts", hub_split="validation").questions
+    questions = read_squad(config.data, answers="texts", hub_split="validation").examples
     windows = cut_windows(questions, load_tokenizer(config.encoder), WindowConfig(), labelled=False, progress=progress)
     grid = grid_of(windows, [question.id for question in questions])
     return DecodeWork(questions, grid, make_logits(grid, config.seed))

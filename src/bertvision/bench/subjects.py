@@ -69,7 +69,7 @@ def read_bench_data(data: str, encoder: Encoder, count: int) -> BenchData:
     if path.suffix == ".tsv":
         windows = _read_pairs(path, encoder.tokenizer)[:count]
         return BenchData(path.parent.name.lower(), windows, 1 + max(window.label for window in windows))
-    questions = read_squad(data).questions[:count]
+    questions = read_squad(data).examples[:count]
     return BenchData(path.name.split(".")[0], cut_windows(questions, encoder.tokenizer, WindowConfig())[:count])
 
 

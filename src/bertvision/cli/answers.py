@@ -76,7 +76,7 @@ def score(
 
     if task not in ("squad1", "squad2"):
         raise SettingsError(f"no task {task!r}; known: 'squad1', 'squad2'")
-    questions = read_squad(gold, answers="texts", hub_split="validation").questions
+    questions = read_squad(gold, answers="texts", hub_split="validation").examples
     answers = read_mapping(predictions, str)
     if task == "squad1":
         if null_odds is not None:

@@ -94,7 +94,7 @@ class Analysis:
 
 def analyze_folder(folder: Path, gold: str, against: Path | None = None, disagreements: int = 10) -> Analysis:
     """Take a model's answers apart, and set them against another's where one is given."""
-    questions = read_squad(gold, answers="texts", hub_split="validation").questions
+    questions = read_squad(gold, answers="texts", hub_split="validation").examples
     first = read_prediction_folder(folder)
     models = {"A": score_answers(str(folder), questions, first.answers)}
     if against is not None:

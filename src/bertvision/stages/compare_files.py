@@ -48,7 +48,7 @@ class Compared(NamedTuple):
 def compare_files(one: Path, other: Path, gold: str, config: CompareConfig) -> Compared:
     """Compare the answers of two models to the same questions."""
     metrics, unit = _choice("metric", config.metric, METRICS), _choice("clusters", config.clusters, UNITS)
-    questions = read_squad(gold, answers="texts", hub_split="validation").questions
+    questions = read_squad(gold, answers="texts", hub_split="validation").examples
     a, b = (score_answers(str(path), questions, read_answers(path)) for path in (one, other))
     comparison = compare_answers(
         questions, a, b, metrics=metrics, resample=unit, resamples=config.resamples, seed=config.seed

@@ -118,7 +118,7 @@ def _keep_epoch(
 
 
 def _score_heads(line: Line, encoder: Encoder, heads: Mapping[str, Head]) -> dict[str, Scores]:
-    questions = line.task.dev.questions
+    questions = line.task.dev.examples
     grid = grid_of(line.dev, [question.id for question in questions])
     texts = text_grid(grid, [question.context for question in questions])
     scores = {}

@@ -66,17 +66,17 @@ def inspect_file(data: str, encoder: str, overrides: Sequence[str] = (), progres
     """Read and cut a file as an experiment with these settings would."""
     experiment = build_experiment({}, overrides, "--set")
     split = read_squad(data, on_bad=experiment.data.on_bad)
-    windows = cut_windows(split.questions, load_tokenizer(encoder), experiment.windows, progress=progress)
+    windows = cut_windows(split.examples, load_tokenizer(encoder), experiment.windows, progress=progress)
     lengths = lengths_of(windows)
     per_question = Counter(window.question for window in windows)
     whole = {window.question: window.context_at for window in windows}
     batches = {"{tokens: 16384}": BatchConfig(tokens=16384), "{windows: 4}": BatchConfig(windows=4)}
     return Inspection(
         name=split.name,
-        questions=len(split.questions),
-        unanswerable=sum(question.is_impossible for question in split.questions),
+        questions=len(split.examples),
+        unanswerable=sum(question.is_impossible for question in split.examples),
         dropped=split.dropped,
-        contexts=len({question.context for question in split.questions}),
+        contexts=len({question.context for question in split.examples}),
         windows=len(windows),
         questions_with_several_windows=sum(count > 1 for count in per_question.values()),
         windows_without_answer=sum(window.end == 0 for window in windows),

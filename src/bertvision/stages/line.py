@@ -18,7 +18,7 @@ from bertvision.shapes import StackShape
 from bertvision.stages.model_folder import CONFIG, ModelConfig
 from bertvision.stages.paper_scores import PaperGold, paper_gold
 from bertvision.tasks.squad import read_task
-from bertvision.tasks.task import Split, Task
+from bertvision.tasks.task import Question, Split, Task
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.device import Compute, choose_compute
 
@@ -86,13 +86,13 @@ def prepare(experiment: Experiment, out: Path, progress: Progress) -> Line:
     task = read_task(experiment.task, experiment.data)
     for split in (task.train, task.dev):
         if split.dropped:
-            progress.say(f"{split.name}: {split.dropped} bad questions left out, {len(split.questions)} kept")
+            progress.say(f"{split.name}: {split.dropped} bad questions left out, {len(split.examples)} kept")
     encoder = load_encoder(experiment.encoder)
     check_length(encoder, experiment.windows)
     shape = shape_of_states(encoder, experiment.states.chosen_layers)
-    train = cut_windows(task.train.questions, encoder.tokenizer, experiment.windows, progress=progress)
-    dev = cut_windows(task.dev.questions, encoder.tokenizer, experiment.windows, labelled=False, progress=progress)
-    paper = paper_gold(experiment.answers, dev, task.dev.questions, encoder.tokenizer)
+    train = cut_windows(task.train.examples, encoder.tokenizer, experiment.windows, progress=progress)
+    dev = cut_windows(task.dev.examples, encoder.tokenizer, experiment.windows, labelled=False, progress=progress)
+    paper = paper_gold(experiment.answers, dev, task.dev.examples, encoder.tokenizer)
     compute = choose_compute(experiment.device, experiment.precision)
     start = fingerprint(encoder.model)
     return Line(experiment, out, task, train, dev, paper, start, shape, compute, progress)
@@ -112,11 +112,11 @@ def is_checkpoint(encoder: str) -> bool:
     return (Path(encoder) / CONFIG).is_file()
 
 
-def _describe(split: Split, windows: Sequence[Window]) -> DataFile:
+def _describe(split: Split[Question], windows: Sequence[Window]) -> DataFile:
     return DataFile(
         name=split.name,
         sha256=split.sha256,
-        questions=len(split.questions),
+        questions=len(split.examples),
         dropped=split.dropped,
         windows=len(windows),
     )

@@ -69,13 +69,13 @@ def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
         return made
     encoder, weights = frozen_encoder(line, seed, fraction)
     rows = _rows(line, seed, fraction, encoder)
-    grid = grid_of(line.dev, [question.id for question in line.task.dev.questions])
+    grid = grid_of(line.dev, [question.id for question in line.task.dev.examples])
     heads = {row.name: row.head for row in rows if row.head is not None}
     started = time.perf_counter()
     tokens = line.experiment.answers.tokens
     logits = span_logits(encoder, heads, line.dev, grid, line.compute, line.progress, tokens)
     this = Pass(line, seed, fraction, weights, time.perf_counter() - started, _notes(line, rows))
-    texts = text_grid(grid, [question.context for question in line.task.dev.questions])
+    texts = text_grid(grid, [question.context for question in line.task.dev.examples])
     records = []
     for place, row in enumerate(rows):
         if row.members is not None:
@@ -145,7 +145,7 @@ def _notes(line: Line, rows: Sequence[Row]) -> list[str]:
 
 
 def _write_answers(this: Pass, row: Row, texts: TextGrid, logits: Logits) -> Scores:
-    line, questions, config = this.line, this.line.task.dev.questions, this.line.experiment.answers
+    line, questions, config = this.line, this.line.task.dev.examples, this.line.experiment.answers
     answers = decode_spans(texts, logits, config, has_null=line.task.has_null)
     with whole_folder(line.folder(this.seed).predictions(this.fraction, row.name)) as beside:
         write_predictions(beside, answers)

@@ -21,6 +21,6 @@ class Asked(NamedTuple):
 def read_questions(data: str) -> Asked:
     """Read a file's questions with its answers, where it has them."""
     try:
-        return Asked(read_squad(data, answers="texts", hub_split="validation").questions, True)
+        return Asked(read_squad(data, answers="texts", hub_split="validation").examples, True)
     except DataError:  # either some have no answers, or the file is bad, which the second reading will say
-        return Asked(read_squad(data, answers="optional", hub_split="validation").questions, False)
+        return Asked(read_squad(data, answers="optional", hub_split="validation").examples, False)

@@ -29,7 +29,9 @@ def read_task(name: TaskName, data: DataConfig) -> Task:
     return Task(name, train, dev)
 
 
-def read_squad(source: str, *, on_bad: OnBad = "fail", hub_split: str = "train", answers: Need = "placed") -> Split:
+def read_squad(
+    source: str, *, on_bad: OnBad = "fail", hub_split: str = "train", answers: Need = "placed"
+) -> Split[Question]:
     """Read SQuAD questions from a `.json` or `.json.gz` file, the shipped sample, or a data set on the hub.
 
     Training needs answers that stand where they say (`placed`), scoring only their `texts`, and for prediction they are
@@ -47,14 +49,16 @@ def read_squad(source: str, *, on_bad: OnBad = "fail", hub_split: str = "train",
     )
 
 
-def read_squad_file(path: Path, on_bad: OnBad = "fail", answers: Need = "placed", name: str | None = None) -> Split:
+def read_squad_file(
+    path: Path, on_bad: OnBad = "fail", answers: Need = "placed", name: str | None = None
+) -> Split[Question]:
     """Read a SQuAD 1.1 or 2.0 file."""
     return _collect(_walk(path, _load(path), answers), name or str(path), on_bad, answers, sha256_of(path))
 
 
 def read_squad_rows(
     rows: Iterable[Mapping[str, Any]], name: str, on_bad: OnBad = "fail", answers: Need = "placed"
-) -> Split:
+) -> Split[Question]:
     """Read rows in the layout of the hub's `rajpurkar/squad` and `squad_v2`."""
     return _collect(_walk_rows(name, rows, answers), name, on_bad, answers, None)
 
@@ -71,7 +75,7 @@ class _BadQuestionError(Exception):
     """What is wrong with the question at hand, and what to do."""
 
 
-def _collect(found: Iterable[_Found], name: str, on_bad: OnBad, answers: Need, sha256: str | None) -> Split:
+def _collect(found: Iterable[_Found], name: str, on_bad: OnBad, answers: Need, sha256: str | None) -> Split[Question]:
     questions: dict[str, Question] = {}
     bad: list[str] = []
     for where, question, problem in found:
@@ -233,8 +237,8 @@ def _got(raw: Mapping[str, Any], key: str) -> str:
     return f"has type {type(raw[key]).__name__}" if key in raw else "is missing"
 
 
-def _refuse_unanswerable(split: Split) -> None:
-    for question in split.questions:
+def _refuse_unanswerable(split: Split[Question]) -> None:
+    for question in split.examples:
         if question.is_impossible:
             raise DataError(
                 f"{split.name}: question {question.id!r} has no answer, which SQuAD 1.1 does not know; use task: squad2"
