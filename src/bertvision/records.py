@@ -56,6 +56,16 @@ class DataFile(Config):
     windows: int
 
 
+class Curves(Config):
+    """What a row's scores depend on, at few enough points for a figure."""
+
+    threshold: list[tuple[float, float, float]] = []  # null threshold (ascending), exact, F1
+    reliability: dict[
+        str, list[tuple[float, float, int]]
+    ] = {}  # `before`, `after`: by bin, confidence, share right, count
+    risk_coverage: list[tuple[float, float]] = []  # share answered (ascending), share wrong among them
+
+
 class RunRecord(Config):
     """One (row, fraction, seed) of an experiment: what was asked, what came out, what it cost."""
 
@@ -69,6 +79,7 @@ class RunRecord(Config):
     seed: int
     scores: dict[str, float]  # at the epoch fixed beforehand (heads.report_epoch)
     epochs: list[dict[str, float]]  # scores after every epoch of head training; empty for encoder and ensembles
+    curves: Curves | None = None  # of answers with a probability; None in records from before there were any
     parameters: Parameters
     seconds: Seconds
     layer_weights: list[float] | None = None  # of a head that weighs the layers, layer 0 first
