@@ -19,7 +19,7 @@ from bertvision import (
     predict_spans,
     read_squad,
     score_predictions,
-    span_logits,
+    token_logits,
     train_heads_together,
 )
 
@@ -48,7 +48,7 @@ for epoch in train_heads_together(heads, states, config, seed=1, compute=compute
 
 # Logits to answers to official scores; an ensemble costs nothing.
 grid = grid_of(dev_windows, [question.id for question in dev])
-logits = span_logits(encoder, {"encoder": output, **heads}, dev_windows, grid, compute)
+logits = token_logits(encoder, {"encoder": output, **heads}, dev_windows, compute)
 logits["all"] = combine_logits(grid, list(logits.values()), "max")
 for name, each in logits.items():
     answers = predict_spans(grid, each, [question.context for question in dev], AnswerConfig(), has_null=True)

@@ -42,15 +42,25 @@ if TYPE_CHECKING:
     from bertvision.records import RunRecord as RunRecord
     from bertvision.records import read_records as read_records
     from bertvision.report.page import write_report as write_report
+    from bertvision.stages.logits import row_logits as row_logits
+    from bertvision.stages.logits import token_logits as token_logits
     from bertvision.stages.model_folder import load_model as load_model
     from bertvision.stages.predict_file import predict_file as predict_file
     from bertvision.stages.run import run as run
-    from bertvision.stages.span_logits import span_logits as span_logits
     from bertvision.tasks.squad import read_squad as read_squad
     from bertvision.tasks.squad import read_squad_rows as read_squad_rows
     from bertvision.tasks.task import Answer as Answer
     from bertvision.tasks.task import Question as Question
     from bertvision.training.device import choose_compute as choose_compute
+    from bertvision.tuning.adapter_file import load_adapters as load_adapters
+    from bertvision.tuning.adapter_file import save_adapters as save_adapters
+    from bertvision.tuning.config import TuneConfig as TuneConfig
+    from bertvision.tuning.tune import tune as tune
+    from bertvision.tuning.variants import merge_tuning as merge_tuning
+    from bertvision.tuning.variants import remove_tuning as remove_tuning
+    from bertvision.tuning.variants import set_active as set_active
+    from bertvision.tuning.variants import train_active as train_active
+    from bertvision.tuning.variants import trained_state as trained_state
 
 __version__ = VERSION
 
@@ -74,13 +84,17 @@ _MODULES = {
     "predictions.spans": ("predict_spans",),
     "records": ("RunRecord", "read_records"),
     "report.page": ("write_report",),
-    "stages.span_logits": ("span_logits",),
+    "stages.logits": ("row_logits", "token_logits"),
     "stages.model_folder": ("load_model",),
     "stages.predict_file": ("predict_file",),
     "stages.run": ("run",),
     "tasks.squad": ("read_squad", "read_squad_rows"),
     "tasks.task": ("Answer", "Question"),
     "training.device": ("choose_compute",),
+    "tuning.adapter_file": ("load_adapters", "save_adapters"),
+    "tuning.config": ("TuneConfig",),
+    "tuning.tune": ("tune",),
+    "tuning.variants": ("merge_tuning", "remove_tuning", "set_active", "train_active", "trained_state"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_MODULE_OF)

@@ -20,7 +20,8 @@ from bertvision.errors import BertVisionError
 from bertvision.progress import SILENT, Bar, Progress, SilentBar
 from bertvision.records import RunRecord
 from bertvision.report.rows import by_experiment
-from bertvision.report.tables import Alignment, Table, markdown_text, results_table, to_markdown
+from bertvision.report.score_tables import terminal_note, terminal_table
+from bertvision.report.tables import Alignment, Table, markdown_text, to_markdown
 
 Parameters = ParamSpec("Parameters")
 SECONDS_BETWEEN_NOTES = 0.5
@@ -131,22 +132,21 @@ def print_records(records: Sequence[RunRecord], as_json: bool) -> None:
 
 
 def _print_experiment(name: str, records: Sequence[RunRecord]) -> None:
-    table = results_table(records)
-    shown = [place for place, head in enumerate(table.header) if head not in ("fraction", "kind", "% of encoder")]
-    fraction = table.header.index("fraction")
+    table = terminal_table(records)
     rows: list[Sequence[str]] = []
-    for part, group in groupby(table.rows, key=lambda row: row[fraction]):
+    for part, group in groupby(table.rows, key=lambda row: row[0]):
         rows.append([f"[{_tuned_for(part)}]"])
         # The deviation over seeds would not fit into 80 columns; the report shows it.
-        rows += [[row[place].partition(" ±")[0] for place in shown] for row in group]
-    header = [table.header[place].replace("seconds", "secs") for place in shown]
+        rows += [[cell.partition(" ±")[0] for cell in row[1:]] for row in group]
     seeds = len({record.seed for record in records})
     title = f"{name}, mean of {seeds} seeds" if seeds > 1 else name
-    print_table(header, rows, [table.alignments[place] == "right" for place in shown], title)
+    print_table(table.header[1:], rows, [alignment == "right" for alignment in table.alignments[1:]], title)
+    if explained := terminal_note(records):
+        results.print(f"{textwrap.fill(explained, 80)}\n", markup=False)
 
 
 def _tuned_for(fraction: str) -> str:
-    known = {"given": "encoder as given", "0": "encoder untuned"}
+    known = {"": "baseline", "given": "encoder as given", "0": "encoder untuned"}
     return known.get(fraction, f"encoder tuned for {fraction} of an epoch")
 
 

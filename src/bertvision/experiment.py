@@ -12,7 +12,7 @@ from bertvision.activations.source import StatesConfig
 from bertvision.encoder.finetune import FinetuneConfig
 from bertvision.errors import SettingsError
 from bertvision.features.windows import WindowConfig
-from bertvision.heads.catalog import tasks_of
+from bertvision.heads.catalog import kinds_of
 from bertvision.heads.training import HeadsConfig, with_every_setting
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
@@ -62,8 +62,8 @@ class Experiment(Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Experiment":
-        if unfit := [head.name for head in self.heads.train if "span" not in tasks_of(head.pooler, head.readout)]:
-            raise ValueError(f"head {unfit[0]!r} scores classes alone, and {self.task} needs spans; leave it out")
+        if unfit := [head.name for head in self.heads.train if "span" not in kinds_of(head.pooler, head.readout)]:
+            raise ValueError(f"head {unfit[0]!r} does not score spans, which {self.task} needs; leave it out")
         known = ["encoder", *(head.name for head in self.heads.train)]
         for ensemble in self.ensembles:
             if unknown := [name for name in ensemble.of if name not in known]:

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -15,7 +15,7 @@ from bertvision.files import read_json, write_json
 from bertvision.settings import Config
 from bertvision.version import VERSION
 
-RowKind = Literal["encoder", "head", "control", "ensemble"]
+RowKind = Literal["baseline", "encoder", "head", "control", "ensemble"]  # baseline: an answer that reads nothing
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
 
 
@@ -133,8 +133,8 @@ def read_record(path: Path) -> RunRecord:
 
 
 def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
-    """Sort records by experiment, fraction and seed, then encoder, heads, controls and ensembles as configured."""
-    kinds = {"encoder": 0, "head": 1, "control": 2, "ensemble": 3}
+    """Sort records by experiment, fraction and seed, then by kind (baseline, encoder, ...) as configured."""
+    kinds = {kind: number for number, kind in enumerate(get_args(RowKind))}
 
     def key(record: RunRecord) -> tuple[Any, ...]:
         fraction = -1.0 if record.fraction is None else record.fraction

@@ -33,9 +33,18 @@ class RunFolder:
         """Give the place of a row's answers to dev."""
         return self.root / "predictions" / fraction_name(fraction) / row
 
+    def held_out_predictions(self, fraction: float | None, row: str) -> Path:
+        """Give the place of a row's answers to the held-out questions."""
+        return self.root / "predictions_held_out" / fraction_name(fraction) / row
+
     def unfinished(self, stage: str) -> Path:
         """Give the place of what a stopped stage needs to go on."""
         return self.root / "unfinished" / stage
+
+    @property
+    def held_out(self) -> Path:
+        """Give the place of the held-out questions, the same for all seeds."""
+        return self.out / "held_out.json"
 
     @property
     def records(self) -> Path:

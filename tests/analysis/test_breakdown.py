@@ -49,14 +49,15 @@ def test_the_contexts_of_what_each_alone_gets_right_are_measured(ask):
         score_answers("", asked, dict(zip(("10", "20", "40", "80"), texts, strict=True)))
         for texts in (("", "", "w", ""), ("", "w", "", ""))
     )
-    found = lengths_of_right(asked, a, b)
+    found = lengths_of_right(asked, a, b, {"10": 1, "20": 3, "40": 9, "80": 27})
     assert {name: tuple(each) for name, each in found.items()} == {
-        "all": (4, 37.5),
-        "A right": (3, 110 / 3),
-        "B right": (3, 130 / 3),
-        "both": (2, 45),
-        "only A": (1, 20),
-        "only B": (1, 40),
-        "neither": (0, None),
+        "all": (4, 37.5, 10),
+        "A right": (3, 110 / 3, 31 / 3),
+        "B right": (3, 130 / 3, 37 / 3),
+        "both": (2, 45, 14),
+        "only A": (1, 20, 3),
+        "only B": (1, 40, 9),
+        "neither": (0, None, None),
     }
-    assert length_section(found).rows[-1] == ("neither", "0", "")
+    assert length_section(found).rows[-2:] == (("only B", "1", "40.0", "9.0"), ("neither", "0", "", ""))
+    assert lengths_of_right(asked, a, b)["all"] == (4, 37.5, None)

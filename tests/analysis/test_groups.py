@@ -4,6 +4,7 @@ from bertvision.analysis.groups import (
     group_answer_lengths,
     group_context_lengths,
     group_positions,
+    group_questions,
     group_types,
     question_word,
 )
@@ -65,18 +66,34 @@ def test_what_has_no_answer_or_no_place_is_in_no_group(ask):
 
 def test_contexts_are_cut_at_quartiles_and_equal_lengths_stay_together(ask):
     def lengths(*words):
-        asked = [ask(str(place), context=" ".join(["w"] * count)) for place, count in enumerate(words)]
-        return ids(group_context_lengths(asked))
+        asked = [ask(str(place)) for place in range(len(words))]
+        return ids(group_context_lengths(asked, {str(place): count for place, count in enumerate(words)}, "words"))
 
     assert lengths(8, 1, 2, 3, 4, 5, 6, 7) == {
-        "first quarter, 1-2 words": ["1", "2"],
-        "second quarter, 3-4 words": ["3", "4"],
-        "third quarter, 5-6 words": ["5", "6"],
-        "last quarter, 7-8 words": ["0", "7"],
+        "first quarter, 1-2": ["1", "2"],
+        "second quarter, 3-4": ["3", "4"],
+        "third quarter, 5-6": ["5", "6"],
+        "last quarter, 7-8": ["0", "7"],
     }
     assert lengths(9, 9, 9) == {
-        "first quarter, 9-9 words": ["0", "1", "2"],
+        "first quarter, 9-9": ["0", "1", "2"],
         "second quarter": [],
         "third quarter": [],
         "last quarter": [],
     }
+
+
+def test_contexts_are_grouped_by_words_and_by_word_pieces_where_these_are_known(ask):
+    asked = [ask("short", context="a b"), ask("long", context="a b c d")]
+    *_, by_words = group_questions(asked)
+    assert by_words.title == "context length in words"
+    assert ids(by_words) == {
+        "first quarter, 2-2": ["short"],
+        "second quarter": [],
+        "third quarter": [],
+        "last quarter, 4-4": ["long"],
+    }
+    *_, again, by_pieces = group_questions(asked, {"short": 9, "long": 7})
+    assert again == by_words
+    assert by_pieces.title == "context length in word pieces"
+    assert (by_pieces.groups["first quarter, 7-7"], by_pieces.groups["last quarter, 9-9"]) == ([asked[1]], [asked[0]])

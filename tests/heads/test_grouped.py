@@ -5,6 +5,7 @@ from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.catalog import CATALOG
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
 from bertvision.shapes import StackShape
+from bertvision.training.objective import SPANS, Objective
 
 SHAPE = StackShape(layers=4, hidden=16)
 GROUPED = [
@@ -18,9 +19,9 @@ GROUPED = [
 ]
 
 
-def make_heads(names, classes=None):
+def make_heads(names, objective=SPANS):
     torch.manual_seed(0)
-    heads = [build_head(HeadConfig.model_validate(name), SHAPE, classes) for name in names]
+    heads = [build_head(HeadConfig.model_validate(name), SHAPE, objective) for name in names]
     for parameter in (parameter for head in heads for parameter in head.parameters()):
         parameter.data.normal_()  # biases too
     return heads
@@ -33,17 +34,14 @@ def make_seen(tokens=7):
 
 
 def test_pooling_heads_and_adapters_can_be_grouped_and_heads_with_more_inside_cannot():
-    found = [name for name in CATALOG if can_be_grouped(make_heads([name], 2 if name in ONLY_CLASSES else None)[0])]
+    found = [name for name in CATALOG if can_be_grouped(make_heads([name], Objective(CATALOG[name].kinds[0], 2))[0])]
     assert sorted(found) == sorted(GROUPED)
 
 
-ONLY_CLASSES = [name for name, entry in CATALOG.items() if "span" not in entry.pooler.tasks]
-
-
-@pytest.mark.parametrize("classes", [None, 3])
-def test_grouped_heads_give_the_logits_and_gradients_they_give_alone(classes):
-    tokens = 7 if classes is None else 1
-    grouped, alone = make_heads(GROUPED, classes), make_heads(GROUPED, classes)
+@pytest.mark.parametrize("objective", [SPANS, Objective("tags", 5), Objective("class", 3), Objective("number", 1)])
+def test_grouped_heads_give_the_logits_and_gradients_they_give_alone(objective):
+    tokens = 7 if objective.per == "token" else 1
+    grouped, alone = make_heads(GROUPED, objective), make_heads(GROUPED, objective)
     seen = make_seen(tokens)
     together = grouped_logits(grouped, seen[0])
     for place, head in enumerate(alone):

@@ -7,6 +7,7 @@ from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.head import count_parameters, layer_weights, score_columns
 from bertvision.heads.joint_readout import JointReadout
 from bertvision.shapes import StackShape
+from bertvision.training.objective import SPANS, Objective
 
 SHAPE = StackShape(layers=3, hidden=4)
 MASK = torch.arange(5) < torch.tensor([[5], [3]])
@@ -73,13 +74,14 @@ def test_the_mix_of_a_joint_readout_is_not_taken_for_the_poolers():
 
 
 @pytest.mark.parametrize(
-    ("name", "classes", "told"),
+    ("name", "objective", "told"),
     [
-        ("adapter_386_shared_skip_joint", 2, "joint readout.* scores spans, and this task needs classes"),
-        ("cacnn_simple", 2, "scores spans, and this task needs classes"),
-        ("ap_glue", None, "scores classes, and this task needs spans"),
+        ("adapter_386_shared_skip_joint", Objective("class", 2), "joint readout.* kind span, and this .* kind class"),
+        ("cacnn_simple", Objective("tags", 2), "of the kind span, and this one is of the kind tags"),
+        ("ap_glue", SPANS, "answerable, class, labels, number, choice, and this one is of the kind span"),
+        ("bilstm_last", SPANS, "of the kind tags, and this one is of the kind span"),
     ],
 )
-def test_a_head_that_cannot_score_what_a_task_needs_is_refused(name, classes, told):
+def test_a_head_that_cannot_score_what_a_task_needs_is_refused(name, objective, told):
     with pytest.raises(SettingsError, match=told):
-        build_head(HeadConfig.model_validate(name), SHAPE, classes)
+        build_head(HeadConfig.model_validate(name), SHAPE, objective)

@@ -1,11 +1,15 @@
 """Records that no run made."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bertvision.records import DataFile, Parameters, Provenance, RunRecord, Seconds
+from bertvision.records import Curves, DataFile, Parameters, Provenance, RunRecord, Seconds
+from bertvision.report.drawing import Drawing, draw
+from bertvision.report.gallery import GALLERY
+from bertvision.report.page import write_report
 
 MakeRecord = Callable[..., RunRecord]
 CONFIG = {
@@ -53,7 +57,7 @@ def make_record() -> MakeRecord:
     return invent_record
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def records() -> list[RunRecord]:
     """Two fractions of an encoder, a head that weighs three layers, a control and an ensemble, each with two seeds."""
     return [
@@ -74,3 +78,80 @@ def records() -> list[RunRecord]:
             ("encoder+learned_pooling", "ensemble", 43.0),
         )
     ]
+
+
+CURVES = Curves(
+    threshold=[(-6.0, 40.0, 42.0), (-2.0, 47.0, 51.0), (0.0, 44.0, 48.0), (5.0, 30.0, 36.0)],
+    reliability={
+        "before": [(0.05, 0.0, 0), (0.45, 0.3, 20), (0.75, 0.5, 30), (0.95, 0.7, 50)],
+        "after": [(0.35, 0.3, 30), (0.55, 0.5, 30), (0.75, 0.75, 40)],
+    },
+    risk_coverage=[(0.1, 0.05), (0.5, 0.2), (1.0, 0.4)],
+)
+CALIBRATED = {
+    "tuned_exact": 46.0,
+    "tuned_f1": 50.0,
+    "tuned_threshold": -1.5,
+    "tuned_below_best_f1": 1.0,
+    "best_exact": 47.0,
+    "best_f1": 51.0,
+    "best_f1_thresh": -2.0,
+    "temperature": 1.62,
+    "ece": 14.2,
+    "ece_calibrated": 2.1,
+    "risk_coverage_area": 17.9,
+}
+
+
+@pytest.fixture(scope="session")
+def rich_records(records: list[RunRecord]) -> list[RunRecord]:
+    """The same with everything that a figure or table can need: curves, question types, and half of the data."""
+    types = {"HasAns_f1": 61.0, "NoAns_f1": 33.0}
+    whole = [
+        record.model_copy(update={"scores": {**record.scores, **CALIBRATED, **types}, "curves": CURVES})
+        for record in records
+    ]
+    half = {**CONFIG, "heads": {**CONFIG["heads"], "share": 0.5}}
+    return whole + [record.model_copy(update={"config": half}) for record in whole]
+
+
+def invent_task(task: str, scores: dict[str, float], **changes: Any) -> list[RunRecord]:
+    """Invent an experiment on a task, with a majority baseline and two seeds of an encoder and a head."""
+    nothing = Parameters(total=0, trainable=0, encoder=0)
+    common = {"experiment": task, "task": task, **changes}
+    return [
+        invent_record(row="majority", kind="baseline", scores=scores, parameters=nothing, fraction=None, **common),
+        *(
+            invent_record(
+                row=row, kind=kind, seed=seed, scores={key: value + seed for key, value in scores.items()}, **common
+            )
+            for row, kind in (("encoder", "encoder"), ("learned_pooling", "head"))
+            for seed in (1, 2)
+        ),
+    ]
+
+
+@pytest.fixture
+def make_task() -> Callable[..., list[RunRecord]]:
+    """Give the inventor of experiments on any task."""
+    return invent_task
+
+
+@pytest.fixture(scope="session")
+def written(records: list[RunRecord], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a report on `records`, to be read only."""
+    return write_report(records, tmp_path_factory.mktemp("report")).parent
+
+
+@pytest.fixture(scope="session")
+def rich_written(rich_records: list[RunRecord], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a report on `rich_records`, their names full of marks, to be read only."""
+    renamed = [record.model_copy(update={"row": f"{record.row}_{{%&"}) for record in rich_records]
+    return write_report(renamed, tmp_path_factory.mktemp("rich")).parent
+
+
+@pytest.fixture(scope="session")
+def drawings(rich_records: list[RunRecord]) -> dict[str, Drawing]:
+    """Every figure of `rich_records`, drawn once."""
+    found = {picture.name: draw(picture.figure, rich_records) for picture in GALLERY}
+    return {name: drawing for name, drawing in found.items() if drawing is not None}

@@ -3,8 +3,12 @@ from html.parser import HTMLParser
 
 import pytest
 
+from bertvision.report.gallery import GALLERY
 from bertvision.report.page import write_report
 
+EXPERIMENT_FILE = "EXPERIMENT.yaml"  # part of every command that makes missing records
+
+DRAWN = ("finetuning_curve", "layer_weights", "score_by_parameters", "score_by_training", "score_by_inference")
 VOID = {"meta", "wbr", "br", "link", "img", "input", "hr"}
 
 
@@ -42,27 +46,25 @@ def files_in(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_report_is_a_page_a_summary_and_its_figures(tmp_path, records):
-    assert write_report(records, tmp_path) == tmp_path / "report.html"
-    figures = {f"figures/squad2_small-{name}.svg" for name in ("finetuning_curve", "layer_weights", "f1_by_parameters")}
-    assert files_in(tmp_path).keys() == {"report.html", "report.md", *figures}
+def test_a_report_is_a_page_a_summary_tables_and_figures(written):
+    figures = {f"figures/squad2_small-{name}.{kind}" for name in DRAWN for kind in ("svg", "png")}
+    assert files_in(written).keys() == {"report.html", "report.md", "tables.tex", *figures}
 
 
-def test_the_same_records_give_the_same_bytes(tmp_path, records):
-    write_report(records, tmp_path / "one")
-    write_report(list(reversed(records)), tmp_path / "two")
-    assert files_in(tmp_path / "one") == files_in(tmp_path / "two")
+def test_the_same_records_give_the_same_bytes(tmp_path, records, written):
+    assert write_report(list(reversed(records)), tmp_path) == tmp_path / "report.html"
+    assert files_in(tmp_path) == files_in(written)
 
 
-def test_a_page_has_balanced_tags_and_no_id_twice(tmp_path, records):
-    outline = outline_of(write_report(records, tmp_path))
+def test_a_page_has_balanced_tags_and_no_id_twice(rich_written):
+    outline = outline_of(rich_written / "report.html")
     ids = [value for _, name, value in outline.attributes if name == "id"]
     assert ids
     assert len(ids) == len(set(ids))
 
 
-def test_a_page_loads_nothing_from_elsewhere(tmp_path, records):
-    page = write_report(records, tmp_path)
+def test_a_page_loads_nothing_from_elsewhere(rich_written):
+    page = rich_written / "report.html"
     loading = ("src", "href", "xlink:href", "srcset", "data", "action", "poster")
     links = [value for _, name, value in outline_of(page).attributes if name in loading]
     assert links
@@ -70,12 +72,12 @@ def test_a_page_loads_nothing_from_elsewhere(tmp_path, records):
     assert re.findall(r"@import|url\((?!#)", page.read_text(encoding="utf-8")) == []
 
 
-def test_a_page_has_a_language_a_title_and_labelled_pictures(tmp_path, records):
-    outline = outline_of(write_report(records, tmp_path))
+def test_a_page_has_a_language_a_title_and_labelled_pictures(written):
+    outline = outline_of(written / "report.html")
     assert ("html", "lang", "en") in outline.attributes
     assert outline.text.count("Results of squad2_small") == 2  # <title> and <h1>
     labels = [value for tag, name, value in outline.attributes if (tag, name) == ("svg", "aria-label")]
-    assert len(labels) == 3
+    assert len(labels) == len(DRAWN)
     assert "learned_pooling: layer 2 (weight 0.50)" in " ".join(labels)
 
 
@@ -103,7 +105,10 @@ def test_missing_figures_are_named_with_the_command_that_makes_their_records(tmp
     for written in (text, (tmp_path / "report.md").read_text(encoding="utf-8").replace("`", "")):
         assert re.search(r"layer weights need .*learned_pooling.* bertvision run EXPERIMENT.yaml", written)
         assert re.search(r"fine-tuning curve needs .*two or more fractions.* bertvision run EXPERIMENT.yaml", written)
-    assert [path.name for path in tmp_path.rglob("*.svg")] == ["squad2_small-f1_by_parameters.svg"]
+        assert re.search(r"less-data curve needs .*--set heads.share=0.1 --out FOLDER/0.1", written)
+        assert re.search(r"reliability diagram needs .*data.held_out: 0.1.* bertvision run EXPERIMENT.yaml", written)
+    drawn = {f"squad2_small-score_by_{cost}.svg" for cost in ("parameters", "training", "inference")}
+    assert {path.name for path in tmp_path.rglob("*.svg")} == drawn
 
 
 def test_several_experiments_have_a_table_each_and_files_of_their_own(tmp_path, make_record):
@@ -111,18 +116,41 @@ def test_several_experiments_have_a_table_each_and_files_of_their_own(tmp_path, 
     outline = outline_of(write_report([make_record(experiment=name) for name in names], tmp_path))
     assert outline.text.count("Where this came from") == 3
     assert [text for text in outline.text if text in names] == sorted(names)
-    assert len(list(tmp_path.glob("figures/*.svg"))) == 3
+    assert len(list(tmp_path.glob("figures/*-score_by_parameters*.svg"))) == 3
 
 
-def test_the_summary_links_to_figures_that_exist(tmp_path, records):
-    write_report(records, tmp_path)
-    links = re.findall(r"!\[[^]]*\]\(([^)]+)\)", (tmp_path / "report.md").read_text(encoding="utf-8"))
-    assert len(links) == 3
-    assert all((tmp_path / link).is_file() for link in links)
+def test_the_summary_links_to_figures_that_exist(written):
+    links = re.findall(r"!\[[^]]*\]\(([^)]+)\)", (written / "report.md").read_text(encoding="utf-8"))
+    assert len(links) == len(DRAWN)
+    assert all((written / link).is_file() for link in links)
 
 
-@pytest.mark.parametrize(("has_null", "times"), [(True, 1), (False, 0)])
-def test_thresholds_are_explained_only_where_no_answer_is_possible(tmp_path, make_record, has_null, times):
-    scores = {"f1": 50.0, **({"best_f1": 60.0} if has_null else {})}
-    text = "".join(outline_of(write_report([make_record(scores=scores)], tmp_path)).text)
+@pytest.mark.parametrize(("task", "times"), [("squad2", 2), ("squad1", 0)])
+def test_thresholds_are_explained_only_where_no_answer_is_possible(tmp_path, make_record, task, times):
+    text = "".join(outline_of(write_report([make_record(task=task)], tmp_path)).text)
     assert text.count("it flatters every row") == times
+
+
+def test_figures_of_thresholds_are_not_missed_by_tasks_that_have_none(tmp_path, make_task):
+    text = "".join(outline_of(write_report(make_task("sst2", {"accuracy": 90.0}), tmp_path)).text)
+    assert "fine-tuning curve needs" in text
+    assert not re.search("threshold|reliability|risk-coverage", text)
+
+
+def test_a_whole_report_draws_every_figure_and_misses_none(rich_written):
+    text = "".join(outline_of(rich_written / "report.html").text)
+    assert len(list(rich_written.rglob("*.svg"))) == len(list(rich_written.rglob("*.png"))) == len(GALLERY)
+    assert EXPERIMENT_FILE not in text
+
+
+def test_a_column_that_tasks_take_differently_is_explained_for_each(tmp_path, make_task):
+    write_report(make_task("ner", {"f1": 90.0}) + make_task("mrpc", {"f1": 80.0, "accuracy": 70.0}), tmp_path)
+    (line,) = re.findall(r"^- \*\*F1\*\*: (.*)$", (tmp_path / "report.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert line == "of the positive class: harmonic mean of precision and recall (mrpc); harmonic mean of the two (ner)"
+
+
+def test_glue_stands_before_its_tasks_in_every_format(tmp_path, make_task):
+    write_report(make_task("rte", {"accuracy": 60.0}) + make_task("cola", {"matthews": 40.0}), tmp_path)
+    for name in ("report.html", "report.md", "tables.tex"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert 0 < text.index("average of 2 without WNLI") < text.index("Scores on cola")

@@ -4,30 +4,24 @@ import pytest
 
 from bertvision.errors import FolderError
 from bertvision.records import Parameters, Seconds
-from bertvision.report.rows import by_experiment, table_rows
+from bertvision.report.rows import by_experiment, full_rows, largest_fraction, table_rows
 
 
 def test_scores_are_means_over_seeds_with_the_deviation_of_a_sample(make_record):
     (row,) = table_rows(make_record(seed=seed, scores={"f1": f1}) for seed, f1 in ((1, 50.0), (2, 53.0), (3, 56.0)))
     assert row.seeds == 3
-    assert row.f1.mean == pytest.approx((50 + 53 + 56) / 3)
-    assert row.f1.deviation == pytest.approx(math.sqrt(((50 - 53) ** 2 + 0 + (56 - 53) ** 2) / 2))
+    assert row.scores["f1"].mean == pytest.approx((50 + 53 + 56) / 3)
+    assert row.scores["f1"].deviation == pytest.approx(math.sqrt(((50 - 53) ** 2 + 0 + (56 - 53) ** 2) / 2))
 
 
 def test_one_seed_has_no_deviation(make_record):
     (row,) = table_rows([make_record(scores={"f1": 50.0})])
-    assert row.f1 == (50.0, None)
+    assert row.scores["f1"] == (50.0, None)
 
 
-def test_a_score_that_no_record_has_is_none(make_record):
-    (row,) = table_rows([make_record(scores={"f1": 50.0})])
-    assert (row.exact, row.best_f1, row.span_f1) == (None, None, None)
-
-
-@pytest.mark.parametrize("key", ["exact", "exact_match"])
-def test_exact_match_is_found_under_the_name_of_either_task(make_record, key):
-    (row,) = table_rows([make_record(scores={key: 41.0})])
-    assert row.exact == (41.0, None)
+def test_a_score_that_only_some_seeds_have_is_the_mean_of_those(make_record):
+    (row,) = table_rows([make_record(seed=1, scores={"f1": 50.0}), make_record(seed=2, scores={"exact": 40.0})])
+    assert row.scores == {"f1": (50.0, None), "exact": (40.0, None)}
 
 
 def test_the_share_is_trainable_parameters_in_percent_of_the_encoder(make_record):
@@ -39,6 +33,18 @@ def test_the_share_is_trainable_parameters_in_percent_of_the_encoder(make_record
 def test_seconds_are_finetuning_and_the_shared_pass(make_record, heads, seconds):
     (row,) = table_rows([make_record(seconds=Seconds(finetune=100.0, heads=heads, predict=7.0))])
     assert row.seconds == seconds
+
+
+def test_a_baseline_is_no_part_of_an_encoder(make_record):
+    (row,) = table_rows([make_record(kind="baseline", parameters=Parameters(total=0, trainable=0, encoder=0))])
+    assert (row.parameters, row.share) == (0, None)
+
+
+def test_rows_of_the_whole_data_are_those_of_the_largest_share(make_record):
+    part, half = (make_record(config={"heads": {"share": share}}) for share in (0.1, 0.5))
+    assert [row.data for row in table_rows([part, half])] == [0.1, 0.5]
+    assert [row.data for row in full_rows([part, half])] == [0.5]
+    assert [row.data for row in full_rows([part, make_record()])] == [1.0]
 
 
 def test_layer_weights_are_means_over_seeds(make_record):
@@ -62,3 +68,18 @@ def test_records_are_split_by_experiment(make_record):
         [make_record(experiment="b"), make_record(experiment="a"), make_record(experiment="b", seed=2)]
     )
     assert [(name, len(group)) for name, group in groups.items()] == [("a", 1), ("b", 2)]
+
+
+def test_only_the_largest_fraction_is_kept(make_record):
+    rows = table_rows(
+        [make_record(fraction=fraction, row=row) for fraction, row in ((None, "a"), (0.5, "b"), (0.1, "c"))]
+    )
+    assert [row.name for row in largest_fraction(rows)] == ["b"]
+
+
+def test_tasks_of_one_name_are_split_and_named(make_record):
+    groups = by_experiment([make_record(experiment="a", task=task) for task in ("rte", "cola")])
+    assert {name: [record.task for record in group] for name, group in groups.items()} == {
+        "a, cola": ["cola"],
+        "a, rte": ["rte"],
+    }

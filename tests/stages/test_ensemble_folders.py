@@ -17,7 +17,7 @@ from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import predict_spans
 from bertvision.stages.ensemble_folders import ensemble_folders
 from bertvision.stages.ensemble_weights import HeldOut, Way, choose_way
-from bertvision.stages.span_logits import span_logits
+from bertvision.stages.logits import token_logits
 from bertvision.tasks.task import Answer, Question
 
 FILES = {"predictions.json", "nbest_predictions.json", "null_odds.json", "best_spans.json", "ensemble.json"}
@@ -36,7 +36,7 @@ def answer(tmp_path, questions, cpu):
         heads = {"head": build_head(HeadConfig.model_validate(head), encoder.shape)}
         cut = cut_windows(asked, encoder.tokenizer, windows or WindowConfig(), labelled=False)
         grid = grid_of(cut, [each.id for each in asked])
-        logits = span_logits(encoder, heads, cut, grid, cpu)["head"]
+        logits = token_logits(encoder, heads, cut, cpu)["head"]
         logits = 3 * (logits - logits.mean(axis=0)) / logits.std(axis=0)  # as decided as a trained head
         answers = predict_spans(
             grid, logits, [question.context for question in asked], AnswerConfig(**ANSWERS), has_null=has_null

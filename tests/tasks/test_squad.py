@@ -8,7 +8,8 @@ import datasets
 import pytest
 
 from bertvision.errors import DataError, MissingExtraError
-from bertvision.tasks.squad import read_squad, read_squad_file, read_squad_rows, read_task
+from bertvision.tasks.read import read_task
+from bertvision.tasks.squad import read_squad, read_squad_file, read_squad_rows
 from bertvision.tasks.task import Answer, DataConfig, Question, Split
 
 WEIR = "The weir was built in 1887 by Hannah Coyle."
@@ -213,7 +214,7 @@ def test_a_folder_is_no_file(tmp_path):
     assert refusal(str(tmp_path)).startswith(f"{tmp_path}: cannot be read (Is a directory); give a SQuAD .json")
 
 
-@pytest.mark.parametrize("source", ["squad", "a/b/c", "owner/name:train[:10]", "sample:test", "x" * 300])
+@pytest.mark.parametrize("source", ["squad", "a/b/c/d", "owner/name:train:10", "sample:test", "x" * 300])
 def test_what_is_neither_a_file_nor_a_hub_id_is_refused_with_what_can_be_given(source):
     message = refusal(source)
     assert message.startswith(f"{source}: no such file")

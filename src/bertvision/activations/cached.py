@@ -30,9 +30,10 @@ class CachedStates:
         *,
         pad_id: int,
         states_batch: BatchConfig | None = None,
+        group: int = 1,
     ) -> None:
         self._store, self._windows, self._compute, self._pad_id = store, windows, compute, pad_id
-        self._plan = StepPlan(lengths_of(windows), batch, seed, states_batch)
+        self._plan = StepPlan(lengths_of(windows), batch, seed, states_batch, group)
         self._buffers = Buffers()
 
     def num_steps(self, epoch: int) -> int:

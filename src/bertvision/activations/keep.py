@@ -28,6 +28,7 @@ class Wanted:
     dtype: NumberFormat = "bf16"
     layers: tuple[int, ...] | None = None  # None: all
     cls: bool = False  # of the first token alone, with the pooled state before them
+    group: int = 1  # windows that are judged together, neighbours in every step
 
     def layout(self) -> Layout:
         """Lay out the blocks of all windows."""

@@ -24,6 +24,7 @@ class LiveStates:
     """The states of windows under a frozen encoder (see `encoder.encode.freeze`), shuffled in each epoch.
 
     With a `states_batch` the encoder runs on batches of that size, and heads step on parts of them of size `batch`.
+    `cls` gives the first token's states alone (`encode_cls`); groups of `group` neighbours are never separated.
     """
 
     def __init__(
@@ -37,9 +38,10 @@ class LiveStates:
         states_batch: BatchConfig | None = None,
         layers: tuple[int, ...] | None = None,
         cls: bool = False,
+        group: int = 1,
     ) -> None:
         self._encoder, self._windows, self._compute, self._layers, self._cls = encoder, windows, compute, layers, cls
-        self._plan = StepPlan(lengths_of(windows), batch, seed, states_batch)
+        self._plan = StepPlan(lengths_of(windows), batch, seed, states_batch, group)
 
     def num_steps(self, epoch: int) -> int:
         """Count the steps of an epoch."""

@@ -1,5 +1,6 @@
 """Measures in a few seconds how fast this machine encodes, trains heads, and reads and writes kept states."""
 
+import math
 import os
 import tempfile
 import time
@@ -82,7 +83,7 @@ def _measure_encoder(wanted: Wanted, planned: EncoderBatch) -> tuple[Rows, float
         states_of(wanted.encoder, wanted.windows, rows, wanted.compute, layers=wanted.layers, cls=wanted.cls)
         wait_for(wanted.compute.device)
 
-    rows = planned.rows[:FEWEST]
+    rows = planned.rows[: math.ceil(FEWEST / wanted.group) * wanted.group]
     encode(rows)  # warm
     while len(rows) < len(planned.rows) and _seconds_of(encode, rows, times=1) < SECONDS / 2:
         rows = planned.rows[: 4 * len(rows)]

@@ -31,10 +31,11 @@ class Errors(NamedTuple):
 
 
 class LengthsOfRight(NamedTuple):
-    """Questions of one outcome and the mean words of their contexts."""
+    """Questions of one outcome and the mean lengths of their contexts."""
 
     questions: int
     mean_words: float | None
+    mean_pieces: float | None  # word pieces; None also where they are not known
 
 
 HEADS = {"exact": "EM", "f1": "F1", "declined": "declined"}
@@ -64,13 +65,15 @@ def count_errors(questions: Sequence[Question], answers: ScoredAnswers) -> Error
     return Errors(len(wrong), len(has_answer), declined, share, len(wrong) - len(has_answer))
 
 
-def lengths_of_right(questions: Sequence[Question], a: ScoredAnswers, b: ScoredAnswers) -> dict[str, LengthsOfRight]:
-    """Measure the contexts of what both, one and none of two models get right (SPEC 10.5)."""
-    named = [(outcome_of(each, a, b), count_words(each.context)) for each in questions]
-    of = {outcome: [words for name, words in named if name == outcome] for outcome in OUTCOMES.values()}
-    lengths = {"all": [words for _, words in named], "A right": of["both"] + of["only A"]}
-    lengths |= {"B right": of["both"] + of["only B"], **of}
-    return {name: LengthsOfRight(len(words), _mean(words)) for name, words in lengths.items()}
+def lengths_of_right(
+    questions: Sequence[Question], a: ScoredAnswers, b: ScoredAnswers, pieces: Mapping[str, int] | None = None
+) -> dict[str, LengthsOfRight]:
+    """Measure the contexts of what both, one and none of two models get right; the papers counted word pieces."""
+    of: dict[str, list[Question]] = {outcome: [] for outcome in OUTCOMES.values()}
+    for question in questions:
+        of[outcome_of(question, a, b)].append(question)
+    groups = {"all": list(questions), "A right": of["both"] + of["only A"], "B right": of["both"] + of["only B"], **of}
+    return {name: _lengths(group, pieces) for name, group in groups.items()}
 
 
 def group_section(grouping: Grouping, scores: Mapping[str, Mapping[str, GroupScore]]) -> Section:
@@ -100,8 +103,18 @@ def error_section(errors: Mapping[str, Errors]) -> Section:
 
 def length_section(lengths: Mapping[str, LengthsOfRight]) -> Section:
     """Lay out the lengths of contexts."""
-    rows = tuple((name, f"{each.questions:,}", number_cell(each.mean_words)) for name, each in lengths.items())
-    return Section("Context length by who is right", ("right by exact match", "questions", "mean words"), rows)
+    rows = tuple(
+        (name, f"{each.questions:,}", number_cell(each.mean_words), number_cell(each.mean_pieces))
+        for name, each in lengths.items()
+    )
+    header = ("right by exact match", "questions", "mean words", "mean word pieces")
+    note = "Word pieces are those of A's tokenizer. Empty: no such question, or A's folder has no logits."
+    return Section("Context length by who is right", header, rows, note)
+
+
+def _lengths(group: Sequence[Question], pieces: Mapping[str, int] | None) -> LengthsOfRight:
+    words = _mean([count_words(each.context) for each in group])
+    return LengthsOfRight(len(group), words, None if pieces is None else _mean([pieces[each.id] for each in group]))
 
 
 def _group_score(group: Sequence[Question], answers: ScoredAnswers) -> GroupScore:

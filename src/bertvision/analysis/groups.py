@@ -1,7 +1,7 @@
 """Questions -> groups of them: by type, question word, answer and context."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,14 +25,16 @@ class Grouping(NamedTuple):
     note: str = ""
 
 
-def group_questions(questions: Sequence[Question]) -> list[Grouping]:
-    """Group questions in every way that the analysis knows."""
+def group_questions(questions: Sequence[Question], pieces: Mapping[str, int] | None = None) -> list[Grouping]:
+    """Group questions in every way that the analysis knows; by word pieces where their contexts' are counted."""
+    words = {each.id: count_words(each.context) for each in questions}
     return [
         group_types(questions),
         group_words(questions),
         group_answer_lengths(questions),
         group_positions(questions),
-        group_context_lengths(questions),
+        group_context_lengths(questions, words, "words"),
+        *([group_context_lengths(questions, pieces, "word pieces")] if pieces is not None else []),
     ]
 
 
@@ -64,15 +66,15 @@ def group_positions(questions: Sequence[Question]) -> Grouping:
     return _grouped("answer position", QUARTERS, questions, _position_group, note)
 
 
-def group_context_lengths(questions: Sequence[Question]) -> Grouping:
-    """Group by quartiles of the context's words; equal lengths stay together."""
-    lengths = np.array([count_words(each.context) for each in questions])
+def group_context_lengths(questions: Sequence[Question], counts: Mapping[str, int], unit: str) -> Grouping:
+    """Group by quartiles of the contexts' lengths, given by question; equal lengths stay together."""
+    lengths = np.array([counts[each.id] for each in questions])
     places = np.searchsorted(np.quantile(lengths, (0.25, 0.5, 0.75)), lengths)  # a length equal to a bound is below it
     names = [_named_by_length(name, lengths[places == place].tolist()) for place, name in enumerate(QUARTERS)]
     groups: dict[str, list[Question]] = {name: [] for name in names}
     for place, question in zip(places.tolist(), questions, strict=True):
         groups[names[place]].append(question)
-    return Grouping("context length", groups, "Quarters of the questions by the words of their context.")
+    return Grouping(f"context length in {unit}", groups, f"Quarters of the questions by the {unit} of their context.")
 
 
 def question_word(text: str) -> str:
@@ -119,4 +121,4 @@ def _position_group(question: Question) -> str | None:
 
 
 def _named_by_length(name: str, lengths: Sequence[int]) -> str:
-    return f"{name}, {min(lengths)}-{max(lengths)} words" if lengths else name
+    return f"{name}, {min(lengths)}-{max(lengths)}" if lengths else name

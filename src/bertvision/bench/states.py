@@ -94,7 +94,7 @@ class _Work:
     def __init__(self, config: StatesBench, encoder: Encoder, data: BenchData, compute: Compute, folder: Path) -> None:
         self._config, self._encoder, self._data, self._compute, self._folder = config, encoder, data, compute, folder
         self._batch = BatchConfig(tokens=config.tokens)
-        self._wanted = Wanted(encoder, data.windows, compute, config.dtype, cls=data.classes is not None)
+        self._wanted = Wanted(encoder, data.windows, compute, config.dtype, cls=data.objective.per == "row")
         self.sources: dict[str, StateSource] = {}
         self.figures: dict[str, float] = {}
 
@@ -126,8 +126,9 @@ class _Work:
         train = (HeadConfig.model_validate(head),)
         settings = HeadsConfig(train=train, batch=self._batch)
         shape = shape_of_states(self._encoder, cls=self._wanted.cls)
-        heads = build_heads(train, shape, seed=1, classes=self._data.classes)
-        for _ in train_heads_together(heads, source, settings, seed=1, compute=self._compute):
+        objective = self._data.objective
+        heads = build_heads(train, shape, seed=1, objective=objective)
+        for _ in train_heads_together(heads, source, settings, seed=1, compute=self._compute, objective=objective):
             pass
 
     def _cached(self, store: BlockStore) -> CachedStates:

@@ -12,8 +12,11 @@ from transformers import AutoModel, BertConfig, PreTrainedTokenizerBase, PreTrai
 
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import DataError
+from bertvision.features.sentences import cut_rows
 from bertvision.features.windows import Window, WindowConfig, cut_windows
 from bertvision.tasks.squad import read_squad
+from bertvision.tasks.task import TextRow
+from bertvision.training.objective import SPANS, Objective
 
 RANDOM = {
     "bert-large": BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),
@@ -58,7 +61,7 @@ class BenchData(NamedTuple):
 
     name: str
     windows: list[Window]
-    classes: int | None = None  # None: spans
+    objective: Objective = SPANS
 
 
 def read_bench_data(data: str, encoder: Encoder, count: int) -> BenchData:
@@ -67,24 +70,19 @@ def read_bench_data(data: str, encoder: Encoder, count: int) -> BenchData:
         return BenchData(data, windows_like_squad(count, encoder.model.config.vocab_size))
     path = Path(data)
     if path.suffix == ".tsv":
-        windows = _read_pairs(path, encoder.tokenizer)[:count]
-        return BenchData(path.parent.name.lower(), windows, 1 + max(window.label for window in windows))
+        rows, classes = _read_pairs(path)
+        windows = cut_rows(rows[:count], encoder.tokenizer, 384, "class")
+        return BenchData(path.parent.name.lower(), windows, Objective("class", classes))
     questions = read_squad(data).examples[:count]
     return BenchData(path.name.split(".")[0], cut_windows(questions, encoder.tokenizer, WindowConfig())[:count])
 
 
-def _read_pairs(path: Path, tokenizer: PreTrainedTokenizerBase) -> list[Window]:
-    """Read a GLUE file with the columns sentence1, sentence2 and label, as far as a benchmark needs it."""
+def _read_pairs(path: Path) -> tuple[list[TextRow], int]:
+    """Read a GLUE file of pairs, as far as a benchmark needs it, and count its classes."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     if not rows or not {"sentence1", "sentence2", "label"} <= rows[0].keys():
         raise DataError(f"{path}: expected the columns sentence1, sentence2 and label, as in GLUE's RTE and WNLI")
     labels = sorted({row["label"] for row in rows})
-    windows = []
-    for number, row in enumerate(rows):
-        pair = tokenizer(row["sentence1"], row["sentence2"], truncation=True, max_length=384)
-        ids = np.asarray(pair["input_ids"], dtype=np.int32)
-        first = pair.sequence_ids(0).index(1)
-        offsets = np.zeros((len(ids) - first, 2), np.int32)
-        windows.append(Window(number, ids, first, offsets, label=labels.index(row["label"])))
-    return windows
+    pairs = [(row["sentence1"], row["sentence2"], labels.index(row["label"])) for row in rows]
+    return [TextRow(str(number), (one, other), label) for number, (one, other, label) in enumerate(pairs)], len(labels)

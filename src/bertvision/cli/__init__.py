@@ -8,15 +8,18 @@ from typing import Annotated
 import typer
 
 import bertvision
-from bertvision.cli.answers import analyze, compare, ensemble, predict, score
+from bertvision.cli.answers import analyze, compare, ensemble, predict
+from bertvision.cli.evaluation import calibrate
 from bertvision.cli.experiments import finetune, plan, quickstart, run, train_heads
+from bertvision.cli.layers import layers
+from bertvision.cli.scores import score
 from bertvision.cli.views import bench, heads, inspect, report
 from bertvision.console import results
 
 # In the order in which --help lists them.
 VERBS = (
     *(quickstart, run, finetune, train_heads, predict, score),
-    *(ensemble, compare, analyze, report, inspect, heads, plan, bench),
+    *(ensemble, compare, analyze, calibrate, layers, report, inspect, heads, plan, bench),
 )
 
 app = typer.Typer(

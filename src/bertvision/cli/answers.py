@@ -16,7 +16,6 @@ from bertvision.console import (
     progress_for,
     results,
 )
-from bertvision.errors import DataError, SettingsError
 from bertvision.files import check_file, check_folder, write_text
 
 
@@ -50,45 +49,6 @@ def predict(
     )
     if answered.scores is not None:
         print_json(answered.scores)
-
-
-@in_one_line
-def score(
-    task: Annotated[str, typer.Argument(help="Which official metric: squad1 or squad2.")],
-    gold: Annotated[str, typer.Option("--gold", help="The SQuAD file with the answers.")],
-    predictions: Annotated[Path, typer.Option("--predictions", help="JSON: question id -> answer text.")],
-    null_odds: Annotated[
-        Path | None,
-        typer.Option("--null-odds", help="JSON: question id -> odds of no answer; goes with best_spans.json."),
-    ] = None,
-    na_prob_thresh: Annotated[
-        float,
-        typer.Option("--na-prob-thresh", help="Odds above this count as no answer; 0 fits bertvision's own odds."),
-    ] = 1.0,
-) -> None:
-    """Print what the official SQuAD script prints.
-
-    Reads a gold file and a predictions file, prints the scores as JSON, and needs no torch.
-    """
-    from bertvision.metrics.squad import score_squad1, score_squad2
-    from bertvision.predictions.files import read_mapping
-    from bertvision.tasks.squad import read_squad
-
-    if task not in ("squad1", "squad2"):
-        raise SettingsError(f"no task {task!r}; known: 'squad1', 'squad2'")
-    questions = read_squad(gold, answers="texts", hub_split="validation").examples
-    answers = read_mapping(predictions, str)
-    if task == "squad1":
-        if null_odds is not None:
-            raise DataError("squad1 has no unanswerable questions; leave --null-odds out or score squad2")
-        if missing := [question.id for question in questions if question.id not in answers]:
-            messages.print(
-                f"{len(missing)} questions without a prediction, such as {missing[0]!r}, score 0", markup=False
-            )
-        print_json(score_squad1(questions, answers))
-    else:
-        odds = read_mapping(null_odds, float) if null_odds is not None else None
-        print_json(score_squad2(questions, answers, odds, na_prob_thresh))
 
 
 @in_one_line

@@ -14,12 +14,13 @@ from bertvision.files import check_folder
 @in_one_line
 def report(
     records: Annotated[Path, typer.Argument(metavar="RECORDS_DIR", help="A run folder, its records, or results/.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder for report.html, report.md and figures.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for pages, tables and figures.")],
     as_json: Json = False,
 ) -> None:
     """Draw tables and figures from records alone.
 
-    Writes report.html, report.md and figures, the same bytes each time, and needs no torch.
+    Writes report.html, report.md, tables.tex and figures as SVG and PNG, the same bytes each time, and needs no torch.
+    Several GLUE tasks below one folder add a table of them all.
     """
     from bertvision.records import read_records
     from bertvision.report.page import write_report

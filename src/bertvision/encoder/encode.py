@@ -10,6 +10,7 @@ from bertvision.errors import EncoderError
 from bertvision.features.batches import WindowBatch
 from bertvision.shapes import LayerStates, StackShape
 from bertvision.training.device import Compute
+from bertvision.training.objective import Objective
 
 
 def encode(
@@ -33,6 +34,32 @@ def encode_cls(encoder: Encoder, batch: WindowBatch, *, layers: tuple[int, ...] 
         states = [states[layer] for layer in layers]
     pooled = [output.pooler_output.unsqueeze(1)] if has_pooler(encoder) else []
     return _stack([*pooled, *states])
+
+
+def encode_output(encoder: Encoder, batch: WindowBatch, objective: Objective) -> LayerStates:
+    """Give what the encoder's own output layer reads: every token's last state, or the one state that stands for a row.
+
+    That is the pooled state, or where the encoder has no pooler the first token's last state.
+    """
+    if objective.per == "token":
+        return encode(encoder, batch, last_only=True)
+    output = _run(encoder, batch, hidden_states=False)
+    state = output.pooler_output if has_pooler(encoder) else output.last_hidden_state[:, 0]
+    return state[:, None, None]  # type: ignore[no-any-return]
+
+
+def layers_of_output(encoder: Encoder, objective: Objective) -> tuple[int, ...] | None:
+    """Tell which of the states of `encode` or `encode_cls` are those of `encode_output`; None: the last one."""
+    return (0,) if objective.per == "row" and has_pooler(encoder) else None
+
+
+def places_of_states(
+    encoder: Encoder, layers: tuple[int, ...] | None = None, *, cls: bool = False
+) -> tuple[int, ...] | None:
+    """Tell where the states of some layers stand among those of all, the pooled one included; None: they are all."""
+    if layers is None or not (cls and has_pooler(encoder)):
+        return layers
+    return (0, *(1 + layer for layer in layers))
 
 
 def has_pooler(encoder: Encoder) -> bool:

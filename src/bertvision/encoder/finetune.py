@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from bertvision.encoder.encode import encode
+from bertvision.encoder.encode import encode_output
 from bertvision.encoder.load import Encoder
 from bertvision.errors import TrainingError
 from bertvision.features.batches import BatchConfig, Rows, WindowBatch, collate, lengths_of, plan_epoch
@@ -21,7 +21,8 @@ from bertvision.settings import Config
 from bertvision.training.checkpoint import load_progress, save_progress
 from bertvision.training.device import Compute
 from bertvision.training.loop import Group, Learner, Step, diverged_among, train_steps
-from bertvision.training.losses import SpanLoss, span_loss
+from bertvision.training.losses import SpanLoss
+from bertvision.training.objective import SPANS, Objective, loss_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
 from bertvision.training.random_stream import RandomStream, seed_for
 
@@ -67,6 +68,7 @@ def finetune_encoder(
     *,
     seed: int,
     compute: Compute,
+    objective: Objective = SPANS,
     saved: Path | None = None,
     progress: Progress = SILENT,
 ) -> Iterator[Checkpoint]:
@@ -76,9 +78,9 @@ def finetune_encoder(
     """
     if config.dropout is not None:
         set_dropout(encoder.model, config.dropout)
-    steps = plan_steps(windows, config, seed)
+    steps = plan_steps(windows, config, seed, objective.group)
     stops = steps_of_fractions(config.fractions, steps, len(windows))
-    group = _build_group(encoder, output, config, len(steps), seed, compute)
+    group = _build_group(encoder, output, config, len(steps), seed, compute, objective)
     position = load_progress(saved, [group]) if saved is not None else None
     done, seconds = (position["step"], position["seconds"]) if position else (0, 0.0)
     pending = [(fraction, stop) for fraction, stop in stops if stop >= done]
@@ -112,13 +114,13 @@ def set_dropout(model: nn.Module, share: float) -> None:
             module.p = share
 
 
-def plan_steps(windows: Sequence[Window], config: FinetuneConfig, seed: int) -> list[list[Rows]]:
-    """Decide which windows every step up to the last fraction sees."""
+def plan_steps(windows: Sequence[Window], config: FinetuneConfig, seed: int, group: int = 1) -> list[list[Rows]]:
+    """Decide which windows every step up to the last fraction sees; groups of neighbours stay together."""
     lengths, target = lengths_of(windows), num_windows_of(max(config.fractions, default=0.0), len(windows))
     steps: list[list[Rows]] = []
     seen, epoch = 0, 0
     while seen < target:
-        batches = plan_epoch(lengths, config.batch, seed, epoch)
+        batches = plan_epoch(lengths, config.batch, seed, epoch, group)
         for first in range(0, len(batches), config.accumulate):
             if seen >= target:
                 break
@@ -151,7 +153,13 @@ def _note(step: Step) -> str:
 
 
 def _build_group(
-    encoder: Encoder, output: nn.Module, config: FinetuneConfig, num_steps: int, seed: int, compute: Compute
+    encoder: Encoder,
+    output: nn.Module,
+    config: FinetuneConfig,
+    num_steps: int,
+    seed: int,
+    compute: Compute,
+    objective: Objective,
 ) -> Group:
     model = nn.ModuleList([encoder.model, output]).to(compute.device)
     optimizer = build_optimizer(model, config.lr, config.optim)
@@ -163,16 +171,17 @@ def _build_group(
         stream=RandomStream(seed_for(seed, "finetune"), compute.device),
         max_grad_norm=config.optim.max_grad_norm,
     )
-    return Group([learner], _losses_of(encoder, output, config, compute))
+    return Group([learner], _losses_of(encoder, output, config, compute, objective))
 
 
 def _losses_of(
-    encoder: Encoder, output: nn.Module, config: FinetuneConfig, compute: Compute
+    encoder: Encoder, output: nn.Module, config: FinetuneConfig, compute: Compute, objective: Objective
 ) -> Callable[[WindowBatch], Tensor]:
     def losses_of(batch: WindowBatch) -> Tensor:
+        seen = batch if objective.per == "token" else batch.first_tokens()
         with compute.autocast():
-            logits = output(encode(encoder, batch, last_only=True), batch.mask, batch.segments)
-        return span_loss(logits, batch.starts, batch.ends, config.loss)[None]
+            logits = output(encode_output(encoder, batch, objective), seen.mask, seen.segments)
+        return loss_of(objective, logits, batch, config.loss)[None]
 
     return losses_of
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from pydantic import Field, model_validator
 
-from bertvision.features.windows import Window
+from bertvision.features.windows import IGNORED, Window
 from bertvision.settings import Config
 from bertvision.shapes import Labels, Positions, Segments, TokenIds, TokenMask
 
@@ -40,7 +40,7 @@ class WindowBatch(NamedTuple):
     segments: Segments
     starts: Positions
     ends: Positions
-    labels: Labels
+    labels: Labels  # what `Window.label` holds, as numbers of its kind
     rows: Rows  # which windows these are
 
     @property
@@ -79,12 +79,21 @@ class EncoderBatch(NamedTuple):
 
 
 class StepPlan:
-    """Which windows make up each step of each epoch, and which of them the encoder runs on together."""
+    """Which windows make up each step of each epoch, and which of them the encoder runs on together.
+
+    Windows come in groups of `group` neighbours (the endings of one beginning) that are never separated.
+    """
 
     def __init__(
-        self, lengths: npt.NDArray[np.int64], batch: BatchConfig, seed: int, states_batch: BatchConfig | None = None
+        self,
+        lengths: npt.NDArray[np.int64],
+        batch: BatchConfig,
+        seed: int,
+        states_batch: BatchConfig | None = None,
+        group: int = 1,
     ) -> None:
         self._lengths, self._batch, self._seed, self._states_batch = lengths, batch, seed, states_batch
+        self._group = group
 
     def num_steps(self, epoch: int) -> int:
         """Count the steps of an epoch."""
@@ -94,37 +103,43 @@ class StepPlan:
         """Give the encoder's batches of an epoch that hold a step from `first_step` on."""
         random = np.random.default_rng([self._seed, number, 1])  # a stream beside that of `plan_epoch`
         batches = []
-        for rows in plan_epoch(self._lengths, self._states_batch or self._batch, self._seed, number):
+        for rows in plan_epoch(self._lengths, self._states_batch or self._batch, self._seed, number, self._group):
             width = int(self._lengths[rows].max())
-            steps = [rows] if self._states_batch is None else self._cut(random.permutation(rows), width)
+            steps = [rows] if self._states_batch is None else self._cut(rows, width, random)
             if first_step < len(steps):
                 batches.append(EncoderBatch(steps, width, first_step))
             first_step = max(0, first_step - len(steps))
         return batches
 
-    def _cut(self, rows: Rows, width: int) -> list[Rows]:
+    def _cut(self, rows: Rows, width: int, random: np.random.Generator) -> list[Rows]:
         """Cut the encoder's batch into steps of equal size: a remainder of one window would be a step of its own.
 
-        So a step of `{tokens: n}` may be larger than n by less than one window.
+        So a step of `{tokens: n}` may be larger than n by less than one window (or group).
         """
+        groups = random.permutation(rows[:: self._group] // self._group)
         if self._batch.windows is not None:
-            return np.array_split(rows, math.ceil(len(rows) / self._batch.windows))
-        assert self._batch.tokens is not None
-        return np.array_split(rows, math.ceil(len(rows) * width / self._batch.tokens))
+            steps = math.ceil(len(groups) / max(1, self._batch.windows // self._group))
+        else:
+            assert self._batch.tokens is not None
+            steps = math.ceil(len(rows) * width / self._batch.tokens)
+        return [_members(part, self._group) for part in np.array_split(groups, min(steps, len(groups)))]
 
 
-def plan_epoch(lengths: npt.NDArray[np.int64], config: BatchConfig, seed: int, epoch: int) -> list[Rows]:
-    """Decide which windows make up each step of an epoch, shuffled from the seed."""
+def plan_epoch(
+    lengths: npt.NDArray[np.int64], config: BatchConfig, seed: int, epoch: int, group: int = 1
+) -> list[Rows]:
+    """Decide which windows make up each step of an epoch, shuffled from the seed; groups of neighbours stay whole."""
     random = np.random.default_rng([seed, epoch])
-    order = random.permutation(len(lengths))
+    costs = lengths.reshape(-1, group).max(axis=1) * group  # of a group's windows, padded to their longest
+    order = random.permutation(len(costs))
     if config.windows is not None:
-        return _cut_every(order, config.windows)
+        return [_members(part, group) for part in _cut_every(order, max(1, config.windows // group))]
     assert config.tokens is not None
-    pool = max(1, round(BATCHES_PER_POOL * config.tokens / max(1.0, float(lengths.mean()))))
+    pool = max(1, round(BATCHES_PER_POOL * config.tokens / max(1.0, float(costs.mean()))))
     batches = []
     for part in _cut_every(order, pool):
-        batches += _cut_by_tokens(part[np.argsort(lengths[part], kind="stable")], lengths, config.tokens)
-    return [batches[place] for place in random.permutation(len(batches))]
+        batches += _cut_by_tokens(part[np.argsort(costs[part], kind="stable")], costs, config.tokens)
+    return [_members(batches[place], group) for place in random.permutation(len(batches))]
 
 
 def plan_in_order_of_length(lengths: npt.NDArray[np.int64], tokens: int) -> list[Rows]:
@@ -149,14 +164,31 @@ def collate(windows: Sequence[Window], rows: Rows, pad_id: int, width: int | Non
         ids[row, : len(window)] = window.ids
         mask[row, : len(window)] = True
         segments[row, window.context_at : len(window)] = 1
-    starts, ends, labels = torch.tensor([[window.start, window.end, window.label] for window in chosen]).T.contiguous()
+    starts, ends = torch.tensor([[window.start, window.end] for window in chosen]).T.contiguous()
     tokens = torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(segments)
-    return WindowBatch(*tokens, starts, ends, labels, rows)
+    return WindowBatch(*tokens, starts, ends, _labels(chosen, shape), rows)
 
 
 def lengths_of(windows: Sequence[Window]) -> npt.NDArray[np.int64]:
     """Give every window's number of tokens."""
     return np.fromiter((len(window) for window in windows), dtype=np.int64, count=len(windows))
+
+
+def _labels(windows: Sequence[Window], shape: tuple[int, int]) -> Labels:
+    """Give the labels of windows of one kind: classes int64, numbers and 0 or 1 per label float32, tags int64."""
+    values = [window.label for window in windows]
+    if not isinstance(values[0], np.ndarray):
+        return torch.tensor(values, dtype=torch.int64 if isinstance(values[0], int) else torch.float32)
+    labels = np.full(shape, IGNORED, dtype=np.int64)
+    for row, tags in enumerate(values):
+        assert isinstance(tags, np.ndarray)
+        labels[row, : len(tags)] = tags
+    return torch.from_numpy(labels)
+
+
+def _members(groups: Rows, group: int) -> Rows:
+    """Give the windows of some groups."""
+    return (groups[:, None] * group + np.arange(group)).reshape(-1)
 
 
 def _cut_every(order: Rows, size: int) -> list[Rows]:

@@ -6,21 +6,22 @@ tokenizers library gave 12,134 windows for SQuAD 2.0 dev in one version and 12,0
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeVar
+from itertools import count
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 from transformers import PreTrainedTokenizerBase
 
-from bertvision.errors import DataError, EncoderError
+from bertvision.errors import DataError
+from bertvision.features.tokens import Int32s, Layout, read_layout, slices, tokenise
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config
 from bertvision.tasks.task import Question
 
-Int32s = npt.NDArray[np.int32]
-Item = TypeVar("Item")
-TEXTS_PER_CALL = 512  # texts handed to the tokenizer at once: enough for its threads, few enough for a live bar
+Label = int | float | tuple[int, ...] | Int32s
+IGNORED = -100  # the label of a token that has none, as torch's cross-entropy has it
+NO_WORD = -1
 
 
 class WindowConfig(Config):
@@ -44,31 +45,21 @@ class WindowConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One tokenised slice of a question's context, with the question before it."""
+    """One row for the encoder: a slice of a question's context behind the question, one or two texts, or words."""
 
-    question: int  # which question of the split
+    example: int  # which example of the split
     ids: Int32s
-    context_at: int  # position of the first context token
-    offsets: Int32s  # characters [start, end) in the context of each context token
+    context_at: int  # position of the first token of the context or second text; the length where there is none
+    offsets: Int32s  # characters [start, end) in the context of each context token; of no token for other tasks
     start: int = 0  # label: positions of the answer's first and last token; 0, 0 where this window does not hold it
     end: int = 0
-    label: int = 0  # its class, where rows have one
+    # Its class, the right ending, its number, a 0 or 1 for each label, or for each token its tag (or IGNORED). Where a
+    # window was made of an unlabelled example, it means nothing.
+    label: Label = 0
+    words: Int32s | None = None  # for tags: of each token, the word whose tag is read from it, or NO_WORD
 
     def __len__(self) -> int:
         return len(self.ids)
-
-
-class Layout(NamedTuple):
-    """The special tokens that an encoder wants around question and context."""
-
-    before: Int32s
-    between: Int32s
-    after: Int32s
-
-    @property
-    def special(self) -> int:
-        """Count them."""
-        return len(self.before) + len(self.between) + len(self.after)
 
 
 def cut_windows(
@@ -77,40 +68,31 @@ def cut_windows(
     config: WindowConfig,
     *,
     labelled: bool = True,
+    answerable: bool = False,
     progress: Progress = SILENT,
 ) -> list[Window]:
-    """Cut every question's context into windows of at most `max_length` tokens, labelled with the first answer."""
+    """Cut every question's context into windows of at most `max_length` tokens, labelled with the first answer.
+
+    With `answerable` a window's class is told too: 0 where it holds the answer, 1 where it does not.
+    """
     layout = read_layout(tokenizer)
     contexts = {text: None for question in questions for text in (question.context,)}
     offsets_by_context: dict[str, tuple[Int32s, Int32s]] = {}
     windows: list[Window] = []
     with progress.bar("tokenise", len(contexts) + len(questions)) as bar:
-        for texts in _slices(list(contexts)):
-            offsets_by_context.update(zip(texts, _tokenise(tokenizer, texts), strict=True))
+        for texts in slices(list(contexts)):
+            offsets_by_context.update(zip(texts, tokenise(tokenizer, texts), strict=True))
             bar.advance(len(texts))
-        for first, part in enumerate(_slices(questions)):
-            tokenised = _tokenise(tokenizer, [question.text.lstrip() for question in part])
-            for place, (question, (question_ids, _)) in enumerate(zip(part, tokenised, strict=True)):
+        numbers = count()
+        for part in slices(questions):
+            tokenised = tokenise(tokenizer, [question.text.lstrip() for question in part])
+            for question, (question_ids, _) in zip(part, tokenised, strict=True):
                 ids, offsets = offsets_by_context[question.context]
-                number = first * TEXTS_PER_CALL + place
-                windows += _cut(question, number, question_ids, ids, offsets, layout, config, labelled)
+                windows += _cut(
+                    question, next(numbers), question_ids, ids, offsets, layout, config, labelled, answerable
+                )
             bar.advance(len(part))
     return windows
-
-
-def read_layout(tokenizer: PreTrainedTokenizerBase) -> Layout:
-    """Learn an encoder's special tokens from how its tokenizer joins two texts."""
-    if not tokenizer.is_fast:
-        raise EncoderError("the tokenizer gives no character offsets; use an encoder that has a fast tokenizer")
-    pair = tokenizer("a", "b")
-    sides, ids = pair.sequence_ids(0), np.asarray(pair["input_ids"], dtype=np.int32)
-    first, second = [[place for place, side in enumerate(sides) if side == wanted] for wanted in (0, 1)]
-    if not first or not second or first[0] == 0 or first[-1] > second[0]:
-        raise EncoderError(
-            "the tokenizer puts no special token before the question, so there is no place for 'no answer'; "
-            "use an encoder of BERT's kind"
-        )
-    return Layout(ids[: first[0]], ids[first[-1] + 1 : second[0]], ids[second[-1] + 1 :])
 
 
 def window_starts(length: int, capacity: int, config: WindowConfig) -> range:
@@ -135,6 +117,7 @@ def _cut(
     layout: Layout,
     config: WindowConfig,
     labelled: bool,
+    answerable: bool,
 ) -> list[Window]:
     if len(ids) == 0:
         raise DataError(
@@ -155,9 +138,9 @@ def _cut(
     for first in window_starts(len(ids), capacity, config):
         part = slice(first, first + capacity)
         start, end = _within(label, first, min(first + capacity, len(ids)), len(head))
-        windows.append(
-            Window(number, np.concatenate([head, ids[part], layout.after]), len(head), offsets[part], start, end)
-        )
+        row = np.concatenate([head, ids[part], layout.after])
+        is_without = int(answerable and start == 0)
+        windows.append(Window(number, row, len(head), offsets[part], start, end, is_without))
     return windows
 
 
@@ -180,20 +163,3 @@ def _within(label: tuple[int, int] | None, first: int, stop: int, context_at: in
     if label is None or label[0] < first or label[1] >= stop:
         return 0, 0
     return label[0] - first + context_at, label[1] - first + context_at
-
-
-def _tokenise(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[tuple[Int32s, Int32s]]:
-    encoded = tokenizer(
-        texts,
-        add_special_tokens=False,
-        return_offsets_mapping=True,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        verbose=False,  # long contexts are expected here
-    )
-    pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
-    return [(np.asarray(ids, np.int32), np.asarray(spans, np.int32).reshape(-1, 2)) for ids, spans in pairs]
-
-
-def _slices(items: Sequence[Item]) -> list[list[Item]]:
-    return [list(items[first : first + TEXTS_PER_CALL]) for first in range(0, len(items), TEXTS_PER_CALL)]

@@ -7,14 +7,15 @@ from pydantic import Field, field_validator, model_validator
 from torch import nn
 
 from bertvision.errors import SettingsError
-from bertvision.heads.catalog import CATALOG, SCORED, Kind, ReadoutKind, known, tasks_of
+from bertvision.heads.bilstm_readout import DEFAULT_WIDTH, BiLstmReadout
+from bertvision.heads.catalog import CATALOG, ReadoutKind, RoleKind, kinds_of, known
 from bertvision.heads.head import Count, Head, count_parameters
 from bertvision.heads.joint_readout import JointReadout
 from bertvision.heads.poolers.build import AnyPooler, build_pooler
-from bertvision.heads.poolers.pooler import TaskKind
-from bertvision.heads.readouts import ClassReadout, SpanReadout
+from bertvision.heads.readouts import ClassReadout, SpanReadout, TagReadout
 from bertvision.settings import Config
 from bertvision.shapes import StackShape
+from bertvision.training.objective import SPANS, Objective
 
 PoolerConfig = Annotated[AnyPooler, Field(discriminator="kind")]
 
@@ -31,7 +32,8 @@ class HeadConfig(Config):
     budget_of: str | None = None  # choose the pooler's width so that the head is as large as this one of the catalog
     readout: ReadoutKind = "linear"
     rank: int = Field(8, ge=1)  # of the term for pairs in a joint readout
-    kind: Kind = "head"
+    readout_width: int | None = Field(None, ge=1)  # of each direction of a bilstm readout; None: 384
+    kind: RoleKind = "head"
     lr: float | None = Field(None, gt=0)  # None: heads.lr
     weight_decay: float | None = Field(None, ge=0)  # None: heads.optim.weight_decay
 
@@ -68,51 +70,57 @@ class HeadConfig(Config):
         return self
 
 
-def build_head(config: HeadConfig, shape: StackShape, classes: int | None = None) -> Head:
-    """Turn a config into a head that scores spans, or classes where their number is given."""
-    task: TaskKind = "span" if classes is None else "class"
-    if task not in (tasks := tasks_of(config.pooler, config.readout)):
-        able = " or ".join(SCORED[each] for each in tasks) or "nothing"
+def build_head(config: HeadConfig, shape: StackShape, objective: Objective = SPANS) -> Head:
+    """Turn a config into a head that gives what an objective asks for."""
+    if objective.kind not in (kinds := kinds_of(config.pooler, config.readout)):
         raise SettingsError(
-            f"head {config.name!r} ({config.pooler.kind}, {config.readout} readout) scores {able}, "
-            f"and this task needs {SCORED[task]}; choose another head"
+            f"head {config.name!r} ({config.pooler.kind}, {config.readout} readout) is for tasks of the kind "
+            f"{', '.join(kinds) or '(none)'}, and this one is of the kind {objective.kind}; choose another head"
         )
-    pooler, features = build_pooler(_sized(config, shape, classes), shape)
-    return Head(pooler, _build_readout(config, shape, features, classes))
+    pooler, features = build_pooler(_sized(config, shape, objective), shape)
+    return Head(pooler, _build_readout(config, shape, features, objective))
 
 
-def count_head(config: HeadConfig, shape: StackShape, classes: int | None = None) -> Count:
+def count_head(config: HeadConfig, shape: StackShape, objective: Objective = SPANS) -> Count:
     """Count a head's parameters without making it."""
     with torch.device("meta"):  # shapes without memory
-        return count_parameters(build_head(config, shape, classes))
+        return count_parameters(build_head(config, shape, objective))
 
 
-def _build_readout(config: HeadConfig, shape: StackShape, features: int, classes: int | None) -> nn.Module:
-    if classes is not None:
-        return ClassReadout(features, classes)
-    return JointReadout(features, shape, config.rank) if config.readout == "joint" else SpanReadout(features)
+def _build_readout(config: HeadConfig, shape: StackShape, features: int, objective: Objective) -> nn.Module:
+    if objective.per == "row":
+        return ClassReadout(features, objective.columns)
+    match config.readout, objective.kind:
+        case "joint", _:
+            return JointReadout(features, shape, config.rank)
+        case "bilstm", _:
+            return BiLstmReadout(features, config.readout_width or DEFAULT_WIDTH, objective.columns)
+        case _, "tags":
+            return TagReadout(features, objective.columns)
+        case _:
+            return SpanReadout(features)
 
 
-def _sized(config: HeadConfig, shape: StackShape, classes: int | None) -> AnyPooler:
+def _sized(config: HeadConfig, shape: StackShape, objective: Objective) -> AnyPooler:
     """Give the pooler's config with the width whose size comes nearest to the head that sets the budget."""
     if config.budget_of is None:
         return config.pooler
-    budget = _size(HeadConfig.model_validate(config.budget_of), shape, classes)
+    budget = _size(HeadConfig.model_validate(config.budget_of), shape, objective)
 
     def sized(width: int) -> HeadConfig:
         pooler = config.pooler.model_copy(update={"width": width})
         return config.model_copy(update={"pooler": pooler, "budget_of": None})
 
     below, above = 1, 2
-    while _size(sized(above), shape, classes) < budget:
+    while _size(sized(above), shape, objective) < budget:
         below, above = above, 2 * above
     while above - below > 1:
         middle = (below + above) // 2
-        below, above = (middle, above) if _size(sized(middle), shape, classes) < budget else (below, middle)
+        below, above = (middle, above) if _size(sized(middle), shape, objective) < budget else (below, middle)
     return min(
-        (sized(width) for width in (below, above)), key=lambda each: abs(_size(each, shape, classes) - budget)
+        (sized(width) for width in (below, above)), key=lambda each: abs(_size(each, shape, objective) - budget)
     ).pooler
 
 
-def _size(config: HeadConfig, shape: StackShape, classes: int | None) -> int:
-    return count_head(config, shape, classes).trainable
+def _size(config: HeadConfig, shape: StackShape, objective: Objective) -> int:
+    return count_head(config, shape, objective).trainable

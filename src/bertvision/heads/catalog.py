@@ -3,13 +3,14 @@
 To add one: a pooler's file with its config, a case in `poolers/build.py`, and a row here.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from bertvision.heads.poolers.adapter import AdapterConfig
 from bertvision.heads.poolers.ap_glue import ApGlueConfig
 from bertvision.heads.poolers.average_pooling import AveragePoolingConfig
 from bertvision.heads.poolers.build import AnyPooler
 from bertvision.heads.poolers.cacnn import CacnnContextConfig, CacnnSimpleConfig
+from bertvision.heads.poolers.chosen_layers import ChosenLayersConfig
 from bertvision.heads.poolers.cnn_1xn import Cnn1xNConfig
 from bertvision.heads.poolers.cnn_nxn import CnnNxNConfig
 from bertvision.heads.poolers.inception import InceptionConfig
@@ -20,25 +21,32 @@ from bertvision.heads.poolers.learned_pooling import LearnedPoolingConfig
 from bertvision.heads.poolers.mix4 import Mix4Config
 from bertvision.heads.poolers.mixed_adapter import MixedAdapterConfig
 from bertvision.heads.poolers.modified_xception import ModifiedXceptionConfig
-from bertvision.heads.poolers.pooler import TaskKind
 from bertvision.heads.poolers.read import ReadConfig
 from bertvision.heads.poolers.two_adapters import TwoAdaptersConfig
 from bertvision.heads.poolers.xception import XceptionConfig
+from bertvision.tasks.task import Kind
+from bertvision.training.objective import per_of
 
-Kind = Literal["head", "control"]
-ReadoutKind = Literal["linear", "joint"]  # starts and ends (or classes) apart, or pairs of both
-# Where a head comes from: the 2020 papers, a reconstruction of one that is lost, the 2021 code, Hulburd's study, here.
-Origin = Literal["2020", "reconstructed", "2021", "hulburd", "new", "control"]
+RoleKind = Literal["head", "control"]
+# A linear layer; one that scores pairs of start and end too; or a recurrent network over the tokens.
+ReadoutKind = Literal["linear", "joint", "bilstm"]
+# Where a head comes from: the 2020 papers, a reconstruction of one that is lost, the 2021 code, Hulburd's study,
+# BERT's own paper, here.
+Origin = Literal["2020", "reconstructed", "2021", "hulburd", "bert", "new", "control"]
 
 # The papers' widths at BERT-large's hidden size 1,024, as shares of it: 386 and 64 there, 145 and 24 at 384.
 WIDE, NARROW = 0.377, 0.0625
-SCORED: dict[TaskKind, str] = {"span": "spans", "class": "classes"}
+KINDS: tuple[Kind, ...] = get_args(Kind)
 BUDGET = "adapter_386_shared_skip"  # the head whose size the controls and the new heads are given
 
 
-def tasks_of(pooler: AnyPooler, readout: ReadoutKind) -> tuple[TaskKind, ...]:
-    """Tell what a pooler can score with a readout."""
-    return pooler.tasks if readout == "linear" else tuple(task for task in pooler.tasks if task == "span")
+def kinds_of(pooler: AnyPooler, readout: ReadoutKind) -> tuple[Kind, ...]:
+    """Tell which kinds of tasks a pooler can serve with a readout."""
+    able = [kind for kind in KINDS if per_of(kind) in pooler.per]
+    if pooler.searches_context:
+        able = [kind for kind in able if kind == "span"]
+    only: dict[ReadoutKind, Kind] = {"joint": "span", "bilstm": "tags"}
+    return tuple(kind for kind in able if kind == only.get(readout, kind))
 
 
 class Entry(NamedTuple):
@@ -51,12 +59,12 @@ class Entry(NamedTuple):
     readout: ReadoutKind = "linear"
 
     @property
-    def tasks(self) -> tuple[TaskKind, ...]:
-        """Tell what the head can be read out for."""
-        return tasks_of(self.pooler, self.readout)
+    def kinds(self) -> tuple[Kind, ...]:
+        """Tell which kinds of tasks the head serves."""
+        return kinds_of(self.pooler, self.readout)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> RoleKind:
         """Tell heads from controls."""
         return "control" if self.origin == "control" else "head"
 
@@ -115,6 +123,18 @@ CATALOG = {
     "cacnn_simple_lp": Entry("hulburd", CacnnSimpleConfig(mix="learned"), "the same on a learned mix"),
     "cacnn_context": Entry("hulburd", CacnnContextConfig(), "filters made from one vector of the row"),
     "cacnn_context_lp": Entry("hulburd", CacnnContextConfig(mix="learned"), "the same on a learned mix"),
+    "bilstm_embeddings": Entry(
+        "bert", ChosenLayersConfig(layers="embeddings"), "a BiLSTM over the embedding output", readout="bilstm"
+    ),
+    "bilstm_second_to_last": Entry(
+        "bert", ChosenLayersConfig(layers="second_to_last"), "over the last state but one", readout="bilstm"
+    ),
+    "bilstm_last": Entry("bert", LastStateConfig(), "over the last state", readout="bilstm"),
+    "bilstm_sum_last_four": Entry(
+        "bert", ChosenLayersConfig(join="mix"), "over a learned sum of the last four", readout="bilstm"
+    ),
+    "bilstm_concat_last_four": Entry("bert", ChosenLayersConfig(), "over the last four side by side", readout="bilstm"),
+    "bilstm_sum_all": Entry("bert", LearnedPoolingConfig(), "over a learned sum of all", readout="bilstm"),
     "ladder": Entry("new", LadderConfig(), "a narrow transformer that climbs the layers, and the last state", BUDGET),
     "mix4": Entry("new", Mix4Config(), "views of four learned mixes, and the last state", BUDGET),
     "layer_attention": Entry(

@@ -1,7 +1,7 @@
 """Heads whose last step is linear, computed together: the states are read once for all of them.
 
 A head on its own computes features first and reads them out after. Here the same sums are taken in another order:
-pooling heads read out every layer and mix two numbers per layer, all adapters project in one matrix product. A head
+pooling heads read out every layer and mix the few numbers of each, all adapters project in one matrix product. A head
 gets the same logits and gradients as alone, up to rounding, and one that goes wrong leaves the others alone.
 """
 
@@ -17,7 +17,7 @@ from bertvision.heads.poolers.adapter import Adapter
 from bertvision.heads.poolers.average_pooling import AveragePooling
 from bertvision.heads.poolers.last_state import LastState
 from bertvision.heads.poolers.learned_pooling import LearnedPooling
-from bertvision.heads.readouts import ClassReadout, SpanReadout
+from bertvision.heads.readouts import ClassReadout, SpanReadout, TagReadout
 from bertvision.heads.state_product import product
 from bertvision.shapes import LayerStates
 
@@ -57,7 +57,9 @@ def _member(place: int, head: Head) -> Member | None:
     pooler, readout = head.pooler, head.readout
     if not isinstance(pooler, LearnedPooling | AveragePooling | LastState | Adapter):
         return None
-    return Member(place, pooler, readout.linear) if isinstance(readout, SpanReadout | ClassReadout) else None
+    if not isinstance(readout, SpanReadout | TagReadout | ClassReadout):
+        return None
+    return Member(place, pooler, readout.linear)
 
 
 def _mixes(members: Sequence[Member], states: LayerStates, by_layer: Tensor) -> Part:

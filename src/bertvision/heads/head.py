@@ -19,11 +19,14 @@ class Head(nn.Module):
         self.layers: tuple[int, ...] | None = None  # which of the states it is given are its own; None: all
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> Tensor:
-        """Score every token (SpanLogits) or every row (ClassLogits), as the readout does."""
-        if self.layers is not None:
-            states = torch.stack([states[:, layer] for layer in self.layers], dim=1)
+        """Score every token (SpanLogits, TagLogits) or every row (ClassLogits), as the readout does."""
+        states = self.own_states(states)
         logits: Tensor = self.readout(self.pooler(states, mask, segments), states, mask)
         return logits
+
+    def own_states(self, states: LayerStates) -> Tensor:
+        """Give those of the states that the head reads."""
+        return states if self.layers is None else torch.stack([states[:, layer] for layer in self.layers], dim=1)
 
 
 class Count(NamedTuple):
@@ -42,7 +45,7 @@ def count_parameters(module: nn.Module) -> Count:
 
 
 def score_columns(head: Head) -> int:
-    """Count the numbers that a head for spans gives per token."""
+    """Count the numbers that a head gives per token or row."""
     columns = head.readout.columns
     assert isinstance(columns, int)
     return columns

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from bertvision.shapes import ClassLogits, LayerStates, SpanLogits, TokenFeatures, TokenMask
+from bertvision.shapes import ClassLogits, LayerStates, SpanLogits, TagLogits, TokenFeatures, TokenMask
 
 RowFeatures = Float[Tensor, "batch place feature"]  # of every token, or one row for all of them
 
@@ -22,11 +22,25 @@ class SpanReadout(nn.Module):
         return hide_padding(in_float32(self.linear, features), mask)
 
 
+class TagReadout(nn.Module):
+    """Score every token as each tag."""
+
+    def __init__(self, features: int, tags: int) -> None:
+        super().__init__()
+        self.columns = tags
+        self.linear = glorot_linear(features, tags)
+
+    def forward(self, features: TokenFeatures, states: LayerStates, mask: TokenMask) -> TagLogits:
+        """Give a logit per tag; padding has some too, which no loss and no prediction looks at."""
+        return in_float32(self.linear, features)
+
+
 class ClassReadout(nn.Module):
-    """Score every row as a member of each class, from the features of its first token."""
+    """Score every row from the features of its first token: classes, labels, or one number."""
 
     def __init__(self, features: int, classes: int) -> None:
         super().__init__()
+        self.columns = classes
         self.linear = glorot_linear(features, classes)
 
     def forward(self, features: RowFeatures, states: LayerStates, mask: TokenMask) -> ClassLogits:

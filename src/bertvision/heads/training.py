@@ -17,14 +17,15 @@ from bertvision.features.batches import BatchConfig
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
 from bertvision.heads.head import Head
-from bertvision.heads.readouts import ClassReadout, hide_padding
+from bertvision.heads.readouts import hide_padding
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config, Settings
 from bertvision.shapes import StackShape
 from bertvision.training.checkpoint import load_progress, save_progress
 from bertvision.training.device import Compute, wait_for
 from bertvision.training.loop import Group, Learner, Step, diverged_among, train_steps
-from bertvision.training.losses import SpanLoss, class_losses, span_loss, span_losses
+from bertvision.training.losses import SpanLoss
+from bertvision.training.objective import SPANS, Objective, loss_of, losses_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
 from bertvision.training.random_stream import RandomStream, seed_for
 
@@ -36,6 +37,7 @@ class HeadsConfig(Config):
     """Which heads are trained and how; an experiment's file may also list `settings` (see `with_every_setting`)."""
 
     train: tuple[HeadConfig, ...] = tuple(HeadConfig.model_validate(name) for name in DEFAULT_HEADS)
+    share: float = Field(1.0, gt=0, le=1)  # of the training windows; the encoder is tuned on all of them
     epochs: int = Field(1, ge=1)
     report_epoch: int | None = Field(None, ge=1)  # the epoch that counts, fixed beforehand; None: the last
     batch: BatchConfig = BatchConfig(tokens=16384)
@@ -87,13 +89,13 @@ def _variant(head: Any, setting: dict[str, Any]) -> Any:  # noqa: ANN401 (what t
 
 
 def build_heads(
-    configs: Sequence[HeadConfig], shape: StackShape, seed: int, classes: int | None = None
+    configs: Sequence[HeadConfig], shape: StackShape, seed: int, objective: Objective = SPANS
 ) -> dict[str, Head]:
     """Build heads whose start depends on the seed and their own name alone, not on their company."""
     heads = {}
     for config in configs:
         with RandomStream(seed_for(seed, "start", config.name), CPU).entered():
-            heads[config.name] = build_head(config, shape, classes)
+            heads[config.name] = build_head(config, shape, objective)
     return heads
 
 
@@ -104,6 +106,7 @@ def train_heads_together(
     *,
     seed: int,
     compute: Compute,
+    objective: Objective = SPANS,
     saved: Path | None = None,
     progress: Progress = SILENT,
 ) -> Iterator[EpochEnd]:
@@ -112,7 +115,7 @@ def train_heads_together(
     `saved` is a folder for what a stopped training needs to go on; it is read at the start where it exists.
     """
     num_steps = [source.num_steps(epoch) for epoch in range(config.epochs)]
-    groups = build_groups(heads, config, sum(num_steps), seed, compute)
+    groups = build_groups(heads, config, sum(num_steps), seed, compute, objective)
     position = load_progress(saved, groups) if saved is not None else None
     first_epoch, done, seconds = (position["epoch"], position["step"], position["seconds"]) if position else (0, 0, 0.0)
     for epoch in range(first_epoch, config.epochs):
@@ -134,14 +137,22 @@ def train_heads_together(
 
 
 def build_groups(
-    heads: Mapping[str, Head], config: HeadsConfig, num_steps: int, seed: int, compute: Compute
+    heads: Mapping[str, Head],
+    config: HeadsConfig,
+    num_steps: int,
+    seed: int,
+    compute: Compute,
+    objective: Objective = SPANS,
 ) -> list[Group]:
     """Make learners of heads: one group for all that can be computed together, one for each of the others."""
     learners = [_build_learner(name, head, config, num_steps, seed, compute) for name, head in heads.items()]
     together = [learner for learner in learners if can_be_grouped(heads[learner.name]) and not learner.draws]
     alone = [learner for learner in learners if learner not in together]
-    groups = [Group(together, _losses_together([heads[each.name] for each in together], config))] if together else []
-    return groups + [Group([each], _losses_alone(heads[each.name], config, compute)) for each in alone]
+    groups = [Group([each], _losses_alone(heads[each.name], config.loss, compute, objective)) for each in alone]
+    if together:
+        losses = _losses_together([heads[each.name] for each in together], config.loss, objective)
+        groups.insert(0, Group(together, losses))
+    return groups
 
 
 def _build_learner(name: str, head: Head, config: HeadsConfig, num_steps: int, seed: int, compute: Compute) -> Learner:
@@ -159,27 +170,25 @@ def _build_learner(name: str, head: Head, config: HeadsConfig, num_steps: int, s
     )
 
 
-def _losses_together(heads: Sequence[Head], config: HeadsConfig) -> Callable[[StateBatch], Tensor]:
-    def losses_of(batch: StateBatch) -> Tensor:
+def _losses_together(heads: Sequence[Head], how: SpanLoss, objective: Objective) -> Callable[[StateBatch], Tensor]:
+    def losses(batch: StateBatch) -> Tensor:
+        if objective.per == "row":  # read from the first token
+            return losses_of(objective, grouped_logits(heads, batch.states[:, :, :1])[:, :, 0], batch.windows, how)
         logits = grouped_logits(heads, batch.states)
-        if isinstance(heads[0].readout, ClassReadout):
-            return class_losses(logits[:, :, 0], batch.windows.labels)
-        return span_losses(
-            hide_padding(logits, batch.windows.mask), batch.windows.starts, batch.windows.ends, config.loss
-        )
+        if objective.kind == "span":
+            logits = hide_padding(logits, batch.windows.mask)
+        return losses_of(objective, logits, batch.windows, how)
 
-    return losses_of
+    return losses
 
 
-def _losses_alone(head: Head, config: HeadsConfig, compute: Compute) -> Callable[[StateBatch], Tensor]:
-    def losses_of(batch: StateBatch) -> Tensor:
+def _losses_alone(head: Head, how: SpanLoss, compute: Compute, objective: Objective) -> Callable[[StateBatch], Tensor]:
+    def losses(batch: StateBatch) -> Tensor:
         with compute.autocast():
             logits = head(*batch.seen)
-        if isinstance(head.readout, ClassReadout):
-            return class_losses(logits[None], batch.windows.labels)
-        return span_loss(logits, batch.windows.starts, batch.windows.ends, config.loss)[None]
+        return loss_of(objective, logits, batch.windows, how)[None]
 
-    return losses_of
+    return losses
 
 
 def _diverged(groups: Sequence[Group]) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ def read_null_odds(path: Path) -> dict[str, float]:
 
 def read_mapping(path: Path, kind: type) -> dict[str, Any]:
     """Read a JSON object of texts or numbers by question id."""
-    content = _read_object(path)
+    content = read_object(path)
     for key, value in content.items():
         if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
             raise DataError(f"{path}: question {key!r}: expected {kind.__name__}, got {type(value).__name__}")
@@ -124,7 +124,8 @@ def _checked_folder(path: Path) -> Path:
     return path
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object whose keys are ids."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -140,7 +141,7 @@ def _read_candidates(path: Path) -> dict[str, tuple[Candidate, ...]] | None:
     if not path.exists():
         return None
     with without_collecting():
-        return {question: _candidates_of(path, question, rows) for question, rows in _read_object(path).items()}
+        return {question: _candidates_of(path, question, rows) for question, rows in read_object(path).items()}
 
 
 def _candidates_of(path: Path, question: str, rows: Any) -> tuple[Candidate, ...]:  # noqa: ANN401 (checked here)

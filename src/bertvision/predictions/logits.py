@@ -22,7 +22,7 @@ class PlacedTokens(Protocol):
     """What a grid keeps of a window; not the window's own type, which would bring transformers to who reads logits."""
 
     @property
-    def question(self) -> int:
+    def example(self) -> int:
         """Tell which question of the split it belongs to."""
         ...
 
@@ -72,7 +72,7 @@ def grid_of(windows: Sequence[PlacedTokens], question_ids: Sequence[str]) -> Tok
     for first, window in zip(window_at, windows, strict=False):
         begin = int(first) + window.context_at
         offsets[begin : begin + len(window.offsets)] = window.offsets
-    question_of = np.array([window.question for window in windows], dtype=np.int32)
+    question_of = np.array([window.example for window in windows], dtype=np.int32)
     context_at = np.array([window.context_at for window in windows], dtype=np.int32)
     return TokenGrid(tuple(question_ids), question_of, window_at, context_at, offsets)
 

@@ -5,32 +5,49 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bertvision.records import RunRecord
+from bertvision.report.drawing import Drawing, draw
 from bertvision.report.gallery import GALLERY, Picture
+from bertvision.report.glue import Benchmark, glue_tables
+from bertvision.report.measures import measures_of
 from bertvision.report.rows import by_experiment
-from bertvision.report.tables import Table, models_table, results_table
+from bertvision.report.score_tables import CALIBRATION, calibration_table, models_table, results_table
+from bertvision.report.tables import Table
 
 READING = (
     "Each row is one model at one fraction: the part of an epoch that the encoder was fine-tuned for before it was "
     "frozen (“given”: not at all). The encoder's row is that encoder with its own output layer; a head reads all of "
-    "its layers; a control is what a head has to beat; an ensemble joins the outputs of several models. Scores are in "
-    "percent."
+    "its layers; a control is what a head has to beat; an ensemble joins the outputs of several models; a baseline "
+    "reads nothing. Scores are in percent."
 )
 MEANINGS = {
+    "data": "share of the training data that heads were trained on",
     "seeds": "how many times the row was trained, each from another random start",
     "parameters": "how many numbers were trained and are added to the encoder; rows with the encoder itself in them "
     "count all of it",
-    "EM": "share of questions whose answer is exactly right",
-    "F1": "the same with credit for partly right answers",
-    "best F1": "F1 at the threshold for “no answer” that suits these very questions best, so it flatters every row; EM "
-    "and F1 are at the experiment's own threshold (answers.null_threshold, 0 unless set)",
-    "span F1": "F1 over the questions that have an answer, taking the best one even where the model would stay silent; "
-    "it tells finding answers from knowing when there is none",
+}
+SECONDS = {
     "seconds": "training time until the row exists: the fine-tuning up to that fraction, and the one pass that trained "
     "all heads together",
 }
-MODELS = "All models by fraction; best: at the threshold that suits these very questions best"
+MODELS = "All models by fraction"
+CALIBRATED = "Thresholds and probabilities"
+DATA = "Data as they were read"
 ENDING = "An empty cell is a score that was never made."
 SEVERAL_SEEDS = "A score “a ± b” is the mean over seeds and their standard deviation."
+
+
+class Captioned(NamedTuple):
+    """A table with its caption."""
+
+    caption: str
+    table: Table
+
+
+class Shown(NamedTuple):
+    """A figure of a chapter; its drawing is None where its records are missing."""
+
+    picture: Picture
+    drawing: Drawing | None
 
 
 class Chapter(NamedTuple):
@@ -39,55 +56,86 @@ class Chapter(NamedTuple):
     experiment: str
     slug: str  # the experiment's name as part of file names and ids
     records: list[RunRecord]
-    table: Table
-    models: Table | None  # the fractions side by side, where there are several
-    pictures: list[tuple[Picture, str | None]]  # with the drawing, or None where its records are missing
+    tables: list[Captioned]
+    pictures: list[Shown]
 
 
-def make_chapters(records: Iterable[RunRecord]) -> list[Chapter]:
-    """Make a chapter for each experiment."""
+class Report(NamedTuple):
+    """All experiments, and what they say together."""
+
+    chapters: list[Chapter]
+    glue: list[Benchmark]
+
+    @property
+    def title(self) -> str:
+        """Name a report after its experiments."""
+        return f"Results of {', '.join(chapter.experiment for chapter in self.chapters)}"
+
+
+def make_report(records: Iterable[RunRecord]) -> Report:
+    """Make a chapter for each experiment, and a table of GLUE where there are several of its tasks."""
     groups = by_experiment(records)
     slugs = _slugs(list(groups))
+    chapters = [
+        Chapter(name, slugs[name], group, _score_tables(group), _pictures(group)) for name, group in groups.items()
+    ]
+    return Report(chapters, glue_tables(record for group in groups.values() for record in group))
+
+
+def figure_path(chapter: Chapter, picture: Picture, ending: str = "svg") -> str:
+    """Place a figure's file beside the report."""
+    return f"figures/{chapter.slug}-{picture.name}.{ending}"
+
+
+def meanings(report: Report) -> list[tuple[str, str]]:
+    """Explain those columns that the tables have; one that tasks take differently is explained for each."""
+    found = [(head, "", text) for head, text in MEANINGS.items()]
+    for chapter in report.chapters:
+        task = chapter.records[0].task
+        found += [(measure.head, task, measure.meaning) for measure in measures_of(chapter.records).columns]
+    found += [(measure.head, "", measure.meaning) for measure in CALIBRATION]
+    found += [(head, "", text) for head, text in SECONDS.items()]
+    shown = {head for chapter in report.chapters for captioned in chapter.tables for head in captioned.table.header}
     return [
-        Chapter(
-            name,
-            slugs[name],
-            group,
-            results_table(group),
-            models_table(group),
-            [(picture, picture.draw(group)) for picture in GALLERY],
-        )
-        for name, group in groups.items()
+        (head, _joined(found, head)) for head in dict.fromkeys(head for head, _, text in found if text) if head in shown
     ]
 
 
-def title_of(chapters: Sequence[Chapter]) -> str:
-    """Name a report after its experiments."""
-    return f"Results of {', '.join(chapter.experiment for chapter in chapters)}"
+def _joined(found: Sequence[tuple[str, str, str]], head: str) -> str:
+    tasks_by_text: dict[str, list[str]] = {}
+    for each, task, text in found:
+        if each == head and text:
+            tasks_by_text.setdefault(text, []).append(task)
+    if len(tasks_by_text) == 1:
+        return next(iter(tasks_by_text))
+    return "; ".join(f"{text} ({', '.join(dict.fromkeys(tasks))})" for text, tasks in tasks_by_text.items())
 
 
-def caption_of(chapter: Chapter) -> str:
-    """Say what a chapter's table holds."""
-    tasks = ", ".join(dict.fromkeys(record.task for record in chapter.records))
-    seeds = sorted({record.seed for record in chapter.records})
+def ending(report: Report) -> str:
+    """Explain empty cells, and means where there are any."""
+    tables = [captioned.table for chapter in report.chapters for captioned in chapter.tables]
+    has_means = any("±" in cell for table in tables for row in table.rows for cell in row)
+    return f"{SEVERAL_SEEDS} {ENDING}" if has_means else ENDING
+
+
+def _score_tables(records: Sequence[RunRecord]) -> list[Captioned]:
+    models, calibration = models_table(records), calibration_table(records)
+    return [
+        Captioned(_caption(records), results_table(records)),
+        *([Captioned(MODELS, models)] if models is not None else []),
+        *([Captioned(CALIBRATED, calibration)] if calibration is not None else []),
+    ]
+
+
+def _caption(records: Sequence[RunRecord]) -> str:
+    tasks = ", ".join(dict.fromkeys(record.task for record in records))
+    seeds = sorted({record.seed for record in records})
     return f"Scores on {tasks}, {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
 
 
-def figure_path(chapter: Chapter, picture: Picture) -> str:
-    """Place a figure's file beside the report."""
-    return f"figures/{chapter.slug}-{picture.name}.svg"
-
-
-def meanings(chapters: Sequence[Chapter]) -> list[tuple[str, str]]:
-    """Explain those columns that the tables have."""
-    shown = {head for chapter in chapters for head in chapter.table.header}
-    return [(head, text) for head, text in MEANINGS.items() if head in shown]
-
-
-def ending(chapters: Sequence[Chapter]) -> str:
-    """Explain empty cells, and means where there are any."""
-    cells = {cell for chapter in chapters for row in chapter.table.rows for cell in row}
-    return f"{SEVERAL_SEEDS} {ENDING}" if any("±" in cell for cell in cells) else ENDING
+def _pictures(records: Sequence[RunRecord]) -> list[Shown]:
+    found = [Shown(picture, draw(picture.figure, records)) for picture in GALLERY]
+    return [shown for shown in found if shown.drawing is not None or shown.picture.is_missed(records[0].task)]
 
 
 def _slugs(names: Sequence[str]) -> dict[str, str]:

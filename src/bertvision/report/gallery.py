@@ -3,28 +3,41 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bertvision.records import RunRecord, fraction_name
-from bertvision.report.figures import f1_by_parameters, finetuning_curve, largest_fraction, layer_weights
-from bertvision.report.rows import Row, table_rows
+from bertvision.records import RunRecord
+from bertvision.report.answers import question_types, reliability, risk_coverage, threshold_curve
+from bertvision.report.costs import score_by_inference, score_by_parameters, score_by_training
+from bertvision.report.drawing import Draw
+from bertvision.report.figures import finetuning_curve, layer_weights, less_data_curve
+from bertvision.report.rows import Row, full_rows, largest_fraction
+
+RUN = "bertvision run EXPERIMENT.yaml"
+QUESTIONS = ("squad2",)  # tasks with questions that have no answer
+BEST_OF = "The encoder and the six models with the highest F1 at most, at the largest fraction, of the first seed. "
+HOLD_OUT = "Hold out a part of the training data in the experiment's file (data.held_out: 0.1) and run"
 
 
 class Picture(NamedTuple):
     """A figure with its words."""
 
-    name: str  # of its file
+    name: str  # of its files
     title: str
-    draw: Callable[[Sequence[RunRecord]], str | None]
+    figure: Draw
     caption: str
     describe: Callable[[Sequence[RunRecord]], str]  # for those who cannot see it
     missing: str  # what to do where its records are missing; ends with the command
-    command: str = "bertvision run EXPERIMENT.yaml"
+    command: str = RUN
+    tasks: tuple[str, ...] | None = None  # where it is missed; None: everywhere
+
+    def is_missed(self, task: str) -> bool:
+        """Tell whether a report on a task should have it."""
+        return self.tasks is None or task in self.tasks
 
 
 def describe_weights(records: Sequence[RunRecord]) -> str:
     """Say which layer each head weighs most, at the largest fraction."""
-    rows = largest_fraction([row for row in table_rows(records) if row.layer_weights])
+    rows = largest_fraction([row for row in full_rows(records) if row.layer_weights])
     heaviest = "; ".join(f"{row.name}: layer {_heaviest_layer(row)}" for row in rows)
-    fraction = fraction_name(rows[0].fraction) if rows else ""
+    fraction = rows[0].fraction_text if rows else ""
     return f"Line charts of a weight for each layer, by head. Heaviest layer at fraction {fraction}: {heaviest}."
 
 
@@ -33,24 +46,47 @@ def _heaviest_layer(row: Row) -> str:
     return f"{weights.index(max(weights))} (weight {max(weights):.2f})"
 
 
+def _says(text: str) -> Callable[[Sequence[RunRecord]], str]:
+    return lambda records: text
+
+
 GALLERY = (
     Picture(
         name="finetuning_curve",
         title="Scores by how long the encoder was tuned",
-        draw=finetuning_curve,
+        figure=finetuning_curve,
         caption="Each line is one model on the same encoder, stopped at several fractions of an epoch (0: used as "
         "given). Solid lines are the encoder's own output layer (stars) and the heads, dashed lines controls, dotted "
         "lines ensembles; bars show one standard deviation where there are several seeds.",
-        describe=lambda records: (
-            "Line charts of the table's F1 and span F1 against the fraction, with a line for each model."
-        ),
+        describe=_says("Line charts of the table's scores against the fraction, with a line for each model."),
         missing="The fine-tuning curve needs scored records of two or more fractions. "
         "List the fractions in the experiment's file and run",
     ),
     Picture(
+        name="less_data_curve",
+        title="Scores by how much data the heads were trained on",
+        figure=less_data_curve,
+        caption="Each line is one model at the largest fraction, its heads trained on a share of the training data. "
+        "The encoder itself saw as much in each.",
+        describe=_says("Line chart of the table's main score against the share of the data, with a line per model."),
+        missing="The less-data curve needs records of two or more shares of the heads' training data. Run the "
+        "experiment for each into a folder of its own, then report the folder above them:",
+        command=f"{RUN} --set heads.share=0.1 --out FOLDER/0.1",
+    ),
+    Picture(
+        name="question_types",
+        title="F1 by type of question",
+        figure=question_types,
+        caption="Models at the largest fraction. One that rarely declines is good at the first type and bad at the "
+        "second.",
+        describe=_says("Bar chart of each model's F1 on questions with an answer and on those without."),
+        missing="The chart by type of question needs records with HasAns_f1 and NoAns_f1. Score a run with",
+        tasks=QUESTIONS,
+    ),
+    Picture(
         name="layer_weights",
         title="What each head learned to read",
-        draw=layer_weights,
+        figure=layer_weights,
         caption="The share of each layer in the mix that a head learned, by fraction of fine-tuning. "
         "Layer 0 is the embedding output; the dashed line is where all layers would count alike.",
         describe=describe_weights,
@@ -58,13 +94,61 @@ GALLERY = (
         "Add one to heads.train in the experiment's file and run",
     ),
     Picture(
-        name="f1_by_parameters",
-        title="F1 by number of trained parameters",
-        draw=f1_by_parameters,
+        name="score_by_parameters",
+        title="Score by number of trained parameters",
+        figure=score_by_parameters,
         caption="Models at the largest fraction. Circles are heads, squares controls, triangles ensembles and the star "
         "the encoder, which counts all of its own parameters, as ensembles with it do; every other model counts what "
         "it adds.",
-        describe=lambda records: "Scatter chart of the table's F1 against its parameters, for the largest fraction.",
-        missing="The chart of F1 by parameters needs records with an F1. Score a run with",
+        describe=_says("Scatter chart of the table's main score against its parameters, for the largest fraction."),
+        missing="The chart of scores by parameters needs scored records. Score a run with",
+    ),
+    Picture(
+        name="score_by_training",
+        title="Score by time of training",
+        figure=score_by_training,
+        caption="Each line is one model at several fractions: the seconds of fine-tuning up to there and, for heads, "
+        "of the one pass that trained all of them together.",
+        describe=_says("Line chart of the table's main score against its seconds, with a line for each model."),
+        missing="The chart of scores by training time needs scored records. Score a run with",
+    ),
+    Picture(
+        name="score_by_inference",
+        title="Score by time of inference",
+        figure=score_by_inference,
+        caption="Each line is one model at several fractions. Encoder and heads answer in one pass over the dev data, "
+        "so that models of one fraction and run have the same seconds.",
+        describe=_says("Line chart of the table's main score against the seconds of the pass over the dev data."),
+        missing="The chart of scores by inference time needs scored records. Score a run with",
+    ),
+    Picture(
+        name="threshold_curve",
+        title="F1 by threshold for “no answer”",
+        figure=threshold_curve,
+        caption=BEST_OF + "A question gets no answer where “no answer” scores higher than the best span by more than "
+        "the threshold.",
+        describe=_says("Line chart of F1 against the threshold; the tables hold the F1 at 0, tuned and best."),
+        missing=f"The threshold curve needs records with the scores at many thresholds. {HOLD_OUT}",
+        tasks=QUESTIONS,
+    ),
+    Picture(
+        name="reliability",
+        title="How often answers are right by how probable they are",
+        figure=reliability,
+        caption=BEST_OF + "A model whose probabilities mean what they say lies on the dashed line; below it the "
+        "probabilities are too high. After: with the temperature fitted on held-out data.",
+        describe=_says("Line charts of the share of right answers by probability, before and after calibration."),
+        missing=f"The reliability diagram needs records with calibrated probabilities. {HOLD_OUT}",
+        tasks=QUESTIONS,
+    ),
+    Picture(
+        name="risk_coverage",
+        title="Errors by how many questions are answered",
+        figure=risk_coverage,
+        caption=BEST_OF + "From left to right less and less probable answers are given, and the share of wrong ones "
+        "among them rises; the area under a line is the table's AURC.",
+        describe=_says("Line chart of the share of wrong answers against the share of questions answered."),
+        missing=f"The risk-coverage curve needs records with calibrated probabilities. {HOLD_OUT}",
+        tasks=QUESTIONS,
     ),
 )

@@ -23,7 +23,7 @@ def data_table(records: Sequence[RunRecord]) -> Table:
     """List the data files that were read, with their counts."""
     files = _distinct((split, file) for record in records for split, file in record.data.items())
     return Table(
-        header=("split", "file", "questions", "dropped", "windows", "sha256"),
+        header=("split", "file", "examples", "dropped", "windows", "sha256"),
         alignments=("left", "left", "right", "right", "right", "left"),
         rows=tuple(_data_cells(split, file) for split, file in files),
     )
@@ -33,7 +33,7 @@ def facts(records: Sequence[RunRecord]) -> list[Fact]:
     """Say which encoder, settings, seeds, machine and code made the records."""
     origins = [record.provenance for record in records]
     return [
-        Fact("Encoder", _distinct(map(_encoder_text, records))),
+        Fact("Encoder", _distinct(_encoder_text(record) for record in records if record.kind != "baseline")),
         *_setting_facts(records),
         Fact("Seeds", [", ".join(map(str, sorted({record.seed for record in records})))]),
         *_schedule_facts(records),

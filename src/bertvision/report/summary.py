@@ -1,41 +1,51 @@
-"""Chapters -> a Markdown page that links to the figures' files."""
+"""A report -> a Markdown page that links to the figures' files."""
 
 from collections.abc import Sequence
 
 from bertvision.records import RunRecord
-from bertvision.report.chapters import MODELS, READING, Chapter, caption_of, ending, figure_path, meanings, title_of
-from bertvision.report.gallery import Picture
+from bertvision.report.chapters import READING, Chapter, Report, Shown, ending, figure_path, meanings
+from bertvision.report.glue import Benchmark
 from bertvision.report.sources import data_table, facts
-from bertvision.report.tables import markdown_text, to_markdown
+from bertvision.report.tables import Table, markdown_text, to_markdown
 
 
-def to_summary(chapters: Sequence[Chapter]) -> str:
-    """Write chapters as Markdown: tables, links to the figures, and where the numbers came from."""
-    columns = "\n".join(f"- **{head}**: {text}" for head, text in meanings(chapters))
+def to_summary(report: Report) -> str:
+    """Write a report as Markdown: tables, links to the figures, and where the numbers came from."""
+    columns = "\n".join(f"- **{markdown_text(head)}**: {text}" for head, text in meanings(report))
     blocks = [
-        f"# {markdown_text(title_of(chapters))}",
-        f"{READING} {ending(chapters)}",
+        f"# {markdown_text(report.title)}",
+        f"{READING} {ending(report)}",
         columns,
-        *(block for chapter in chapters for block in _blocks(chapter)),
+        *(block for benchmark in report.glue for block in _benchmark(benchmark)),
+        *(block for chapter in report.chapters for block in _blocks(chapter)),
     ]
     return "\n\n".join(blocks) + "\n"
+
+
+def _benchmark(benchmark: Benchmark) -> list[str]:
+    if benchmark.table is None:
+        return [markdown_text(benchmark.problem)]
+    return _captioned(benchmark.caption, benchmark.table)
 
 
 def _blocks(chapter: Chapter) -> list[str]:
     return [
         f"## {markdown_text(chapter.experiment)}",
-        f"{markdown_text(caption_of(chapter))}:",
-        to_markdown(chapter.table).rstrip("\n"),
-        *([f"{MODELS}:", to_markdown(chapter.models).rstrip("\n")] if chapter.models is not None else []),
-        *(_figure(chapter, picture, is_drawn=svg is not None) for picture, svg in chapter.pictures),
+        *(block for captioned in chapter.tables for block in _captioned(*captioned)),
+        *(_figure(chapter, shown) for shown in chapter.pictures),
         "### Where this came from",
         to_markdown(data_table(chapter.records)).rstrip("\n"),
         _sources(chapter.records),
     ]
 
 
-def _figure(chapter: Chapter, picture: Picture, *, is_drawn: bool) -> str:
-    if not is_drawn:
+def _captioned(caption: str, table: Table) -> list[str]:
+    return [f"{markdown_text(caption)}:", to_markdown(table).rstrip("\n")]
+
+
+def _figure(chapter: Chapter, shown: Shown) -> str:
+    picture = shown.picture
+    if shown.drawing is None:
         return f"{picture.missing} `{picture.command}`."
     label = markdown_text(f"{picture.title}. {picture.describe(chapter.records)}")
     return f"![{label}]({figure_path(chapter, picture)})\n\n*{picture.caption}*"

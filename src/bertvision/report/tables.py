@@ -1,15 +1,14 @@
-"""Rows -> a table of strings, and its Markdown and HTML."""
+"""A table of strings, and its Markdown and HTML."""
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from bertvision.records import RunRecord, fraction_name
-from bertvision.report.rows import Row, Statistic, table_rows
+from bertvision.report.rows import Statistic
 
 Alignment = Literal["left", "right"]
 ROW_HEADS = ("model", "split")  # columns whose cells name their row
@@ -24,42 +23,10 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-class Column(NamedTuple):
-    """A column's head, its cells, and which tables have it."""
-
-    head: str
-    alignment: Alignment
-    cell: Callable[[Row], str]
-    is_shown: Callable[[Sequence[Row]], bool] = lambda rows: True
-
-
-def results_table(records: Iterable[RunRecord]) -> Table:
-    """Lay out records as a table with a row per model and fraction; one experiment's records at a time read best."""
-    rows = table_rows(records)
-    columns = [column for column in COLUMNS if column.is_shown(rows)]
-    return Table(
-        header=tuple(column.head for column in columns),
-        alignments=tuple(column.alignment for column in columns),
-        rows=tuple(tuple(column.cell(row) for column in columns) for row in rows),
-    )
-
-
-def models_table(records: Iterable[RunRecord]) -> Table | None:
-    """Lay out one row per model and the fractions side by side, as the papers do; None where there is one fraction."""
-    rows = table_rows(records)
-    fractions = list(dict.fromkeys(row.fraction for row in rows))
-    if len(fractions) < 2:
-        return None
-    models: dict[str, dict[float | None, Row]] = {}
-    for row in rows:
-        models.setdefault(row.name, {})[row.fraction] = row
-    heads = [f"{fraction_name(fraction)}: {what}" for fraction in fractions for what in ("EM / F1", "best EM / F1")]
-    number: Alignment = "right"
-    return Table(
-        header=("model", "parameters", "% of encoder", *heads),
-        alignments=("left", *[number] * (2 + len(heads))),
-        rows=tuple(_model_cells(by_fraction, fractions) for by_fraction in models.values()),
-    )
+def bodies(table: Table) -> list[list[tuple[str, ...]]]:
+    """Split the rows into runs of equal first cells (the fractions), unless every row has its own."""
+    found = [list(group) for _, group in groupby(table.rows, key=lambda cells: cells[0])]
+    return found if len(found) < len(table.rows) else [list(table.rows)]
 
 
 def to_markdown(table: Table) -> str:
@@ -72,13 +39,12 @@ def to_markdown(table: Table) -> str:
 
 
 def to_html(table: Table, caption: str = "") -> str:
-    """Write a table as HTML, everything escaped, with a body for each run of equal first cells (the fractions)."""
-    bodies = (list(group) for _, group in groupby(table.rows, key=lambda cells: cells[0]))
+    """Write a table as HTML, everything escaped."""
     parts = [
         "<table>",
         *([f"<caption>{escape(caption)}</caption>"] if caption else []),
         f"<thead>{_html_line(table, table.header, is_head=True)}</thead>",
-        *(_html_body(table, body) for body in bodies),
+        *(_html_body(table, body) for body in bodies(table)),
         "</table>",
     ]
     return "\n".join(parts) + "\n"
@@ -97,40 +63,12 @@ def markdown_text(text: str) -> str:
     return " ".join(marked.split())
 
 
-def _model_cells(by_fraction: Mapping[float | None, Row], fractions: Sequence[float | None]) -> tuple[str, ...]:
-    first = next(iter(by_fraction.values()))
-    cells = [first.name, f"{first.parameters:,}", share_text(first.share)]
-    for fraction in fractions:
-        row = by_fraction.get(fraction)
-        pairs = ((row.exact, row.f1), (row.best_exact, row.best_f1)) if row is not None else ((None, None),) * 2
-        cells += [" / ".join(map(_score_text, pair)) if all(pair) else "" for pair in pairs]
-    return tuple(cells)
-
-
-def _score_text(score: Statistic | None) -> str:
+def score_text(score: Statistic | None, digits: int = 1) -> str:
+    """Write a mean, with its deviation where there is one; nothing for a score that was never made."""
     if score is None:
         return ""
-    return f"{score.mean:.1f}" if score.deviation is None else f"{score.mean:.1f} ± {score.deviation:.1f}"
-
-
-def _seconds_text(seconds: float) -> str:
-    return f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:.1f}"
-
-
-COLUMNS = (
-    Column("experiment", "left", lambda row: row.experiment, lambda rows: len({row.experiment for row in rows}) > 1),
-    Column("fraction", "left", lambda row: fraction_name(row.fraction)),
-    Column("model", "left", lambda row: row.name),
-    Column("kind", "left", lambda row: row.kind),
-    Column("seeds", "right", lambda row: str(row.seeds), lambda rows: len({row.seeds for row in rows}) > 1),
-    Column("parameters", "right", lambda row: f"{row.parameters:,}"),
-    Column("% of encoder", "right", lambda row: share_text(row.share)),
-    Column("EM", "right", lambda row: _score_text(row.exact)),
-    Column("F1", "right", lambda row: _score_text(row.f1)),
-    Column("best F1", "right", lambda row: _score_text(row.best_f1), lambda rows: any(row.best_f1 for row in rows)),
-    Column("span F1", "right", lambda row: _score_text(row.span_f1)),
-    Column("seconds", "right", lambda row: _seconds_text(row.seconds)),
-)
+    mean, deviation = score
+    return f"{mean:.{digits}f}" if deviation is None else f"{mean:.{digits}f} ± {deviation:.{digits}f}"
 
 
 def _unbroken(cell: str) -> str:

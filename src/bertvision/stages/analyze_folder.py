@@ -1,6 +1,6 @@
 """A prediction folder and a gold file -> where the model is right and why not; needs no torch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from bertvision.analysis.breakdown import (
     lengths_of_right,
     score_groups,
 )
+from bertvision.analysis.context_pieces import count_context_pieces
 from bertvision.analysis.disagreements import Disagreement, find_disagreements, to_texts
 from bertvision.analysis.groups import Grouping, group_questions, group_types
 from bertvision.analysis.outcomes import Outcomes, count_outcomes, outcome_section
@@ -30,7 +31,7 @@ from bertvision.analysis.second import (
 from bertvision.analysis.sections import Page, Section
 from bertvision.errors import FolderError
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
-from bertvision.predictions.logits import load_logits
+from bertvision.predictions.logits import Logits, TokenGrid, load_logits
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import Question
 
@@ -40,20 +41,20 @@ class Against:
     """What sets a second model apart."""
 
     outcomes: dict[str, Outcomes]
-    context_words: dict[str, LengthsOfRight]
+    context_lengths: dict[str, LengthsOfRight]
     disagreements: list[Disagreement]
 
     def as_dict(self) -> dict[str, Any]:
         """Give everything as JSON values."""
         return {
             "outcomes": {name: each._asdict() for name, each in self.outcomes.items()},
-            "context_words": {name: each._asdict() for name, each in self.context_words.items()},
+            "context_lengths": {name: each._asdict() for name, each in self.context_lengths.items()},
             "disagreements": [each._asdict() for each in self.disagreements],
         }
 
     def sections(self) -> list[Section]:
         """Give the counts as tables."""
-        return [outcome_section(self.outcomes, ""), length_section(self.context_words)]
+        return [outcome_section(self.outcomes, ""), length_section(self.context_lengths)]
 
 
 @dataclass(frozen=True)
@@ -99,42 +100,59 @@ def analyze_folder(folder: Path, gold: str, against: Path | None = None, disagre
     models = {"A": score_answers(str(folder), questions, first.answers)}
     if against is not None:
         models["B"] = score_answers(str(against), questions, read_prediction_folder(against).answers)
-    groupings = group_questions(questions)
+    placed = _load_placed_logits(first)
+    pieces = None if placed is None else count_context_pieces(placed[0])
+    groupings = group_questions(questions, pieces)
     return Analysis(
         names={"A": str(folder)} | ({"B": str(against)} if against is not None else {}),
         questions=len(questions),
         groupings=groupings,
         groups={each.title: score_groups(each, models) for each in groupings},
         errors={name: count_errors(questions, answers) for name, answers in models.items()},
-        seconds=_seconds(questions, first),
-        against=_against(questions, models["A"], models["B"], disagreements) if against is not None else None,
+        seconds={"n-best": _seconds(questions, first), "paper": _papers_seconds(questions, placed)},
+        against=_against(questions, models, pieces, disagreements) if against is not None else None,
     )
 
 
-def _against(questions: Sequence[Question], a: ScoredAnswers, b: ScoredAnswers, disagreements: int) -> Against:
-    outcomes = count_outcomes(group_types(questions), questions, a, b)
-    return Against(outcomes, lengths_of_right(questions, a, b), find_disagreements(questions, a, b, disagreements))
+def _against(
+    questions: Sequence[Question],
+    models: Mapping[str, ScoredAnswers],
+    pieces: Mapping[str, int] | None,
+    disagreements: int,
+) -> Against:
+    a, b = models["A"], models["B"]
+    return Against(
+        outcomes=count_outcomes(group_types(questions), questions, a, b),
+        context_lengths=lengths_of_right(questions, a, b, pieces),
+        disagreements=find_disagreements(questions, a, b, disagreements),
+    )
 
 
-def _seconds(questions: Sequence[Question], folder: PredictionFolder) -> dict[str, SecondAnswers | None]:
-    properly = None
-    if folder.candidates is not None:
-        seconds = second_of_candidates(folder.answers, folder.candidates)
-        properly = score_seconds(questions, folder.answers, seconds)
-    return {"n-best": properly, "paper": _papers_seconds(questions, folder)}
-
-
-def _papers_seconds(questions: Sequence[Question], folder: PredictionFolder) -> SecondAnswers | None:
+def _load_placed_logits(folder: PredictionFolder) -> tuple[TokenGrid, Logits] | None:
+    """Load a folder's logits and where they lie, if it has them; they must be about the questions it answers."""
     if not folder.logits_path.exists():
         return None
     grid, logits = load_logits(folder.logits_path)
-    if logits.shape[1] > 2:  # a joint readout scores pairs: its starts alone mean nothing
-        return None
     if odd := set(grid.question_ids) ^ folder.answers.keys():
         raise FolderError(
             f"{folder.path}: logits.safetensors and predictions.json hold different questions, such as {min(odd)!r}; "
             "predict again"
         )
+    return grid, logits
+
+
+def _seconds(questions: Sequence[Question], folder: PredictionFolder) -> SecondAnswers | None:
+    if folder.candidates is None:
+        return None
+    return score_seconds(questions, folder.answers, second_of_candidates(folder.answers, folder.candidates))
+
+
+def _papers_seconds(questions: Sequence[Question], placed: tuple[TokenGrid, Logits] | None) -> SecondAnswers | None:
+    if placed is None:
+        return None
+    grid, logits = placed
+    if logits.shape[1] > 2:  # a joint readout scores pairs: its starts alone mean nothing
+        return None
     firsts, seconds = paper_answers(grid, logits, {each.id: each.context for each in questions})
     return score_seconds(questions, firsts, seconds)
 

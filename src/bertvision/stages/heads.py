@@ -20,9 +20,9 @@ from bertvision.records import fraction_name
 from bertvision.run_folder import MADE_BY, is_made, resumable, sign
 from bertvision.settings import Settings
 from bertvision.stages.line import Line
+from bertvision.stages.logits import token_logits
 from bertvision.stages.model_folder import ModelConfig, load_head, read_model_config, save_head
 from bertvision.stages.paper_scores import paper_scores
-from bertvision.stages.span_logits import span_logits
 from bertvision.stages.states import open_states
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
 
@@ -123,9 +123,8 @@ def _score_heads(line: Line, encoder: Encoder, heads: Mapping[str, Head]) -> dic
     texts = text_grid(grid, [question.context for question in questions])
     scores = {}
     tokens, layers = line.experiment.answers.tokens, line.experiment.states.chosen_layers
-    for name, logits in span_logits(
-        encoder, heads, line.dev, grid, line.compute, line.progress, tokens, layers
-    ).items():
+    found = token_logits(encoder, heads, line.dev, line.compute, line.progress, tokens, layers)
+    for name, logits in found.items():
         answers = decode_spans(texts, logits, line.experiment.answers, has_null=line.task.has_null)
         official = score_predictions(questions, answers, line.experiment.answers.null_threshold)
         scores[name] = official | paper_scores(grid, logits, line.paper)
@@ -167,7 +166,6 @@ def _model_config(line: Line, seed: int, fraction: float | None, config: HeadCon
 
 
 def _made_by(line: Line, seed: int, fraction: float | None, heads: list[HeadConfig]) -> Settings:
-    settings = line.experiment.heads.model_dump(mode="json", exclude={"train", "save_every"})
     tuned = line.experiment.finetune.model_dump(mode="json", exclude={"fractions", "save_every"})
     return line.made_by(
         "heads",
@@ -175,7 +173,7 @@ def _made_by(line: Line, seed: int, fraction: float | None, heads: list[HeadConf
         fraction=fraction,
         finetune=tuned if fraction is not None else None,
         horizon=line.experiment.finetune.horizon,
-        heads=settings,
+        heads=_settings(line),
         states=line.experiment.states.model_dump(mode="json", exclude={"folder", "keep"}),
         # Scores after every epoch are part of the result, and depend on these.
         scored_on={"dev": line.task.dev.sha256, "answers": _answers(line)}
@@ -183,6 +181,12 @@ def _made_by(line: Line, seed: int, fraction: float | None, heads: list[HeadConf
         else None,
         trained=[head.model_dump(mode="json") for head in heads],
     )
+
+
+def _settings(line: Line) -> Settings:
+    """Give the settings of all heads; folders that were made when heads learnt from all windows name no share."""
+    config = line.experiment.heads
+    return config.model_dump(mode="json", exclude={"train", "save_every"} | ({"share"} if config.share == 1 else set()))
 
 
 def _answers(line: Line) -> Settings:

@@ -68,8 +68,8 @@ def inspect_file(data: str, encoder: str, overrides: Sequence[str] = (), progres
     split = read_squad(data, on_bad=experiment.data.on_bad)
     windows = cut_windows(split.examples, load_tokenizer(encoder), experiment.windows, progress=progress)
     lengths = lengths_of(windows)
-    per_question = Counter(window.question for window in windows)
-    whole = {window.question: window.context_at for window in windows}
+    per_question = Counter(window.example for window in windows)
+    whole = {window.example: window.context_at for window in windows}
     batches = {"{tokens: 16384}": BatchConfig(tokens=16384), "{windows: 4}": BatchConfig(windows=4)}
     return Inspection(
         name=split.name,

@@ -5,8 +5,10 @@ from typing import NamedTuple
 from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.load import load_encoder
 from bertvision.heads.build import HeadConfig, count_head
-from bertvision.heads.catalog import CATALOG, SCORED
+from bertvision.heads.catalog import CATALOG, Entry
 from bertvision.shapes import StackShape
+from bertvision.tasks.task import Kind
+from bertvision.training.objective import SPANS, Objective
 
 BERT_LARGE = StackShape(25, 1024)
 # bert-large-uncased with its pooler: the denominator of every percentage in the papers.
@@ -19,7 +21,8 @@ class HeadSize(NamedTuple):
     name: str
     kind: str
     origin: str  # the papers, a reconstruction, ...
-    scores: str  # spans, classes or both
+    scores: str  # spans, tags (of tokens), rows, or several of these
+    kinds: tuple[Kind, ...]  # of tasks that it serves
     total: int  # running statistics included
     trainable: int
     share: float | None  # percent of the encoder; None where only a shape is known
@@ -48,11 +51,23 @@ def list_heads(encoder: str | None, layers: int, hidden: int) -> Sizes:
 
 def _size(name: str, shape: StackShape, of_first_token: StackShape, whole: int | None) -> HeadSize:
     entry = CATALOG[name]
-    if "span" in entry.tasks:
-        count = count_head(HeadConfig.model_validate(name), shape)
-    else:  # of two classes; most read the first token's states and the pooled one
-        seen = of_first_token if entry.pooler.classes_from == "first token" else shape
-        count = count_head(HeadConfig.model_validate(name), seen, 2)
-    scores = ", ".join(SCORED[task] for task in entry.tasks)
+    objective = _counted(entry)
+    # Most heads for rows read the first token's states and the pooled one.
+    reads_first = objective.per == "row" and entry.pooler.classes_from == "first token"
+    count = count_head(HeadConfig.model_validate(name), of_first_token if reads_first else shape, objective)
     share = None if whole is None else 100 * count.trainable / whole
-    return HeadSize(name, entry.kind, entry.origin, scores, count.total, count.trainable, share, entry.about)
+    scores, total, trainable = _scores(entry.kinds), count.total, count.trainable
+    return HeadSize(name, entry.kind, entry.origin, scores, entry.kinds, total, trainable, share, entry.about)
+
+
+def _counted(entry: Entry) -> Objective:
+    """Give what a head is counted for: spans, or else CoNLL's nine tags, or else two classes."""
+    if "span" in entry.kinds:
+        return SPANS
+    return Objective("tags", 9) if "tags" in entry.kinds else Objective("class", 2)
+
+
+def _scores(kinds: tuple[Kind, ...]) -> str:
+    """Name what a head scores; all kinds of rows have the same readout."""
+    named: dict[Kind, str] = {"span": "spans", "tags": "tags", "class": "rows"}
+    return ", ".join(name for kind, name in named.items() if kind in kinds)

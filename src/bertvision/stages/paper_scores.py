@@ -7,7 +7,8 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from bertvision.features.pieces import gold_pieces
-from bertvision.features.windows import Int32s, Window
+from bertvision.features.tokens import Int32s
+from bertvision.features.windows import Window
 from bertvision.metrics.squad import Scores
 from bertvision.metrics.wordpiece import score_pieces
 from bertvision.predictions.logits import Logits, TokenGrid

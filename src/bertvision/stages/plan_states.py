@@ -46,11 +46,11 @@ class StatesPlan:
 def plan_states(experiment: Experiment, out: Path, progress: Progress = SILENT) -> StatesPlan:
     """Measure the encoder that the experiment starts from; a tuned one is as fast."""
     line = prepare(experiment, out, progress)
-    wanted = wanted_states(line, freeze(load_encoder(experiment.encoder), line.compute))
+    wanted = wanted_states(line, experiment.seeds[0], freeze(load_encoder(experiment.encoder), line.compute))
     folder = states_folder(line, experiment.seeds[0], line.fractions[0], line.start_fingerprint)
     choice = plan_source(line, experiment.seeds[0], wanted, folder, experiment.heads.train)
-    tokens, passes = int(lengths_of(line.train).sum()), experiment.heads.epochs
-    work = f"{len(line.train):,} windows, {tokens:,} tokens, {passes} {'passes' if passes > 1 else 'pass'}"
+    tokens, passes = int(lengths_of(wanted.windows).sum()), experiment.heads.epochs
+    work = f"{len(wanted.windows):,} windows, {tokens:,} tokens, {passes} {'passes' if passes > 1 else 'pass'}"
     return StatesPlan(f"{experiment.name}: {work}, {len(experiment.heads.train)} heads", choice)
 
 

@@ -6,18 +6,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from bertvision.calibration.calibration import score_calibration
 from bertvision.encoder.load import Encoder
 from bertvision.experiment import EnsembleConfig
+from bertvision.features.windows import Window
 from bertvision.files import whole_folder
 from bertvision.heads.head import Head, count_parameters, layer_weights
 from bertvision.metrics.squad import Scores, score_predictions
 from bertvision.predictions.ensemble import combine_logits
 from bertvision.predictions.files import write_predictions
 from bertvision.predictions.logits import Logits, grid_of, save_logits
-from bertvision.predictions.prediction import without_collecting
+from bertvision.predictions.prediction import Prediction, without_collecting
 from bertvision.predictions.spans import decode_spans
 from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.records import (
+    Curves,
     Parameters,
     RowKind,
     RunRecord,
@@ -31,9 +34,11 @@ from bertvision.settings import first_difference
 from bertvision.stages.finetune import finetune_seconds
 from bertvision.stages.heads import frozen_encoder, load_heads
 from bertvision.stages.line import Line, is_checkpoint
+from bertvision.stages.logits import token_logits
 from bertvision.stages.model_folder import load_head, read_model_config
 from bertvision.stages.paper_scores import paper_scores
-from bertvision.stages.span_logits import span_logits
+from bertvision.tasks.held_out import write_squad
+from bertvision.tasks.task import Question, Split
 
 ENCODER = "encoder"
 
@@ -52,6 +57,14 @@ class Row:
     states: str = "live"  # where its training took states from
 
 
+class Asked(NamedTuple):
+    """Questions, and what every row makes of them."""
+
+    questions: tuple[Question, ...]
+    texts: TextGrid
+    logits: dict[str, Logits]  # by row
+
+
 class Pass(NamedTuple):
     """What all rows of one fraction and seed share."""
 
@@ -61,6 +74,8 @@ class Pass(NamedTuple):
     weights: str  # fingerprint of the encoder
     seconds: float  # of the pass over dev
     notes: list[str]
+    dev: Asked
+    held_out: Asked | None
 
 
 def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
@@ -69,21 +84,20 @@ def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
         return made
     encoder, weights = frozen_encoder(line, seed, fraction)
     rows = _rows(line, seed, fraction, encoder)
-    grid = grid_of(line.dev, [question.id for question in line.task.dev.examples])
-    heads = {row.name: row.head for row in rows if row.head is not None}
     started = time.perf_counter()
-    tokens = line.experiment.answers.tokens
-    logits = span_logits(encoder, heads, line.dev, grid, line.compute, line.progress, tokens)
-    this = Pass(line, seed, fraction, weights, time.perf_counter() - started, _notes(line, rows))
-    texts = text_grid(grid, [question.context for question in line.task.dev.examples])
+    dev = _ask(line, rows, encoder, line.task.dev, line.dev)
+    seconds = time.perf_counter() - started
+    held_out = None
+    if line.held_out is not None:
+        held_out = _ask(line, rows, encoder, *line.held_out)
+        if not line.folder(seed).held_out.exists():
+            write_squad(line.folder(seed).held_out, line.held_out.split.examples)
+    this = Pass(line, seed, fraction, weights, seconds, _notes(line, rows), dev, held_out)
     records = []
     for place, row in enumerate(rows):
-        if row.members is not None:
-            members = [logits[name] for name in row.members.of]
-            logits[row.name] = combine_logits(grid, members, row.members.how, row.members.weights)
         with without_collecting():
-            scores = _write_answers(this, row, texts, logits[row.name])
-        record = _record(this, row, place, scores)
+            scores, curves = _score(this, row)
+        record = _record(this, row, place, scores, curves)
         write_record(line.folder(seed).records, record)
         records.append(record)
     return records
@@ -144,18 +158,46 @@ def _notes(line: Line, rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _write_answers(this: Pass, row: Row, texts: TextGrid, logits: Logits) -> Scores:
-    line, questions, config = this.line, this.line.task.dev.examples, this.line.experiment.answers
-    answers = decode_spans(texts, logits, config, has_null=line.task.has_null)
-    with whole_folder(line.folder(this.seed).predictions(this.fraction, row.name)) as beside:
-        write_predictions(beside, answers)
-        save_logits(beside / "logits.safetensors", texts.tokens, logits)
+def _ask(line: Line, rows: Sequence[Row], encoder: Encoder, split: Split[Question], windows: Sequence[Window]) -> Asked:
+    """Run the encoder once for all rows, then combine rows to ensembles."""
+    grid = grid_of(windows, [question.id for question in split.examples])
+    heads = {row.name: row.head for row in rows if row.head is not None}
+    tokens = line.experiment.answers.tokens
+    logits = token_logits(encoder, heads, windows, line.compute, line.progress, tokens)
+    for row in rows:
+        if row.members is not None:
+            members = [logits[name] for name in row.members.of]
+            logits[row.name] = combine_logits(grid, members, row.members.how, row.members.weights)
+    return Asked(split.examples, text_grid(grid, [question.context for question in split.examples]), logits)
+
+
+def _score(this: Pass, row: Row) -> tuple[Scores, Curves | None]:
+    """Write a row's answers and score those to dev; what is tuned is tuned on the held-out ones."""
+    line, folder, config = this.line, this.line.folder(this.seed), this.line.experiment.answers
+    answers = _write_answers(line, row, this.dev, folder.predictions(this.fraction, row.name))
+    held_out = None
+    if this.held_out is not None:
+        place = folder.held_out_predictions(this.fraction, row.name)
+        held_out = (this.held_out.questions, _write_answers(line, row, this.held_out, place))
     is_max = row.members is not None and row.members.how == "max"
-    paper = paper_scores(texts.tokens, logits, line.paper, are_log_probabilities=is_max)
-    return score_predictions(questions, answers, config.null_threshold) | paper
+    paper = paper_scores(this.dev.texts.tokens, this.dev.logits[row.name], line.paper, are_log_probabilities=is_max)
+    official = score_predictions(this.dev.questions, answers, config.null_threshold) | paper
+    if not line.task.has_null:
+        return official, None
+    calibrated, curves = score_calibration((this.dev.questions, answers), held_out, config.null_threshold)
+    return official | calibrated, curves
 
 
-def _record(this: Pass, row: Row, place: int, scores: Scores) -> RunRecord:
+def _write_answers(line: Line, row: Row, asked: Asked, place: Path) -> list[Prediction]:
+    logits = asked.logits[row.name]
+    answers = decode_spans(asked.texts, logits, line.experiment.answers, has_null=line.task.has_null)
+    with whole_folder(place) as beside:
+        write_predictions(beside, answers)
+        save_logits(beside / "logits.safetensors", asked.texts.tokens, logits)
+    return answers
+
+
+def _record(this: Pass, row: Row, place: int, scores: Scores, curves: Curves | None) -> RunRecord:
     line, config = this.line, this.line.experiment
     epochs = {**row.epochs, config.heads.reported: scores} if row.kind in ("head", "control") else {}
     return RunRecord(
@@ -168,6 +210,7 @@ def _record(this: Pass, row: Row, place: int, scores: Scores) -> RunRecord:
         seed=this.seed,
         scores=scores,
         epochs=[epochs[epoch] for epoch in sorted(epochs)],
+        curves=curves,
         parameters=row.parameters,
         seconds=Seconds(
             finetune=finetune_seconds(line, this.seed, this.fraction),
@@ -193,6 +236,9 @@ def _finished_records(line: Line, seed: int, fraction: float | None) -> list[Run
     names += [each.name for each in line.experiment.ensembles if all(name in names for name in each.of)]
     paths = [record_path(folder.records, name, fraction, seed) for name in names]
     answers = [folder.predictions(fraction, name) / "predictions.json" for name in names]
+    if line.held_out is not None:
+        answers += [folder.held_out_predictions(fraction, name) / "predictions.json" for name in names]
+        answers.append(folder.held_out)
     if not all(path.exists() for path in [*paths, *answers]):
         return None
     records = [read_record(path) for path in paths]

@@ -12,10 +12,10 @@ from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.spans import predict_spans
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config, Settings, merge, validate
+from bertvision.stages.logits import token_logits
 from bertvision.stages.model_folder import load_model
 from bertvision.stages.paper_scores import paper_gold, paper_scores
 from bertvision.stages.questions import read_questions
-from bertvision.stages.span_logits import span_logits
 from bertvision.training.device import Precision, choose_compute
 
 
@@ -48,7 +48,7 @@ def predict_file(
     compute = choose_compute(config.device, config.precision)
     grid = grid_of(windows, [question.id for question in questions])
     heads, tokens = {"model": model.head}, config.answers.tokens
-    logits = span_logits(freeze(model.encoder, compute), heads, windows, grid, compute, progress, tokens)["model"]
+    logits = token_logits(freeze(model.encoder, compute), heads, windows, compute, progress, tokens)["model"]
     has_null = model.config.task == "squad2"
     contexts = [question.context for question in questions]
     predictions = predict_spans(grid, logits, contexts, config.answers, has_null=has_null)

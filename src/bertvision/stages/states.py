@@ -23,22 +23,30 @@ from bertvision.heads.build import HeadConfig
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.records import fraction_name
 from bertvision.stages.line import Line
+from bertvision.training.objective import SPANS, Objective
 from bertvision.training.random_stream import seed_for
-
-CHOICE = "states.json"
 
 
 @contextmanager
 def open_states(
-    line: Line, seed: int, fraction: float | None, encoder: Encoder, weights: str, heads: Sequence[HeadConfig]
+    line: Line,
+    seed: int,
+    fraction: float | None,
+    encoder: Encoder,
+    weights: str,
+    heads: Sequence[HeadConfig],
+    *,
+    objective: Objective = SPANS,
+    cls: bool = False,
 ) -> Iterator[tuple[StateSource, str]]:
     """Give the states that heads train on and a word on where they come from; `encoder` is frozen, `weights` its print.
 
-    States in the run folder are removed when the block ends well, unless they are to be kept.
+    With `cls` they are the first token's alone, the pooled one before them. States in the run folder are removed when
+    the block ends well, unless they are to be kept.
     """
-    config, folder = line.experiment.states, states_folder(line, seed, fraction, weights)
-    wanted = wanted_states(line, encoder)
-    source = _decide(line, seed, fraction, wanted, folder, heads)
+    config, folder = line.experiment.states, states_folder(line, seed, fraction, weights, cls=cls)
+    wanted = wanted_states(line, seed, encoder, objective=objective, cls=cls)
+    source = _decide(line, seed, fraction, wanted, folder, heads, objective)
     yield (
         _open(line, seed, source, wanted, folder, weights),
         source if source == "live" else f"{source}, {config.dtype}",
@@ -49,35 +57,54 @@ def open_states(
             folder.parent.rmdir()
 
 
-def wanted_states(line: Line, encoder: Encoder) -> Wanted:
+def wanted_states(
+    line: Line, seed: int, encoder: Encoder, *, objective: Objective = SPANS, cls: bool = False
+) -> Wanted:
     """Describe the states that an experiment's heads train on; refuse layers that the encoder has not."""
     config = line.experiment.states
     shape_of_states(encoder, config.chosen_layers)
-    return Wanted(encoder, line.train, line.compute, config.dtype, config.chosen_layers)
+    windows, layers = line.head_windows(seed), config.chosen_layers
+    return Wanted(encoder, windows, line.compute, config.dtype, layers, cls=cls, group=objective.group)
 
 
-def states_folder(line: Line, seed: int, fraction: float | None, weights: str) -> Path:
+def states_folder(line: Line, seed: int, fraction: float | None, weights: str, *, cls: bool = False) -> Path:
     """Give the place of kept states; a folder of the user's own can hold those of several encoders."""
     if line.experiment.states.folder is not None:
-        return Path(line.experiment.states.folder) / weights[:16]
-    return line.folder(seed).root / "states" / fraction_name(fraction)
+        share = line.experiment.heads.share
+        part = "" if share == 1 else f"-{share:g}-seed{seed}"  # every seed draws its own share
+        return Path(line.experiment.states.folder) / f"{weights[:16]}{part}{_of_cls(cls)}"
+    return line.folder(seed).root / "states" / f"{fraction_name(fraction)}{_of_cls(cls)}"
 
 
-def plan_source(line: Line, seed: int, wanted: Wanted, folder: Path, heads: Sequence[HeadConfig]) -> Choice:
+def plan_source(
+    line: Line,
+    seed: int,
+    wanted: Wanted,
+    folder: Path,
+    heads: Sequence[HeadConfig],
+    objective: Objective = SPANS,
+) -> Choice:
     """Measure this machine and choose between live, ram and disk."""
-    lengths = lengths_of(line.train)
+    lengths = lengths_of(wanted.windows)
     work = Work(int(lengths.sum()), line.experiment.heads.epochs, wanted.layout().num_bytes)
-    speeds = measure_speeds(wanted, _step_plan(line, seed), folder, _rehearse(line, seed, wanted, heads))
+    train = _rehearse(line, seed, wanted, heads, objective)
+    speeds = measure_speeds(wanted, _step_plan(line, seed, wanted), folder, train)
     return choose_source(work, speeds, Machine(free_ram(), free_disk(folder)))
 
 
 def _decide(
-    line: Line, seed: int, fraction: float | None, wanted: Wanted, folder: Path, heads: Sequence[HeadConfig]
+    line: Line,
+    seed: int,
+    fraction: float | None,
+    wanted: Wanted,
+    folder: Path,
+    heads: Sequence[HeadConfig],
+    objective: Objective,
 ) -> SourceName:
     """Choose once: a stage that was cut short goes on with the states that it began with."""
     if line.experiment.states.source != "auto":
         return line.experiment.states.source
-    written = line.folder(seed).unfinished(f"heads-{fraction_name(fraction)}") / CHOICE
+    written = line.folder(seed).unfinished(f"heads-{fraction_name(fraction)}") / f"states{_of_cls(wanted.cls)}.json"
     if written.exists():
         made: SourceName = read_json(written)["source"]
         return made
@@ -86,7 +113,7 @@ def _decide(
     elif line.experiment.heads.epochs == 1:
         choice = ONE_PASS
     else:
-        choice = plan_source(line, seed, wanted, folder, heads)
+        choice = plan_source(line, seed, wanted, folder, heads, objective)
         line.progress.say(f"states: {choice.source}, {choice.reason}")
     write_json(written, {"source": choice.source, "reason": choice.reason})
     return choice.source
@@ -103,6 +130,8 @@ def _open(line: Line, seed: int, source: SourceName, wanted: Wanted, folder: Pat
             line.compute,
             states_batch=states_batch,
             layers=wanted.layers,
+            cls=wanted.cls,
+            group=wanted.group,
         )
     if source == "ram":
         store = keep_in_ram(wanted, line.progress)
@@ -117,21 +146,27 @@ def _open(line: Line, seed: int, source: SourceName, wanted: Wanted, folder: Pat
         line.compute,
         pad_id=wanted.encoder.tokenizer.pad_token_id,
         states_batch=states_batch,
+        group=wanted.group,
     )
 
 
-def _step_plan(line: Line, seed: int) -> StepPlan:
-    config = line.experiment
-    return StepPlan(lengths_of(line.train), config.heads.batch, seed_for(seed, "heads"), config.states.batch)
+def _step_plan(line: Line, seed: int, wanted: Wanted) -> StepPlan:
+    batch, states_batch = line.experiment.heads.batch, line.experiment.states.batch
+    return StepPlan(lengths_of(wanted.windows), batch, seed_for(seed, "heads"), states_batch, wanted.group)
 
 
-def _rehearse(line: Line, seed: int, wanted: Wanted, heads: Sequence[HeadConfig]) -> Train:
+def _of_cls(cls: bool) -> str:
+    return "-cls" if cls else ""
+
+
+def _rehearse(line: Line, seed: int, wanted: Wanted, heads: Sequence[HeadConfig], objective: Objective) -> Train:
     """Give a training of heads like the real ones, for the sake of its time."""
     once = line.experiment.heads.model_copy(update={"train": tuple(heads), "epochs": 1, "report_epoch": None})
 
     def train(source: StateSource) -> None:
-        built = build_heads(heads, shape_of_states(wanted.encoder, wanted.layers), seed)
-        for _ in train_heads_together(built, source, once, seed=seed, compute=line.compute):
+        shape = shape_of_states(wanted.encoder, wanted.layers, cls=wanted.cls)
+        built = build_heads(heads, shape, seed, objective)
+        for _ in train_heads_together(built, source, once, seed=seed, compute=line.compute, objective=objective):
             pass
 
     return train

@@ -1,32 +1,19 @@
 """SQuAD 1.1 and 2.0 (files, and rows of the hub's data sets) -> questions with contexts and answers."""
 
-import gzip
 import json
-import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from bertvision.errors import DataError, MissingExtraError
+from bertvision.errors import DataError
 from bertvision.files import sha256_of
-from bertvision.tasks.task import Answer, DataConfig, Question, Split, Task, TaskName
+from bertvision.tasks.collect import CAN_DROP, BadExampleError, Found, collect
+from bertvision.tasks.source import exists, is_unicode, load_hub_rows, parse_hub_id, parse_source, read_bytes, take_part
+from bertvision.tasks.task import Answer, OnBad, Question, Split
 
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:\w+)?")
 SAMPLES = {"sample:train": "train.json", "sample:dev": "dev.json"}
-OnBad = Literal["fail", "drop"]
 Need = Literal["placed", "texts", "optional"]
-
-
-def read_task(name: TaskName, data: DataConfig) -> Task:
-    """Read both splits of an experiment."""
-    train = read_squad(data.train, on_bad=data.on_bad, hub_split="train")
-    dev = read_squad(data.dev, on_bad=data.on_bad, hub_split="validation")
-    if name == "squad1":
-        _refuse_unanswerable(train)
-        _refuse_unanswerable(dev)
-    return Task(name, train, dev)
 
 
 def read_squad(
@@ -37,13 +24,17 @@ def read_squad(
     Training needs answers that stand where they say (`placed`), scoring only their `texts`, and for prediction they are
     `optional`.
     """
+    return take_part(_read_whole(parse_source(source).whole, on_bad, hub_split, answers), source)
+
+
+def _read_whole(source: str, on_bad: OnBad, hub_split: str, answers: Need) -> Split[Question]:
     if source in SAMPLES:
         return read_squad_file(Path(str(files("bertvision.sample") / SAMPLES[source])), on_bad, answers, name=source)
-    if _exists(source) or source.endswith((".json", ".gz", ".jsonl")):
+    if exists(source) or source.endswith((".json", ".gz", ".jsonl")):
         return read_squad_file(Path(source), on_bad, answers)
-    if HUB_ID.fullmatch(source):
-        dataset, _, split = source.partition(":")
-        return read_squad_rows(_hub_rows(dataset, split or hub_split), source, on_bad, answers)
+    if hub := parse_hub_id(source):
+        rows = load_hub_rows(hub.dataset, hub.config, hub.split or hub_split)
+        return read_squad_rows(rows, source, on_bad, answers)
     raise DataError(
         f"{source}: no such file; give a SQuAD .json or .json.gz, {' or '.join(SAMPLES)}, or owner/name[:split]"
     )
@@ -63,46 +54,16 @@ def read_squad_rows(
     return _collect(_walk_rows(name, rows, answers), name, on_bad, answers, None)
 
 
-class _Found(NamedTuple):
-    """A question, or what is wrong with it, and where it stands."""
-
-    where: str
-    question: Question | None
-    problem: str = ""
-
-
-class _BadQuestionError(Exception):
-    """What is wrong with the question at hand, and what to do."""
-
-
-def _collect(found: Iterable[_Found], name: str, on_bad: OnBad, answers: Need, sha256: str | None) -> Split[Question]:
-    questions: dict[str, Question] = {}
-    bad: list[str] = []
-    for where, question, problem in found:
-        if question is None:
-            bad.append(f"{where}: {problem}")
-        elif question.id in questions:
-            bad.append(f"{where}: duplicate id; give every question an id of its own")
-        else:
-            questions[question.id] = question
-    if bad and on_bad == "fail":
-        count = "" if len(bad) == 1 else f" ({len(bad)} such questions; this is the first)"
-        advice = ", or leave it out with --set data.on_bad=drop" if answers == "placed" else ""
-        raise DataError(f"{bad[0]}{count}{advice}")
-    if not questions:
-        why = f"all {len(bad)} were dropped, the first: {bad[0]}" if bad else "is it the right file?"
-        raise DataError(f"{name}: no question in it; {why}")
-    return Split(name, tuple(questions.values()), len(bad), sha256)
+def _collect(
+    found: Iterable[Found[Question]], name: str, on_bad: OnBad, answers: Need, sha256: str | None
+) -> Split[Question]:
+    # What only scores or predicts has no setting to drop questions.
+    return collect(found, name, on_bad, sha256, what="question", advice=CAN_DROP if answers == "placed" else "")
 
 
 def _load(path: Path) -> Any:  # noqa: ANN401 (checked by the walk)
     try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" or path.suffix == ".gz" else raw).decode("utf-8-sig")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error}); give a SQuAD .json or .json.gz") from None
-    except (EOFError, zlib.error):
-        raise DataError(f"{path}: the gzip file is damaged or cut off; get it again") from None
+        text = read_bytes(path, "a SQuAD .json or .json.gz").decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
     if not text.strip():
@@ -117,7 +78,7 @@ def _load(path: Path) -> Any:  # noqa: ANN401 (checked by the walk)
         raise DataError(f"{path}: not SQuAD: nested too deeply") from None
 
 
-def _walk(path: Path, content: Any, answers: Need) -> Iterator[_Found]:  # noqa: ANN401 (checked here)
+def _walk(path: Path, content: Any, answers: Need) -> Iterator[Found[Question]]:  # noqa: ANN401 (checked here)
     layout = 'expected {"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question", "answers"}]}]}]}'
     if not isinstance(content, dict) or not isinstance(content.get("data"), list):
         raise DataError(f"{path}: not SQuAD: {layout}")
@@ -135,7 +96,7 @@ def _walk(path: Path, content: Any, answers: Need) -> Iterator[_Found]:  # noqa:
                 yield _find(f"{where_paragraph}, question {name}", qa, context, str(title), answers)
 
 
-def _walk_rows(name: str, rows: Iterable[Mapping[str, Any]], answers: Need) -> Iterator[_Found]:
+def _walk_rows(name: str, rows: Iterable[Mapping[str, Any]], answers: Need) -> Iterator[Found[Question]]:
     for number, row in enumerate(rows, start=1):
         raw = {**row, "answers": _listed(row.get("answers"))}
         where = f"{name}: row {number}, question {raw.get('id')!r}"
@@ -152,24 +113,24 @@ def _listed(answers: Any) -> Any:  # noqa: ANN401 (checked by `_answers`)
     return [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
 
 
-def _find(where: str, raw: Any, context: Any, title: str, answers: Need) -> _Found:  # noqa: ANN401 (checked below)
+def _find(where: str, raw: Any, context: Any, title: str, answers: Need) -> Found[Question]:  # noqa: ANN401 (checked below)
     try:
-        return _Found(where, _question(raw, context, title, answers))
-    except _BadQuestionError as problem:
-        return _Found(where, None, str(problem))
+        return Found(where, _question(raw, context, title, answers))
+    except BadExampleError as problem:
+        return Found(where, None, str(problem))
 
 
 def _question(raw: Any, context: Any, title: str, need: Need) -> Question:  # noqa: ANN401 (checked here)
     if not isinstance(raw, dict):
-        raise _BadQuestionError(f"expected an object with `id`, `question` and `answers`, got {type(raw).__name__}")
+        raise BadExampleError(f"expected an object with `id`, `question` and `answers`, got {type(raw).__name__}")
     for key in ("id", "question"):
         if not isinstance(raw.get(key), str):
-            raise _BadQuestionError(f"`{key}` {_got(raw, key)}; give it as text")
+            raise BadExampleError(f"`{key}` {_got(raw, key)}; give it as text")
     for name, text in (("id", raw["id"]), ("question", raw["question"]), ("context", context)):
-        if isinstance(text, str) and not _is_unicode(text):
-            raise _BadQuestionError(f"its {name} holds half a surrogate pair, which is no text; mend the file")
+        if isinstance(text, str) and not is_unicode(text):
+            raise BadExampleError(f"its {name} holds half a surrogate pair, which is no text; mend the file")
     if not isinstance(context, str) or not context.strip():
-        raise _BadQuestionError("the context is empty; give the text that the question is about")
+        raise BadExampleError("the context is empty; give the text that the question is about")
     answers = _answers(raw, context, need)
     return Question(raw["id"], raw["question"], context, answers, title)
 
@@ -179,32 +140,32 @@ def _answers(raw: dict[str, Any], context: str, need: Need) -> tuple[Answer, ...
     if not isinstance(listed, list):
         if need == "optional" and listed is None:
             return ()
-        raise _BadQuestionError(f"`answers` {_got(raw, 'answers')}; give a list, empty where there is no answer")
+        raise BadExampleError(f"`answers` {_got(raw, 'answers')}; give a list, empty where there is no answer")
     impossible = raw.get("is_impossible", not listed)  # 1.1 files and the hub's rows have no such field
     if not isinstance(impossible, bool):
-        raise _BadQuestionError(f"`is_impossible` {_got(raw, 'is_impossible')}; give true or false")
+        raise BadExampleError(f"`is_impossible` {_got(raw, 'is_impossible')}; give true or false")
     answers = tuple(_answer(answer, context, need) for answer in listed)
     if need == "placed" and impossible != (not answers):
         held = f"holds {len(answers)}" if answers else "is empty"
-        raise _BadQuestionError(f"`is_impossible` is {str(impossible).lower()} but `answers` {held}; mend one of them")
+        raise BadExampleError(f"`is_impossible` is {str(impossible).lower()} but `answers` {held}; mend one of them")
     return answers
 
 
 def _answer(raw: Any, context: str, need: Need) -> Answer:  # noqa: ANN401 (checked here)
     if not isinstance(raw, dict) or not isinstance(raw.get("text"), str):
-        raise _BadQuestionError("an answer needs a `text`; give it as text")
+        raise BadExampleError("an answer needs a `text`; give it as text")
     text, start = raw["text"], raw.get("answer_start")
     if need != "placed":
         return Answer(text, start if isinstance(start, int) else -1)
     if isinstance(start, bool) or not isinstance(start, int):
-        raise _BadQuestionError(
+        raise BadExampleError(
             f"`answer_start` {_got(raw, 'answer_start')}; give the answer's first character as a number"
         )
     if not text.strip():
-        raise _BadQuestionError("an answer's text is empty; unanswerable questions have no answers at all")
+        raise BadExampleError("an answer's text is empty; unanswerable questions have no answers at all")
     if start < 0 or context[start : start + len(text)] != text:
         there = context[max(start, 0) : max(start, 0) + len(text)]
-        raise _BadQuestionError(
+        raise BadExampleError(
             f"the answer {text!r} is not at answer_start {start}, where {there!r} stands; mend the number"
         )
     return Answer(text, start)
@@ -218,41 +179,5 @@ def _list_of(raw: Any, key: str, where: str) -> list[Any]:  # noqa: ANN401 (chec
     return list(raw[key])
 
 
-def _exists(source: str) -> bool:
-    try:
-        return Path(source).exists()
-    except (OSError, ValueError):  # too long for a path, or with a NUL in it
-        return False
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # JSON's escapes can spell what UTF-8 cannot
-        return False
-    return True
-
-
 def _got(raw: Mapping[str, Any], key: str) -> str:
     return f"has type {type(raw[key]).__name__}" if key in raw else "is missing"
-
-
-def _refuse_unanswerable(split: Split[Question]) -> None:
-    for question in split.examples:
-        if question.is_impossible:
-            raise DataError(
-                f"{split.name}: question {question.id!r} has no answer, which SQuAD 1.1 does not know; use task: squad2"
-            )
-
-
-def _hub_rows(dataset: str, split: str) -> Iterable[Mapping[str, Any]]:
-    try:
-        import datasets
-    except ImportError:
-        raise MissingExtraError("datasets", "hub") from None
-    try:
-        rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(dataset, split=split)
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{dataset}: split {split!r} cannot be loaded from the hub ({reason})") from None
-    return rows

@@ -1,23 +1,58 @@
 """What a task is: examples to learn from and to be scored on, and the name of its metric."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+
+from pydantic import Field, model_validator
 
 from bertvision.settings import Config
 
-TaskName = Literal["squad1", "squad2"]
+GlueName = Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"]
+OwnName = Literal["classification", "multilabel", "regression"]
+TaskName = Literal["squad1", "squad2", "answerability", GlueName, "swag", "ner", OwnName]
 # What is asked of a text: a span of it, one of its classes, any number of them, a number, the best of several
 # continuations, or a tag for each of its words; `answerable` is a class of a question, decided in all its windows.
 Kind = Literal["span", "answerable", "class", "labels", "number", "choice", "tags"]
 Pieces = tuple[int, ...]  # a text as word pieces, by their numbers in the vocabulary
+OnBad = Literal["fail", "drop"]
+Tagging = Literal["auto", "iob1", "iob2", "bioes"]
+Column = str | Annotated[int, Field(ge=0)]  # its name, or its number from 0 on
+
+
+class ColumnsConfig(Config):
+    """Which columns of a table hold what."""
+
+    text: Column | tuple[Column, Column] = "text"  # two for a pair of texts
+    label: Column | tuple[Column, ...] = "label"  # several for `multilabel`: a column of 0 and 1 for each label
+    id: Column | None = None  # None: rows are numbered from 0 on
 
 
 class DataConfig(Config):
-    """Where the examples are: files, `sample:train` and `sample:dev`, or `owner/name[:split]` on the hub."""
+    """Where the examples are: files, `sample:train` and `sample:dev`, or `owner/name[/config][:split]` on the hub.
+
+    `[first:end]` after any of them takes a slice of its examples, as in `rows.jsonl[:8000]`.
+    """
 
     train: str = "sample:train"
     dev: str = "sample:dev"
-    on_bad: Literal["fail", "drop"] = "fail"
+    also: dict[str, str] = {}  # further files to score, by the names that their scores get, such as `mismatched`
+    on_bad: OnBad = "fail"
+    held_out: float = Field(0.0, ge=0, le=0.5)  # share of the training questions, whole articles, for thresholds
+    columns: ColumnsConfig | None = None  # None: as the task's files are published; own data: `text` and `label`
+    header: bool | None = None  # whether the first line names the columns; None: unless all `columns` are numbers
+    quoted: bool | None = None  # whether cells may be quoted as in RFC 4180; None: in .csv, and not in .tsv and .txt
+    separator: str = Field(",", min_length=1)  # between the labels in a cell, for `multilabel`
+    labels: tuple[str, ...] = ()  # their order; empty: the task's own, else sorted from train
+    tagging: Tagging = "auto"  # how the tags of `ner` are written
+    folds: int | None = Field(None, ge=2)  # train and dev are parts of the file `train`, and `dev` is not read
+    fold: int = Field(1, ge=1)  # which of them is dev
+
+    @model_validator(mode="after")
+    def _has_its_fold(self) -> "DataConfig":
+        if self.fold > (self.folds or 1):
+            raise ValueError(f"`fold` is {self.fold} and there are {self.folds or 'no'} `folds`; count from 1")
+        return self
 
 
 class Answer(NamedTuple):
@@ -86,13 +121,16 @@ class Split(Generic[Example]):
 
 
 class Task(NamedTuple):
-    """Both splits of an experiment, and whether "no answer" is a possible answer."""
+    """The splits of an experiment, and what is asked of their examples."""
 
     name: TaskName
-    train: Split[Question]
-    dev: Split[Question]
+    kind: Kind
+    train: Split[Any]
+    dev: Split[Any]
+    labels: tuple[str, ...] = ()  # names of the classes, labels or tags, by number
+    also: Mapping[str, Split[Any]] = {}  # further splits to score
 
     @property
     def has_null(self) -> bool:
         """Tell whether the task has unanswerable questions."""
-        return self.name == "squad2"
+        return self.name in ("squad2", "answerability")

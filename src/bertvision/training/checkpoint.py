@@ -41,8 +41,13 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 def fingerprint(model: nn.Module) -> str:
     """Hash a module's weights by name and value, whatever file they came from."""
+    return fingerprint_tensors(model.state_dict())
+
+
+def fingerprint_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """Hash tensors by name and value."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
+    for name, tensor in sorted(tensors.items()):
         values = tensor.detach().to("cpu", torch.float32).contiguous()
         digest.update(f"{name}{tuple(values.shape)}".encode())
         digest.update(values.numpy().data)

@@ -3,11 +3,12 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from bertvision.shapes import Labels, Positions, SpanLogits
+from bertvision.features.windows import IGNORED
+from bertvision.shapes import Positions, SpanLogits
 from bertvision.training.pair_scores import bilinear_scores, pair_scores
 
 SpanLoss = Literal["sum", "mean"]
@@ -39,11 +40,41 @@ def span_losses(
     return total if how == "sum" else total / 2
 
 
-def class_losses(logits: Float[Tensor, "head batch class"], labels: Labels) -> Float[Tensor, " head"]:
+def class_losses(logits: Float[Tensor, "head batch class"], labels: Int[Tensor, " batch"]) -> Float[Tensor, " head"]:
     """Give the cross-entropy of the right classes for many heads at once, mean over the rows."""
     heads, batch, classes = logits.shape
     losses = F.cross_entropy(logits.float().view(heads * batch, classes), labels.repeat(heads), reduction="none")
     return losses.view(heads, batch).mean(dim=1)
+
+
+def label_losses(
+    logits: Float[Tensor, "head batch label"], labels: Float[Tensor, "batch label"]
+) -> Float[Tensor, " head"]:
+    """Give the cross-entropy of each label's yes or no, mean over the labels and the rows."""
+    losses = F.binary_cross_entropy_with_logits(logits.float(), labels.expand(logits.shape), reduction="none")
+    return losses.mean(dim=(1, 2))
+
+
+def number_losses(logits: Float[Tensor, "head batch 1"], numbers: Float[Tensor, " batch"]) -> Float[Tensor, " head"]:
+    """Give the squared distance from the right number, mean over the rows."""
+    return (logits[..., 0].float() - numbers).square().mean(dim=1)
+
+
+def choice_losses(
+    logits: Float[Tensor, "head batch 1"], labels: Int[Tensor, " batch"], group: int
+) -> Float[Tensor, " head"]:
+    """Give the cross-entropy of the right one among the windows of each group, mean over the groups."""
+    return class_losses(logits.reshape(len(logits), -1, group), labels[::group])
+
+
+def tag_losses(
+    logits: Float[Tensor, "head batch token tag"], labels: Int[Tensor, "batch token"]
+) -> Float[Tensor, " head"]:
+    """Give the cross-entropy of the right tags, mean over the tokens that have one; 0 where none has."""
+    heads, batch, tokens, tags = logits.shape
+    flat = logits.float().reshape(heads * batch * tokens, tags)
+    losses = F.cross_entropy(flat, labels.flatten().repeat(heads), ignore_index=IGNORED, reduction="none")
+    return losses.view(heads, batch * tokens).sum(dim=1) / (labels != IGNORED).sum().clamp(min=1)
 
 
 def _joint_loss(logits: SpanLogits, starts: Positions, ends: Positions) -> Tensor:

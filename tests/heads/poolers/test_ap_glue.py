@@ -8,6 +8,7 @@ from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.head import count_parameters
 from bertvision.heads.poolers.ap_glue import PositionalAdapter
 from bertvision.shapes import StackShape
+from bertvision.training.objective import Objective
 
 BASE, LARGE = StackShape(13, 768), StackShape(25, 1024)
 SHAPE = StackShape(layers=3, hidden=4)
@@ -37,7 +38,9 @@ def make_input(tokens, lengths):
 def test_the_head_has_the_published_number_of_parameters(shape, length, width, classes, count):
     pooler = {"kind": "ap_glue", "length": length, "width": width}  # SPEC 8.4
     with torch.device("meta"):
-        head = build_head(HeadConfig.model_validate({"name": "x", "pooler": pooler}), shape, classes)
+        head = build_head(
+            HeadConfig.model_validate({"name": "x", "pooler": pooler}), shape, Objective("class", classes)
+        )
     assert count_parameters(head) == (count, count)
 
 

@@ -4,6 +4,7 @@ import torch
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.catalog import CATALOG
 from bertvision.shapes import StackShape
+from bertvision.training.objective import SPANS, Objective
 
 pytestmark = pytest.mark.gpu
 CONVOLUTIONAL = ("cnn_1xn", "cnn_nxn", "inception", "modified_xception", "xception")
@@ -13,8 +14,8 @@ SHAPE = StackShape(layers=13, hidden=384)
 
 def make_head(name):
     torch.manual_seed(0)
-    classes = None if "span" in CATALOG[name].pooler.tasks else 2
-    return build_head(HeadConfig.model_validate(name), SHAPE, classes).to("cuda").train()
+    objective = SPANS if "span" in CATALOG[name].kinds else Objective("class", 2)
+    return build_head(HeadConfig.model_validate(name), SHAPE, objective).to("cuda").train()
 
 
 def make_seen(rows, tokens):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.heads.poolers.pooler import PoolerBase, Width
+from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase, Width
 from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
 
 Gelu = Literal["tanh", "none"]  # torch's names: the 2020 code's approximation, and the exact one of 2021
@@ -39,9 +39,19 @@ class Adapter(nn.Module):
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
         """Give width x layers features (and the last state); within a projected feature the layers are neighbours."""
-        projected = F.gelu(self.down(states), approximate=self.gelu)
-        features = projected.permute(0, 2, 3, 1).flatten(start_dim=2)  # [batch, token, width * layer]
+        features = self._projected(states).permute(0, 2, 3, 1).flatten(start_dim=2)  # [batch, token, width * layer]
         return torch.cat([features, states[:, -1]], dim=-1) if self.skip else features
+
+    def layer_parts(self, states: LayerStates, mask: TokenMask, weight: OutputWeight) -> LayerParts:
+        """Read every layer's projection out by the weights that are its own, and the last state by the rest."""
+        layers = states.shape[1]
+        projected = layers * self.width
+        readout = weight[:, :projected].view(-1, self.width, layers)
+        parts = torch.einsum("bltw,cwl->bltc", self._projected(states), readout)
+        return LayerParts(parts, states[:, -1] @ weight[:, projected:].T if self.skip else None)
+
+    def _projected(self, states: LayerStates) -> Tensor:
+        return F.gelu(self.down(states), approximate=self.gelu)
 
 
 class LinearByLayer(nn.Module):

@@ -2,22 +2,24 @@
 
 from typing import ClassVar, Literal
 
+import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import SettingsError
-from bertvision.heads.poolers.pooler import PoolerBase, TaskKind
+from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase
 from bertvision.heads.poolers.project_layers import project_layers
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenMask
+from bertvision.training.objective import Per
 
 
 class ApGlueConfig(PoolerBase):
     """Size of the projection, and how many tokens a row may have."""
 
     kind: Literal["ap_glue"] = "ap_glue"
-    tasks: ClassVar[tuple[TaskKind, ...]] = ("class",)
+    per: ClassVar[tuple[Per, ...]] = ("row",)
     classes_from: ClassVar[Literal["first token", "all tokens"]] = "all tokens"
     width: int = Field(128, ge=1)
     length: int = Field(128, ge=1)
@@ -37,11 +39,20 @@ class PositionalAdapter(nn.Module):
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> Float[Tensor, "batch 1 feature"]:
         """Give one row of features per example: by token, then by width, then by layer; zeros where tokens lack."""
+        features = self._projected(states, mask).flatten(start_dim=1)
+        return F.pad(features, (0, self.features - features.shape[1]))[:, None]
+
+    def layer_parts(self, states: LayerStates, mask: TokenMask, weight: OutputWeight) -> LayerParts:
+        """Read every layer's projections of all tokens out by the weights that are its own."""
+        projected = self._projected(states, mask)
+        readout = weight.view(-1, self.length, *projected.shape[2:])[:, : projected.shape[1]]
+        return LayerParts(torch.einsum("btwl,ctwl->blc", projected, readout)[:, :, None])
+
+    def _projected(self, states: LayerStates, mask: TokenMask) -> Float[Tensor, "batch real_token width layer"]:
         if states.shape[2] > self.length:
             states, mask = self._cut_padding(states, mask)
         projected = F.gelu(project_layers(states, self.down)).permute(1, 2, 3, 0)
-        features = projected.masked_fill(~mask[:, :, None, None], 0.0).flatten(start_dim=1)
-        return F.pad(features, (0, self.features - features.shape[1]))[:, None]
+        return projected.masked_fill(~mask[:, :, None, None], 0.0)
 
     def _cut_padding(self, states: LayerStates, mask: TokenMask) -> tuple[Tensor, Tensor]:
         if mask[:, self.length :].any():

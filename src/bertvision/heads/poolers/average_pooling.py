@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from bertvision.heads.poolers.pooler import PoolerBase
+from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase, parts_of_mix
 from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
 
 
@@ -40,3 +40,7 @@ class AveragePooling(nn.Module):
         mix[0] += 0.5
         mix[-1] += 0.5
         return mix
+
+    def layer_parts(self, states: LayerStates, mask: TokenMask, weight: OutputWeight) -> LayerParts:
+        """Give what each layer adds."""
+        return parts_of_mix(self.mix(states), states, weight)

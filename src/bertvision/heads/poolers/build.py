@@ -8,6 +8,7 @@ from bertvision.heads.poolers.adapter import Adapter, AdapterConfig
 from bertvision.heads.poolers.ap_glue import ApGlueConfig, PositionalAdapter
 from bertvision.heads.poolers.average_pooling import AveragePooling, AveragePoolingConfig
 from bertvision.heads.poolers.cacnn import Cacnn, CacnnContextConfig, CacnnSimpleConfig, build_cacnn
+from bertvision.heads.poolers.chosen_layers import ChosenLayers, ChosenLayersConfig
 from bertvision.heads.poolers.cnn_1xn import Cnn1xN, Cnn1xNConfig
 from bertvision.heads.poolers.cnn_nxn import CnnNxN, CnnNxNConfig
 from bertvision.heads.poolers.inception import Inception, InceptionConfig
@@ -31,6 +32,7 @@ AnyPooler = (
     | MixedAdapterConfig
     | TwoAdaptersConfig
     | LastStateConfig
+    | ChosenLayersConfig
     | Cnn1xNConfig
     | CnnNxNConfig
     | InceptionConfig
@@ -56,6 +58,7 @@ def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
         | MixedAdapter
         | TwoAdapters
         | LastState
+        | ChosenLayers
         | Cnn1xN
         | CnnNxN
         | Inception
@@ -81,6 +84,8 @@ def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
             pooler = TwoAdapters(shape, width_of(width, hidden))
         case LastStateConfig():
             pooler = LastState(hidden)
+        case ChosenLayersConfig(layers=chosen, join=join):
+            pooler = ChosenLayers(shape, chosen, mixed=join == "mix")
         case Cnn1xNConfig(mix=view, width=width, dilated=dilated, dropout=rate):
             adapter = None if width is None else width_of(width, hidden)
             pooler = Cnn1xN(shape, view, adapter, dilated=dilated, dropout_rate=rate)

@@ -10,15 +10,17 @@ from torch.nn import functional as F
 
 from bertvision.heads.poolers.filter_generators import ContextGenerator, Filters, SimpleGenerator
 from bertvision.heads.poolers.mix import Mix, build_mix
-from bertvision.heads.poolers.pooler import PoolerBase, TaskKind
+from bertvision.heads.poolers.pooler import PoolerBase
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
+from bertvision.training.objective import Per
 
 
 class CacnnSimpleConfig(PoolerBase):
     """The simplified variant, whose code is known: filters are averages of a wide convolution's channels."""
 
     kind: Literal["cacnn_simple"] = "cacnn_simple"
-    tasks: ClassVar[tuple[TaskKind, ...]] = ("span",)
+    per: ClassVar[tuple[Per, ...]] = ("token",)
+    searches_context: ClassVar[bool] = True
     mix: Mix = "last"  # what is read: Hulburd's last state, or a mix of all
     filters: int = Field(4, ge=1)
     length: int = Field(6, ge=1)  # of a filter, in tokens
@@ -28,7 +30,8 @@ class CacnnContextConfig(PoolerBase):
     """The variant of the paper: filters come from one vector of the whole row. Its sizes are not known."""
 
     kind: Literal["cacnn_context"] = "cacnn_context"
-    tasks: ClassVar[tuple[TaskKind, ...]] = ("span",)
+    per: ClassVar[tuple[Per, ...]] = ("token",)
+    searches_context: ClassVar[bool] = True
     mix: Mix = "last"
     filters: int = Field(4, ge=1)
     length: int = Field(5, ge=1)

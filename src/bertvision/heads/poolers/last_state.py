@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import nn
 
-from bertvision.heads.poolers.pooler import PoolerBase
+from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase
 from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
 
 
@@ -24,3 +24,10 @@ class LastState(nn.Module):
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
         """Give the last state."""
         return states[:, -1]
+
+    def layer_parts(self, states: LayerStates, mask: TokenMask, weight: OutputWeight) -> LayerParts:
+        """Give the whole logit to the last layer."""
+        batch, layers, tokens, _ = states.shape
+        parts = states.new_zeros(batch, layers, tokens, len(weight))
+        parts[:, -1] = states[:, -1] @ weight.T
+        return LayerParts(parts)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from bertvision.heads.poolers.pooler import PoolerBase
+from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase, parts_of_mix
 from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
 
 
@@ -32,6 +32,10 @@ class LearnedPooling(nn.Module):
     def mix(self, states: LayerStates) -> Float[Tensor, " layer"]:
         """Give the factor on each layer."""
         return self.scale * self.weights.softmax(dim=0)
+
+    def layer_parts(self, states: LayerStates, mask: TokenMask, weight: OutputWeight) -> LayerParts:
+        """Give what each layer adds."""
+        return parts_of_mix(self.mix(states), states, weight)
 
     def layer_weights(self) -> Tensor:
         """Give each layer's share, layer 0 first."""

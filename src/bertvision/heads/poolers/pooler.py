@@ -1,21 +1,26 @@
 """What every pooler is: states -> features per token, with a config of its own."""
 
-from typing import Annotated, ClassVar, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
+from jaxtyping import Float
 from pydantic import Field
+from torch import Tensor
 
 from bertvision.settings import Config
 from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
-
-TaskKind = Literal["span", "class"]  # logits per token (start, end), or per row
+from bertvision.training.objective import Per
 
 Width = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]  # a number, or a share of the hidden size
+
+
+OutputWeight = Float[Tensor, "column feature"]  # of the linear layer that reads a pooler's features
 
 
 class PoolerBase(Config):
     """The base of poolers' configs."""
 
-    tasks: ClassVar[tuple[TaskKind, ...]] = ("span", "class")  # what its features can be read out for
+    per: ClassVar[tuple[Per, ...]] = ("token", "row")  # what its features can be read out for
+    searches_context: ClassVar[bool] = False  # whether it gives features to a question's context alone
     classes_from: ClassVar[Literal["first token", "all tokens"]] = "first token"
 
 
@@ -27,6 +32,27 @@ class Pooler(Protocol):
     def __call__(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
         """Give features for every token; what padding holds must not change those of real tokens."""
         ...
+
+
+class LayerParts(NamedTuple):
+    """What each layer adds to the logits, and what the last state adds where it is seen a second time, unprojected."""
+
+    layers: Float[Tensor, "batch layer place column"]
+    skip: Float[Tensor, "batch place column"] | None = None
+
+
+@runtime_checkable
+class SumOverLayers(Protocol):
+    """A pooler after which nothing but a linear layer comes once its layers meet, so that every logit is their sum."""
+
+    def layer_parts(self, states: LayerStates, mask: TokenMask, weight: OutputWeight) -> LayerParts:
+        """Take the logits `weight` x features apart, exactly; a place is a token, or the row where features are its."""
+        ...
+
+
+def parts_of_mix(factors: Float[Tensor, " layer"], states: LayerStates, weight: OutputWeight) -> LayerParts:
+    """Read every layer out by itself, times its factor: what a sum of layers, read out, is the sum of."""
+    return LayerParts(factors[:, None, None] * (states @ weight.T))
 
 
 def width_of(width: float, hidden: int) -> int:

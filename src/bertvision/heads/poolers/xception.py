@@ -6,9 +6,10 @@ import torch
 from torch import nn
 
 from bertvision.heads.poolers.convolutions import real_tokens, spread
-from bertvision.heads.poolers.pooler import PoolerBase, TaskKind
+from bertvision.heads.poolers.pooler import PoolerBase
 from bertvision.heads.poolers.separable import EXIT, Plan, halving_block, stem_layers, xception_layers
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
+from bertvision.training.objective import Per
 
 # SPEC 3.5. The pools average, as in the code; a saved summary of the original has max pools in the last two blocks.
 FULL = Plan(stem_stride=3, stem_padding="valid", blocks=(128, 256, 728), middle=8, exit_stride=2)
@@ -19,7 +20,7 @@ SMALLEST = 9  # the width of which the stem, which pads nothing, leaves 1
 class XceptionConfig(PoolerBase):
     """How much of Xception there is, and whether the last state joins it."""
 
-    tasks: ClassVar[tuple[TaskKind, ...]] = ("class",)
+    per: ClassVar[tuple[Per, ...]] = ("row",)
     kind: Literal["xception"] = "xception"
     size: Literal["abbreviated", "full"] = "abbreviated"
     skip: bool = False

@@ -1,17 +1,20 @@
-"""A matplotlib figure -> SVG text that is the same each time and takes its colours from the page around it."""
+"""A matplotlib figure -> SVG that takes its colours from the page around it, and PNG; the same bytes each time."""
 
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib.figure import Figure
 
+from bertvision.records import RunRecord
+
 INK = "#010203"  # drawn with, then written as `currentColor`: no palette holds it, and it is not the unwritten default
+DOTS_PER_INCH = 200  # of PNG files: sharp in print at the width of a column
 FONTS = "system-ui, sans-serif"
 LOOK: dict[Any, Any] = {
     "text.parse_math": False,  # a dollar sign in a head's name is a dollar sign
@@ -40,6 +43,23 @@ LOOK: dict[Any, Any] = {
 FILE_STYLE = "<style>:root{color:#1f2328}@media(prefers-color-scheme:dark){:root{color:#d8dee4}}</style>"
 
 
+Draw = Callable[[Sequence[RunRecord]], Figure | None]  # None where records are missing
+
+
+class Drawing(NamedTuple):
+    """A figure as it is written."""
+
+    svg: str
+    png: bytes
+
+
+def draw(figure_of: Draw, records: Sequence[RunRecord]) -> Drawing | None:
+    """Draw a figure of records; None where those that it needs are missing."""
+    with house_look():
+        figure = figure_of(records)
+        return None if figure is None else Drawing(to_svg(figure), to_png(figure))
+
+
 @contextmanager
 def house_look() -> Iterator[None]:
     """Draw with this project's settings, whatever the user's own are, and put theirs back."""
@@ -59,6 +79,13 @@ def to_svg(figure: Figure) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg ") :].replace(INK, "currentColor")
     return re.sub(r"font-family: [^;\"]*", f"font-family: {FONTS}", text)
+
+
+def to_png(figure: Figure) -> bytes:
+    """Write a figure as a picture on white, for where an SVG cannot be shown."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH, facecolor="white", metadata={"Software": None})
+    return buffer.getvalue()
 
 
 def for_page(svg: str, prefix: str, label: str) -> str:

@@ -5,7 +5,7 @@ from bertvision.heads.build import HeadConfig, build_head
 from bertvision.predictions.logits import grid_of, load_logits, save_logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import predict_spans
-from bertvision.stages.span_logits import span_logits
+from bertvision.stages.logits import token_logits
 
 
 def test_every_head_has_its_own_number_of_scores_per_token(encoder, questions, cpu, tmp_path):
@@ -16,7 +16,7 @@ def test_every_head_has_its_own_number_of_scores_per_token(encoder, questions, c
     }
     windows = cut_windows(questions, encoder.tokenizer, WindowConfig())
     grid = grid_of(windows, [question.id for question in questions])
-    logits = span_logits(encoder, heads, windows, grid, cpu)
+    logits = token_logits(encoder, heads, windows, cpu)
     tokens = sum(len(window) for window in windows)
     assert [each.shape for each in logits.values()] == [(tokens, 2), (tokens, 2 + 2 * 8)]
     for each in logits.values():

@@ -1,0 +1,120 @@
+"""Answers, and others that were kept for choosing -> scores and curves of a record."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bertvision.calibration.answers import Answers, Floats, build_answers
+from bertvision.calibration.coverage import risk_coverage_curve, risks_by_coverage
+from bertvision.calibration.reliability import Bin, calibration_error, reliability_bins
+from bertvision.calibration.temperature import fit_temperature
+from bertvision.calibration.thresholds import scores_at, threshold_curve, tune_threshold
+from bertvision.metrics.squad import Scores
+from bertvision.predictions.prediction import Prediction
+from bertvision.records import Curves
+from bertvision.tasks.task import Question
+
+POINTS = 101  # of a curve: every percent
+DIGITS = 6  # of a curve's numbers, so that records stay small
+
+
+Predicted = tuple[Sequence[Question], Sequence[Prediction]]
+
+
+class Decision(NamedTuple):
+    """When to decline, and how sure to be."""
+
+    threshold: float = 0.0
+    temperature: float = 1.0
+
+
+class Judgement(NamedTuple):
+    """How good answers and their confidences are."""
+
+    exact: float  # in percent
+    f1: float
+    bins: list[Bin]
+    risks: Floats  # by coverage
+
+    @property
+    def error(self) -> float:
+        """Give the expected calibration error."""
+        return calibration_error(self.bins)
+
+    @property
+    def area(self) -> float:
+        """Give the area under the risk-coverage curve: the mean risk over all coverages; 0 is best."""
+        return float(self.risks.mean())
+
+
+def fit_decision(held_out: Answers) -> Decision:
+    """Choose the threshold with the best F1, then the temperature that fits the answers taken at it."""
+    threshold = tune_threshold(held_out)
+    return Decision(threshold, fit_temperature(held_out, threshold))
+
+
+def score_calibration(dev: Predicted, held_out: Predicted | None, threshold: float) -> tuple[Scores, Curves]:
+    """Give what a record holds on thresholds and probabilities of predictions whose task has "no answer"."""
+    decision = fit_decision(_answers(*held_out)) if held_out is not None else None
+    return calibration_scores(_answers(*dev), Decision(threshold), decision)
+
+
+def calibration_scores(answers: Answers, before: Decision, after: Decision | None) -> tuple[Scores, Curves]:
+    """Give a record's scores and curves; `after` was fitted on other questions, if at all."""
+    plain = judge([answers], [before])
+    scores = {"ece": plain.error, "risk_coverage_area": plain.area}
+    bins = {"before": plain.bins}
+    if after is not None:
+        fitted = judge([answers], [after])
+        bins["after"] = fitted.bins
+        scores |= _tuned_scores(answers, after) | {"ece_calibrated": fitted.error}
+    curves = Curves(
+        threshold=[(_round(odds), _round(exact), _round(f1)) for odds, exact, f1 in threshold_curve(answers, POINTS)],
+        reliability={
+            name: [(_round(each.confidence), _round(each.right), each.size) for each in of_name]
+            for name, of_name in bins.items()
+        },
+        risk_coverage=[(_round(share), _round(risk)) for share, risk in risk_coverage_curve(plain.risks, POINTS)],
+    )
+    return scores, curves
+
+
+def judge(parts: Sequence[Answers], decisions: Sequence[Decision]) -> Judgement:
+    """Judge answers, each part by a decision of its own, all together."""
+    judged = [
+        (
+            part.confidence(*decision),
+            part.worth(part.exact, decision.threshold),
+            part.worth(part.f1, decision.threshold),
+        )
+        for part, decision in zip(parts, decisions, strict=True)
+    ]
+    confidence, exact, f1 = map(np.concatenate, zip(*judged, strict=True))
+    return Judgement(
+        exact=100.0 * float(exact.mean()),
+        f1=100.0 * float(f1.mean()),
+        bins=reliability_bins(confidence, exact > 0),
+        risks=risks_by_coverage(confidence, exact > 0),
+    )
+
+
+def _answers(questions: Sequence[Question], predictions: Sequence[Prediction]) -> Answers:
+    spans = {each.question_id: each.best_span for each in predictions}
+    odds = {each.question_id: each.null_odds for each in predictions if each.null_odds is not None}
+    return build_answers(questions, spans, odds, {each.question_id: each.candidates for each in predictions})
+
+
+def _tuned_scores(answers: Answers, decision: Decision) -> Scores:
+    official = scores_at(answers, decision.threshold)
+    names = [name for name in ("exact", "f1", "HasAns_f1", "NoAns_f1") if name in official]
+    return {
+        "tuned_threshold": decision.threshold,
+        **{f"tuned_{name}": official[name] for name in names},
+        "tuned_below_best_f1": official["best_f1"] - official["f1"],
+        "temperature": decision.temperature,
+    }
+
+
+def _round(number: float) -> float:
+    return round(number, DIGITS)

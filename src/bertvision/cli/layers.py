@@ -1,0 +1,42 @@
+"""The verb that shows which layer says what."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertvision.cli.options import Json, Quiet, Set
+from bertvision.console import in_one_line, messages, page_as_markdown, print_json, print_page, progress_for
+from bertvision.files import check_file, write_text
+
+
+@in_one_line
+def layers(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL_DIR", help="OUT/heads/FRACTION/HEAD or OUT/encoder/FRACTION.")
+    ],
+    data: Annotated[str, typer.Option("--data", help="A SQuAD .json or .json.gz; answers in it are optional.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.md", help="Write Markdown there instead of printing.")
+    ] = None,
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Show which layer speaks for an answer.
+
+    Takes the scores of a head that sums over layers apart, exactly: what each layer adds to the best span, to the gold
+    span and to no answer, as means over the questions of a file; and which layer tells answerable questions apart.
+    """
+    from bertvision.settings import with_overrides
+    from bertvision.stages.layer_contributions import layers_of_file
+
+    target = check_file(out) if out is not None else None
+    found = layers_of_file(model, data, with_overrides({}, overrides or ()), progress_for(quiet))
+    if target is not None:
+        write_text(target, page_as_markdown(found.as_page()))
+        messages.print(f"layers: {target}", markup=False)
+    if as_json:
+        print_json(found.as_dict())
+    elif target is None:
+        print_page(found.as_page())

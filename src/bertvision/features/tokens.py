@@ -1,0 +1,80 @@
+"""Texts -> token ids, and the special tokens that an encoder wants around them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from transformers import PreTrainedTokenizerBase
+
+from bertvision.errors import EncoderError
+
+Int32s = npt.NDArray[np.int32]
+Item = TypeVar("Item")
+TEXTS_PER_CALL = 512  # texts handed to the tokenizer at once: enough for its threads, few enough for a live bar
+NO_OFFSETS: Int32s = np.zeros((0, 2), dtype=np.int32)  # of windows whose characters nobody asks for
+
+
+class Layout(NamedTuple):
+    """The special tokens that an encoder wants around one text (nothing between), or around two."""
+
+    before: Int32s
+    between: Int32s
+    after: Int32s
+
+    @property
+    def special(self) -> int:
+        """Count them."""
+        return len(self.before) + len(self.between) + len(self.after)
+
+
+def read_layout(tokenizer: PreTrainedTokenizerBase) -> Layout:
+    """Learn an encoder's special tokens from how its tokenizer joins two texts."""
+    _check_fast(tokenizer)
+    pair = tokenizer("a", "b")
+    sides, ids = pair.sequence_ids(0), np.asarray(pair["input_ids"], dtype=np.int32)
+    first, second = [[place for place, side in enumerate(sides) if side == wanted] for wanted in (0, 1)]
+    if not first or not second or first[0] == 0 or first[-1] > second[0]:
+        raise EncoderError(
+            "the tokenizer puts no special token before the question, so there is no place for 'no answer'; "
+            "use an encoder of BERT's kind"
+        )
+    return Layout(ids[: first[0]], ids[first[-1] + 1 : second[0]], ids[second[-1] + 1 :])
+
+
+def read_single_layout(tokenizer: PreTrainedTokenizerBase) -> Layout:
+    """Learn an encoder's special tokens from what its tokenizer puts around one text."""
+    _check_fast(tokenizer)
+    single = tokenizer("a")
+    ids = np.asarray(single["input_ids"], dtype=np.int32)
+    own = [place for place, side in enumerate(single.sequence_ids(0)) if side == 0]
+    if not own or own[0] == 0:
+        raise EncoderError(
+            "the tokenizer puts no special token before a text, so there is no token that stands for all of it; "
+            "use an encoder of BERT's kind"
+        )
+    return Layout(ids[: own[0]], ids[:0], ids[own[-1] + 1 :])
+
+
+def tokenise(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[tuple[Int32s, Int32s]]:
+    """Give every text's ids, without special tokens, and the characters [start, end) of each."""
+    encoded = tokenizer(
+        texts,
+        add_special_tokens=False,
+        return_offsets_mapping=True,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+        verbose=False,  # long texts are expected here
+    )
+    pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
+    return [(np.asarray(ids, np.int32), np.asarray(spans, np.int32).reshape(-1, 2)) for ids, spans in pairs]
+
+
+def slices(items: Sequence[Item]) -> list[list[Item]]:
+    """Cut a list into parts for one call of the tokenizer each."""
+    return [list(items[first : first + TEXTS_PER_CALL]) for first in range(0, len(items), TEXTS_PER_CALL)]
+
+
+def _check_fast(tokenizer: PreTrainedTokenizerBase) -> None:
+    if not tokenizer.is_fast:
+        raise EncoderError("the tokenizer gives no character offsets; use an encoder that has a fast tokenizer")

@@ -1,0 +1,104 @@
+"""Records of one experiment -> the main score against what it costs: parameters, training, inference."""
+
+from collections.abc import Iterable, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from bertvision.records import RowKind, RunRecord
+from bertvision.report.plots import (
+    Series,
+    Style,
+    draw_baselines,
+    draw_series,
+    fraction_label,
+    main_measure,
+    panels,
+    row_styles,
+    title_of,
+)
+from bertvision.report.rows import Row, Statistic, full_rows, largest_fraction, trained
+
+KIND_MARKERS: dict[RowKind, str] = {"encoder": "*", "head": "o", "control": "s", "ensemble": "^"}
+
+
+def score_by_parameters(records: Iterable[RunRecord]) -> Figure | None:
+    """Draw the main score against trainable parameters, for the largest fraction that has scores; None without."""
+    rows, key = _scored(records)
+    models = largest_fraction(trained(rows))
+    if not models:
+        return None
+    styles = _point_styles(rows)
+    legend = {f"{number}  {row.name}": styles[row.name] for number, row in enumerate(models, start=1)}
+    figure, (axis,) = panels(1, {**legend, **_baselines(rows, styles)})
+    for number, row in enumerate(models, start=1):
+        _draw_point(axis, row.parameters, row.scores[key], styles[row.name], str(number))
+    draw_baselines(axis, rows, key)
+    _scale_by_powers(axis, [row.parameters for row in models])
+    axis.set_title(f"{title_of(main_measure(rows))}, {fraction_label(models[0])}", loc="left")
+    axis.set_xlabel("trainable parameters")
+    axis.margins(0.12)
+    return figure
+
+
+def score_by_training(records: Iterable[RunRecord]) -> Figure | None:
+    """Draw the main score against the seconds of training; None without scores."""
+    return _by_seconds(records, "seconds of training", is_training=True)
+
+
+def score_by_inference(records: Iterable[RunRecord]) -> Figure | None:
+    """Draw the main score against the seconds of the pass over dev; None without scores."""
+    return _by_seconds(records, "seconds of the pass over dev", is_training=False)
+
+
+def _by_seconds(records: Iterable[RunRecord], label: str, *, is_training: bool) -> Figure | None:
+    rows, key = _scored(records)
+    if not trained(rows):
+        return None
+    styles = row_styles(rows)
+    curves: dict[str, Series] = {}
+    for row in trained(rows):
+        curve = curves.setdefault(row.name, Series(row.name, styles[row.name], [], []))
+        curve.x.append(row.seconds if is_training else row.inference_seconds)
+        curve.y.append(row.scores[key])
+    figure, (axis,) = panels(1, styles)
+    for series in curves.values():
+        draw_series(axis, series)
+    draw_baselines(axis, rows, key)
+    axis.set_title(title_of(main_measure(rows)), loc="left")
+    axis.set_xlabel(label)
+    axis.set_xlim(left=0)
+    return figure
+
+
+def _scored(records: Iterable[RunRecord]) -> tuple[list[Row], str]:
+    rows = full_rows(records)
+    key = main_measure(rows).key
+    return [row for row in rows if key in row.scores], key
+
+
+def _point_styles(rows: Sequence[Row]) -> dict[str, Style]:
+    styles = row_styles(rows)
+    points = {row.name: KIND_MARKERS[row.kind] for row in trained(rows)}
+    return {
+        name: style._replace(marker=points[name], line="") if name in points else style
+        for name, style in styles.items()
+    }
+
+
+def _baselines(rows: Sequence[Row], styles: dict[str, Style]) -> dict[str, Style]:
+    return {row.name: styles[row.name] for row in rows if row.kind == "baseline"}
+
+
+def _draw_point(axis: Axes, parameters: int, score: Statistic, style: Style, label: str) -> None:
+    draw_series(axis, Series(label, style, [float(parameters)], [score]))
+    axis.annotate(label, (parameters, score.mean), textcoords="offset points", xytext=(6, 4), fontsize=10)
+
+
+def _scale_by_powers(axis: Axes, counts: Sequence[int]) -> None:
+    if all(counts):
+        axis.set_xscale("log")
+    else:  # a logarithm has no place for a model without weights of its own
+        axis.set_xscale("symlog", linthresh=min((count for count in counts if count), default=1))
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -1,0 +1,111 @@
+"""What all figures are drawn with: styles of rows, panels with one legend, lines with error bars."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from bertvision.records import RowKind
+from bertvision.report.drawing import INK
+from bertvision.report.measures import Measure, measures_of
+from bertvision.report.rows import Row, Statistic
+
+WIDTH = 5.0  # inches: narrow, so that the text is still readable where a phone shrinks the figure to 360 pixels
+PANEL_HEIGHT = 2.5
+LOW_PANEL_HEIGHT = 1.9  # where there are more than three
+LEGEND_LINE_HEIGHT = 0.23
+LONG_LABEL = 18  # characters; two longer labels do not fit side by side
+
+# Okabe and Ito's palette for all kinds of colour vision, without black and yellow, which vanish on dark or light pages.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours, so that 42 series differ in one or the other
+LineStyle = Literal["-", "--", ":", "-.", ""]
+LINES: dict[RowKind, LineStyle] = {"baseline": "-.", "encoder": "-", "head": "-", "control": "--", "ensemble": ":"}
+
+
+class Style(NamedTuple):
+    """How a series looks."""
+
+    color: str
+    marker: str
+    line: LineStyle
+
+
+ENCODER_STYLE = Style(INK, "*", "-")
+BASELINE_STYLE = Style(INK, "", "-.")
+
+
+class Series(NamedTuple):
+    """Points with error bars."""
+
+    label: str
+    style: Style
+    x: list[float]
+    y: list[Statistic]
+
+
+def main_measure(rows: Sequence[Row]) -> Measure:
+    """Give the measure that figures of these rows show."""
+    return measures_of([row.records[0] for row in rows]).main_measure
+
+
+def title_of(measure: Measure) -> str:
+    """Write a measure as a title."""
+    return measure.head[0].upper() + measure.head[1:]
+
+
+def fraction_label(row: Row) -> str:
+    """Say in a title which fraction a figure shows."""
+    return "encoder as given" if row.fraction is None else f"fraction {row.fraction_text}"
+
+
+def row_styles(rows: Sequence[Row]) -> dict[str, Style]:
+    """Give every model a look of its own, the same in all figures of these rows."""
+    kinds = {row.name: row.kind for row in rows}
+    fixed = {"encoder": ENCODER_STYLE, "baseline": BASELINE_STYLE}
+    others = [name for name, kind in kinds.items() if kind not in fixed]
+    styles = {
+        name: Style(cycled(PALETTE, number), cycled(MARKERS, number), LINES[kinds[name]])
+        for number, name in enumerate(others)
+    }
+    return {name: styles[name] if name in styles else fixed[kind] for name, kind in kinds.items()}
+
+
+def cycled(values: Sequence[str], number: int) -> str:
+    """Begin again where values run out."""
+    return values[number % len(values)]
+
+
+def panels(number: int, legend: dict[str, Style], *, height: float | None = None) -> tuple[Figure, list[Axes]]:
+    """Lay out panels below one another, with one legend under them."""
+    columns = 1 if any(len(label) > LONG_LABEL for label in legend) or len(legend) < 4 else 2
+    lines = math.ceil(len(legend) / columns) + 1
+    each = height or (PANEL_HEIGHT if number <= 3 else LOW_PANEL_HEIGHT)
+    figure = Figure(figsize=(WIDTH, number * each + lines * LEGEND_LINE_HEIGHT), layout="constrained")
+    axes = figure.subplots(number, 1, sharex=True, squeeze=False)
+    handles = [_legend_line(style) for style in legend.values()]
+    figure.legend(handles, list(legend), loc="outside lower left", ncols=columns, handlelength=3)
+    return figure, list(axes[:, 0])
+
+
+def draw_series(axis: Axes, series: Series) -> None:
+    """Draw points, the line through them, and their deviations."""
+    means = [score.mean for score in series.y]
+    deviations = [math.nan if score.deviation is None else score.deviation for score in series.y]
+    bars = None if all(map(math.isnan, deviations)) else deviations
+    color, marker, line = series.style
+    axis.errorbar(series.x, means, yerr=bars, color=color, marker=marker, linestyle=line)
+
+
+def draw_baselines(axis: Axes, rows: Sequence[Row], key: str) -> None:
+    """Draw what can be had without a model as a line across."""
+    for row in rows:
+        if row.kind == "baseline" and key in row.scores:
+            axis.axhline(row.scores[key].mean, color=BASELINE_STYLE.color, linestyle=BASELINE_STYLE.line, linewidth=1)
+
+
+def _legend_line(style: Style) -> Line2D:
+    return Line2D([], [], color=style.color, marker=style.marker, linestyle=style.line)

@@ -1,0 +1,192 @@
+"""A prediction folder and a gold file -> how good its threshold and probabilities are, before and after tuning.
+
+Needs no torch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bertvision.analysis.scored import score_answers
+from bertvision.analysis.sections import Page, Section, number_cell
+from bertvision.calibration.answers import Answers, build_answers
+from bertvision.calibration.calibration import Decision, Judgement, fit_decision, judge
+from bertvision.calibration.reliability import BINS, Bin
+from bertvision.calibration.thresholds import scores_at
+from bertvision.errors import DataError, FolderError, SettingsError
+from bertvision.predictions.files import PredictionFolder, read_prediction_folder
+from bertvision.tasks.held_out import hold_out
+from bertvision.tasks.squad import read_squad
+from bertvision.tasks.task import Question, Split
+
+
+class HeldOut(NamedTuple):
+    """A model's answers to questions that it did not learn from, and their golds."""
+
+    folder: Path
+    gold: str
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A model's answers judged as they are and as tuning on other questions makes them."""
+
+    folder: str
+    questions: int
+    fitted_on: str  # a sentence
+    decisions: list[Decision]  # one, or one for each half
+    before: Judgement
+    after: Judgement
+    best_f1: float
+    best_threshold: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give everything as JSON values."""
+        return {
+            "folder": self.folder,
+            "questions": self.questions,
+            "fitted_on": self.fitted_on,
+            "before": _plain(self.before, [Decision()]),
+            "after": _plain(self.after, self.decisions),
+            "best_f1": self.best_f1,
+            "best_f1_thresh": self.best_threshold,
+            "tuned_below_best_f1": self.best_f1 - self.after.f1,
+        }
+
+    def as_page(self) -> Page:
+        """Give everything as it is printed."""
+        head = (f"{self.questions:,} questions", self.folder, self.fitted_on)
+        return Page(head, [self._scores(), _bins_section(self.before.bins, self.after.bins)], [])
+
+    def _scores(self) -> Section:
+        note = (
+            f"The tuned threshold's F1 is {self.best_f1 - self.after.f1:.2f} points below the best, "
+            f"{self.best_f1:.2f} at {self.best_threshold:.2f}, which nobody knows without these very answers. ECE: "
+            "expected calibration error; AURC: mean share of wrong answers among the most confident ones, over all "
+            "coverages; both from 0 (best) to 1."
+        )
+        header = ("", "threshold", "EM", "F1", "ECE", "AURC", "temperature")
+        rows = (_row("before", self.before, [Decision()]), _row("after", self.after, self.decisions))
+        return Section("Threshold and probabilities", header, rows, note)
+
+
+def calibrate_folder(
+    folder: Path, gold: str, held_out: Path | None = None, held_out_gold: str | None = None
+) -> Calibration:
+    """Tune threshold and temperature on held-out answers, or on one half of the articles for the other."""
+    split = read_squad(gold, answers="texts", hub_split="validation")
+    model = _read_folder(folder)
+    answers = _answers(model, split.examples)
+    if (other := _find_held_out(folder, held_out, held_out_gold)) is not None:
+        decisions = [fit_decision(_held_out_answers(other, split.examples))]
+        parts, fitted_on = [answers], f"tuned on {other.folder}"
+    else:
+        parts = [_answers(model, half, is_part=True) for half in _halves(gold, split)]
+        decisions = [fit_decision(part) for part in reversed(parts)]
+        fitted_on = "no held-out answers: each half of the articles is judged with what was tuned on the other half"
+    official = scores_at(answers, 0.0)
+    return Calibration(
+        folder=str(folder),
+        questions=len(split.examples),
+        fitted_on=fitted_on,
+        decisions=decisions,
+        before=judge([answers], [Decision()]),
+        after=judge(parts, decisions),
+        best_f1=official["best_f1"],
+        best_threshold=official["best_f1_thresh"],
+    )
+
+
+def _read_folder(path: Path) -> PredictionFolder:
+    folder = read_prediction_folder(path)
+    if folder.null_odds is None:
+        raise FolderError(f"{path}: no null_odds.json in it, so there is no threshold to tune; predict with squad2")
+    if folder.candidates is None:
+        raise FolderError(f"{path}: no nbest_predictions.json in it, which probabilities come from; predict again")
+    return folder
+
+
+def _answers(folder: PredictionFolder, questions: Sequence[Question], *, is_part: bool = False) -> Answers:
+    assert folder.null_odds is not None
+    assert folder.candidates is not None
+    if not is_part:
+        score_answers(str(folder.path), questions, folder.answers)  # refuses those of other data
+    spans = folder.best_spans
+    if spans is None:  # run_qa writes none, but lists the candidates best first
+        spans = {name: next((each.text for each in row if each.text), "") for name, row in folder.candidates.items()}
+    return build_answers(questions, spans, folder.null_odds, folder.candidates)
+
+
+def _find_held_out(folder: Path, held_out: Path | None, gold: str | None) -> HeldOut | None:
+    """Give the held-out answers that were named, or those that lie in the same run folder."""
+    if (held_out is None) != (gold is None):
+        raise SettingsError("--held-out and --held-out-gold go together; give both or neither")
+    if held_out is not None and gold is not None:
+        return HeldOut(held_out, gold)
+    place = folder.resolve()
+    stage, root = place.parent.parent, place.parent.parent.parent
+    out = root.parent.parent if root.parent.name == "seeds" else root
+    beside, questions = root / "predictions_held_out" / place.parent.name / place.name, out / "held_out.json"
+    if stage.name != "predictions" or not beside.is_dir() or not questions.is_file():
+        return None
+    return HeldOut(folder.parent.parent.parent / beside.relative_to(root), str(questions))
+
+
+def _held_out_answers(held_out: HeldOut, judged: Sequence[Question]) -> Answers:
+    questions = read_squad(held_out.gold, answers="texts").examples
+    known = {question.id for question in judged}
+    if shared := [question.id for question in questions if question.id in known]:
+        raise DataError(
+            f"{held_out.gold}: {len(shared):,} of its questions, such as {shared[0]!r}, are in --gold too; "
+            "hold out questions of other articles"
+        )
+    return _answers(_read_folder(held_out.folder), questions)
+
+
+def _halves(gold: str, split: Split[Question]) -> list[tuple[Question, ...]]:
+    try:
+        return [half.examples for half in hold_out(split, 0.5)]
+    except DataError:
+        raise DataError(
+            f"{gold}: its articles cannot be parted into two halves; give --held-out DIR and --held-out-gold FILE"
+        ) from None
+
+
+def _plain(judgement: Judgement, decisions: Sequence[Decision]) -> dict[str, Any]:
+    return {
+        "thresholds": [each.threshold for each in decisions],
+        "temperatures": [each.temperature for each in decisions],
+        "exact": judgement.exact,
+        "f1": judgement.f1,
+        "ece": judgement.error,
+        "risk_coverage_area": judgement.area,
+        "reliability": [each._asdict() for each in judgement.bins],
+    }
+
+
+def _row(name: str, judgement: Judgement, decisions: Sequence[Decision]) -> tuple[str, ...]:
+    return (
+        name,
+        " / ".join(f"{each.threshold:.2f}" for each in decisions),
+        *(number_cell(value, 2) for value in (judgement.exact, judgement.f1)),
+        *(number_cell(value, 3) for value in (judgement.error, judgement.area)),
+        " / ".join(f"{each.temperature:.2f}" for each in decisions),
+    )
+
+
+def _bins_section(before: Sequence[Bin], after: Sequence[Bin]) -> Section:
+    header = ("confidence", "answers", "mean", "right", "answers after", "mean", "right")
+    rows = [
+        (f"{place / BINS:.2f} to {(place + 1) / BINS:.2f}", *_bin_cells(place, before), *_bin_cells(place, after))
+        for place in range(BINS)
+    ]
+    note = "mean: mean confidence of the answers; right: share of them that is exactly right. They should be equal."
+    return Section("Reliability, before and after", header, tuple(rows), note)
+
+
+def _bin_cells(place: int, bins: Sequence[Bin]) -> tuple[str, str, str]:
+    found = next((each for each in bins if each.place == place), None)
+    if found is None:
+        return "0", "", ""
+    return f"{found.size:,}", f"{found.confidence:.3f}", f"{found.right:.3f}"

@@ -1,0 +1,77 @@
+"""Heads and windows -> logits, for any number of heads in one pass of the encoder."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bertvision.activations.live import states_in_order_of_length
+from bertvision.encoder.load import Encoder
+from bertvision.features.batches import Rows, lengths_of
+from bertvision.features.windows import Window
+from bertvision.heads.head import Head, score_columns
+from bertvision.predictions.logits import Logits
+from bertvision.progress import SILENT, Progress
+from bertvision.training.device import Compute
+
+
+def token_logits(
+    encoder: Encoder,
+    heads: Mapping[str, Head],
+    windows: Sequence[Window],
+    compute: Compute,
+    progress: Progress = SILENT,
+    tokens: int = 16384,
+    layers: tuple[int, ...] | None = None,
+) -> dict[str, Logits]:
+    """Run the frozen encoder once over the windows and every head on its states: [token, column], window after window.
+
+    Padding is left out, as in `predictions.logits.grid_of`. `tokens` is the size of a batch, padding counted; `layers`
+    the states that the heads are given (None: all).
+    """
+    window_at = np.concatenate([[0], np.cumsum(lengths_of(windows))])
+    logits = {name: np.empty((int(window_at[-1]), score_columns(head)), np.float32) for name, head in heads.items()}
+    for head in heads.values():
+        head.to(compute.device).eval()
+    with progress.bar("predict", len(windows)) as bar:
+        for batch in states_in_order_of_length(encoder, windows, tokens, compute, layers=layers):
+            places = _places(window_at, batch.windows.rows)
+            # As in training: autocast around the heads alone, the encoder's weights have its number format already.
+            with torch.no_grad(), compute.autocast():
+                for name, head in heads.items():
+                    logits[name][places] = head(*batch.seen)[batch.windows.mask].float().cpu().numpy()
+            bar.advance(batch.size)
+    return logits
+
+
+def row_logits(
+    encoder: Encoder,
+    heads: Mapping[str, Head],
+    windows: Sequence[Window],
+    compute: Compute,
+    progress: Progress = SILENT,
+    tokens: int = 16384,
+    layers: tuple[int, ...] | None = None,
+    *,
+    cls: bool = False,
+) -> dict[str, Logits]:
+    """Run the frozen encoder once over the windows and every head on its states: [window, column].
+
+    With `cls` heads are given the first token's states alone, the pooled one before them (`encode_cls`).
+    """
+    logits = {name: np.empty((len(windows), score_columns(head)), np.float32) for name, head in heads.items()}
+    for head in heads.values():
+        head.to(compute.device).eval()
+    with progress.bar("predict", len(windows)) as bar:
+        for batch in states_in_order_of_length(encoder, windows, tokens, compute, layers=layers, cls=cls):
+            with torch.no_grad(), compute.autocast():
+                for name, head in heads.items():
+                    logits[name][batch.windows.rows] = head(*batch.seen).float().cpu().numpy()
+            bar.advance(batch.size)
+    return logits
+
+
+def _places(window_at: npt.NDArray[np.int64], rows: Rows) -> npt.NDArray[np.int64]:
+    """Give the places of a batch's real tokens, row after row."""
+    return np.concatenate([np.arange(window_at[row], window_at[row + 1]) for row in rows])

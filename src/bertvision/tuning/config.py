@@ -1,0 +1,83 @@
+"""What is trained inside the encoder, as one setting."""
+
+import re
+from typing import Literal, NamedTuple, cast
+
+from pydantic import Field, field_validator
+
+from bertvision.settings import Config
+
+Train = Literal["all", "top", "bitfit", "none"]
+Insert = Literal["houlsby", "pfeiffer", "lora", "none"]
+
+# Numbers have no leading zero, so that one setting has one spelling.
+TRAIN = re.compile(r"(all|bitfit|none)|top:([1-9][0-9]*)")
+INSERT = re.compile(r"none|(houlsby|pfeiffer|lora):([1-9][0-9]*)")
+
+
+class Trained(NamedTuple):
+    """Which of the encoder's own weights are trained; `top` is 0 unless the kind is "top"."""
+
+    kind: Train
+    top: int
+
+
+class Inserted(NamedTuple):
+    """What is put into the encoder, and its inner width: a bottleneck's width or LoRA's rank."""
+
+    kind: Insert
+    width: int
+
+
+class ParasiteConfig(Config):
+    """Sizes of the parasites, which read earlier states and add one vector to a block's input (SPEC 10.1)."""
+
+    width: int = Field(16, ge=1)
+    states: int | Literal["all"] = 1  # how many of the states before a block are read
+    length: int = Field(128, ge=1)  # the most tokens a row may have: every position has a weight
+
+    @field_validator("states")
+    @classmethod
+    def _reads_something(cls, states: int | str) -> int | str:
+        if isinstance(states, int) and states < 1:
+            raise ValueError(f"expected 1 or more states, or all, got {states}")
+        return states
+
+
+class TuneConfig(Config):
+    """What is trained inside the encoder: its own weights, what is inserted into it, and its layer norms.
+
+    Hulburd's L12 is `train: all`, L6 is `train: top:6`, L0 is `train: none`, L0-A64 adds `insert: houlsby:64`. BitFit
+    and LoRA as published leave the norms alone: `norms: false`.
+    """
+
+    train: str = "all"  # all (embeddings and pooler too), top:n blocks, bitfit (every bias) or none
+    insert: str = "none"  # houlsby:width, pfeiffer:width, lora:rank or none
+    norms: bool = True  # layer norms are trained even where their block is frozen
+    parasites: ParasiteConfig | None = None
+
+    @field_validator("train")
+    @classmethod
+    def _train_is_known(cls, train: str) -> str:
+        if TRAIN.fullmatch(train) is None:
+            raise ValueError(f"expected all, top:n (the top n blocks), bitfit or none, got {train!r}")
+        return train
+
+    @field_validator("insert")
+    @classmethod
+    def _insert_is_known(cls, insert: str) -> str:
+        if INSERT.fullmatch(insert) is None:
+            raise ValueError(f"expected houlsby:64, pfeiffer:64, lora:4 (any width or rank) or none, got {insert!r}")
+        return insert
+
+    @property
+    def trained(self) -> Trained:
+        """Read `train`."""
+        kind, _, top = self.train.partition(":")
+        return Trained(cast(Train, kind), int(top or 0))
+
+    @property
+    def inserted(self) -> Inserted:
+        """Read `insert`."""
+        kind, _, width = self.insert.partition(":")
+        return Inserted(cast(Insert, kind), int(width or 0))

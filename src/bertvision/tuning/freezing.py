@@ -1,0 +1,79 @@
+"""Which of the encoder's own weights learn, and from which block on a graph for gradients is built."""
+
+from collections.abc import Collection
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from bertvision.errors import EncoderError
+from bertvision.tuning.blocks import blocks_of, inserted_parameters, parts_of, plain_name, plain_parameters
+from bertvision.tuning.config import Trained
+
+NORMS = (nn.LayerNorm, nn.RMSNorm)
+
+
+def trained_names(model: PreTrainedModel, trained: Trained, *, norms: bool) -> set[str]:
+    """Name the encoder's own weights that a setting trains."""
+    return _chosen_names(model, trained) | (_norm_names(model) if norms else set())
+
+
+def set_trained(model: PreTrainedModel, names: Collection[str], tuning: str | None = None) -> None:
+    """Let exactly these of the encoder's own weights learn, and all that a tuning inserted."""
+    model.requires_grad_(False)
+    own = plain_parameters(model)
+    for name in names:
+        own[name].requires_grad_(True)
+    for param in inserted_parameters(model, tuning).values() if tuning is not None else ():
+        param.requires_grad_(True)
+
+
+def count_trainable(model: nn.Module) -> int:
+    """Count the weights that learn."""
+    return sum(param.numel() for param in model.parameters() if param.requires_grad)
+
+
+def first_trained_block(model: PreTrainedModel) -> int:
+    """Give the first state that training changes: 0 for the embeddings' output, i for block i, layers + 1 for none.
+
+    What lies before it is computed without a graph, because autograd starts at the first weight that learns. Dropout
+    there still acts in training mode, so the outputs below differ from step to step unless those parts are in eval
+    mode: a cache of them has to be made in eval mode, and training on it is training without dropout below.
+    """
+    learning = [plain_name(name) for name, param in model.named_parameters() if param.requires_grad]
+    return min((_first_state(model, name) for name in learning), default=len(blocks_of(model)) + 1)
+
+
+def _first_state(model: PreTrainedModel, name: str) -> int:
+    parts = parts_of(model)
+    if name.startswith(parts.before):
+        return 0
+    if name.startswith(parts.after):
+        return len(blocks_of(model)) + 1
+    inside = name.removeprefix(parts.blocks + ".")
+    return int(inside.partition(".")[0]) + 1 if inside != name else 1
+
+
+def _chosen_names(model: PreTrainedModel, trained: Trained) -> set[str]:
+    names, path, num_blocks = set(plain_parameters(model)), parts_of(model).blocks, len(blocks_of(model))
+    match trained.kind:
+        case "all":
+            return names
+        case "none":
+            return set()
+        case "bitfit":
+            biases = {name for name in names if name.endswith(".bias")}
+            if not biases:
+                raise EncoderError(f"train: bitfit trains biases, and this {type(model).__name__} has none; use norms")
+            return biases
+        case "top":
+            if trained.top > num_blocks:
+                raise EncoderError(
+                    f"train: top:{trained.top} of {num_blocks} blocks; give {num_blocks} or less, or all"
+                )
+            chosen = tuple(f"{path}.{number}." for number in range(num_blocks - trained.top, num_blocks))
+            return {name for name in names if name.startswith(chosen)}
+
+
+def _norm_names(model: PreTrainedModel) -> set[str]:
+    norms = [(path, module) for path, module in model.named_modules() if isinstance(module, NORMS)]
+    return {f"{path}.{name}" for path, module in norms for name, _ in module.named_parameters(recurse=False)}

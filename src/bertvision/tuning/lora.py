@@ -1,0 +1,56 @@
+"""LoRA through peft: low-rank changes of the query and value projections, which can be merged into them."""
+
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from bertvision.errors import MissingExtraError
+from bertvision.tuning.blocks import parts_of
+
+
+def insert_lora(model: PreTrainedModel, rank: int, tuning: str) -> None:
+    """Put LoRA of a rank on query and value; ModernBERT has one matrix for query, key and value, so on all three."""
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError:
+        raise MissingExtraError("peft", "peft") from None
+    # Scale 1 (alpha = rank), as in the paper's runs with RoBERTa (Hu et al. 2021, table 9).
+    config = LoraConfig(r=rank, lora_alpha=rank, target_modules=list(parts_of(model).query_value))
+    inject_adapter_in_model(config, model, adapter_name=tuning)
+    # peft leaves its config behind and would warn about it at the next tuning of this encoder; ours is kept elsewhere.
+    model.__dict__.pop("peft_config", None)
+
+
+def activate_lora(model: PreTrainedModel, tuning: str | None) -> None:
+    """Let one tuning's LoRA act, or none where it has none."""
+    for _, _, layer in _lora_layers(model):
+        layer.enable_adapters(tuning in layer.lora_A)
+        if tuning in layer.lora_A:
+            layer.set_adapter([tuning])
+
+
+def remove_lora(model: PreTrainedModel, tuning: str) -> None:
+    """Take a tuning's LoRA away, and peft's layers where it was the last."""
+    for parent, name, layer in _lora_layers(model):
+        if tuning in layer.lora_A:
+            layer.delete_adapter(tuning)
+        if not layer.lora_A:
+            setattr(parent, name, layer.get_base_layer())
+
+
+def merge_lora(model: PreTrainedModel, tuning: str) -> None:
+    """Add a tuning's LoRA to the projections themselves, which then cost what they did without it."""
+    for parent, name, layer in _lora_layers(model):
+        layer.merge(adapter_names=[tuning])
+        setattr(parent, name, layer.get_base_layer())
+
+
+def _lora_layers(model: PreTrainedModel) -> list[tuple[nn.Module, str, Any]]:
+    """List peft's layers with the module and the name they hang from; without an import, as peft may be absent."""
+    return [
+        (parent, name, child)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if hasattr(child, "lora_A")
+    ]

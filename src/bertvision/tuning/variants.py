@@ -1,0 +1,147 @@
+"""Several tunings of one encoder, by name: one of them acts, or the encoder is plain.
+
+A tuning is all that differs from the plain encoder: what was inserted, and the encoder's own weights that it trains.
+The latter are exchanged when another tuning (or none) becomes active, so every tuning has its own norms.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from bertvision.errors import EncoderError, SettingsError
+from bertvision.tuning.blocks import inserted_parameters, plain_parameters
+from bertvision.tuning.bottleneck import remove_bottlenecks
+from bertvision.tuning.config import TuneConfig
+from bertvision.tuning.freezing import set_trained
+from bertvision.tuning.lora import activate_lora, merge_lora, remove_lora
+from bertvision.tuning.parasites import remove_parasites
+from bertvision.tuning.slots import Slot
+
+
+@dataclass
+class Variant:
+    """One tuning: its setting, and its values of the encoder's own weights that it trains (while it does not act)."""
+
+    config: TuneConfig
+    values: dict[str, Tensor]
+
+
+@dataclass
+class Variants:
+    """All tunings of an encoder, the active one's name, and the plain values of all weights that any of them trains."""
+
+    by_name: dict[str, Variant] = field(default_factory=dict)
+    active: str | None = None
+    plain: dict[str, Tensor] = field(default_factory=dict)
+
+
+def variants_of(model: PreTrainedModel) -> Variants:
+    """Give an encoder's tunings, which are kept with it and copied with it."""
+    found: Variants = model.__dict__.setdefault("tunings", Variants())
+    return found
+
+
+def add_variant(model: PreTrainedModel, name: str, config: TuneConfig, names: set[str]) -> None:
+    """Note a tuning that starts from the plain encoder, which must be plain now, and trains these weights of it."""
+    variants, own = variants_of(model), plain_parameters(model)
+    variants.plain |= {each: own[each].detach().clone() for each in names - variants.plain.keys()}
+    variants.by_name[name] = Variant(config, {each: variants.plain[each] for each in names})
+
+
+def set_active(model: PreTrainedModel, name: str | None) -> None:
+    """Let one tuning act, or none: then the encoder is the plain one, bit for bit. Which weights learn is unchanged."""
+    variants = variants_of(model)
+    if name is not None:
+        variant_of(model, name)
+    if variants.active is not None:
+        leaving = variants.by_name[variants.active]
+        leaving.values = trained_weights(model, variants.active)
+        _write(model, {each: variants.plain[each] for each in leaving.values})
+    if name is not None:
+        _write(model, variants.by_name[name].values)
+    variants.active = name
+    learning = {each for each, param in model.named_parameters() if param.requires_grad}
+    activate_lora(model, name)  # peft lets the active LoRA learn
+    for each, param in model.named_parameters():
+        param.requires_grad_(each in learning)
+    for module in model.modules():
+        if isinstance(module, Slot):
+            module.active = name
+
+
+def train_active(model: PreTrainedModel) -> None:
+    """Let exactly the active tuning's weights learn, such as after a switch or after the encoder was frozen."""
+    variants = variants_of(model)
+    names = variants.by_name[variants.active].values if variants.active is not None else ()
+    set_trained(model, names, variants.active)
+
+
+def remove_tuning(model: PreTrainedModel, name: str) -> None:
+    """Forget a tuning; when the last one is gone the encoder is as it was before the first."""
+    variant_of(model, name)
+    if variants_of(model).active == name:
+        set_active(model, None)
+    for remove in (remove_bottlenecks, remove_lora, remove_parasites):
+        remove(model, name)
+    variants = variants_of(model)
+    del variants.by_name[name]
+    if not variants.by_name:
+        del model.__dict__["tunings"]
+
+
+def merge_tuning(model: PreTrainedModel) -> None:
+    """Make the active LoRA tuning the encoder's own weights: the same outputs, no extra cost, plain names."""
+    variants = variants_of(model)
+    if len(variants.by_name) != 1 or variants.active is None:
+        raise EncoderError(
+            f"merging needs one tuning, and an active one, got {len(variants.by_name)}; remove the others"
+        )
+    config = variants.by_name[variants.active].config
+    if config.inserted.kind in ("houlsby", "pfeiffer") or config.parasites is not None:
+        raise EncoderError(
+            "only LoRA can be merged: adapters and parasites are not linear; keep them beside the encoder"
+        )
+    merge_lora(model, variants.active)
+    del model.__dict__["tunings"]
+
+
+def variant_of(model: PreTrainedModel, name: str | None) -> Variant:
+    """Look a tuning up by its name."""
+    known = variants_of(model).by_name
+    if name is None or name not in known:
+        raise SettingsError(f"no tuning {name!r} of this encoder; known: {', '.join(known) or 'none yet'}")
+    return known[name]
+
+
+def trained_state(model: PreTrainedModel, name: str | None = None) -> dict[str, Tensor]:
+    """Give all that differs from the plain encoder in a tuning (the active one unless named), its name left out."""
+    name = variants_of(model).active if name is None else name
+    variant_of(model, name)
+    assert name is not None
+    inserted = {each: param.detach().clone() for each, param in inserted_parameters(model, name).items()}
+    return {**trained_weights(model, name), **inserted}
+
+
+def trained_weights(model: PreTrainedModel, name: str) -> dict[str, Tensor]:
+    """Give a tuning's values of the encoder's own weights that it trains."""
+    variants, values = variants_of(model), variant_of(model, name).values
+    if variants.active != name:
+        return dict(values)
+    own = plain_parameters(model)
+    return {each: own[each].detach().clone() for each in values}
+
+
+def plain_state(model: PreTrainedModel) -> dict[str, Tensor]:
+    """Give the plain encoder's weights, whatever tuning acts."""
+    own = {name: param.detach() for name, param in plain_parameters(model).items()}
+    return own if variants_of(model).active is None else {**own, **variants_of(model).plain}
+
+
+def _write(model: PreTrainedModel, values: Mapping[str, Tensor]) -> None:
+    own = plain_parameters(model)
+    with torch.no_grad():
+        for name, value in values.items():
+            own[name].copy_(value)

@@ -1,0 +1,85 @@
+import math
+from itertools import permutations
+
+import pytest
+
+from bertvision.report.glue import GLUE, glue_tables
+from bertvision.report.measures import TASKS
+
+
+def made(make_task, tasks, **changes):
+    """Give every task's n-th score 10 n, plus the seed for models."""
+    keys = {task: [measure.key for measure in TASKS[task].columns] for task in tasks}
+    scores = {task: {key: 10.0 * (place + 1) for place, key in enumerate(keys[task])} for task in tasks}
+    return [record for task in tasks for record in make_task(task, scores[task], **changes)]
+
+
+def test_the_whole_of_glue_has_its_order_its_scores_and_both_averages(make_task):
+    ((caption, table, _),) = glue_tables(made(make_task, sorted(GLUE)))
+    assert caption == "GLUE, dev sets, gte-small"
+    assert [head.partition(":")[0] for head in table.header[2:]] == [
+        *("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI", "average", "average without WNLI"),
+    ]
+    majority = dict(zip(table.header, table.rows[0], strict=True))
+    assert (majority["model"], majority["MRPC: F1 / accuracy"]) == ("majority", "10.0 / 20.0")
+    # Four of nine tasks have two scores, 10 and 20, which count as 15.
+    assert majority["average"] == f"{(5 * 10 + 4 * 15) / 9:.1f}"
+    assert majority["average without WNLI"] == f"{(4 * 10 + 4 * 15) / 8:.1f}"
+
+
+def test_averages_have_the_spread_of_their_seeds(make_task):
+    ((_, table, _),) = glue_tables(made(make_task, ["cola", "rte"]))
+    encoder = table.rows[1]
+    assert encoder[1] == "encoder"
+    assert encoder[-1] == f"11.5 ± {math.sqrt(2 * 0.5**2):.1f}"  # 11 and 12, both tasks with the same seed moving alike
+
+
+def test_spreads_of_tasks_that_move_against_each_other_cancel(make_task, make_record):
+    scores = {"cola": ("matthews", (40.0, 50.0)), "rte": ("accuracy", (60.0, 50.0))}
+    records = [
+        make_record(experiment=task, task=task, seed=seed, scores={key: value})
+        for task, (key, values) in scores.items()
+        for seed, value in enumerate(values, start=1)
+    ]
+    ((_, table, _),) = glue_tables(records)
+    assert table.rows[0][-1] == "50.0 ± 0.0"
+
+
+def test_an_average_says_over_how_many_tasks_it_is(make_task):
+    records = made(make_task, ["cola", "rte", "wnli"])
+    lacking = [each for each in records if not (each.task == "rte" and each.row == "learned_pooling")]
+    ((_, table, _),) = glue_tables(lacking)
+    assert table.header[-2:] == ("average of 3", "average of 2 without WNLI")
+    head = dict(zip(table.header, table.rows[-1], strict=True))
+    assert head["RTE: accuracy"] == ""
+    assert (head["average of 3"], head["average of 2 without WNLI"]) == ("11.5 ± 0.7 (of 2)", "11.5 ± 0.7 (of 1)")
+
+
+def test_one_task_makes_no_table(make_task, make_record):
+    assert glue_tables([*made(make_task, ["cola"]), make_record()]) == []
+
+
+def test_encoders_have_a_table_each(make_task):
+    records = [
+        record.model_copy(update={"config": {"encoder": encoder}, "experiment": f"{record.task}_{encoder}"})
+        for encoder in ("b", "a")
+        for record in made(make_task, ["cola", "rte"])
+    ]
+    assert [found.caption for found in glue_tables(records)] == ["GLUE, dev sets, a", "GLUE, dev sets, b"]
+
+
+def test_tasks_may_share_the_name_of_their_experiment(make_task):
+    apart, together = (glue_tables(made(make_task, ["cola", "rte"], **name)) for name in ({}, {"experiment": "one"}))
+    assert apart == together
+
+
+def test_two_experiments_of_one_task_make_no_table_and_are_named(make_task):
+    records = made(make_task, ["cola", "rte"]) + made(make_task, ["cola"], experiment="again")
+    ((_, table, problem),) = glue_tables(records)
+    assert table is None
+    assert "cola has records of 2 experiments (again, cola)" in problem
+
+
+@pytest.mark.parametrize("order", list(permutations(["cola", "rte", "sst2"])))
+def test_the_order_of_records_changes_nothing(make_task, order):
+    assert glue_tables(made(make_task, order)) == glue_tables(made(make_task, ["cola", "rte", "sst2"]))

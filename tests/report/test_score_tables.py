@@ -1,0 +1,147 @@
+from bertvision.records import Parameters, Seconds
+from bertvision.report.score_tables import (
+    calibration_table,
+    models_table,
+    results_table,
+    terminal_note,
+    terminal_table,
+)
+
+
+def cell(table, head, row=0):
+    return table.rows[row][table.header.index(head)]
+
+
+def test_a_table_has_the_columns_in_their_order(make_record):
+    scores = ("EM at 0", "F1 at 0", "EM tuned on held-out", "F1 tuned on held-out", "EM best", "F1 best", "span F1")
+    heads = ("fraction", "model", "kind", "parameters", "% of encoder", *scores, "seconds")
+    assert results_table([make_record()]).header == heads
+
+
+def test_cells_are_rounded_and_have_thousands_separators(make_record):
+    record = make_record(
+        scores={"exact": 53.649, "f1": 57.96, "best_f1": 65.0, "best_span_HasAns_f1": 80.25001},
+        parameters=Parameters(total=1_234_567, trainable=1_234_567, encoder=33_360_000),
+        seconds=Seconds(finetune=1200.0, heads=34.4, predict=1.0),
+    )
+    table = results_table([record])
+    assert table.rows == (
+        ("1", "learned_pooling", "head", "1,234,567", "3.7", "53.6", "58.0", "", "", "", "65.0", "80.3", "1,234"),
+    )
+
+
+def test_a_missing_score_is_an_empty_cell_and_a_zero_is_a_zero(make_record):
+    table = results_table([make_record(scores={"f1": 0.0})])
+    assert (cell(table, "EM at 0"), cell(table, "F1 at 0"), cell(table, "span F1")) == ("", "0.0", "")
+
+
+def test_the_three_thresholds_have_their_columns_with_and_without_scores(make_record):
+    tuned = {"tuned_exact": 55.0, "tuned_f1": 59.0, "best_exact": 60.0, "best_f1": 61.0}
+    for scores, cells in ((tuned, ["55.0", "59.0", "60.0", "61.0"]), ({}, [""] * 4)):
+        table = results_table([make_record(scores=scores)])
+        heads = ("EM tuned on held-out", "F1 tuned on held-out", "EM best", "F1 best")
+        assert [cell(table, head) for head in heads] == cells
+
+
+def test_a_threshold_that_the_experiment_sets_is_named_instead_of_0(make_record):
+    table = results_table([make_record(config={"answers": {"null_threshold": -1.5}})])
+    assert (cell(table, "EM at -1.5"), cell(table, "F1 at -1.5")) == ("53.6", "57.9")
+
+
+def test_a_task_without_unanswerable_questions_has_no_thresholds(make_record):
+    table = results_table([make_record(task="squad1", scores={"exact_match": 70.0, "f1": 80.0})])
+    assert table.header[-3:] == ("EM", "F1", "seconds")
+    assert table.rows[0][-3:-1] == ("70.0", "80.0")
+
+
+def test_a_baseline_stands_first_without_fraction_parameters_and_seconds(make_task):
+    table = results_table(make_task("sst2", {"accuracy": 50.9}))
+    assert table.rows[0] == ("", "majority", "baseline", "", "", "50.9", "")
+    assert [row[1] for row in table.rows] == ["majority", "encoder", "learned_pooling"]
+
+
+def test_errors_in_the_labels_unit_keep_three_digits(make_record):
+    table = results_table([make_record(task="regression", scores={"pearson": 81.26, "rmse": 0.51239})])
+    assert (cell(table, "Pearson"), cell(table, "RMSE"), cell(table, "MAE")) == ("81.3", "0.512", "")
+
+
+def test_a_task_that_nobody_knows_shows_every_score_by_its_key(make_record):
+    table = results_table([make_record(task="new", scores={"b": 1.0, "a": 2.0})])
+    assert (table.header[-3:-1], table.rows[0][-3:-1]) == (("a", "b"), ("2.0", "1.0"))
+
+
+def test_shares_of_the_data_have_a_column_only_where_there_are_several(make_record):
+    part = make_record(config={"heads": {"share": 0.1}})
+    assert "data" not in results_table([part]).header
+    table = results_table([part, make_record()])
+    assert [cell(table, "data", row) for row in (0, 1)] == ["10%", "100%"]
+
+
+def test_calibration_has_a_table_where_there_is_some(rich_records, make_record):
+    assert calibration_table([make_record()]) is None
+    table = calibration_table(rich_records)
+    heads = ("temperature", "ECE before", "ECE after", "AURC", "threshold tuned", "threshold best", "F1 below best")
+    values = ["1.62", "14.2", "2.1", "17.9", "-1.50", "-2.00", "1.0"]
+    assert [cell(table, head).partition(" ±")[0] for head in heads] == values
+
+
+def test_a_terminal_has_short_heads_and_a_line_that_names_the_thresholds(make_record):
+    heads = ("fraction", "model", "parameters", "EM", "F1", "tuned", "best", "span", "secs")
+    assert terminal_table([make_record()]).header == heads
+    note = terminal_note([make_record()])
+    assert note.endswith("EM at 0; F1 at 0; tuned: F1 tuned on held-out; best: F1 best")
+    assert terminal_note([make_record(task="cola", scores={"matthews": 40.0})]) == ""
+
+
+def test_several_seeds_show_their_deviation(make_record):
+    table = results_table([make_record(seed=1, scores={"f1": 50.0}), make_record(seed=2, scores={"f1": 52.0})])
+    assert cell(table, "F1 at 0") == "51.0 ± 1.4"  # the square root of 2
+
+
+def test_seeds_have_a_column_only_where_rows_differ_in_them(make_record):
+    pair = [make_record(seed=1), make_record(seed=2)]
+    assert "seeds" not in results_table(pair).header
+    table = results_table([*pair, make_record(row="other")])
+    assert {cell(table, "model", row): cell(table, "seeds", row) for row in (0, 1)} == {
+        "learned_pooling": "2",
+        "other": "1",
+    }
+
+
+def test_experiments_have_a_column_only_where_there_are_several(make_record):
+    assert "experiment" not in results_table([make_record()]).header
+    table = results_table([make_record(experiment="a"), make_record(experiment="b")])
+    assert [row[0] for row in table.rows] == ["a", "b"]
+
+
+def test_an_encoder_used_as_given_has_no_number_for_its_fraction(make_record):
+    assert cell(results_table([make_record(fraction=None)]), "fraction") == "given"
+
+
+def test_models_stand_once_with_their_fractions_side_by_side(make_record):
+    def made(row, fraction, exact, best):
+        scores = {"exact": exact, "f1": exact + 1, "best_exact": best, "best_f1": best + 1}
+        return make_record(row=row, fraction=fraction, scores=scores)
+
+    table = models_table([made("a", 0.3, 40.0, 50.0), made("b", 0.3, 41.0, 51.0), made("b", 1.0, 42.0, 52.0)])
+    assert table.header == (
+        *("model", "parameters", "% of encoder"),
+        *("0.3: EM / F1 at 0", "0.3: EM / F1 tuned on held-out", "0.3: EM / F1 best"),
+        *("1: EM / F1 at 0", "1: EM / F1 tuned on held-out", "1: EM / F1 best"),
+    )
+    assert table.rows == (
+        ("a", "60,000", "0.20", "40.0 / 41.0", "", "50.0 / 51.0", "", "", ""),
+        ("b", "60,000", "0.20", "41.0 / 42.0", "", "51.0 / 52.0", "42.0 / 43.0", "", "52.0 / 53.0"),
+    )
+
+
+def test_one_fraction_needs_no_table_of_its_own(make_record):
+    assert models_table([make_record(row="a"), make_record(row="b")]) is None
+
+
+def test_a_baseline_has_the_same_score_at_every_fraction(make_task):
+    records = make_task("mrpc", {"accuracy": 68.4, "f1": 81.2})
+    untuned = [record.model_copy(update={"fraction": 0.1}) for record in records if record.kind == "head"]
+    table = models_table([*records, *untuned])
+    assert table.header[3:] == ("0.1: F1 / accuracy", "1: F1 / accuracy")
+    assert table.rows[0] == ("majority", "", "", "81.2 / 68.4", "81.2 / 68.4")
