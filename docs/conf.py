@@ -7,7 +7,9 @@ from click import Command, Context
 
 from bertvision.bench_record import read_bench_records
 from bertvision.cli import app
+from bertvision.heads.catalog import CATALOG, KINDS
 from bertvision.report.benchmarks import bench_chapter
+from bertvision.report.measures import TASKS
 from bertvision.stages.list_heads import list_heads
 from bertvision.version import VERSION
 
@@ -49,6 +51,25 @@ def heads_page() -> str:
     return "\n".join([head, *rows]) + "\n"
 
 
+def measures_page() -> str:
+    """Write what each task is measured by, the main measure in bold."""
+    rows = [
+        f"| {task} | {', '.join(f'**{each.head}**' if each.key == main else each.head for each in columns)} |"
+        for task, (columns, main) in TASKS.items()
+    ]
+    return "\n".join(["| task | columns |", "| --- | --- |", *rows]) + "\n"
+
+
+def kinds_page() -> str:
+    """Write which head serves which kind of task."""
+    head = [f"| head | {' | '.join(KINDS)} |", f"| --- |{' :---: |' * len(KINDS)}"]
+    rows = [
+        f"| `{name}` | {' | '.join('yes' if kind in entry.kinds else '' for kind in KINDS)} |"
+        for name, entry in CATALOG.items()
+    ]
+    return "\n".join([*head, *rows]) + "\n"
+
+
 def benchmarks_page() -> str:
     """Write every benchmark that was recorded."""
     return "\n".join(bench_chapter(record) for record in read_bench_records(RESULTS / "bench"))
@@ -63,4 +84,6 @@ def _help(command: Command, name: str, parent: Command | None) -> str:
 GENERATED.mkdir(exist_ok=True)
 (GENERATED / "commands.md").write_text(commands_page())
 (GENERATED / "heads.md").write_text(heads_page())
+(GENERATED / "kinds.md").write_text(kinds_page())
 (GENERATED / "benchmarks.md").write_text(benchmarks_page())
+(GENERATED / "measures.md").write_text(measures_page())

@@ -17,8 +17,13 @@ import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from bertvision.encoder.load import Encoder
-from bertvision.tasks.task import Answer, Question
+from bertvision.features.choices import cut_choices
+from bertvision.features.sentences import cut_rows
+from bertvision.features.windows import WindowConfig, cut_windows
+from bertvision.features.words import cut_words
+from bertvision.tasks.task import Answer, ChoiceRow, Question, Sentence, TextRow
 from bertvision.training.device import Compute
+from bertvision.training.objective import SPANS, Objective
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?!'-"
 WORDS = ["the", "river", "weir", "was", "built", "in", "1887", "by", "hannah", "coyle", "who", "when", "where", "stone"]
@@ -99,6 +104,42 @@ def questions() -> list[Question]:
         ("hannah was in the river when coyle built the weir by the stone", "coyle"),
     ]
     return [make_question(f"q{n}", "who built the weir?", text, answer) for n, (text, answer) in enumerate(contexts)]
+
+
+@pytest.fixture
+def make_task(tokenizer, questions):
+    """Give a function of a kind of task: a few windows of it, which can be learned by heart, and its objective."""
+    places, config = ["river", "weir", "stone"], WindowConfig(max_length=32, stride=8)
+    pairs = [(f"who built the {one}?", f"by the {other}") for one in places for other in places[:2]]
+
+    def rows(kind, label_of):
+        examples = [TextRow(str(place), pair, label_of(place)) for place, pair in enumerate(pairs)]
+        return cut_rows(examples, tokenizer, config.max_length, kind)
+
+    def make(kind):
+        match kind:
+            case "span":
+                return cut_windows(questions, tokenizer, config), SPANS
+            case "answerable":
+                return cut_windows(questions, tokenizer, config, answerable=True), Objective(kind, 2)
+            case "class":
+                return rows(kind, lambda place: place // 2), Objective(kind, 3)
+            case "labels":
+                return rows(kind, lambda place: (place % 2, int(place > 3))), Objective(kind, 2)
+            case "number":
+                return rows(kind, lambda place: place / 2), Objective(kind, 1)
+            case "choice":
+                turned = [tuple(places[turn:] + places[:turn]) for turn in (0, 1, 2)]
+                examples = [ChoiceRow(str(n), "who built", each, each.index("stone")) for n, each in enumerate(turned)]
+                return cut_choices(examples, tokenizer, config.max_length), Objective(kind, 1, group=3)
+            case "tags":
+                words = [("hannah", "coyle", "built", "the", "weir")[:stop] for stop in range(2, 6)]
+                examples = [
+                    Sentence(str(n), each, ("B", "I", "O", "O", "B")[: len(each)], n) for n, each in enumerate(words)
+                ]
+                return cut_words(examples, ("O", "B", "I"), tokenizer, config), Objective(kind, 3)
+
+    return make
 
 
 @pytest.fixture

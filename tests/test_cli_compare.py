@@ -2,10 +2,12 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from bertvision.cli import app
+from bertvision.predictions.logits import TokenGrid, save_logits
 
 CONTEXT = "The weir was built in 1887 by Hannah Coyle of Leeds."
 GOLDS = {"when": ["1887", "in 1887"], "who": ["Hannah Coyle of Leeds"], "why": [], "where": []}
@@ -197,6 +199,27 @@ def test_a_folder_is_analyzed_against_another(call, folder, tmp_path):
     assert (result.exit_code, result.stdout) == (0, "")
     assert "| has answer" in page.read_text()
     assert "only A right: where (Weir)" in page.read_text()
+
+
+def test_contexts_are_measured_in_word_pieces_where_the_folder_has_logits(call, folder):
+    one, other = folder("a", ONE), folder("b", OTHER)
+    pieces = {"when": 3, "who": 5, "why": 7, "where": 9}  # behind a first token that is not of the context
+    window_at = np.cumsum([0, *(count + 1 for count in pieces.values())])
+    offsets = [pair for count in pieces.values() for pair in [(-1, -1), *((at, at + 1) for at in range(count))]]
+    numbers = np.arange(4, dtype=np.int32)
+    grid = TokenGrid(tuple(pieces), numbers, window_at, np.ones_like(numbers), np.array(offsets, np.int32))
+    save_logits(one / "logits.safetensors", grid, np.zeros((len(offsets), 2), np.float32))
+    found = json.loads(call("analyze", one, "--against", other, "--json").stdout)
+    assert found["against"]["context_lengths"]["only A"]["mean_pieces"] == 9  # where
+    assert found["against"]["context_lengths"]["only B"]["mean_pieces"] == (5 + 7) / 2
+    assert found["counts"]["context length in word pieces"] == {
+        "first quarter, 3-3": 1,
+        "second quarter, 5-5": 1,
+        "third quarter, 7-7": 1,
+        "last quarter, 9-9": 1,
+    }
+    printed = call("analyze", one, "--against", other).stdout
+    assert max(len(line) for line in printed.splitlines() if not line.startswith(("A: ", "B: "))) <= 80
 
 
 def test_a_folder_of_answers_alone_has_empty_cells_for_second_answers(call, folder):

@@ -155,7 +155,10 @@ def spoiled(**changes):
         (spoiled(row="gone"), "not a record of this version (format 1): `row`: Field required"),
         (spoiled(speed=3), "not a record of this version (format 1): `speed`: Extra inputs are not permitted"),
         (spoiled(seed="1"), "not a record of this version (format 1): `seed`: Input should be a valid integer"),
-        (spoiled(kind="network"), "not a record of this version (format 1): `kind`: Input should be 'baseline', 'encoder'"),
+        (
+            spoiled(kind="network"),
+            "not a record of this version (format 1): `kind`: Input should be 'baseline', 'encoder'",
+        ),
         (
             spoiled(scores={"f1": math.nan}),
             "not a record of this version (format 1): `scores.f1`: Input should be a fin",

@@ -20,6 +20,7 @@ SENTENCES = {
 }
 TASKS = {"mood": ("good", "bad"), "topic": ("film", "food")}
 
+torch.manual_seed(1)
 encoder = load_encoder("default")
 batch = encoder.tokenizer(list(SENTENCES), padding=True, return_tensors="pt")
 labels = {

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NoReturn, ParamSpec
 
 import typer
@@ -17,6 +18,7 @@ from rich.progress import Progress as RichBars
 
 from bertvision.analysis.sections import Page, Section
 from bertvision.errors import BertVisionError
+from bertvision.files import write_text
 from bertvision.progress import SILENT, Bar, Progress, SilentBar
 from bertvision.records import RunRecord
 from bertvision.report.rows import by_experiment
@@ -96,6 +98,17 @@ def print_page(page: Page) -> None:
         _print_section(section)
     for item in page.items:
         results.print(f"\n{item}", markup=False, emoji=False)
+
+
+def show_page(page: Page, content: dict[str, Any], out: Path | None, what: str, as_json: bool) -> None:
+    """Print an analysis as tables or, its content, as JSON; where a file is given, its tables go there instead."""
+    if out is not None:
+        write_text(out, page_as_markdown(page))
+        messages.print(f"{what}: {out}", markup=False)
+    if as_json:
+        print_json(content)
+    elif out is None:
+        print_page(page)
 
 
 def page_as_markdown(page: Page) -> str:

@@ -21,13 +21,12 @@ NAMES = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]
 
 
 def cached(store, wanted, batch=THREES, **more):
-    return CachedStates(store, wanted.windows, batch, 7, wanted.compute, pad_id=0, **more)
+    return CachedStates(store, wanted.windows, batch, 7, wanted.compute, pad_id=0, group=wanted.group, **more)
 
 
 def live(wanted, batch=THREES, **more):
-    return LiveStates(
-        wanted.encoder, wanted.windows, batch, 7, wanted.compute, layers=wanted.layers, cls=wanted.cls, **more
-    )
+    chosen = {"layers": wanted.layers, "cls": wanted.cls, "group": wanted.group}
+    return LiveStates(wanted.encoder, wanted.windows, batch, 7, wanted.compute, **chosen, **more)
 
 
 def trained(source, wanted):
@@ -40,7 +39,10 @@ def trained(source, wanted):
 
 @pytest.mark.parametrize("batch", [THREES, BatchConfig(tokens=45)])
 @pytest.mark.parametrize("states_batch", [None, SIX])
-@pytest.mark.parametrize("more", [{}, {"layers": (0, 2)}, {"cls": True}, {"cls": True, "layers": (1,)}])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"layers": (0, 2)}, {"cls": True}, {"cls": True, "layers": (1,)}, {"group": 4}, {"cls": True, "group": 2}],
+)
 def test_order_padding_and_states_are_those_of_the_live_source(batch, states_batch, more, wanted, small_shards):
     want = wanted(**more)
     source = cached(keep_in_ram(want), want, batch, states_batch=states_batch)

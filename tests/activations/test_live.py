@@ -65,3 +65,11 @@ def test_layers_and_cls_can_be_chosen(make, encoder, windows, cpu):
     assert cls.windows.mask.shape == cls.windows.segments.shape == (2, 1)
     predicted = next(iter(states_in_order_of_length(encoder, windows, 100, cpu, layers=(1,))))
     assert predicted.states.shape[1] == 1
+
+
+@pytest.mark.parametrize("states_batch", [None, SIX])
+def test_groups_of_windows_stay_together_in_every_step(make, states_batch):
+    for batch in make(group=2, states_batch=states_batch).epoch(1):
+        pairs = batch.windows.rows.reshape(-1, 2)
+        assert (pairs[:, 0] % 2 == 0).all()
+        assert (pairs[:, 1] == pairs[:, 0] + 1).all()

@@ -73,6 +73,14 @@ def test_an_encoder_that_is_slow_is_measured_on_a_part_of_its_batch(wanted, wind
     assert set(sizes) == {8}
 
 
+def test_a_part_of_a_batch_holds_whole_groups(wanted, windows, clock, monkeypatch):
+    monkeypatch.setattr(speeds, "states_of", lambda *given, **more: setattr(clock, "now", clock.now + 1))
+    many = [*windows, *windows, *windows]
+    (planned,) = StepPlan(lengths_of(many), BatchConfig(windows=24), 1, group=3).epoch(0)
+    rows, _ = speeds._measure_encoder(replace(wanted(group=3), windows=many), planned)
+    assert len(rows) == 9
+
+
 def test_a_rehearsal_ends_when_its_time_is_up_and_does_not_count_the_first_step(wanted, windows, cpu, clock):
     batch = states_of(wanted().encoder, windows, np.arange(2), cpu)
     rehearsal, steps = Rehearsal(batch), 0

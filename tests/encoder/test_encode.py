@@ -2,10 +2,19 @@ import numpy as np
 import pytest
 import torch
 
-from bertvision.encoder.encode import encode, encode_cls, has_pooler, shape_of_states
+from bertvision.encoder.encode import (
+    encode,
+    encode_cls,
+    encode_output,
+    has_pooler,
+    layers_of_output,
+    places_of_states,
+    shape_of_states,
+)
 from bertvision.errors import EncoderError
 from bertvision.features.batches import collate
 from bertvision.features.windows import WindowConfig, cut_windows
+from bertvision.training.objective import SPANS, Objective
 
 
 @pytest.fixture
@@ -60,3 +69,36 @@ def test_the_shape_of_states_is_known_beforehand(encoder, batch):
 def test_layers_that_the_encoder_has_not_are_refused(encoder):
     with pytest.raises(EncoderError, match=r"has the states 0 to 2, states\.layers names 3"):
         shape_of_states(encoder, (1, 3))
+
+
+ROWS = Objective("class", 2)
+
+
+def test_the_output_layer_reads_every_token_or_the_pooled_state_or_the_first_token(encoder, batch, output):
+    for objective in (SPANS, Objective("tags", 3)):
+        assert torch.equal(encode_output(encoder, batch, objective), output.last_hidden_state[:, None])
+    assert torch.equal(encode_output(encoder, batch, ROWS), output.pooler_output[:, None, None])
+    encoder.model.pooler = None
+    assert torch.equal(encode_output(encoder, batch, ROWS), output.last_hidden_state[:, None, :1])
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_the_output_layer_finds_what_it_reads_among_all_states(pooled, encoder, batch):
+    if not pooled:
+        encoder.model.pooler = None
+    layers = layers_of_output(encoder, ROWS)
+    states = encode_cls(encoder, batch)
+    assert torch.equal(states[:, list(layers or [-1])], encode_output(encoder, batch, ROWS))
+    assert layers_of_output(encoder, SPANS) is None  # the last
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("layers", [None, (0, 2), (1,)])
+def test_states_of_some_layers_are_found_among_those_of_all(pooled, layers, encoder, batch):
+    if not pooled:
+        encoder.model.pooler = None
+    for cls, run in ((False, encode), (True, encode_cls)):
+        places = places_of_states(encoder, layers, cls=cls)
+        whole = run(encoder, batch)
+        chosen = whole if places is None else whole[:, list(places)]
+        assert torch.equal(run(encoder, batch, layers=layers), chosen)

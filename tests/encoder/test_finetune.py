@@ -1,8 +1,11 @@
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from bertvision.encoder.encode import freeze, layers_of_output
 from bertvision.encoder.finetune import (
     FinetuneConfig,
     finetune_encoder,
@@ -16,6 +19,8 @@ from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.training import build_heads
 from bertvision.settings import validate
+from bertvision.stages.logits import row_logits, token_logits
+from bertvision.tasks.task import Kind
 
 
 def make_config(**more):
@@ -118,3 +123,37 @@ def test_dropout_can_be_changed_for_the_whole_encoder(encoder):
 def test_fractions_ascend(fractions):
     with pytest.raises(SettingsError, match="must ascend"):
         make_config(fractions=fractions)
+
+
+@pytest.mark.parametrize(("kind", "pooled"), [*((kind, True) for kind in get_args(Kind)), ("class", False)])
+def test_an_encoder_learns_every_kind_of_task_by_heart(kind, pooled, make_task, encoder, cpu):
+    if not pooled:
+        encoder.model.pooler = None
+    windows, objective = make_task(kind)
+    output = build_heads([HeadConfig.model_validate("last_linear")], encoder.shape, 1, objective)["last_linear"]
+    config = make_config(fractions=[40], batch={"windows": 9}, lr=3e-3, dropout=0)
+    for _ in finetune_encoder(encoder, output, windows, config, seed=1, compute=cpu, objective=objective):
+        pass
+    output.layers = layers_of_output(encoder, objective)
+    heads = {"output": output}
+    if objective.per == "row":
+        logits = row_logits(freeze(encoder, cpu), heads, windows, cpu, cls=True)["output"]
+    else:
+        logits = token_logits(freeze(encoder, cpu), heads, windows, cpu)["output"]
+    labels = [window.label for window in windows]
+    match kind:
+        case "span":
+            ends = np.cumsum([len(window) for window in windows])
+            found = [each.argmax(axis=0).tolist() for each in np.split(logits, ends[:-1])]
+            assert found == [[window.start, window.end] for window in windows]
+        case "tags":
+            tags = np.concatenate(labels)
+            assert logits.argmax(axis=1)[tags >= 0].tolist() == tags[tags >= 0].tolist()
+        case "answerable" | "class":
+            assert logits.argmax(axis=1).tolist() == labels
+        case "labels":
+            assert (logits > 0).astype(int).tolist() == [list(label) for label in labels]
+        case "number":
+            assert np.abs(logits[:, 0] - labels).max() < 0.3
+        case "choice":
+            assert logits.reshape(-1, 3).argmax(axis=1).tolist() == labels[::3]

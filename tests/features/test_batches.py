@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -182,6 +184,54 @@ def test_an_epoch_goes_on_from_any_step(states_batch):
         )
 
 
+# Windows that are judged together
+
+
+def groups_in(rows, group):
+    """Check that rows are whole groups, in order, and name them."""
+    blocks = np.asarray(rows).reshape(-1, group)
+    assert (blocks == blocks[:, :1] + np.arange(group)).all()
+    assert not (blocks[:, 0] % group).any()
+    return (blocks[:, 0] // group).tolist()
+
+
+@quickly
+@given(
+    lengths=st.lists(st.integers(3, 60), min_size=1, max_size=60),
+    group=st.integers(2, 5),
+    size=st.integers(1, 400),
+    by=st.sampled_from(["tokens", "windows"]),
+    states_tokens=st.none() | st.integers(1, 2000),
+)
+def test_groups_are_never_separated(lengths, group, size, by, states_tokens):
+    lengths = np.array([length + place for length in lengths for place in range(group)])
+    states_batch = None if states_tokens is None else BatchConfig(tokens=states_tokens)
+    plan = StepPlan(lengths, BatchConfig(**{by: size}), seed=1, states_batch=states_batch, group=group)
+    steps = steps_of(plan, epoch=1)
+    found = [number for rows in steps for number in groups_in(rows, group)]
+    assert sorted(found) == list(range(len(lengths) // group))
+    assert all(rows for rows in steps)
+    for rows in steps:
+        if by == "windows":
+            assert len(rows) <= max(size, group)
+        elif states_batch is None:
+            assert len(rows) == group or padded_tokens(lengths, rows) <= size
+
+
+def test_a_budget_of_tokens_counts_all_windows_of_a_group():
+    plan = plan_epoch(np.full(40, 10), BatchConfig(tokens=80), seed=1, epoch=0, group=4)
+    assert [len(rows) for rows in plan] == [8] * 5
+
+
+def test_a_groups_company_changes_from_epoch_to_epoch():
+    lengths = np.random.default_rng(0).integers(5, 40, 400)
+    one, other = (
+        [groups_in(rows, 4) for rows in plan_epoch(lengths, BatchConfig(windows=16), 1, epoch, 4)] for epoch in (0, 1)
+    )
+    assert one != other
+    assert all(len(groups) == 4 for groups in one)
+
+
 def test_no_windows_make_no_batches():
     assert plan_in_order_of_length(np.array([], dtype=np.int64), 16384) == []
 
@@ -250,6 +300,12 @@ def test_labels_and_rows_stand_in_the_order_asked_for():
     batch = collate(windows, np.array([2, 0, 1]), pad_id=0)
     assert (batch.starts.tolist(), batch.ends.tolist()) == ([4, 3, 0], [4, 5, 0])
     assert batch.rows.tolist() == [2, 0, 1]
+
+
+def test_tags_of_a_part_are_those_of_its_windows():
+    windows = [replace(make_window(length), label=np.full(length, length, dtype=np.int32)) for length in (6, 4, 5)]
+    part = collate(windows, np.array([2, 0, 1]), pad_id=0, width=7).part(0, 2)
+    assert part.labels.tolist() == [[5] * 5 + [-100] * 2, [6] * 6 + [-100]]
 
 
 def test_a_batch_has_the_types_that_torch_takes():

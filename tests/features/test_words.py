@@ -43,8 +43,8 @@ def test_the_first_piece_of_a_word_has_its_tag(tokenizer):
 def test_tags_are_padded_with_what_is_ignored(tokenizer):
     given_words = [sentence("the weir", "O B-LOC"), sentence("hannah coyle built it", "B-PER I-PER O O")]
     labels = collate(cut_words(given_words, TAGS, tokenizer, WindowConfig()), np.arange(2), 0).labels
-    assert labels.tolist()[0] == [IGNORED, 0, 3, *[IGNORED] * 5]
-    assert labels.tolist()[1] == [IGNORED, 1, 2, 0, 0, IGNORED, IGNORED, IGNORED]
+    assert labels.tolist()[0] == [IGNORED, 0, 3, *[IGNORED] * 4]
+    assert labels.tolist()[1] == [IGNORED, 1, 2, 0, 0, IGNORED, IGNORED]
 
 
 @pytest.mark.parametrize("text", ["the weir , built in 1887 ( by D'Arcy-Coyle ) U.S. \u65e5\u672c \u00c9t\u00e9"])

@@ -369,7 +369,7 @@ def in_2020(folder, golds, tokenizer, windows, *, largest_probabilities=False):
         probabilities = weights if largest_probabilities else weights / weights.sum(axis=0)
         (start, end), score = own.argmax(axis=0), probabilities.max(axis=0).prod()
         pieces = tokenizer.convert_ids_to_tokens(window.ids[start : end + 1].tolist()) if start <= end else []
-        if window.example not in best or score > best[window.question][0]:
+        if window.example not in best or score > best[window.example][0]:
             best[window.example] = (score, [] if pieces == ["[CLS]"] else pieces)
     worths = [
         max(

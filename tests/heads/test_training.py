@@ -1,15 +1,19 @@
+from typing import get_args
+
 import pytest
 import torch
 from torch import nn
 
 from bertvision.activations.live import LiveStates
-from bertvision.encoder.encode import freeze
+from bertvision.encoder.encode import freeze, shape_of_states
 from bertvision.errors import SettingsError, TrainingError
 from bertvision.features.batches import BatchConfig
 from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.heads.head import Head
 from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together, with_every_setting
 from bertvision.settings import validate
+from bertvision.tasks.task import Kind
+from bertvision.training.objective import loss_of, per_of
 
 NAMES = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]
 
@@ -170,3 +174,49 @@ def test_settings_decide_what_is_learned(source, encoder, cpu):
 def test_settings_that_are_none_are_refused(settings):
     with pytest.raises(SettingsError, match="settings|rate"):
         make_config(settings=settings)
+
+
+# Every kind of task
+
+
+OF_ALL_TOKENS = [(kind, False) for kind in get_args(Kind)]
+OF_THE_FIRST = [(kind, True) for kind in get_args(Kind) if per_of(kind) == "row"]
+
+
+@pytest.mark.parametrize(("kind", "cls"), [*OF_ALL_TOKENS, *OF_THE_FIRST])
+def test_heads_together_and_alone_learn_every_kind_of_task(kind, cls, make_task, encoder, cpu):
+    windows, objective = make_task(kind)
+    names = ["learned_pooling", "adapter_64_shared_skip", "ladder"]  # the last one outside the group
+    narrow = {"head": "bilstm_sum_all", "name": "bilstm", "readout_width": 8}
+    config = make_config([*names, *([narrow] if kind == "tags" else [])], epochs=20, lr=0.03)
+    source = LiveStates(freeze(encoder, cpu), windows, BatchConfig(windows=9), 7, cpu, cls=cls, group=objective.group)
+    heads = build_heads(config.train, shape_of_states(encoder, cls=cls), seed=1, objective=objective)
+
+    def losses():
+        batches = list(source.epoch(0))
+        with torch.no_grad():
+            return {
+                name: sum(loss_of(objective, head(*each.seen), each.windows, "sum").item() for each in batches)
+                for name, head in heads.items()
+            }
+
+    before = losses()
+    for _ in train_heads_together(heads, source, config, seed=1, compute=cpu, objective=objective):
+        pass
+    after = losses()
+    # The first tokens of an encoder with random weights differ little, so that there is not much to learn from them.
+    assert all(after[name] < before[name] for name in heads), (before, after)
+
+
+@pytest.mark.parametrize("kind", ["class", "labels", "number", "choice", "tags"])
+def test_a_head_of_any_kind_trained_beside_others_equals_the_same_head_trained_alone(kind, make_task, encoder, cpu):
+    windows, objective = make_task(kind)
+    source = LiveStates(freeze(encoder, cpu), windows, BatchConfig(windows=6), 7, cpu, group=objective.group)
+    trained = []
+    for names in (NAMES, NAMES[1:2]):
+        config = make_config(names, epochs=2)
+        heads = build_heads(config.train, encoder.shape, seed=1, objective=objective)
+        for _ in train_heads_together(heads, source, config, seed=1, compute=cpu, objective=objective):
+            pass
+        trained.append(weights(heads[NAMES[1]]))
+    torch.testing.assert_close(trained[0], trained[1], rtol=0, atol=1e-6)

@@ -81,7 +81,7 @@ def test_calibration_has_a_table_where_there_is_some(rich_records, make_record):
     assert calibration_table([make_record()]) is None
     table = calibration_table(rich_records)
     heads = ("temperature", "ECE before", "ECE after", "AURC", "threshold tuned", "threshold best", "F1 below best")
-    values = ["1.62", "14.2", "2.1", "17.9", "-1.50", "-2.00", "1.0"]
+    values = ["1.62", "0.142", "0.021", "0.179", "-1.50", "-2.00", "1.0"]
     assert [cell(table, head).partition(" ±")[0] for head in heads] == values
 
 

@@ -109,9 +109,7 @@ def test_nothing_is_written_but_what_is_asked_for(make, tmp_path):
     arguments = ["calibrate", str(dev), "--gold", gold]
     printed = CliRunner().invoke(app, arguments)
     assert printed.exit_code == 0
-    assert all(
-        len(line) <= 80 for line in printed.stdout.splitlines() if str(tmp_path) not in line and "each half" not in line
-    )
+    assert all(len(line) <= 80 for line in printed.stdout.splitlines() if str(tmp_path) not in line)
     as_json = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert as_json["tuned_below_best_f1"] == pytest.approx(as_json["best_f1"] - as_json["after"]["f1"])
     assert set(tmp_path.rglob("*")) == there
@@ -158,7 +156,8 @@ def test_one_article_needs_held_out_answers(make):
 
 
 def test_torch_is_not_needed():
-    code = "import bertvision.stages.calibrate_folder, sys; sys.exit(any(n in sys.modules for n in ('torch', 'transformers')))"
+    heavy = "{'torch', 'transformers'} & set(sys.modules)"
+    code = f"import bertvision.stages.calibrate_folder, sys; sys.exit(len({heavy}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -166,3 +166,9 @@ def test_a_head_that_is_no_sum_over_layers_is_refused_in_one_line(model, squad_f
     assert (result.exit_code, result.stdout) == (2, "")
     assert "is no sum over layers" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_a_model_without_spans_is_refused_in_one_line(model, squad_file):
+    result = call(model(task="rte")[0], "--data", squad_file())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith("a model of rte has no spans; give one of squad1 or squad2\n")

@@ -15,6 +15,7 @@ from bertvision.stages import states
 from bertvision.stages.line import prepare
 from bertvision.stages.plan_states import COLUMNS, plan_states
 from bertvision.stages.states import open_states
+from bertvision.training.objective import Objective
 
 WEIGHTS = "0123456789abcdef" * 4
 
@@ -41,9 +42,9 @@ def make_line(squad_file, encoder_folder, tmp_path):
     return lambda *overrides: prepare(build_experiment(settings, overrides), tmp_path / "out", Listener())
 
 
-def opened(line, fraction=None, weights=WEIGHTS):
+def opened(line, fraction=None, weights=WEIGHTS, **more):
     encoder = freeze(load_encoder(line.experiment.encoder), line.compute)
-    return open_states(line, 1, fraction, encoder, weights, line.experiment.heads.train)
+    return open_states(line, 1, fraction, encoder, weights, line.experiment.heads.train, **more)
 
 
 def choose(monkeypatch, source):
@@ -166,3 +167,22 @@ def test_a_plan_measures_and_gives_three_estimates(make_line, tmp_path):
     assert found["choice"] == quickest["source"]
     assert all(each["seconds"] > 0 and each["fits"] for each in found["estimates"])
     assert {path.name for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["live", "ram", "disk"])
+def test_states_of_the_first_token_stand_beside_those_of_all(name, make_line, tmp_path):
+    line, pairs = make_line(f"states={name}", "states.keep=true"), Objective("choice", 1, group=2)
+    with opened(line, 0.5) as (whole, _), opened(line, 0.5, objective=pairs, cls=True) as (source, _):
+        assert next(iter(whole.epoch(0))).states.shape[1:] != (4, 1, 32)
+        for batch in source.epoch(1):
+            assert batch.states.shape[1:] == (4, 1, 32)  # the pooled state is one more
+            assert (batch.windows.rows[1::2] == batch.windows.rows[::2] + 1).all()
+    kept = {path.name for path in (tmp_path / "out" / "states").glob("*")}
+    assert kept == ({"0.5", "0.5-cls"} if name == "disk" else set())
+
+
+def test_auto_measures_heads_of_any_kind_on_the_first_tokens_states(make_line):
+    line = make_line()
+    with opened(line, objective=Objective("answerable", 2), cls=True) as (source, _):
+        assert next(iter(source.epoch(0))).states.shape[2] == 1
+    assert line.progress.said[0].startswith("states: ")

@@ -10,7 +10,7 @@ from bertvision.tasks.task import DataConfig, Sentence, Split
 def split_of(documents):
     """One sentence for each number: the document that it is from."""
     sentences = (Sentence(str(place), ("w",), ("O",), number) for place, number in enumerate(documents))
-    return Split("all", tuple(sentences), 0, "hash")
+    return Split("all", tuple(sentences), 3, "hash")
 
 
 @pytest.mark.parametrize("documents", [[0] * 11, list(range(11)), [number // 2 for number in range(22)]])
@@ -39,6 +39,7 @@ def test_folds_are_the_same_each_time_and_named():
     one, other = (fold(split_of([0] * 9), 2, 3) for _ in range(2))
     assert one == other
     assert [split.name for split in one] == ["all, fold 2 of 3, the others", "all, fold 2 of 3"]
+    assert [split.dropped for split in one] == [3, 0]  # what was left out of the file is counted once
 
 
 def test_neighbours_go_to_different_folds_at_random():

@@ -116,7 +116,7 @@ def test_mnli_has_a_second_dev_set(write):
     assert (task.kind, task.also) == ("class", {"mismatched": task.dev})
 
 
-# Written from the hub's nyu-mll/glue, whose card numbers the labels so.
+# `label_classes` and `text_features` of glue.py, the script that made the hub's nyu-mll/glue.
 HUB_LABELS = {
     "cola": ("unacceptable", "acceptable"),
     "sst2": ("negative", "positive"),
@@ -187,3 +187,12 @@ def test_answerability_reads_questions(tmp_path):
 
 def test_every_task_is_known_by_its_name():
     assert [task_name(name) for name in TASKS] == list(TASKS)
+
+
+def test_the_hubs_second_dev_set_of_mnli_is_found_by_its_name(monkeypatch):
+    calls = []
+    rows = [{"premise": "a", "hypothesis": "b", "label": 1, "idx": 0}]
+    monkeypatch.setattr(datasets, "load_dataset", lambda *named, split: calls.append(split) or rows)
+    hub = "nyu-mll/glue"
+    read_task("mnli", DataConfig(train=hub, dev=hub, also={"mismatched": hub}))
+    assert calls == ["train", "validation_matched", "validation_mismatched"]

@@ -141,32 +141,42 @@ def test_the_order_of_labels_can_be_given(write):
     assert ([row.label for row in split.examples], labels) == ([0, 2, 0], ("5", "3", "1"))
 
 
+GOOD = {"a.csv": b'review,stars\n"two\nlines",5\n', "a.tsv": b"review\tstars\nGood\t5\n"}
+GOOD["a.jsonl"] = b'{"review": "Good", "stars": 5}\n'
+
+
 @pytest.mark.parametrize(
-    ("name", "content", "problem"),
+    ("name", "row", "problem"),
     [
-        ("a.csv", "review,stars\nGood,5\n  ,1\n", "line 3: column `review` is empty; give a text"),
-        ("a.csv", "review,stars\nGood,\n", "line 2: column `stars` is empty; give a label"),
-        ("a.csv", "review,stars\nGood\n", "line 2: 1 fields, and the header names 2; mend the line"),
-        ("a.csv", "review,stars\nGood, but cold,5\n", "line 2: 3 fields, and the header names 2; mend the line"),
-        ("a.csv", b"review,stars\nGood,5\nCaf\xe9,1\n", "line 3: column `review` is not UTF-8 text"),
-        ("a.tsv", b"review\tstars\nGood\t\xff\n", "line 2: column `stars` is not UTF-8 text"),
-        ("a.csv", 'review,stars\n"two\nlines",5\n,1\n', "line 4: column `review` is empty"),
-        ("a.jsonl", [{"review": "Good", "stars": 1}, {"stars": 1}], "line 2: column `review` is empty"),
-        ("a.jsonl", [{"review": "Good", "stars": None}], "line 1: column `stars` is empty"),
-        ("a.jsonl", '{"review": "x", "stars": 1}\n{"review": \n', "line 2: not JSON ("),
-        ("a.jsonl", '{"review": "x", "stars": 1}\n["x", 1]\n', "line 2: expected an object with columns as keys, got"),
-        ("a.jsonl", [{"review": 7, "stars": 1}], "line 1: column `review` has type int; give it as text"),
-        ("a.jsonl", [{"review": "x", "stars": [1]}], "line 1: column `stars` has type list; give a text or a number"),
-        ("a.jsonl", '{"review": "\\ud83d", "stars": 1}\n', "line 1: column `review` is not UTF-8 text"),
+        ("a.csv", b"  ,1\n", "line 4: column `review` is empty; give a text"),
+        ("a.csv", b"Bad,\n", "line 4: column `stars` is empty; give a label"),
+        ("a.csv", b"Bad\n", "line 4: 1 fields, and the header names 2; mend the line"),
+        ("a.csv", b"Bad, and cold,1\n", "line 4: 3 fields, and the header names 2; mend the line"),
+        ("a.csv", b"Caf\xe9,1\n", "line 4: column `review` is not UTF-8 text; save the file as UTF-8"),
+        ("a.tsv", b"Bad\t\xff\n", "line 3: column `stars` is not UTF-8 text"),
+        ("a.jsonl", b'{"stars": 1}', "line 2: column `review` is empty"),
+        ("a.jsonl", b'{"review": "Bad", "stars": null}', "line 2: column `stars` is empty"),
+        ("a.jsonl", b'{"review": "Bad", "stars": NaN}', "line 2: column `stars` is empty"),
+        ("a.jsonl", b'{"review": \n', "line 2: not JSON ("),
+        ("a.jsonl", b'["Bad", 1]', "line 2: expected an object with columns as keys, got list"),
+        ("a.jsonl", b'{"review": 7, "stars": 1}', "line 2: column `review` has type int; give it as text"),
+        (
+            "a.jsonl",
+            b'{"review": "Bad", "stars": [1]}',
+            "line 2: column `stars` has type list; give a text or a number",
+        ),
+        ("a.jsonl", b'{"review": "\\ud83d", "stars": 1}', "line 2: column `review` is not UTF-8 text"),
     ],
 )
-def test_a_bad_row_is_refused_with_line_and_column_and_can_be_dropped(write, name, content, problem):
-    source = write(name, content)
-    message = refusal(source, on_bad="fail")
+def test_a_bad_row_is_refused_with_line_and_column_and_can_be_dropped(write, name, row, problem):
+    source = write(name, GOOD[name] + row)
+    message = refusal(source)
     assert message.startswith(problem)
     assert message.endswith("or leave it out with --set data.on_bad=drop")
-    if content == GOOD_ROW_FIRST:
-        return
+    split = read(source, on_bad="drop").split
+    assert ([each.id for each in split.examples], split.dropped) == (["0"], 1)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
@@ -223,13 +233,18 @@ def test_regression_reads_numbers(write):
 @pytest.mark.parametrize(
     ("name", "content", "columns", "separator"),
     [
-        ("a.csv", 'text,label\nx,"b,a"\ny,\nz, c ,\n'.replace(" c ,", "c"), None, ","),
+        ("a.csv", 'text,label\nx,"b,a"\ny,\nz, c\n', None, ","),
         ("a.tsv", "text\tlabel\nx\tb | a\ny\t\nz\tc\n", None, "|"),
         ("a.tsv", 'text\tlabel\nx\t["b", "a"]\ny\t[]\nz\t["c"]\n', None, ","),
-        ("a.jsonl", [{"text": "x", "label": ["a", "b"]}, {"text": "y", "label": []}, {"text": "z", "label": "c"}], None, ","),
+        (
+            "a.jsonl",
+            [{"text": "x", "label": ["a", "b"]}, {"text": "y", "label": []}, {"text": "z", "label": "c"}],
+            None,
+            ",",
+        ),
         ("a.csv", "text,a,b,c\nx,1,1,0\ny,0,0,0\nz,0,false,true\n", ColumnsConfig(label=("a", "b", "c")), ","),
     ],
-)  # fmt: skip
+)
 def test_several_labels_of_a_row_are_read_from_a_cell_or_from_columns(write, name, content, columns, separator):
     split, labels = read(write(name, content), "multilabel", columns=columns, separator=separator)
     assert labels == ("a", "b", "c")
@@ -275,3 +290,8 @@ def test_one_class_alone_is_refused(write):
 def test_cells_may_be_longer_than_python_s_own_limit(write):
     split, _ = read(write("a.csv", f"review,stars\n{'long ' * 40_000},5\nx,1\n"))
     assert len(split.examples[0].texts[0]) == 200_000
+
+
+def test_a_number_is_no_label_of_own_data_unless_it_is_its_name(write):
+    source = write("a.csv", "review,stars\nx,5\ny,0\n")
+    assert refusal(source, labels=("1", "5")).startswith("line 3: column `stars`: '0' is no label; expected '1', '5'")

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from bertvision.training.losses import span_loss
+from bertvision.training.losses import (
+    choice_losses,
+    class_losses,
+    label_losses,
+    number_losses,
+    span_loss,
+    span_losses,
+    tag_losses,
+)
 
 
 @pytest.mark.parametrize(("how", "expected"), [("sum", 2 * math.log(4)), ("mean", math.log(4))])
@@ -84,3 +92,65 @@ def test_without_its_products_a_joint_readout_counts_as_the_sum_of_start_and_end
     expected = math.log(1 + math.exp(-0.5)) + math.log(1 + math.exp(0.6))
     for columns in (logits, logits[..., :2]):
         assert span_loss(columns, torch.tensor([1]), torch.tensor([6]), "sum").item() == pytest.approx(expected)
+
+
+# Many heads at once, and other kinds of tasks
+
+
+def log_softmax(logits):
+    exact = logits.double().numpy()
+    return exact - np.log(np.exp(exact).sum(axis=-1, keepdims=True))
+
+
+@pytest.fixture
+def draw():
+    random = np.random.default_rng(0)
+    return lambda *shape: torch.from_numpy(random.normal(0, 2, shape).astype(np.float32))
+
+
+@pytest.mark.parametrize("how", ["sum", "mean"])
+def test_many_heads_have_the_span_losses_they_have_alone(draw, how):
+    logits, starts, ends = draw(3, 4, 5, 2), torch.tensor([0, 1, 4, 2]), torch.tensor([0, 3, 4, 2])
+    alone = [span_loss(each, starts, ends, how) for each in logits]
+    torch.testing.assert_close(span_losses(logits, starts, ends, how), torch.stack(alone))
+
+
+def test_the_loss_of_classes_is_the_mean_of_the_right_ones_negative_log_shares(draw):
+    logits, labels = draw(2, 4, 3), torch.tensor([2, 0, 1, 1])
+    expected = -log_softmax(logits)[:, np.arange(4), labels.numpy()].mean(axis=1)
+    np.testing.assert_allclose(class_losses(logits, labels), expected, rtol=1e-5)
+
+
+def test_the_loss_of_labels_is_the_mean_over_every_yes_and_no(draw):
+    logits, labels = draw(2, 4, 3), torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]]).float()
+    shares = 1 / (1 + np.exp(-logits.double().numpy()))
+    right = np.where(labels.numpy() == 1, shares, 1 - shares)
+    np.testing.assert_allclose(label_losses(logits, labels), -np.log(right).mean(axis=(1, 2)), rtol=1e-5)
+
+
+def test_the_loss_of_numbers_is_the_mean_square_of_what_they_miss(draw):
+    logits, numbers = draw(2, 4, 1), torch.tensor([0.5, 3.0, 5.0, -1.0])
+    expected = ((logits[..., 0].double().numpy() - numbers.numpy()) ** 2).mean(axis=1)
+    np.testing.assert_allclose(number_losses(logits, numbers), expected, rtol=1e-5)
+
+
+def test_the_loss_of_choices_is_taken_within_each_group(draw):
+    logits, labels = draw(2, 6, 1), torch.tensor([2, 2, 2, 0, 0, 0])
+    shares = log_softmax(logits[..., 0].reshape(2, 2, 3))
+    expected = -(shares[:, 0, 2] + shares[:, 1, 0]) / 2
+    np.testing.assert_allclose(choice_losses(logits, labels, 3), expected, rtol=1e-5)
+
+
+def test_the_loss_of_tags_is_the_mean_over_the_tokens_that_have_one(draw):
+    logits, labels = draw(2, 2, 4, 5), torch.tensor([[-100, 3, -100, 0], [-100, 1, -100, -100]])
+    shares = log_softmax(logits)
+    expected = -(shares[:, 0, 1, 3] + shares[:, 0, 3, 0] + shares[:, 1, 1, 1]) / 3
+    np.testing.assert_allclose(tag_losses(logits, labels), expected, rtol=1e-5)
+
+
+def test_a_batch_without_any_tag_costs_nothing_and_moves_nothing(draw):
+    logits = draw(1, 2, 4, 5).requires_grad_()
+    loss = tag_losses(logits, torch.full((2, 4), -100))
+    loss.sum().backward()
+    assert loss.item() == 0.0
+    assert not logits.grad.any()

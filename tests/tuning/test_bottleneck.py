@@ -132,15 +132,15 @@ def test_a_deep_copy_has_adapters_of_its_own(make_model, batch, shake, states_of
     assert not torch.equal(states_of(twin, batch), before)
 
 
-@pytest.mark.gpu
 def test_autocast_computes_adapters_in_its_precision(make_model, batch):
-    model = make_model().cuda()
+    model = make_model()
     tune(model, TuneConfig(train="none", insert="houlsby:8"), seed=1)
     inner = []
     record(bottlenecks(model)[0].down, inner)
-    with torch.autocast("cuda", dtype=torch.bfloat16):
-        model(**{name: rows.cuda() for name, rows in batch.items()}).last_hidden_state.float().sum().backward()
-    assert inner[0][1].dtype == torch.bfloat16
+    # Not bf16: on a machine that promises AMX and does not have it, torch's bf16 products end the process.
+    with torch.autocast("cpu", dtype=torch.float16):
+        model(**batch).last_hidden_state.float().sum().backward()
+    assert inner[0][1].dtype == torch.float16
     assert bottlenecks(model)[0].down.weight.grad.dtype == torch.float32
 
 

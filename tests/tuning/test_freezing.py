@@ -92,6 +92,23 @@ def test_no_graph_is_built_below_the_first_trained_block(make_model, kind, setti
 BLOCKS = {"distilbert": "transformer.layer", "modernbert": "layers"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "weight", "first"),
+    [
+        ("electra", "embeddings_project.weight", 0),
+        ("mpnet", "encoder.relative_attention_bias.weight", 1),  # every block reads it
+        ("deberta-v2", "encoder.rel_embeddings.weight", 1),
+        ("modernbert", "final_norm.weight", 4),
+        ("bert", "pooler.dense.weight", 4),
+    ],
+)
+def test_weights_outside_of_blocks_count_where_they_are_read(make_model, kind, weight, first):
+    model = make_model(kind)
+    model.requires_grad_(False)
+    model.get_parameter(weight).requires_grad_(True)
+    assert first_trained_block(model) == first
+
+
 def test_dropout_still_acts_below_the_first_trained_block(make_model, batch):
     model = make_model()
     tune(model, TuneConfig(train="top:1", norms=False), seed=1)

@@ -6,7 +6,6 @@ count together. The n-best list is cut off, so that spans beyond it have no shar
 high; a temperature that was fitted on lists of the same length makes up for it.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,7 +30,8 @@ class Answers:
     best_spans: Mapping[str, str]
     null_odds: Mapping[str, float]
     odds: Floats  # [question]
-    scores: Floats  # [question, candidate] up to a constant; "no answer" first, -inf fills shorter lists
+    scores: Floats  # [question, candidate] up to a constant; -inf fills shorter lists
+    is_null: Bools  # [question, candidate] whether it is "no answer"
     is_best: Bools  # [question, candidate] whether it has the text of the best span
     exact: Floats  # [question] what the best span is worth
     f1: Floats
@@ -47,10 +47,9 @@ class Answers:
 
     def confidence(self, threshold: float, temperature: float) -> Floats:
         """Give the probability of the answer taken: of "no answer" where it declines."""
-        scaled = (self.scores - self.scores.max(axis=1, keepdims=True)) / temperature
-        weights = np.exp(scaled)
-        taken = np.where(self.declined(threshold), weights[:, 0], (weights * self.is_best).sum(axis=1))
-        shares: Floats = taken / weights.sum(axis=1)
+        weights = np.exp((self.scores - self.scores.max(axis=1, keepdims=True)) / temperature)
+        taken = np.where(self.declined(threshold)[:, None], self.is_null, self.is_best)
+        shares: Floats = (weights * taken).sum(axis=1) / weights.sum(axis=1)
         return np.minimum(shares, 1.0)
 
 
@@ -62,46 +61,38 @@ def build_answers(
 ) -> Answers:
     """Compare answers with the golds; the mappings may hold more questions than these."""
     exact, f1 = answer_worths(questions, best_spans)
-    rows = [_scores_of(each.id, best_spans[each.id], null_odds[each.id], candidates[each.id]) for each in questions]
-    shape = (len(rows), max(len(row) for row, _ in rows))
-    scores, is_best = np.full(shape, -np.inf), np.zeros(shape, np.bool_)
-    for place, (row, same) in enumerate(rows):
-        scores[place, : len(row)], is_best[place, : len(row)] = row, same
+    odds = np.array([null_odds[each.id] for each in questions], np.float64)
+    listed = [candidates[each.id] for each in questions]
+    shape = (len(listed), max(map(len, listed)))
+    scores, is_null, is_best = np.full(shape, -np.inf), np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
+    for place, (question, row) in enumerate(zip(questions, listed, strict=True)):
+        texts, best, size = [each.text for each in row], best_spans[question.id], len(row)
+        # Probabilities, not logits: the same up to a constant, and the file of a joint readout has no more.
+        scores[place, :size] = [each.probability for each in row]
+        is_null[place, :size], is_best[place, :size] = [not text for text in texts], [text == best for text in texts]
+        scores[place, :size] = np.log(np.maximum(scores[place, :size], LEAST))
     return Answers(
         questions,
         best_spans,
         null_odds,
-        odds=np.array([null_odds[each.id] for each in questions], np.float64),
-        scores=scores,
-        is_best=is_best,
+        odds,
+        *_with_lacking(questions, odds, scores, is_null, is_best),
         exact=np.array(list(exact.values()), np.float64),
         f1=np.array(list(f1.values()), np.float64),
         is_impossible=np.array([each.is_impossible for each in questions]),
     )
 
 
-def _scores_of(
-    question: str, best_span: str, odds: float, candidates: Sequence[Candidate]
-) -> tuple[list[float], list[bool]]:
-    """Give a question's scores, "no answer" first, and which of them are the best span's.
-
-    Probabilities are used, not logits: they are the same up to a constant, and a joint readout's file has no more.
-    A short n-best list may lack the best span or, in other programs' files, "no answer": the odds say where it belongs.
-    """
-    spans = [each for each in candidates if each.text]
-    scores, same = [_log(each) for each in spans], [each.text == best_span for each in spans]
-    null = next((_log(each) for each in candidates if not each.text), None)
-    best = next((score for score, is_same in zip(scores, same, strict=True) if is_same), None)
-    if null is None and best is None:
-        raise DataError(f"question {question!r}: its n-best holds neither the best span nor no answer; predict again")
-    if best is None:
-        assert null is not None
-        scores, same = [*scores, null - odds], [*same, True]
-    if null is None:
-        assert best is not None
-        null = best + odds
-    return [null, *scores], [False, *same]
-
-
-def _log(candidate: Candidate) -> float:
-    return math.log(max(candidate.probability, LEAST))
+def _with_lacking(
+    questions: Sequence[Question], odds: Floats, scores: Floats, is_null: Bools, is_best: Bools
+) -> tuple[Floats, Bools, Bools]:
+    """Add what a short n-best list may lack, the best span or (in other programs' files) "no answer", by the odds."""
+    lacks_null, lacks_best = ~is_null.any(axis=1), ~is_best.any(axis=1)
+    for place in np.flatnonzero(lacks_null & lacks_best).tolist():
+        raise DataError(
+            f"question {questions[place].id!r}: its n-best holds neither the best span nor no answer; predict again"
+        )
+    null, best = (scores.max(axis=1, initial=-np.inf, where=each) for each in (is_null, is_best))
+    more = np.stack([np.where(lacks_null, best + odds, -np.inf), np.where(lacks_best, null - odds, -np.inf)], axis=1)
+    is_first = np.broadcast_to(np.array([True, False]), more.shape)
+    return np.hstack([scores, more]), np.hstack([is_null, is_first]), np.hstack([is_best, ~is_first])

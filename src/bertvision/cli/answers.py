@@ -8,15 +8,14 @@ import typer
 from bertvision.cli.options import Json, Quiet, Set
 from bertvision.console import (
     in_one_line,
-    messages,
-    page_as_markdown,
     print_json,
     print_page,
     print_table,
     progress_for,
     results,
+    show_page,
 )
-from bertvision.files import check_file, check_folder, write_text
+from bertvision.files import check_file, check_folder
 
 
 @in_one_line
@@ -143,10 +142,4 @@ def analyze(
 
     target = check_file(out) if out is not None else None
     found = analyze_folder(folder, gold, against, disagreements)
-    if target is not None:
-        write_text(target, page_as_markdown(found.as_page()))
-        messages.print(f"analysis: {target}", markup=False)
-    if as_json:
-        print_json(found.as_dict())
-    elif target is None:
-        print_page(found.as_page())
+    show_page(found.as_page(), found.as_dict(), target, "analysis", as_json)

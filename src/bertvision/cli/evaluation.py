@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from bertvision.cli.options import Json
-from bertvision.console import in_one_line, messages, page_as_markdown, print_json, print_page
-from bertvision.files import check_file, write_text
+from bertvision.console import in_one_line, show_page
+from bertvision.files import check_file
 
 
 @in_one_line
@@ -35,10 +35,4 @@ def calibrate(
 
     target = check_file(out) if out is not None else None
     found = calibrate_folder(folder, gold, held_out, held_out_gold)
-    if target is not None:
-        write_text(target, page_as_markdown(found.as_page()))
-        messages.print(f"calibration: {target}", markup=False)
-    if as_json:
-        print_json(found.as_dict())
-    elif target is None:
-        print_page(found.as_page())
+    show_page(found.as_page(), found.as_dict(), target, "calibration", as_json)

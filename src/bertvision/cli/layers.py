@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from bertvision.cli.options import Json, Quiet, Set
-from bertvision.console import in_one_line, messages, page_as_markdown, print_json, print_page, progress_for
-from bertvision.files import check_file, write_text
+from bertvision.console import in_one_line, progress_for, show_page
+from bertvision.files import check_file
 
 
 @in_one_line
@@ -33,10 +33,4 @@ def layers(
 
     target = check_file(out) if out is not None else None
     found = layers_of_file(model, data, with_overrides({}, overrides or ()), progress_for(quiet))
-    if target is not None:
-        write_text(target, page_as_markdown(found.as_page()))
-        messages.print(f"layers: {target}", markup=False)
-    if as_json:
-        print_json(found.as_dict())
-    elif target is None:
-        print_page(found.as_page())
+    show_page(found.as_page(), found.as_dict(), target, "layers", as_json)

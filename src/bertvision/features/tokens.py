@@ -58,6 +58,8 @@ def read_single_layout(tokenizer: PreTrainedTokenizerBase) -> Layout:
 
 def tokenise(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[tuple[Int32s, Int32s]]:
     """Give every text's ids, without special tokens, and the characters [start, end) of each."""
+    if not texts:
+        return []
     encoded = tokenizer(
         texts,
         add_special_tokens=False,

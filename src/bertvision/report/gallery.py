@@ -13,7 +13,7 @@ from bertvision.report.rows import Row, full_rows, largest_fraction
 RUN = "bertvision run EXPERIMENT.yaml"
 QUESTIONS = ("squad2",)  # tasks with questions that have no answer
 BEST_OF = "The encoder and the six models with the highest F1 at most, at the largest fraction, of the first seed. "
-HOLD_OUT = "Hold out a part of the training data in the experiment's file (data.held_out: 0.1) and run"
+AGAIN = "which older versions did not write. Make them again with"
 
 
 class Picture(NamedTuple):
@@ -128,7 +128,7 @@ GALLERY = (
         caption=BEST_OF + "A question gets no answer where “no answer” scores higher than the best span by more than "
         "the threshold.",
         describe=_says("Line chart of F1 against the threshold; the tables hold the F1 at 0, tuned and best."),
-        missing=f"The threshold curve needs records with the scores at many thresholds. {HOLD_OUT}",
+        missing=f"The threshold curve needs records with scores at many thresholds, {AGAIN}",
         tasks=QUESTIONS,
     ),
     Picture(
@@ -136,9 +136,10 @@ GALLERY = (
         title="How often answers are right by how probable they are",
         figure=reliability,
         caption=BEST_OF + "A model whose probabilities mean what they say lies on the dashed line; below it the "
-        "probabilities are too high. After: with the temperature fitted on held-out data.",
+        "probabilities are too high. After calibration: with a temperature and threshold fitted on held-out training "
+        "data, where the experiment holds some out (data.held_out).",
         describe=_says("Line charts of the share of right answers by probability, before and after calibration."),
-        missing=f"The reliability diagram needs records with calibrated probabilities. {HOLD_OUT}",
+        missing=f"The reliability diagram needs records with probabilities, {AGAIN}",
         tasks=QUESTIONS,
     ),
     Picture(
@@ -148,7 +149,7 @@ GALLERY = (
         caption=BEST_OF + "From left to right less and less probable answers are given, and the share of wrong ones "
         "among them rises; the area under a line is the table's AURC.",
         describe=_says("Line chart of the share of wrong answers against the share of questions answered."),
-        missing=f"The risk-coverage curve needs records with calibrated probabilities. {HOLD_OUT}",
+        missing=f"The risk-coverage curve needs records with probabilities, {AGAIN}",
         tasks=QUESTIONS,
     ),
 )

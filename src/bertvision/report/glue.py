@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from bertvision.records import RowKind, RunRecord
 from bertvision.report.measures import TASKS
@@ -22,7 +22,7 @@ GLUE = {
     "wnli": "WNLI",
 }
 WNLI = "wnli"
-KINDS: tuple[RowKind, ...] = ("baseline", "encoder", "head", "control", "ensemble")
+KINDS: tuple[RowKind, ...] = get_args(RowKind)
 
 
 class Benchmark(NamedTuple):

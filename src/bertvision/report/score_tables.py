@@ -10,13 +10,20 @@ from bertvision.report.rows import Row, full_rows, table_rows, trained
 from bertvision.report.tables import Alignment, Table, score_text, share_text
 
 NUMBER: Alignment = "right"
-# Expected calibration error and area are in percent, as the scores are.
 CALIBRATION = (
     Measure("temperature", "temperature", "what logits are divided by, fitted on the held-out part", digits=2),
-    Measure("ece", "ECE before", "expected calibration error: how far probabilities lie from shares that are right"),
-    Measure("ece_calibrated", "ECE after", "the same with that temperature"),
     Measure(
-        "risk_coverage_area", "AURC", "area under the risk-coverage curve: the mean share of errors; less is better"
+        "ece",
+        "ECE before",
+        "expected calibration error, from 0 to 1: how far probabilities lie from the shares that are right",
+        digits=3,
+    ),
+    Measure("ece_calibrated", "ECE after", "the same with that temperature, at the tuned threshold", digits=3),
+    Measure(
+        "risk_coverage_area",
+        "AURC",
+        "area under the risk-coverage curve, from 0 to 1: the mean share of wrong answers; less is better",
+        digits=3,
     ),
     Measure("tuned_threshold", "threshold tuned", "for “no answer”, on the held-out part", digits=2),
     Measure("best_f1_thresh", "threshold best", "for these very questions", digits=2),

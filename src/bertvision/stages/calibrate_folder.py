@@ -84,7 +84,7 @@ def calibrate_folder(
     else:
         parts = [_answers(model, half, is_part=True) for half in _halves(gold, split)]
         decisions = [fit_decision(part) for part in reversed(parts)]
-        fitted_on = "no held-out answers: each half of the articles is judged with what was tuned on the other half"
+        fitted_on = "no held-out answers: each half of the articles is tuned on the other half"
     official = scores_at(answers, 0.0)
     return Calibration(
         folder=str(folder),

@@ -16,7 +16,7 @@ from bertvision.analysis.layer_means import LayerMeans, QuestionParts, mean_part
 from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.states import StateBatch
-from bertvision.errors import DataError
+from bertvision.errors import DataError, SettingsError
 from bertvision.features.windows import Window, cut_windows
 from bertvision.heads.contributions import layer_contributions, refuse_unless_sum
 from bertvision.heads.head import Head, layer_weights
@@ -52,6 +52,10 @@ def layers_of_file(
 ) -> LayerMeans:
     """Average over a file's questions what each layer adds to the scores of the best span, the gold and no answer."""
     model = load_model(model_folder)
+    if model.config.task not in ("squad1", "squad2"):
+        raise SettingsError(
+            f"{model_folder}: a model of {model.config.task} has no spans; give one of squad1 or squad2"
+        )
     refuse_unless_sum(model.head)
     defaults = {"answers": model.config.answers.model_dump(mode="json")}
     config = validate(PredictConfig, merge(defaults, settings or {}), "--set")

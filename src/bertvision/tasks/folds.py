@@ -24,7 +24,7 @@ def fold(split: Split[Example], k: int, n: int) -> tuple[Split[Example], Split[E
     train = tuple(example for example, held in zip(split.examples, is_dev, strict=True) if not held)
     dev = tuple(example for example, held in zip(split.examples, is_dev, strict=True) if held)
     name = f"{split.name}, fold {k} of {n}"
-    return replace(split, name=f"{name}, the others", examples=train), replace(split, name=name, examples=dev)
+    return replace(split, name=f"{name}, the others", examples=train), Split(name, dev, 0, split.sha256)
 
 
 def _unit(example: Example) -> str:

@@ -51,7 +51,6 @@ def tune(model: PreTrainedModel, config: TuneConfig, seed: int, name: str = "tun
             f"a tuning's name is a word of letters, digits and _, used once, got {name!r}; used: {known}"
         )
     names = trained_names(model, config.trained, norms=config.norms)
-    set_active(model, None)
     with RandomStream(seed_for(seed, "tune"), torch.device("cpu")).entered():
         _insert(model, config, name)
     add_variant(model, name, config, names)

@@ -45,8 +45,9 @@ def variants_of(model: PreTrainedModel) -> Variants:
 
 
 def add_variant(model: PreTrainedModel, name: str, config: TuneConfig, names: set[str]) -> None:
-    """Note a tuning that starts from the plain encoder, which must be plain now, and trains these weights of it."""
+    """Note a tuning that starts from the plain encoder and trains these weights of it."""
     variants, own = variants_of(model), plain_parameters(model)
+    # Also where another tuning acts: a weight without a plain value yet is one that no tuning has changed.
     variants.plain |= {each: own[each].detach().clone() for each in names - variants.plain.keys()}
     variants.by_name[name] = Variant(config, {each: variants.plain[each] for each in names})
 
@@ -80,7 +81,7 @@ def train_active(model: PreTrainedModel) -> None:
 
 
 def remove_tuning(model: PreTrainedModel, name: str) -> None:
-    """Forget a tuning; when the last one is gone the encoder is as it was before the first."""
+    """Forget a tuning; when the last one is gone the encoder is what it was (which weights learn is unchanged)."""
     variant_of(model, name)
     if variants_of(model).active == name:
         set_active(model, None)

@@ -1,0 +1,56 @@
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+
+from bertvision.features.batches import collate
+from bertvision.features.windows import Window
+from bertvision.tasks.task import Kind
+from bertvision.training import losses
+from bertvision.training.objective import SPANS, Objective, loss_of, losses_of
+
+LABELS = {  # of four windows with five tokens each
+    "span": [0] * 4,
+    "answerable": [0, 1, 1, 0],
+    "class": [2, 0, 1, 1],
+    "labels": [(1, 0, 0), (0, 0, 0), (1, 1, 0), (0, 0, 1)],
+    "number": [0.5, 2.0, 0.0, 1.5],
+    "choice": [1, 1, 0, 0],
+    "tags": [np.array([-100, 0, 2, -100, -100], dtype=np.int32)] * 4,
+}
+
+
+def make_batch(kind):
+    ids, offsets = np.arange(5, dtype=np.int32), np.zeros((2, 2), dtype=np.int32)
+    windows = [Window(0, ids, 2, offsets, 2, 3, label=label) for label in LABELS[kind]]
+    return collate(windows, np.arange(4), pad_id=0)
+
+
+@pytest.mark.parametrize(
+    ("objective", "expected"),
+    [
+        (SPANS, lambda logits, batch: losses.span_losses(logits, batch.starts, batch.ends, "mean")),
+        (Objective("answerable", 2), lambda logits, batch: losses.class_losses(logits, batch.labels)),
+        (Objective("class", 3), lambda logits, batch: losses.class_losses(logits, batch.labels)),
+        (Objective("labels", 3), lambda logits, batch: losses.label_losses(logits, batch.labels)),
+        (Objective("number", 1), lambda logits, batch: losses.number_losses(logits, batch.labels)),
+        (Objective("choice", 1, group=2), lambda logits, batch: losses.choice_losses(logits, batch.labels, 2)),
+        (Objective("tags", 3), lambda logits, batch: losses.tag_losses(logits, batch.labels)),
+    ],
+    ids=lambda each: each.kind if isinstance(each, Objective) else "",
+)
+def test_every_kind_has_its_loss_for_many_heads_and_for_one(objective, expected):
+    torch.manual_seed(0)
+    batch, tokens = make_batch(objective.kind), (5,) if objective.per == "token" else ()
+    logits = torch.randn(3, 4, *tokens, objective.columns)
+    found = losses_of(objective, logits, batch, "mean")
+    assert torch.equal(found, expected(logits, batch))
+    alone = [loss_of(objective, each, batch, "mean") for each in logits]
+    torch.testing.assert_close(torch.stack(alone), found)
+
+
+def test_spans_and_tags_are_of_tokens_and_all_else_is_of_rows():
+    per = {kind: Objective(kind, 2).per for kind in get_args(Kind)}
+    assert {kind for kind, each in per.items() if each == "token"} == {"span", "tags"}
+    assert set(per) == set(LABELS)
