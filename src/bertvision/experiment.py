@@ -17,6 +17,7 @@ from bertvision.heads.training import HeadsConfig, with_every_setting
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.settings import Config, Settings, merge, parse_yaml, read_yaml, validate, with_overrides
+from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.task import DataConfig, TaskName
 from bertvision.training.device import Precision
 
@@ -62,8 +63,11 @@ class Experiment(Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Experiment":
-        if unfit := [head.name for head in self.heads.train if "span" not in kinds_of(head.pooler, head.readout)]:
-            raise ValueError(f"head {unfit[0]!r} does not score spans, which {self.task} needs; leave it out")
+        kind = TASKS[self.task].kind
+        if unfit := [head.name for head in self.heads.train if kind not in kinds_of(head.pooler, head.readout)]:
+            raise ValueError(f"head {unfit[0]!r} is not for tasks of the kind {kind}, as {self.task} is; leave it out")
+        if kind == "number" and (largest := [each.name for each in self.ensembles if each.how == "max"]):
+            raise ValueError(f"ensemble {largest[0]!r}: numbers have no probabilities for `max`; use how: mean")
         known = ["encoder", *(head.name for head in self.heads.train)]
         for ensemble in self.ensembles:
             if unknown := [name for name in ensemble.of if name not in known]:

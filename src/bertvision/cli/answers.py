@@ -23,29 +23,28 @@ def predict(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL_DIR", help="OUT/heads/FRACTION/HEAD or OUT/encoder/FRACTION.")
     ],
-    data: Annotated[str, typer.Option("--data", help="A SQuAD .json or .json.gz; answers in it are optional.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder for predictions.json, n-best, null odds and logits.")],
+    data: Annotated[
+        str, typer.Option("--data", help="A file as the model's task has them; answers in it are optional.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder for predictions.json and what goes with it.")],
     overrides: Set = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Answer a file's questions with a trained model.
+    """Answer a file with a trained model, whatever its task.
 
-    Writes predictions.json, nbest_predictions.json and null_odds.json as run_qa does, and logits.safetensors; prints
-    the scores where the file has answers.
+    For questions it writes predictions.json, nbest_predictions.json and null_odds.json as run_qa does, and
+    logits.safetensors; for other tasks predictions.json, probabilities.json, GLUE's file for its test sets and CoNLL
+    columns. Prints the scores where the file has answers.
     """
     from bertvision.settings import with_overrides
     from bertvision.stages.predict_file import predict_file
 
     answered = predict_file(model, data, check_folder(out), with_overrides({}, overrides or ()), progress_for(quiet))
     if as_json:
-        print_json({"questions": len(answered.predictions), "out": str(out), "scores": answered.scores})
+        print_json({"examples": len(answered.predictions), "out": str(out), "scores": answered.scores})
         return
-    declined = sum(not each.text for each in answered.predictions)
-    results.print(
-        f"{len(answered.predictions):,} questions, {declined:,} declined; answers in {out / 'predictions.json'}",
-        markup=False,
-    )
+    results.print(f"{answered.summary}; answers in {out / 'predictions.json'}", markup=False)
     if answered.scores is not None:
         print_json(answered.scores)
 

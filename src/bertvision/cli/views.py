@@ -33,23 +33,26 @@ def report(
 
 @in_one_line
 def inspect(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A SQuAD .json or .json.gz, sample:dev, or owner/name.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A file of the task, sample:dev, or owner/name.")],
+    task: Annotated[str, typer.Option("--task", help="What the file is for, such as rte, ner or classification.")] = (
+        "squad2"
+    ),
     encoder: Annotated[str, typer.Option("--encoder", help="Whose tokenizer cuts the windows.")] = "default",
     overrides: Set = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Count a file's questions, tokens and windows.
+    """Count a file's examples, labels, tokens and windows.
 
     Reads and cuts the file as an experiment with the same settings would, so that surprises come before training.
     """
     from bertvision.stages.inspect_file import inspect_file
 
-    found = inspect_file(data, encoder, overrides or (), progress_for(quiet))
+    found = inspect_file(data, encoder, task, overrides or (), progress_for(quiet))
     if as_json:
         print_json(found.as_dict())
         return
-    results.print(f"{found.name}: {found.questions:,} questions, {found.windows:,} windows", markup=False)
+    results.print(f"{found.name}: {found.examples:,} examples, {found.windows:,} windows", markup=False)
     print_table(("what", "value"), found.as_rows(), (False, True))
     print_table(("tokens", *found.percentiles), found.length_rows(), (False, *[True] * len(found.percentiles)))
 

@@ -70,6 +70,11 @@ class HeadConfig(Config):
         return self
 
 
+def reads_cls(config: HeadConfig, objective: Objective) -> bool:
+    """Tell whether a head reads the first token's states alone, with the pooled state before them (`encode_cls`)."""
+    return objective.per == "row" and config.pooler.classes_from == "first token"
+
+
 def build_head(config: HeadConfig, shape: StackShape, objective: Objective = SPANS) -> Head:
     """Turn a config into a head that gives what an objective asks for."""
     if objective.kind not in (kinds := kinds_of(config.pooler, config.readout)):
@@ -78,7 +83,9 @@ def build_head(config: HeadConfig, shape: StackShape, objective: Objective = SPA
             f"{', '.join(kinds) or '(none)'}, and this one is of the kind {objective.kind}; choose another head"
         )
     pooler, features = build_pooler(_sized(config, shape, objective), shape)
-    return Head(pooler, _build_readout(config, shape, features, objective))
+    head = Head(pooler, _build_readout(config, shape, features, objective))
+    head.cls = reads_cls(config, objective)
+    return head
 
 
 def count_head(config: HeadConfig, shape: StackShape, objective: Objective = SPANS) -> Count:

@@ -16,6 +16,7 @@ class Head(nn.Module):
         super().__init__()
         self.pooler = pooler
         self.readout = readout
+        self.cls = False  # whether it reads the first token's states alone (`encode_cls`)
         self.layers: tuple[int, ...] | None = None  # which of the states it is given are its own; None: all
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> Tensor:

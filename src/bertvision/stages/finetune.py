@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from bertvision.encoder.encode import layers_of_output, shape_of_states
 from bertvision.encoder.finetune import finetune_encoder, plan_steps, steps_of_fractions
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.files import read_json, whole_folder, write_json
@@ -10,7 +11,7 @@ from bertvision.heads.head import Head
 from bertvision.heads.training import build_heads
 from bertvision.run_folder import is_made, resumable, sign
 from bertvision.settings import Settings
-from bertvision.stages.line import Line, is_checkpoint
+from bertvision.stages.line import Line
 from bertvision.stages.model_folder import OUTPUT_LAYER, load_head, read_model_config, save_encoder
 from bertvision.training.checkpoint import fingerprint
 
@@ -37,6 +38,7 @@ def finetune(line: Line, seed: int) -> None:
             config,
             seed=seed,
             compute=line.compute,
+            objective=line.objective,
             saved=saved,
             progress=line.progress,
         ):
@@ -49,7 +51,7 @@ def _is_past(saved: Path, line: Line, seed: int, missing: list[float]) -> bool:
     """Tell whether a stopped training has gone past a fraction that is asked for now."""
     if not (saved / "position.json").exists():
         return False
-    steps = plan_steps(line.train, line.experiment.finetune, seed)
+    steps = plan_steps(line.train, line.experiment.finetune, seed, line.objective.group)
     done = read_json(saved / "position.json")["step"]
     return any(stop < done for _, stop in steps_of_fractions(missing, steps, len(line.train)))
 
@@ -65,17 +67,19 @@ def finetune_seconds(line: Line, seed: int, fraction: float | None) -> float:
 def _save(line: Line, place: Path, encoder: Encoder, output: Head, made_by: Settings, seconds: float) -> None:
     with whole_folder(place) as beside:
         config = line.model_config(OUTPUT_LAYER, ".", True, fingerprint(encoder.model))
-        config = config.model_copy(update={"layers": encoder.shape.layers, "state_layers": None})
+        shape = shape_of_states(encoder, cls=output.cls)
+        own = {"layers": shape.layers, "state_layers": layers_of_output(encoder, line.objective)}
+        config = config.model_copy(update=own)
         save_encoder(beside, encoder, output, config)
         write_json(beside / TIMING, {"seconds": round(seconds, 3)})
         sign(beside, made_by)
 
 
 def _output_layer(line: Line, seed: int) -> Head:
-    if is_checkpoint(line.experiment.encoder):
+    if line.is_own_checkpoint():
         place = Path(line.experiment.encoder)
         return load_head(place, read_model_config(place))
-    return build_heads([OUTPUT_LAYER], line.shape, seed)[OUTPUT_LAYER.name]
+    return build_heads([OUTPUT_LAYER], line.shape_for(OUTPUT_LAYER), seed, line.objective)[OUTPUT_LAYER.name]
 
 
 def _made_by(line: Line, seed: int, fraction: float | None) -> Settings:

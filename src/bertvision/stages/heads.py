@@ -9,20 +9,16 @@ from pathlib import Path
 from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.files import read_json, whole_folder, write_json
-from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.build import HeadConfig, build_head, reads_cls
 from bertvision.heads.head import Head
 from bertvision.heads.training import EpochEnd, build_heads, train_heads_together
-from bertvision.metrics.squad import Scores, score_predictions
-from bertvision.predictions.logits import grid_of
-from bertvision.predictions.spans import decode_spans
-from bertvision.predictions.texts import text_grid
+from bertvision.metrics.squad import Scores
 from bertvision.records import fraction_name
 from bertvision.run_folder import MADE_BY, is_made, resumable, sign
 from bertvision.settings import Settings
 from bertvision.stages.line import Line
-from bertvision.stages.logits import token_logits
+from bertvision.stages.logits import logits_of
 from bertvision.stages.model_folder import ModelConfig, load_head, read_model_config, save_head
-from bertvision.stages.paper_scores import paper_scores
 from bertvision.stages.states import open_states
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
 
@@ -41,23 +37,39 @@ class TrainedHead:
 
 
 def train_heads(line: Line, seed: int, fraction: float | None) -> None:
-    """Train every head that the run folder does not hold yet, in one pass."""
-    config, folder = line.experiment.heads, line.folder(seed)
+    """Train every head that the run folder does not hold yet, in one pass.
+
+    Heads that read the first token's states alone have a pass of their own beside heads that read all tokens'.
+    """
+    folder = line.folder(seed)
     missing = [
         head
-        for head in config.train
+        for head in line.experiment.heads.train
         if not is_made(folder.head(fraction, head.name), _made_by(line, seed, fraction, [head]))
     ]
-    if not missing:
-        return
-    stage = folder.unfinished(f"heads-{fraction_name(fraction)}")
+    for cls in (False, True):
+        if own := [head for head in missing if reads_cls(head, line.objective) == cls]:
+            _train_together(line, seed, fraction, own, cls)
+
+
+def _train_together(line: Line, seed: int, fraction: float | None, missing: list[HeadConfig], cls: bool) -> None:
+    config, objective = line.experiment.heads, line.objective
+    stage = line.folder(seed).unfinished(f"heads-{fraction_name(fraction)}{'-cls' if cls else ''}")
     together = _going_on(stage, missing, config.train)
     encoder, weights = frozen_encoder(line, seed, fraction)
-    heads = build_heads(together, line.shape, seed)
+    heads = build_heads(together, line.shapes[cls], seed, objective)
     with resumable(stage, {**_made_by(line, seed, fraction, together), "device": line.compute.device.type}) as saved:
-        with open_states(line, seed, fraction, encoder, weights, together) as (source, states):
+        states_of = open_states(line, seed, fraction, encoder, weights, together, objective=objective, cls=cls)
+        with states_of as (source, states):
             for end in train_heads_together(
-                heads, source, config, seed=seed, compute=line.compute, saved=saved, progress=line.progress
+                heads,
+                source,
+                config,
+                seed=seed,
+                compute=line.compute,
+                objective=objective,
+                saved=saved,
+                progress=line.progress,
             ):
                 _keep_epoch(line, stage, encoder, heads, end, states)
         for head in together:
@@ -118,17 +130,10 @@ def _keep_epoch(
 
 
 def _score_heads(line: Line, encoder: Encoder, heads: Mapping[str, Head]) -> dict[str, Scores]:
-    questions = line.task.dev.examples
-    grid = grid_of(line.dev, [question.id for question in questions])
-    texts = text_grid(grid, [question.context for question in questions])
-    scores = {}
     tokens, layers = line.experiment.answers.tokens, line.experiment.states.chosen_layers
-    found = token_logits(encoder, heads, line.dev, line.compute, line.progress, tokens, layers)
-    for name, logits in found.items():
-        answers = decode_spans(texts, logits, line.experiment.answers, has_null=line.task.has_null)
-        official = score_predictions(questions, answers, line.experiment.answers.null_threshold)
-        scores[name] = official | paper_scores(grid, logits, line.paper)
-    return scores
+    per, windows = line.objective.per, line.dev.windows
+    found = logits_of(encoder, heads, windows, per, line.compute, line.progress, tokens, layers)
+    return {name: line.dev.score(line.dev.answer(logits), logits) for name, logits in found.items()}
 
 
 def _keep_head(line: Line, seed: int, fraction: float | None, stage: Path, config: HeadConfig, weights: str) -> None:
@@ -142,7 +147,7 @@ def _keep_head(line: Line, seed: int, fraction: float | None, stage: Path, confi
             write_json(beside / TRAINING, {"diverged": True})  # so that it is not tried again
             sign(beside, made_by)
         return
-    head = build_head(config, line.shape)
+    head = build_head(config, line.shape_for(config), line.objective)
     load_weights(stage / "reported" / config.name, head)
     rows = {path.stem.removeprefix("epoch-"): read_json(path) for path in stage.glob("epoch-*.json")}
     epochs = {epoch: scores[config.name] for epoch, scores in rows.items() if config.name in scores}

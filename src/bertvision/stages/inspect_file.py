@@ -10,9 +10,12 @@ import numpy as np
 from bertvision.encoder.load import load_tokenizer
 from bertvision.experiment import build_experiment
 from bertvision.features.batches import BatchConfig, lengths_of, padding_share, plan_epoch
-from bertvision.features.windows import cut_windows
+from bertvision.features.cut import cut_examples
 from bertvision.progress import SILENT, Progress
-from bertvision.tasks.squad import read_squad
+from bertvision.tasks.catalog import TASKS
+from bertvision.tasks.read import read_labelled
+from bertvision.tasks.task import Kind
+from bertvision.training.objective import objective_of
 
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99, 100)
 
@@ -22,13 +25,15 @@ class Inspection:
     """Counts of one file under one tokenizer."""
 
     name: str
-    questions: int
-    unanswerable: int
+    task: str
+    examples: int
     dropped: int
-    contexts: int
     windows: int
-    questions_with_several_windows: int
-    windows_without_answer: int
+    examples_with_several_windows: int
+    longer_than_a_window: int  # rows that lose their end
+    labels: dict[str, int]  # examples (or, for tags, words) of each; empty for numbers
+    contexts: int | None  # of questions
+    windows_without_answer: int | None
     mean_tokens: float
     padding: dict[str, float]  # share of computed tokens, by batch
     lengths: dict[str, list[int]]  # percentiles of tokens
@@ -44,15 +49,22 @@ class Inspection:
 
     def as_rows(self) -> list[tuple[str, str]]:
         """Give the counts as a table."""
-        share = 100 * self.unanswerable / self.questions
+        total = sum(self.labels.values())
+        labels = [
+            (f"labelled {label}", f"{count:,} ({100 * count / total:.1f}%)") for label, count in self.labels.items()
+        ]
+        counts: dict[str, int | None] = {
+            "examples": self.examples,
+            "bad examples left out": self.dropped,
+            "contexts": self.contexts,
+            "windows": self.windows,
+            "examples with several windows": self.examples_with_several_windows,
+            "examples that lose their end": self.longer_than_a_window,
+            "windows labelled as no answer": self.windows_without_answer,
+        }
         return [
-            ("questions", f"{self.questions:,}"),
-            ("unanswerable", f"{self.unanswerable:,} ({share:.1f}%)"),
-            ("bad questions left out", f"{self.dropped:,}"),
-            ("contexts", f"{self.contexts:,}"),
-            ("windows", f"{self.windows:,}"),
-            ("questions with several windows", f"{self.questions_with_several_windows:,}"),
-            ("windows labelled as no answer", f"{self.windows_without_answer:,}"),
+            *((what, f"{count:,}") for what, count in counts.items() if count is not None),
+            *labels,
             ("mean tokens a window", f"{self.mean_tokens:.1f}"),
             *((f"padding with batch {batch}", f"{100 * share:.1f}%") for batch, share in self.padding.items()),
         ]
@@ -62,28 +74,55 @@ class Inspection:
         return [(what, *(f"{value:,}" for value in values)) for what, values in self.lengths.items()]
 
 
-def inspect_file(data: str, encoder: str, overrides: Sequence[str] = (), progress: Progress = SILENT) -> Inspection:
+def inspect_file(
+    data: str, encoder: str, task: str = "squad2", overrides: Sequence[str] = (), progress: Progress = SILENT
+) -> Inspection:
     """Read and cut a file as an experiment with these settings would."""
-    experiment = build_experiment({}, overrides, "--set")
-    split = read_squad(data, on_bad=experiment.data.on_bad)
-    windows = cut_windows(split.examples, load_tokenizer(encoder), experiment.windows, progress=progress)
-    lengths = lengths_of(windows)
-    per_question = Counter(window.example for window in windows)
-    whole = {window.example: window.context_at for window in windows}
+    experiment = build_experiment({"task": task, "heads": {"train": []}}, overrides, "--set")
+    name, kind = experiment.task, TASKS[experiment.task].kind
+    split, labels = read_labelled(name, data, experiment.data, hub_split="train")
+    windows = cut_examples(kind, split.examples, labels, load_tokenizer(encoder), experiment.windows, progress=progress)
+    lengths, group = lengths_of(windows), objective_of(kind, labels).group
+    per_example = Counter(window.example for window in windows)
     batches = {"{tokens: 16384}": BatchConfig(tokens=16384), "{windows: 4}": BatchConfig(windows=4)}
+    asks = kind in ("span", "answerable")
+    whole = {window.example: window.context_at for window in windows}
+    limit = experiment.windows.max_length
     return Inspection(
         name=split.name,
-        questions=len(split.examples),
-        unanswerable=sum(question.is_impossible for question in split.examples),
+        task=name,
+        examples=len(split.examples),
         dropped=split.dropped,
-        contexts=len({question.context for question in split.examples}),
         windows=len(windows),
-        questions_with_several_windows=sum(count > 1 for count in per_question.values()),
-        windows_without_answer=sum(window.end == 0 for window in windows),
+        examples_with_several_windows=sum(count > group for count in per_example.values()),
+        longer_than_a_window=0 if asks or kind == "tags" else int((lengths == limit).sum()),
+        labels=_count_labels(kind, split.examples, labels),
+        contexts=len({question.context for question in split.examples}) if asks else None,
+        windows_without_answer=sum(window.end == 0 for window in windows) if asks else None,
         mean_tokens=float(lengths.mean()),
-        padding={name: padding_share(lengths, plan_epoch(lengths, batch, 1, 0)) for name, batch in batches.items()},
-        lengths={"window": _percentiles(lengths), "question and special tokens": _percentiles(list(whole.values()))},
+        padding={
+            batch: padding_share(lengths, plan_epoch(lengths, size, 1, 0, group)) for batch, size in batches.items()
+        },
+        lengths={"window": _percentiles(lengths)}
+        | ({"question and special tokens": _percentiles(list(whole.values()))} if asks else {}),
     )
+
+
+def _count_labels(kind: Kind, examples: Sequence[Any], labels: Sequence[str]) -> dict[str, int]:
+    match kind:
+        case "span" | "answerable":
+            impossible = sum(question.is_impossible for question in examples)
+            return {"answer": len(examples) - impossible, "no answer": impossible}
+        case "class" | "choice":
+            counts = Counter(row.label for row in examples)
+            return {label: counts[place] for place, label in enumerate(labels)}
+        case "labels":
+            return {label: sum(row.label[place] for row in examples) for place, label in enumerate(labels)}
+        case "tags":
+            tags = Counter(tag for sentence in examples for tag in sentence.tags)
+            return {label: tags[label] for label in labels}
+        case "number":
+            return {}
 
 
 def _percentiles(values: Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:

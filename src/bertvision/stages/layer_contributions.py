@@ -25,10 +25,10 @@ from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import best_spans, first_of_each
 from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.progress import SILENT, Progress
-from bertvision.settings import Settings, merge, validate
+from bertvision.settings import Settings
 from bertvision.shapes import Positions
 from bertvision.stages.model_folder import load_model
-from bertvision.stages.predict_file import PredictConfig
+from bertvision.stages.predict_file import read_settings
 from bertvision.stages.questions import read_questions
 from bertvision.tasks.task import Question
 from bertvision.training.device import Compute, choose_compute
@@ -57,8 +57,7 @@ def layers_of_file(
             f"{model_folder}: a model of {model.config.task} has no spans; give one of squad1 or squad2"
         )
     refuse_unless_sum(model.head)
-    defaults = {"answers": model.config.answers.model_dump(mode="json")}
-    config = validate(PredictConfig, merge(defaults, settings or {}), "--set")
+    config = read_settings(model.config, settings)
     asked = read_questions(data)
     questions = [_with_placed_answer(question) for question in asked.questions]
     windows = cut_windows(questions, model.encoder.tokenizer, model.config.windows, progress=progress)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,28 +12,23 @@ from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment
-from bertvision.features.windows import Window, WindowConfig, cut_windows
-from bertvision.heads.build import HeadConfig
+from bertvision.features.cut import cut_examples
+from bertvision.features.windows import Window, WindowConfig
+from bertvision.heads.build import HeadConfig, reads_cls
 from bertvision.progress import Progress
 from bertvision.records import DataFile
 from bertvision.run_folder import RunFolder, folder_of_seed
 from bertvision.settings import Settings
 from bertvision.shapes import StackShape
-from bertvision.stages.model_folder import CONFIG, ModelConfig
-from bertvision.stages.paper_scores import PaperGold, paper_gold
+from bertvision.stages.answering import Answering, open_answering
+from bertvision.stages.model_folder import CONFIG, ModelConfig, read_model_config
 from bertvision.tasks.held_out import hold_out
 from bertvision.tasks.read import read_task
 from bertvision.tasks.task import Question, Split, Task
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.device import Compute, choose_compute
+from bertvision.training.objective import Objective, objective_of
 from bertvision.training.random_stream import seed_for
-
-
-class HeldOut(NamedTuple):
-    """The part of the training data that nothing is trained on."""
-
-    split: Split[Question]
-    windows: Sequence[Window]
 
 
 @dataclass(frozen=True)
@@ -44,11 +39,11 @@ class Line:
     out: Path
     task: Task
     train: Sequence[Window]
-    dev: Sequence[Window]
-    held_out: HeldOut | None  # None where `data.held_out` is 0
-    paper: PaperGold | None  # of dev; None where `answers.decoders` does not ask for paper-v1
+    dev: Answering
+    held_out: Answering | None  # the part of train that nothing learns from; None where `data.held_out` is 0
+    also: dict[str, Answering]  # further splits to score
     start_fingerprint: str  # of the encoder that fine-tuning starts from
-    shape: StackShape  # of the states that heads read
+    shapes: dict[bool, StackShape]  # of the states that heads read: of all tokens, and of the first one alone
     compute: Compute
     progress: Progress
 
@@ -56,6 +51,22 @@ class Line:
     def fractions(self) -> tuple[float | None, ...]:
         """Give the encoders that heads are trained on; None is the encoder as given."""
         return self.experiment.finetune.fractions or (None,)
+
+    @property
+    def objective(self) -> Objective:
+        """Tell what a model of this task is to give for each window."""
+        return objective_of(self.task.kind, self.task.labels)
+
+    def shape_for(self, head: HeadConfig) -> StackShape:
+        """Give the shape of the states that a head reads."""
+        return self.shapes[reads_cls(head, self.objective)]
+
+    def is_own_checkpoint(self) -> bool:
+        """Tell whether the encoder is an earlier run's on the same task, whose output layer goes on."""
+        if not is_checkpoint(self.experiment.encoder):
+            return False
+        model = read_model_config(Path(self.experiment.encoder))
+        return model.objective == self.objective and model.labels == self.task.labels
 
     def folder(self, seed: int) -> RunFolder:
         """Give a seed's part of the run folder."""
@@ -73,15 +84,17 @@ class Line:
 
     def data(self) -> dict[str, DataFile]:
         """Describe the splits for a record."""
-        splits = {"train": _describe(self.task.train, self.train), "dev": _describe(self.task.dev, self.dev)}
-        return splits | ({"held_out": _describe(*self.held_out)} if self.held_out is not None else {})
+        held_out = {"held_out": self.held_out} if self.held_out is not None else {}
+        asked = {"dev": self.dev, **held_out, **self.also}
+        described = {name: _describe(each.split, each.windows) for name, each in asked.items()}
+        return {"train": _describe(self.task.train, self.train), **described}
 
     def made_by(self, stage: str, seed: int, **more: object) -> Settings:
         """Name what decides a stage's result, beside the settings of the stage itself."""
         data, split = self.experiment.data, self.task.train
-        source: Settings = {"name": split.name, "sha256": split.sha256, "on_bad": data.on_bad}
-        if data.held_out:  # folders that were made when nothing was held out do not name it
-            source["held_out"] = data.held_out
+        # Of the settings of data only those that differ from the defaults, so that a new one changes no older folder.
+        layout = data.model_dump(mode="json", exclude={"train", "dev", "also", "on_bad"}, exclude_defaults=True)
+        source: Settings = {"name": split.name, "sha256": split.sha256, "on_bad": data.on_bad, **layout}
         return {
             "stage": stage,
             "task": self.task.name,
@@ -95,15 +108,20 @@ class Line:
 
     def model_config(self, head: HeadConfig, encoder: str, is_path: bool, weights: str) -> ModelConfig:
         """Describe a head of this experiment for its MODEL_DIR."""
+        cls, layers = reads_cls(head, self.objective), self.experiment.states.chosen_layers
+        shape = self.shapes[cls]
+        pooled = shape.layers - len(layers) if cls and layers is not None else 0
         return ModelConfig(
             head=head,
-            layers=self.shape.layers,
-            state_layers=self.experiment.states.chosen_layers,
-            hidden=self.shape.hidden,
+            layers=shape.layers,
+            state_layers=(*range(pooled), *(pooled + layer for layer in layers)) if layers is not None else None,
+            hidden=shape.hidden,
             encoder=encoder,
             encoder_is_path=is_path,
             encoder_fingerprint=weights,
             task=self.task.name,
+            labels=self.task.labels,
+            data=self.experiment.data.layout(),
             windows=self.experiment.windows,
             answers=self.experiment.answers,
         )
@@ -112,20 +130,36 @@ class Line:
 def prepare(experiment: Experiment, out: Path, progress: Progress) -> Line:
     """Read the data, load the encoder once to check it, and cut all windows, before anything expensive starts."""
     task = read_task(experiment.task, experiment.data)
-    for split in (task.train, task.dev):
+    for split in (task.train, task.dev, *task.also.values()):
         if split.dropped:
-            progress.say(f"{split.name}: {split.dropped} bad questions left out, {len(split.examples)} kept")
+            progress.say(f"{split.name}: {split.dropped} bad examples left out, {len(split.examples)} kept")
     task, held_out = _held_out(task, experiment.data.held_out)
     encoder = load_encoder(experiment.encoder)
     check_length(encoder, experiment.windows)
-    shape = shape_of_states(encoder, experiment.states.chosen_layers)
-    cut = partial(cut_windows, tokenizer=encoder.tokenizer, config=experiment.windows, progress=progress)
-    train, dev = cut(task.train.examples), cut(task.dev.examples, labelled=False)
-    held = HeldOut(held_out, cut(held_out.examples, labelled=False)) if held_out is not None else None
-    paper = paper_gold(experiment.answers, dev, task.dev.examples, encoder.tokenizer)
-    compute = choose_compute(experiment.device, experiment.precision)
-    start = fingerprint(encoder.model)
-    return Line(experiment, out, task, train, dev, held, paper, start, shape, compute, progress)
+    layers = experiment.states.chosen_layers
+    ask = partial(
+        open_answering,
+        task,
+        tokenizer=encoder.tokenizer,
+        windows=experiment.windows,
+        answers=experiment.answers,
+        progress=progress,
+    )
+    return Line(
+        experiment=experiment,
+        out=out,
+        task=task,
+        train=cut_examples(
+            task.kind, task.train.examples, task.labels, encoder.tokenizer, experiment.windows, progress=progress
+        ),
+        dev=ask(task.dev),
+        held_out=ask(held_out, part="held_out") if held_out is not None else None,
+        also={name: ask(split, part=name) for name, split in task.also.items()},
+        start_fingerprint=fingerprint(encoder.model),
+        shapes={cls: shape_of_states(encoder, layers, cls=cls) for cls in (False, True)},
+        compute=choose_compute(experiment.device, experiment.precision),
+        progress=progress,
+    )
 
 
 def _held_out(task: Task, share: float) -> tuple[Task, Split[Question] | None]:
@@ -151,7 +185,7 @@ def is_checkpoint(encoder: str) -> bool:
     return (Path(encoder) / CONFIG).is_file()
 
 
-def _describe(split: Split[Question], windows: Sequence[Window]) -> DataFile:
+def _describe(split: Split[Any], windows: Sequence[Window]) -> DataFile:
     return DataFile(
         name=split.name,
         sha256=split.sha256,

@@ -14,6 +14,27 @@ from bertvision.heads.head import Head, score_columns
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.training.device import Compute
+from bertvision.training.objective import Per
+
+
+def logits_of(
+    encoder: Encoder,
+    heads: Mapping[str, Head],
+    windows: Sequence[Window],
+    per: Per,
+    compute: Compute,
+    progress: Progress = SILENT,
+    tokens: int = 16384,
+    layers: tuple[int, ...] | None = None,
+) -> dict[str, Logits]:
+    """Give every head's logits per token or per row; heads on the first token's states have a pass of their own."""
+    if per == "token":
+        return token_logits(encoder, heads, windows, compute, progress, tokens, layers)
+    found: dict[str, Logits] = {}
+    for cls in (True, False):
+        if own := {name: head for name, head in heads.items() if head.cls == cls}:
+            found |= row_logits(encoder, own, windows, compute, progress, tokens, layers, cls=cls)
+    return {name: found[name] for name in heads}
 
 
 def token_logits(

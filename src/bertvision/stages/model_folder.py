@@ -14,8 +14,10 @@ from bertvision.heads.head import Head
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.settings import Config, validate
 from bertvision.shapes import StackShape
-from bertvision.tasks.task import TaskName
+from bertvision.tasks.catalog import TASKS
+from bertvision.tasks.task import DataConfig, TaskName
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
+from bertvision.training.objective import Objective, objective_of
 
 CONFIG, WEIGHTS = "model.json", "head.safetensors"
 # The encoder's own output layer is the same kind of thing as any head: it reads the last state.
@@ -34,8 +36,15 @@ class ModelConfig(Config):
     encoder_is_path: bool
     encoder_fingerprint: str
     task: TaskName
+    labels: tuple[str, ...] = ()  # names of its classes, labels or tags, by number
+    data: DataConfig = DataConfig()  # how the tables that it learned from are laid out
     windows: WindowConfig
     answers: AnswerConfig
+
+    @property
+    def objective(self) -> Objective:
+        """Tell what it gives for each window."""
+        return objective_of(TASKS[self.task].kind, self.labels)
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ def load_model(folder: Path) -> Model:
 
 def load_head(folder: Path, config: ModelConfig) -> Head:
     """Load a MODEL_DIR's head alone."""
-    head = build_head(config.head, StackShape(config.layers, config.hidden))
+    head = build_head(config.head, StackShape(config.layers, config.hidden), config.objective)
     load_weights(folder / WEIGHTS, head)
     head.layers = config.state_layers
     return head

@@ -10,6 +10,7 @@ from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import load_encoder
 from bertvision.experiment import Experiment
 from bertvision.features.batches import lengths_of
+from bertvision.heads.build import reads_cls
 from bertvision.progress import SILENT, Progress
 from bertvision.stages.line import prepare
 from bertvision.stages.states import plan_source, states_folder, wanted_states
@@ -46,12 +47,20 @@ class StatesPlan:
 def plan_states(experiment: Experiment, out: Path, progress: Progress = SILENT) -> StatesPlan:
     """Measure the encoder that the experiment starts from; a tuned one is as fast."""
     line = prepare(experiment, out, progress)
-    wanted = wanted_states(line, experiment.seeds[0], freeze(load_encoder(experiment.encoder), line.compute))
-    folder = states_folder(line, experiment.seeds[0], line.fractions[0], line.start_fingerprint)
-    choice = plan_source(line, experiment.seeds[0], wanted, folder, experiment.heads.train)
+    seed, objective, encoder = (
+        experiment.seeds[0],
+        line.objective,
+        freeze(load_encoder(experiment.encoder), line.compute),
+    )
+    # Where some heads read all tokens, theirs is the pass that costs.
+    cls = all(reads_cls(head, objective) for head in experiment.heads.train)
+    heads = [head for head in experiment.heads.train if reads_cls(head, objective) == cls]
+    wanted = wanted_states(line, seed, encoder, objective=objective, cls=cls)
+    folder = states_folder(line, seed, line.fractions[0], line.start_fingerprint, cls=cls)
+    choice = plan_source(line, seed, wanted, folder, heads, objective)
     tokens, passes = int(lengths_of(wanted.windows).sum()), experiment.heads.epochs
     work = f"{len(wanted.windows):,} windows, {tokens:,} tokens, {passes} {'passes' if passes > 1 else 'pass'}"
-    return StatesPlan(f"{experiment.name}: {work}, {len(experiment.heads.train)} heads", choice)
+    return StatesPlan(f"{experiment.name}: {work}, {len(heads)} heads", choice)
 
 
 def _row(estimate: Estimate) -> tuple[str, ...]:

@@ -4,21 +4,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bertvision.calibration.calibration import score_calibration
 from bertvision.encoder.load import Encoder
 from bertvision.experiment import EnsembleConfig
-from bertvision.features.windows import Window
 from bertvision.files import whole_folder
 from bertvision.heads.head import Head, count_parameters, layer_weights
-from bertvision.metrics.squad import Scores, score_predictions
-from bertvision.predictions.ensemble import combine_logits
-from bertvision.predictions.files import write_predictions
-from bertvision.predictions.logits import Logits, grid_of, save_logits
-from bertvision.predictions.prediction import Prediction, without_collecting
-from bertvision.predictions.spans import decode_spans
-from bertvision.predictions.texts import TextGrid, text_grid
+from bertvision.metrics.rows import majority_scores
+from bertvision.metrics.squad import Scores
+from bertvision.predictions.logits import Logits
+from bertvision.predictions.prediction import without_collecting
 from bertvision.records import (
     Curves,
     Parameters,
@@ -31,16 +27,15 @@ from bertvision.records import (
     write_record,
 )
 from bertvision.settings import first_difference
+from bertvision.stages.answering import Answering
 from bertvision.stages.finetune import finetune_seconds
 from bertvision.stages.heads import frozen_encoder, load_heads
-from bertvision.stages.line import Line, is_checkpoint
-from bertvision.stages.logits import token_logits
+from bertvision.stages.line import Line
+from bertvision.stages.logits import logits_of
 from bertvision.stages.model_folder import load_head, read_model_config
-from bertvision.stages.paper_scores import paper_scores
 from bertvision.tasks.held_out import write_squad
-from bertvision.tasks.task import Question, Split
 
-ENCODER = "encoder"
+ENCODER, MAJORITY = "encoder", "majority"
 
 
 @dataclass(frozen=True)
@@ -57,12 +52,25 @@ class Row:
     states: str = "live"  # where its training took states from
 
 
-class Asked(NamedTuple):
-    """Questions, and what every row makes of them."""
+BASELINE = Row(MAJORITY, "baseline", Parameters(total=0, trainable=0, encoder=0))
 
-    questions: tuple[Question, ...]
-    texts: TextGrid
+
+class Asked(NamedTuple):
+    """A split, and what every row makes of it."""
+
+    answering: Answering
     logits: dict[str, Logits]  # by row
+
+    def answer(self, row: Row, folder: Path) -> Any:  # noqa: ANN401 (what the kind of task calls an answer)
+        """Write a row's answers, and give them."""
+        answers = self.answering.answer(self.logits[row.name])
+        self.answering.write(folder, answers, self.logits[row.name])
+        return answers
+
+    def score(self, row: Row, answers: Any) -> Scores:  # noqa: ANN401 (what `answer` gave)
+        """Score a row's answers."""
+        how = row.members.how if row.members is not None else None
+        return self.answering.score(answers, self.logits[row.name], how)
 
 
 class Pass(NamedTuple):
@@ -76,6 +84,7 @@ class Pass(NamedTuple):
     notes: list[str]
     dev: Asked
     held_out: Asked | None
+    also: dict[str, Asked]
 
 
 def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
@@ -85,14 +94,15 @@ def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
     encoder, weights = frozen_encoder(line, seed, fraction)
     rows = _rows(line, seed, fraction, encoder)
     started = time.perf_counter()
-    dev = _ask(line, rows, encoder, line.task.dev, line.dev)
+    dev = _ask(line, rows, encoder, line.dev)
     seconds = time.perf_counter() - started
     held_out = None
     if line.held_out is not None:
-        held_out = _ask(line, rows, encoder, *line.held_out)
+        held_out = _ask(line, rows, encoder, line.held_out)
         if not line.folder(seed).held_out.exists():
             write_squad(line.folder(seed).held_out, line.held_out.split.examples)
-    this = Pass(line, seed, fraction, weights, seconds, _notes(line, rows), dev, held_out)
+    also = {name: _ask(line, rows, encoder, each) for name, each in line.also.items()}
+    this = Pass(line, seed, fraction, weights, seconds, _notes(line, rows), dev, held_out, also)
     records = []
     for place, row in enumerate(rows):
         with without_collecting():
@@ -106,7 +116,7 @@ def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
 def _rows(line: Line, seed: int, fraction: float | None, encoder: Encoder) -> list[Row]:
     """List the encoder, heads and ensembles that can be scored; an encoder as given has no output layer of its own."""
     size = encoder.num_parameters
-    rows = []
+    rows = [BASELINE] if line.task.kind != "span" else []
     if (output := _output_layer(line, seed, fraction)) is not None:
         whole = size + count_parameters(output).total
         rows.append(Row(ENCODER, "encoder", Parameters(total=whole, trainable=whole, encoder=size), output))
@@ -142,7 +152,7 @@ def _ensembles(configs: Sequence[EnsembleConfig], rows: Sequence[Row], size: int
 
 
 def _output_layer(line: Line, seed: int, fraction: float | None) -> Head | None:
-    if fraction is None and not is_checkpoint(line.experiment.encoder):
+    if fraction is None and not line.is_own_checkpoint():
         return None
     place = Path(line.experiment.encoder) if fraction is None else line.folder(seed).encoder(fraction)
     return load_head(place, read_model_config(place))
@@ -158,43 +168,47 @@ def _notes(line: Line, rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _ask(line: Line, rows: Sequence[Row], encoder: Encoder, split: Split[Question], windows: Sequence[Window]) -> Asked:
+def _ask(line: Line, rows: Sequence[Row], encoder: Encoder, answering: Answering) -> Asked:
     """Run the encoder once for all rows, then combine rows to ensembles."""
-    grid = grid_of(windows, [question.id for question in split.examples])
     heads = {row.name: row.head for row in rows if row.head is not None}
-    tokens = line.experiment.answers.tokens
-    logits = token_logits(encoder, heads, windows, line.compute, line.progress, tokens)
+    tokens, per = line.experiment.answers.tokens, line.objective.per
+    logits = logits_of(encoder, heads, answering.windows, per, line.compute, line.progress, tokens)
     for row in rows:
         if row.members is not None:
             members = [logits[name] for name in row.members.of]
-            logits[row.name] = combine_logits(grid, members, row.members.how, row.members.weights)
-    return Asked(split.examples, text_grid(grid, [question.context for question in split.examples]), logits)
+            logits[row.name] = answering.combine(members, row.members.how, row.members.weights)
+    return Asked(answering, logits)
 
 
 def _score(this: Pass, row: Row) -> tuple[Scores, Curves | None]:
     """Write a row's answers and score those to dev; what is tuned is tuned on the held-out ones."""
-    line, folder, config = this.line, this.line.folder(this.seed), this.line.experiment.answers
-    answers = _write_answers(line, row, this.dev, folder.predictions(this.fraction, row.name))
+    line, folder = this.line, this.line.folder(this.seed)
+    if row.kind == "baseline":
+        return _baseline_scores(line), None
+    with whole_folder(folder.predictions(this.fraction, row.name)) as beside:
+        answers = this.dev.answer(row, beside)
+        scores = this.dev.score(row, answers)
+        for name, asked in this.also.items():
+            more = asked.score(row, asked.answer(row, beside / name))
+            scores |= {f"{name}_{metric}": score for metric, score in more.items()}
     held_out = None
     if this.held_out is not None:
-        place = folder.held_out_predictions(this.fraction, row.name)
-        held_out = (this.held_out.questions, _write_answers(line, row, this.held_out, place))
-    is_max = row.members is not None and row.members.how == "max"
-    paper = paper_scores(this.dev.texts.tokens, this.dev.logits[row.name], line.paper, are_log_probabilities=is_max)
-    official = score_predictions(this.dev.questions, answers, config.null_threshold) | paper
-    if not line.task.has_null:
-        return official, None
-    calibrated, curves = score_calibration((this.dev.questions, answers), held_out, config.null_threshold)
-    return official | calibrated, curves
+        with whole_folder(folder.held_out_predictions(this.fraction, row.name)) as beside:
+            held_out = (this.held_out.answering.split.examples, this.held_out.answer(row, beside))
+    if line.task.kind != "span" or not line.task.has_null:
+        return scores, None
+    dev = (this.dev.answering.split.examples, answers)
+    calibrated, curves = score_calibration(dev, held_out, line.experiment.answers.null_threshold)
+    return scores | calibrated, curves
 
 
-def _write_answers(line: Line, row: Row, asked: Asked, place: Path) -> list[Prediction]:
-    logits = asked.logits[row.name]
-    answers = decode_spans(asked.texts, logits, line.experiment.answers, has_null=line.task.has_null)
-    with whole_folder(place) as beside:
-        write_predictions(beside, answers)
-        save_logits(beside / "logits.safetensors", asked.texts.tokens, logits)
-    return answers
+def _baseline_scores(line: Line) -> Scores:
+    task = line.task
+    scores = majority_scores(task.name, task.train.examples, task.dev.examples)
+    for name, split in task.also.items():
+        more = majority_scores(task.name, task.train.examples, split.examples)
+        scores |= {f"{name}_{metric}": score for metric, score in more.items()}
+    return scores
 
 
 def _record(this: Pass, row: Row, place: int, scores: Scores, curves: Curves | None) -> RunRecord:
@@ -234,7 +248,8 @@ def _finished_records(line: Line, seed: int, fraction: float | None) -> list[Run
     names = [] if _output_layer(line, seed, fraction) is None else [ENCODER]
     names += load_heads(line, seed, fraction)
     names += [each.name for each in line.experiment.ensembles if all(name in names for name in each.of)]
-    paths = [record_path(folder.records, name, fraction, seed) for name in names]
+    baseline = [MAJORITY] if line.task.kind != "span" else []
+    paths = [record_path(folder.records, name, fraction, seed) for name in [*baseline, *names]]
     answers = [folder.predictions(fraction, name) / "predictions.json" for name in names]
     if line.held_out is not None:
         answers += [folder.held_out_predictions(fraction, name) / "predictions.json" for name in names]

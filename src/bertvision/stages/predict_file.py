@@ -1,21 +1,21 @@
 """A trained model on anybody's file: OUT gets the same prediction files as a run."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bertvision.encoder.encode import freeze
-from bertvision.features.windows import cut_windows
-from bertvision.metrics.squad import Scores, score_predictions
-from bertvision.predictions.files import write_predictions
-from bertvision.predictions.logits import grid_of, save_logits
-from bertvision.predictions.prediction import AnswerConfig, Prediction
-from bertvision.predictions.spans import predict_spans
+from bertvision.errors import DataError
+from bertvision.metrics.squad import Scores
+from bertvision.predictions.prediction import AnswerConfig, Prediction, without_collecting
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config, Settings, merge, validate
-from bertvision.stages.logits import token_logits
-from bertvision.stages.model_folder import load_model
-from bertvision.stages.paper_scores import paper_gold, paper_scores
+from bertvision.stages.answering import open_answering
+from bertvision.stages.logits import logits_of
+from bertvision.stages.model_folder import ModelConfig, load_model
 from bertvision.stages.questions import read_questions
+from bertvision.tasks.catalog import TASKS
+from bertvision.tasks.read import read_labelled
+from bertvision.tasks.task import DataConfig, Split, Task
 from bertvision.training.device import Precision, choose_compute
 
 
@@ -23,6 +23,7 @@ class PredictConfig(Config):
     """What may be changed when a model is used."""
 
     answers: AnswerConfig
+    data: DataConfig = DataConfig()  # how the file is laid out
     device: str = "auto"
     precision: Precision = "auto"
 
@@ -30,31 +31,51 @@ class PredictConfig(Config):
 class Answered(NamedTuple):
     """What came out."""
 
-    predictions: list[Prediction]
+    predictions: list[Any]  # as the kind of task has them
     scores: Scores | None  # None where the file has no answers to compare with
+
+    @property
+    def summary(self) -> str:
+        """Say in a few words what was answered."""
+        if not isinstance(self.predictions[0], Prediction):
+            return f"{len(self.predictions):,} examples"
+        declined = sum(not each.text for each in self.predictions)
+        return f"{len(self.predictions):,} questions, {declined:,} declined"
 
 
 def predict_file(
     model_folder: Path, data: str, out: Path, settings: Settings | None = None, progress: Progress = SILENT
 ) -> Answered:
-    """Answer a SQuAD file with the model of a MODEL_DIR, and score the answers where the file has golds."""
+    """Answer a file with the model of a MODEL_DIR, and score the answers where the file has golds."""
     model = load_model(model_folder)
-    defaults = {"answers": model.config.answers.model_dump(mode="json")}
-    config = validate(PredictConfig, merge(defaults, settings or {}), "--set")
-    asked = read_questions(data)
-    questions = asked.questions
-    windows = cut_windows(questions, model.encoder.tokenizer, model.config.windows, labelled=False, progress=progress)
-    paper = paper_gold(config.answers, windows, questions, model.encoder.tokenizer)
+    config = read_settings(model.config, settings)
+    split, can_be_scored = _read(model.config, data, config.data)
+    task = Task(model.config.task, TASKS[model.config.task].kind, split, split, model.config.labels)
     compute = choose_compute(config.device, config.precision)
-    grid = grid_of(windows, [question.id for question in questions])
-    heads, tokens = {"model": model.head}, config.answers.tokens
-    logits = token_logits(freeze(model.encoder, compute), heads, windows, compute, progress, tokens)["model"]
-    has_null = model.config.task == "squad2"
-    contexts = [question.context for question in questions]
-    predictions = predict_spans(grid, logits, contexts, config.answers, has_null=has_null)
-    write_predictions(out, predictions)
-    save_logits(out / "logits.safetensors", grid, logits)
-    if not asked.can_be_scored(has_null=has_null):
-        return Answered(predictions, None)
-    official = score_predictions(questions, predictions, config.answers.null_threshold)
-    return Answered(predictions, official | paper_scores(grid, logits, paper))
+    answering = open_answering(
+        task, split, model.encoder.tokenizer, model.config.windows, config.answers, progress=progress
+    )
+    heads, per, tokens = {"model": model.head}, model.config.objective.per, config.answers.tokens
+    encoder = freeze(model.encoder, compute)
+    logits = logits_of(encoder, heads, answering.windows, per, compute, progress, tokens)["model"]
+    with without_collecting():
+        predictions = answering.answer(logits)
+        answering.write(out, predictions, logits)
+        return Answered(predictions, answering.score(predictions, logits) if can_be_scored else None)
+
+
+def read_settings(model: ModelConfig, settings: Settings | None) -> PredictConfig:
+    """Lay changed settings over those that a model was trained with."""
+    own = {"answers": model.answers.model_dump(mode="json"), "data": model.data.model_dump(mode="json")}
+    return validate(PredictConfig, merge(own, settings or {}), "--set")
+
+
+def _read(model: ModelConfig, source: str, data: DataConfig) -> tuple[Split[Any], bool]:
+    """Read a file, and tell whether it says what the answers are."""
+    if TASKS[model.task].kind in ("span", "answerable"):
+        asked = read_questions(source)
+        return asked.split, asked.can_be_scored(has_null=model.task != "squad1")
+    try:
+        return read_labelled(model.task, source, data, model.labels, can_drop=False).split, True
+    except DataError:  # either it has no labels, or the file is bad, which the second reading will say
+        return read_labelled(model.task, source, data, model.labels, needs_labels=False, can_drop=False).split, False

@@ -104,7 +104,7 @@ def _decide(
     """Choose once: a stage that was cut short goes on with the states that it began with."""
     if line.experiment.states.source != "auto":
         return line.experiment.states.source
-    written = line.folder(seed).unfinished(f"heads-{fraction_name(fraction)}") / f"states{_of_cls(wanted.cls)}.json"
+    written = line.folder(seed).unfinished(f"heads-{fraction_name(fraction)}{_of_cls(wanted.cls)}") / "states.json"
     if written.exists():
         made: SourceName = read_json(written)["source"]
         return made

@@ -48,6 +48,11 @@ class DataConfig(Config):
     folds: int | None = Field(None, ge=2)  # train and dev are parts of the file `train`, and `dev` is not read
     fold: int = Field(1, ge=1)  # which of them is dev
 
+    def layout(self) -> "DataConfig":
+        """Give how files are laid out, without which files they are."""
+        names = ("columns", "header", "quoted", "separator", "tagging")
+        return DataConfig().model_copy(update={name: getattr(self, name) for name in names})
+
     @model_validator(mode="after")
     def _has_its_fold(self) -> "DataConfig":
         if self.fold > (self.folds or 1):

@@ -1,5 +1,6 @@
 """What a model is to give for each window, and what is minimised then."""
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from jaxtyping import Float
@@ -35,6 +36,19 @@ class Objective(NamedTuple):
 
 
 SPANS = Objective("span", 2)  # start and end
+
+
+def objective_of(kind: Kind, labels: Sequence[str]) -> Objective:
+    """Tell what a task asks for; `labels` names its classes, labels, endings or tags."""
+    match kind:
+        case "span":
+            return SPANS
+        case "number":
+            return Objective(kind, 1)
+        case "choice":
+            return Objective(kind, 1, group=len(labels))
+        case _:
+            return Objective(kind, len(labels))
 
 
 def per_of(kind: Kind) -> Per:
