@@ -138,9 +138,7 @@ def _combine(question: str, lists: Sequence[Mapping[str, float]], shares: Floats
     probability = dict(zip(texts, combined.tolist(), strict=True))
     best = max((text for text in texts if text), key=probability.__getitem__, default="")
     odds = _log(probability.get("", 0.0)) - _log(probability.get(best, 0.0))
-    candidates = tuple(
-        Candidate(text, _log(value) / 2, _log(value) / 2, value) for text, value in probability.items()
-    )
+    candidates = tuple(Candidate(text, _log(value) / 2, _log(value) / 2, value) for text, value in probability.items())
     return Prediction(question, "" if odds > 0 else best, best, odds, candidates)
 
 

@@ -7,7 +7,7 @@ tokenizers library gave 12,134 windows for SQuAD 2.0 dev in one version and 12,0
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -28,10 +28,18 @@ class WindowConfig(Config):
     """How long texts are cut."""
 
     max_length: int = Field(384, ge=8)
-    stride: int = Field(128, ge=0)
+    stride: int = Field(128, ge=0)  # if not given: a third of max_length, at most 128
     stride_as: Literal["overlap", "step"] = "overlap"  # tokens shared by two windows, or between two windows' starts
     max_question_length: int | None = Field(64, ge=1)  # longer questions lose their end; null: never
     document_context: bool = False  # tags: fill a sentence's window up with its neighbours in the document
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_stride(cls, given: Any) -> Any:  # noqa: ANN401 (what the YAML holds)
+        """Let short windows, which most tasks have, share a third where nobody says how much."""
+        if not isinstance(given, dict) or "stride" in given or not isinstance(given.get("max_length"), int):
+            return given
+        return {**given, "stride": min(128, given["max_length"] // 3)}
 
     @model_validator(mode="after")
     def _leaves_room(self) -> "WindowConfig":
