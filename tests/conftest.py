@@ -79,6 +79,15 @@ def encoder_folder(encoder, tmp_path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def saved_encoder(tokenizer, tmp_path_factory) -> Path:
+    """The same folder for all tests that only read it."""
+    folder = tmp_path_factory.mktemp("encoders") / "tiny"
+    make_encoder("tiny", tokenizer, hidden=32, layers=2, heads=4).model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture
 def cpu() -> Compute:
     return Compute(torch.device("cpu"), torch.float32)

@@ -77,7 +77,7 @@ def test_stages_print_what_they_made_and_a_model_answers_a_file(config, tmp_path
     assert len(heads) == 4
     answered = call("predict", heads[-1], "--data", squad_file(), "--out", tmp_path / "answers", "--json")
     assert answered.exit_code == 0, answered.output
-    assert json.loads(answered.stdout)["questions"] == 8
+    assert json.loads(answered.stdout)["examples"] == 8
     longer = call(
         "predict", made[1], "--data", squad_file(), "--out", tmp_path / "b", "--set", "answers.null_threshold=-1e9"
     )
@@ -95,7 +95,7 @@ def test_a_report_is_drawn_again_from_records(config, tmp_path):
 def test_inspect_counts_questions_and_windows(squad_file, encoder_folder):
     arguments = ("inspect", squad_file(), "--encoder", encoder_folder, "--set", "windows.max_length=16")
     found = json.loads(call(*arguments, "--set", "windows.stride=2", "--json").stdout)
-    assert (found["questions"], found["unanswerable"], found["contexts"]) == (8, 1, 8)
+    assert (found["examples"], found["contexts"], found["labels"]) == (8, 8, {"answer": 7, "no answer": 1})
     assert found["windows"] > 8
     shown = call(*arguments, "--set", "windows.stride=2").stdout
     assert "1 (12.5%)" in shown

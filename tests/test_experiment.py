@@ -322,5 +322,5 @@ def test_a_token_budget_may_be_exactly_one_window():
 
 
 def test_a_head_that_cannot_score_spans_is_refused_before_anything_is_trained():
-    with pytest.raises(SettingsError, match="'xception_abbr' does not score spans, which squad2 needs"):
+    with pytest.raises(SettingsError, match="'xception_abbr' is not for tasks of the kind span, as squad2 is"):
         build_experiment({"heads": {"train": ["last_linear", "xception_abbr"]}})

@@ -1,7 +1,8 @@
 """Runs the evaluator on a run's answers and keeps what it says: python tools/evaluator.py RUN GOLD OUT.
 
-Writes compare.json, calibrate.json, ensemble.json, analyze.json, shift.json and their tables as evaluator.md. RUN is a
-run folder with held-out answers; logits are not needed, so that ensembles are made of n-best lists, by their texts.
+Writes a JSON file for each verb (compare twice: at threshold 0, and with as many questions declined by each row),
+shift.json on thresholds that do not carry over, and all tables as evaluator.md. RUN is a run folder with held-out
+answers. Its logits are not needed: unlike `bertvision ensemble`, this combines n-best lists.
 """
 
 import json
@@ -10,10 +11,12 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from evaluator_tables import tables_page
 
 from bertvision.calibration.answers import Answers, Floats, build_answers
 from bertvision.calibration.thresholds import scores_at, tune_threshold
@@ -34,6 +37,7 @@ ENCODER, ADAPTER, JOINT, CONTROL = (
     "adapter_386_shared_skip_joint",
     "last_adapter",
 )
+ROWS = (ENCODER, CONTROL, ADAPTER, JOINT)
 PAIRS = ((ENCODER, CONTROL), (ENCODER, ADAPTER), (CONTROL, ADAPTER), (ADAPTER, JOINT))
 ENSEMBLES = ((ENCODER, ADAPTER), (ENCODER, ADAPTER, JOINT))
 BORROWED = "-borrowed"  # how train-open ends the ids of questions that were asked of another paragraph
@@ -47,12 +51,15 @@ class Side(NamedTuple):
 
     def read(self, row: str) -> PredictionFolder:
         """Read a row's answers."""
-        return read_prediction_folder(self.folder / row)
+        return _read(self.folder / row)
 
     def answers(self, row: str) -> Answers:
         """Read a row's answers and compare them with the golds."""
         read = self.read(row)
         return build_answers(self.questions, read.best_spans or {}, read.null_odds or {}, read.candidates or {})
+
+
+_read = cache(read_prediction_folder)  # its n-best lists take seconds
 
 
 def main(run: Path, gold: str, out: Path) -> None:
@@ -62,6 +69,7 @@ def main(run: Path, gold: str, out: Path) -> None:
     held_out = Side(read_squad(held_out_gold, answers="texts").examples, run / "predictions_held_out" / FRACTION)
     made = {
         "compare": [_compare(dev.folder / a, dev.folder / b, gold) for a, b in PAIRS],
+        "compare_declining_alike": _compare_alike(dev, gold),
         "calibrate": [_calibrate(dev, held_out, row, gold, held_out_gold) for row in (ENCODER, ADAPTER, JOINT)],
         "ensemble": [each for members in ENSEMBLES for each in _ensembles(dev, held_out, members, gold)],
         "analyze": analyze_folder(dev.folder / ENCODER, gold, dev.folder / ADAPTER, disagreements=0).as_dict(),
@@ -69,15 +77,36 @@ def main(run: Path, gold: str, out: Path) -> None:
     }
     for name, content in made.items():
         write_json(out / f"{name}.json", content)
-    write_text(out / "evaluator.md", _page(made))
+    write_text(out / "evaluator.md", tables_page(made))
 
 
 def _compare(a: Path, b: Path, gold: str) -> dict[str, Any]:
     """Compare two folders; articles are resampled for the second interval, because their questions are alike."""
+    names = {"a": a.name, "b": b.name}  # some folders are temporary
     compared = {
-        unit: compare_files(a, b, gold, CompareConfig(clusters=unit)).as_dict() for unit in ("question", "article")
+        unit: compare_files(a, b, gold, CompareConfig(clusters=unit)).as_dict() | names
+        for unit in ("question", "article")
     }
-    return {"a": a.name, "b": b.name, **compared}
+    return names | compared
+
+
+def _compare_alike(dev: Side, gold: str) -> list[dict[str, Any]]:
+    """Compare rows each of which declines as many of the questions as the adapter does at 0; golds have no say."""
+    share = float(dev.answers(ADAPTER).declined(0.0).mean())
+    with tempfile.TemporaryDirectory() as folder:
+        for row in ROWS:
+            answers = dev.answers(row)
+            declined = answers.declined(_threshold_of_share(answers, share))
+            given = {
+                question.id: "" if none else answers.best_spans[question.id]
+                for question, none in zip(dev.questions, declined, strict=True)
+            }
+            write_json(Path(folder) / row / "predictions.json", given)
+        return [_compare(Path(folder) / a, Path(folder) / b, gold) for a, b in PAIRS]
+
+
+def _threshold_of_share(answers: Answers, share: float) -> float:
+    return float(np.quantile(answers.odds, 1 - share, method="inverted_cdf"))
 
 
 def _calibrate(dev: Side, held_out: Side, row: str, gold: str, held_out_gold: str) -> dict[str, Any]:
@@ -107,17 +136,15 @@ def _ensemble(dev: Side, members: Sequence[str], how: str, shares: Floats | None
     scores = score_predictions(dev.questions, predictions, 0.0)
     best = max(members, key=lambda row: scores_at(dev.answers(row), 0.0)["f1"])
     with tempfile.TemporaryDirectory() as folder:
-        write_predictions(Path(folder), predictions)
-        compared = _compare(dev.folder / best, Path(folder), gold)
-    for unit in ("question", "article"):
-        compared[unit]["b"] = how
+        write_predictions(Path(folder) / how, predictions)
+        compared = _compare(dev.folder / best, Path(folder) / how, gold)
     return {
         "members": list(members),
         "how": how,
         "shares": None if shares is None else shares.tolist(),
         "scores": scores,
         "best_member": best,
-        "against_best_member": compared | {"b": how},
+        "against_best_member": compared,
     }
 
 
@@ -148,13 +175,12 @@ def _log(probability: float) -> float:
 
 def _shifts(dev: Side, held_out: Side) -> dict[str, Any]:
     """Tell how the odds of "no answer" differ between the held-out questions and dev's, by row."""
-    rows = (ENCODER, CONTROL, ADAPTER, JOINT)
     share = float(dev.answers(ADAPTER).declined(0.0).mean())
     is_borrowed = np.array([question.id.endswith(BORROWED) for question in held_out.questions])
     return {
         "questions": {"dev": _counts(dev), "held_out": _counts(held_out) | {"borrowed": int(is_borrowed.sum())}},
         "declined_like": {"row": ADAPTER, "share": share},
-        "rows": {row: _shift(dev.answers(row), held_out.answers(row), is_borrowed, share) for row in rows},
+        "rows": {row: _shift(dev.answers(row), held_out.answers(row), is_borrowed, share) for row in ROWS},
     }
 
 
@@ -165,9 +191,13 @@ def _counts(side: Side) -> dict[str, int]:
 def _shift(dev: Answers, held_out: Answers, is_borrowed: np.ndarray[Any, Any], share: float) -> dict[str, Any]:
     tuned, slope = tune_threshold(held_out), _slope(held_out.odds, held_out.is_impossible)
     corrected = tuned - (_logit(dev.is_impossible.mean()) - _logit(held_out.is_impossible.mean())) / slope
-    alike = float(np.quantile(dev.odds, 1 - share, method="inverted_cdf"))
     other = ~held_out.is_impossible | ~is_borrowed  # without the borrowed ones
-    thresholds = {"at_0": 0.0, "tuned": tuned, "dev_prior": corrected, "declined_alike": alike}
+    thresholds = {
+        "at_0": 0.0,
+        "tuned": tuned,
+        "dev_prior": corrected,
+        "declined_alike": _threshold_of_share(dev, share),
+    }
     return {
         "dev": _separation(dev.odds, dev.is_impossible),
         "held_out": _separation(held_out.odds, held_out.is_impossible),
@@ -204,89 +234,6 @@ def _slope(odds: Floats, is_impossible: np.ndarray[Any, Any]) -> float:
 
 def _logit(share: float) -> float:
     return math.log(share / (1 - share))
-
-
-def _page(made: Mapping[str, Any]) -> str:
-    parts = [
-        ("B against A at threshold 0", _compare_table(made["compare"])),
-        ("Ensembles at threshold 0, against their best member", _ensemble_table(made["ensemble"])),
-        ("Calibration", _calibrate_table(made["calibrate"])),
-        ("Odds of “no answer”", _odds_table(made["shift"]["rows"])),
-        ("F1 on dev by threshold", _threshold_table(made["shift"]["rows"])),
-    ]
-    return "\n".join(f"**{title}**\n\n{table}" for title, table in parts)
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _compare_table(compared: Sequence[Mapping[str, Any]]) -> str:
-    rows = [[each["a"], each["b"], *_difference(each, place)] for each in compared for place in (0, 1)]
-    return _table(["A", "B", "metric", "A", "B", "B - A", "95%, by question", "95%, by article", "p, by article"], rows)
-
-
-def _difference(compared: Mapping[str, Any], place: int) -> list[str]:
-    question, article = (compared[unit]["differences"][place] for unit in ("question", "article"))
-    intervals = [f"{each['low']:+.2f} to {each['high']:+.2f}" for each in (question, article)]
-    scores = [f"{question[name]:.2f}" for name in ("a", "b")]
-    return [question["metric"], *scores, f"{question['difference']:+.2f}", *intervals, f"{article['p_value']:.4f}"]
-
-
-def _ensemble_table(ensembles: Sequence[Mapping[str, Any]]) -> str:
-    rows = []
-    for each in ensembles:
-        against = _difference(each["against_best_member"], 1)
-        best = f"{each['scores']['best_f1']:.2f}"
-        rows.append([" + ".join(each["members"]), each["how"], against[2], best, each["best_member"], *against[3:]])
-    names = ["members", "how", "F1", "F1 best", "best member", "F1 gained"]
-    return _table([*names, "95%, by question", "95%, by article", "p, by article"], rows)
-
-
-def _calibrate_table(calibrated: Sequence[Mapping[str, Any]]) -> str:
-    rows = []
-    for each in calibrated:
-        for name, text in (("held_out", "held-out, halves"), ("dev", "dev")):
-            one = each[name]
-            temperatures = ", ".join(f"{value:.2f}" for value in one["after"]["temperatures"])
-            eces = [f"{one[when]['ece']:.3f}" for when in ("before", "after")]
-            f1s = [f"{one[when]['f1']:.2f}" for when in ("before", "after")]
-            rows.append([each["row"], text, temperatures, *eces, *f1s, f"{one['best_f1']:.2f}"])
-    names = ["row", "judged on", "temperature", "ECE before", "ECE after", "F1 before", "F1 after", "F1 best"]
-    return _table(names, rows)
-
-
-def _odds_table(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    sides = {"held_out": "held-out", "held_out_not_borrowed": "held-out, not borrowed", "dev": "dev"}
-    cells = [
-        [
-            row,
-            text,
-            *(f"{each[side][f'median_{kind}']:.1f}" for kind in ("has_answer", "no_answer")),
-            *(f"{100 * each[side][f'declined_{kind}']:.1f}" for kind in ("has_answer", "no_answer")),
-            f"{each[side]['auc']:.3f}",
-        ]
-        for row, each in rows.items()
-        for side, text in sides.items()
-    ]
-    medians = ["median, has answer", "median, no answer"]
-    return _table(["row", "questions", *medians, "% declined, has answer", "% declined, no answer", "AUC"], cells)
-
-
-def _threshold_table(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    names = {
-        "at_0": "at 0",
-        "tuned": "tuned on held-out",
-        "dev_prior": "and with dev's prior",
-        "declined_alike": "declining alike",
-        "best": "best",
-    }
-    cells = [
-        [row, *(f"{each['f1'][name]:.2f} ({each['thresholds'][name]:+.2f})" for name in names)]
-        for row, each in rows.items()
-    ]
-    return _table(["row", *names.values()], cells)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,13 @@ def made(make_task, tasks, **changes):
 
 def test_the_whole_of_glue_has_its_order_its_scores_and_both_averages(make_task):
     ((caption, table, _),) = glue_tables(made(make_task, sorted(GLUE)))
-    assert caption == "GLUE, dev sets, gte-small"
-    assert [head.partition(":")[0] for head in table.header[2:]] == [
-        *("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI", "average", "average without WNLI"),
+    assert caption.startswith("GLUE, dev sets, gte-small, ")
+    assert [head.partition(":")[0] for head in table.header[1:]] == [
+        *(f"{task} (1)" for task in ("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI")),
+        *("average", "average without WNLI"),
     ]
     majority = dict(zip(table.header, table.rows[0], strict=True))
-    assert (majority["model"], majority["MRPC: F1 / accuracy"]) == ("majority", "10.0 / 20.0")
+    assert (majority["model"], majority["MRPC (1): F1 / accuracy"]) == ("majority", "10.0 / 20.0")
     # Four of nine tasks have two scores, 10 and 20, which count as 15.
     assert majority["average"] == f"{(5 * 10 + 4 * 15) / 9:.1f}"
     assert majority["average without WNLI"] == f"{(4 * 10 + 4 * 15) / 8:.1f}"
@@ -30,7 +31,7 @@ def test_the_whole_of_glue_has_its_order_its_scores_and_both_averages(make_task)
 def test_averages_have_the_spread_of_their_seeds(make_task):
     ((_, table, _),) = glue_tables(made(make_task, ["cola", "rte"]))
     encoder = table.rows[1]
-    assert encoder[1] == "encoder"
+    assert encoder[0] == "encoder"
     assert encoder[-1] == f"11.5 ± {math.sqrt(2 * 0.5**2):.1f}"  # 11 and 12, both tasks with the same seed moving alike
 
 
@@ -51,8 +52,19 @@ def test_an_average_says_over_how_many_tasks_it_is(make_task):
     ((_, table, _),) = glue_tables(lacking)
     assert table.header[-2:] == ("average of 3", "average of 2 without WNLI")
     head = dict(zip(table.header, table.rows[-1], strict=True))
-    assert head["RTE: accuracy"] == ""
+    assert head["RTE (1): accuracy"] == ""
     assert (head["average of 3"], head["average of 2 without WNLI"]) == ("11.5 ± 0.7 (of 2)", "11.5 ± 0.7 (of 1)")
+
+
+def test_every_task_is_shown_at_the_largest_fraction_that_it_was_tuned_for(make_record):
+    tuned = {("cola", 1.0): 30.0, ("cola", 3.0): 40.0, ("rte", 0.3): 50.0, ("rte", 1.0): 60.0}
+    records = [
+        make_record(experiment=task, task=task, fraction=fraction, scores={"matthews": score, "accuracy": score})
+        for (task, fraction), score in tuned.items()
+    ]
+    ((_, table, _),) = glue_tables(records)
+    assert table.header == ("model", "CoLA (3): Matthews", "RTE (1): accuracy", "average of 2 without WNLI")
+    assert [row[1:] for row in table.rows] == [("40.0", "60.0", "50.0")]
 
 
 def test_one_task_makes_no_table(make_task, make_record):
@@ -65,7 +77,7 @@ def test_encoders_have_a_table_each(make_task):
         for encoder in ("b", "a")
         for record in made(make_task, ["cola", "rte"])
     ]
-    assert [found.caption for found in glue_tables(records)] == ["GLUE, dev sets, a", "GLUE, dev sets, b"]
+    assert [found.caption.split(", ")[2] for found in glue_tables(records)] == ["a", "b"]
 
 
 def test_tasks_may_share_the_name_of_their_experiment(make_task):

@@ -37,6 +37,7 @@ class Ranking(NamedTuple):
     questions: npt.NDArray[np.int64]
     bounds: npt.NDArray[np.int32]  # [answer, 2] characters of the grid's text; 0, 0 for "no answer"
     logits: npt.NDArray[np.float64]  # [answer, 3] start, end, and what a joint readout adds for both
+    tokens: npt.NDArray[np.int64]  # [answer, 2] first and last token of the grid; a window's first for "no answer"
 
     @property
     def scores(self) -> npt.NDArray[np.float64]:
@@ -50,11 +51,12 @@ class Ranking(NamedTuple):
             np.concatenate([self.questions, other.questions]),
             np.concatenate([self.bounds, other.bounds]),
             np.concatenate([self.logits, other.logits]),
+            np.concatenate([self.tokens, other.tokens]),
         )
 
     def take(self, order: npt.NDArray[np.int64]) -> "Ranking":
         """Give some of the answers."""
-        return Ranking(self.questions[order], self.bounds[order], self.logits[order])
+        return Ranking(self.questions[order], self.bounds[order], self.logits[order], self.tokens[order])
 
 
 def predict_spans(
@@ -88,8 +90,8 @@ def rank_nothing(grid: TokenGrid, logits: Logits) -> Ranking:
     tokens = grid.window_at[:-1]
     order = np.lexsort((_null_scores(logits[tokens]), grid.question_of))
     lowest = tokens[order[first_of_each(grid.question_of)]]
-    questions = np.arange(len(lowest))
-    return Ranking(questions, np.zeros((len(lowest), 2), np.int32), _logits_of(logits, lowest, lowest))
+    questions, bounds = np.arange(len(lowest)), np.zeros((len(lowest), 2), np.int32)
+    return Ranking(questions, bounds, _logits_of(logits, lowest, lowest), np.stack([lowest, lowest], axis=1))
 
 
 def choose_answers(grid: TextGrid, ranked: Ranking, nothing: Ranking | None, config: AnswerConfig) -> list[Prediction]:
@@ -98,8 +100,21 @@ def choose_answers(grid: TextGrid, ranked: Ranking, nothing: Ranking | None, con
     null_odds = None
     if nothing is not None:
         null_odds = nothing.scores - best.scores
-        ranked = _with_null(ranked, nothing, config.n_best)
+        ranked = with_null(ranked, nothing, config.n_best)
     return _predictions(grid, best, null_odds, ranked, config.null_threshold)
+
+
+def with_null(ranked: Ranking, nothing: Ranking, count: int) -> Ranking:
+    """Put "no answer" among the candidates; like run_qa, keep it even where it is not one of the best."""
+    merged = ranked.with_more(nothing)
+    counts, places = np.bincount(ranked.questions)[:, None], np.arange(count + 1)
+    spans, nulls = first_of_each(ranked.questions)[:, None] + places, len(ranked.questions) + nothing.questions
+    indices = np.where(places < counts, spans, nulls[:, None])  # [question, place]: spans, then no answer, then filling
+    keys = np.where(places <= counts, -merged.scores[indices], np.inf)
+    order = np.take_along_axis(indices, np.argsort(keys, axis=1, kind="stable"), axis=1)
+    is_kept = places <= counts
+    is_kept[:, count] &= order[:, count] >= len(ranked.questions)
+    return merged.take(order[is_kept])
 
 
 def first_of_each(questions: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
@@ -197,20 +212,8 @@ def _merge_windows(grid: TextGrid, logits: Logits, spans: WindowSpans, count: in
     place = np.arange(len(order)) - np.searchsorted(questions, questions)  # within a question
     order = order[(place < count) & np.isfinite(scores[order])]
     asked, starts, ends = questions[order], spans.starts.ravel()[order], spans.ends.ravel()[order]
-    return Ranking(asked, text_bounds(grid, asked, starts, ends), _logits_of(logits, starts, ends))
-
-
-def _with_null(ranked: Ranking, nothing: Ranking, count: int) -> Ranking:
-    """Put "no answer" among the candidates; like run_qa, keep it even where it is not one of the best."""
-    merged = ranked.with_more(nothing)
-    counts, places = np.bincount(ranked.questions)[:, None], np.arange(count + 1)
-    spans, nulls = first_of_each(ranked.questions)[:, None] + places, len(ranked.questions) + nothing.questions
-    indices = np.where(places < counts, spans, nulls[:, None])  # [question, place]: spans, then no answer, then filling
-    keys = np.where(places <= counts, -merged.scores[indices], np.inf)
-    order = np.take_along_axis(indices, np.argsort(keys, axis=1, kind="stable"), axis=1)
-    is_kept = places <= counts
-    is_kept[:, count] &= order[:, count] >= len(ranked.questions)
-    return merged.take(order[is_kept])
+    tokens = np.stack([starts, ends], axis=1)
+    return Ranking(asked, text_bounds(grid, asked, starts, ends), _logits_of(logits, starts, ends), tokens)
 
 
 def _logits_of(logits: Logits, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

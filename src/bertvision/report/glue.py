@@ -6,7 +6,7 @@ from typing import NamedTuple, get_args
 
 from bertvision.records import RowKind, RunRecord
 from bertvision.report.measures import TASKS
-from bertvision.report.rows import Row, Statistic, full_rows, statistic
+from bertvision.report.rows import Row, Statistic, full_rows, largest_fraction, statistic, trained
 from bertvision.report.tables import Alignment, Table, score_text
 
 # In GLUE's order; where a task has two scores, their mean counts.
@@ -36,7 +36,6 @@ class Benchmark(NamedTuple):
 class Line(NamedTuple):
     """A row of the table: one model's rows by task."""
 
-    fraction: str
     kind: RowKind
     name: str
     by_task: dict[str, Row]
@@ -53,13 +52,14 @@ def glue_tables(records: Iterable[RunRecord]) -> list[Benchmark]:
 
 
 def _benchmark(encoder: str, records: Sequence[RunRecord]) -> Benchmark:
-    caption = f"GLUE, dev sets, {encoder}" if encoder else "GLUE, dev sets"
+    caption = f"GLUE, dev sets, {encoder or 'encoder'}, in brackets the fraction of an epoch that it was tuned for"
     experiments = {task: sorted({each.experiment for each in records if each.task == task}) for task in GLUE}
     for task, names in experiments.items():
         if len(names) > 1:
             problem = f"No table of GLUE: {task} has records of {len(names)} experiments ({', '.join(names)})."
             return Benchmark(caption, None, f"{problem} Report folders with one experiment for each task.")
-    return Benchmark(caption, _table(_lines(records), [task for task, names in experiments.items() if names]))
+    tasks = [task for task, names in experiments.items() if names]
+    return Benchmark(caption, _table(_lines(records, tasks), tasks))
 
 
 def _encoder_name(record: RunRecord) -> str:
@@ -67,34 +67,33 @@ def _encoder_name(record: RunRecord) -> str:
     return str(encoder.get("name", "") if isinstance(encoder, dict) else encoder)
 
 
-def _lines(records: Sequence[RunRecord]) -> list[Line]:
-    lines: dict[tuple[str, str], Line] = {}
-    for row in full_rows(records):
-        line = Line(row.fraction_text, row.kind, row.name, {})
-        lines.setdefault((row.fraction_text, row.name), line).by_task[row.records[0].task] = row
-    places = {name: place for place, (_, name) in enumerate(lines)}
-    return sorted(lines.values(), key=lambda line: (_place(line), KINDS.index(line.kind), places[line.name]))
-
-
-def _place(line: Line) -> float:
-    return min(
-        -1.0 if row.fraction is None or row.kind == "baseline" else row.fraction for row in line.by_task.values()
-    )
+def _lines(records: Sequence[RunRecord], tasks: Sequence[str]) -> list[Line]:
+    """Join each model's rows, of every task at the largest fraction that it was tuned for."""
+    lines: dict[str, Line] = {}
+    for task in tasks:
+        rows = full_rows([record for record in records if record.task == task])
+        baselines = [row for row in rows if row.kind == "baseline"]
+        for row in baselines + largest_fraction(trained(rows)):
+            lines.setdefault(row.name, Line(row.kind, row.name, {})).by_task[task] = row
+    places = {name: place for place, name in enumerate(lines)}
+    return sorted(lines.values(), key=lambda line: (KINDS.index(line.kind), places[line.name]))
 
 
 def _table(lines: Sequence[Line], tasks: Sequence[str]) -> Table:
     number: Alignment = "right"
     parts = [tasks, *([[task for task in tasks if task != WNLI]] if WNLI in tasks else [])]
-    heads = [_task_head(task) for task in tasks] + [_average_head(part) for part in parts]
+    heads = [_task_head(task, lines) for task in tasks] + [_average_head(part) for part in parts]
     return Table(
-        header=("fraction", "model", *heads),
-        alignments=("left", "left", *[number] * len(heads)),
+        header=("model", *heads),
+        alignments=("left", *[number] * len(heads)),
         rows=tuple(_cells(line, tasks, parts) for line in lines),
     )
 
 
-def _task_head(task: str) -> str:
-    return f"{GLUE[task]}: {' / '.join(measure.title for measure in TASKS[task].columns)}"
+def _task_head(task: str, lines: Sequence[Line]) -> str:
+    tuned = next((line.by_task[task] for line in lines if task in line.by_task and line.kind != "baseline"), None)
+    fraction = f" ({tuned.fraction_text})" if tuned is not None else ""
+    return f"{GLUE[task]}{fraction}: {' / '.join(measure.title for measure in TASKS[task].columns)}"
 
 
 def _average_head(tasks: Sequence[str]) -> str:
@@ -105,7 +104,7 @@ def _average_head(tasks: Sequence[str]) -> str:
 
 def _cells(line: Line, tasks: Sequence[str], parts: Sequence[Sequence[str]]) -> tuple[str, ...]:
     scores = [_task_text(task, line.by_task.get(task)) for task in tasks]
-    return (line.fraction, line.name, *scores, *(_average_text(line, part) for part in parts))
+    return (line.name, *scores, *(_average_text(line, part) for part in parts))
 
 
 def _task_text(task: str, row: Row | None) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from transformers import PreTrainedTokenizerBase
 
@@ -19,6 +19,7 @@ from bertvision.stages.span_answering import SpanAnswering
 from bertvision.tasks.task import Split, Task
 
 
+@runtime_checkable
 class Answering(Protocol):
     """Examples in windows, and the way from their logits to answers, files and scores."""
 

@@ -27,7 +27,7 @@ from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Settings
 from bertvision.shapes import Positions
-from bertvision.stages.model_folder import load_model
+from bertvision.stages.model_folder import load_model, read_model_config
 from bertvision.stages.predict_file import read_settings
 from bertvision.stages.questions import read_questions
 from bertvision.tasks.task import Question
@@ -51,11 +51,9 @@ def layers_of_file(
     model_folder: Path, data: str, settings: Settings | None = None, progress: Progress = SILENT
 ) -> LayerMeans:
     """Average over a file's questions what each layer adds to the scores of the best span, the gold and no answer."""
+    if (task := read_model_config(model_folder).task) not in ("squad1", "squad2"):
+        raise SettingsError(f"{model_folder}: a model of {task} has no spans; give one of squad1 or squad2")
     model = load_model(model_folder)
-    if model.config.task not in ("squad1", "squad2"):
-        raise SettingsError(
-            f"{model_folder}: a model of {model.config.task} has no spans; give one of squad1 or squad2"
-        )
     refuse_unless_sum(model.head)
     config = read_settings(model.config, settings)
     asked = read_questions(data)

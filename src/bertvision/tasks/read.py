@@ -10,7 +10,7 @@ from bertvision.tasks.folds import fold
 from bertvision.tasks.ner import read_ner, tag_names
 from bertvision.tasks.rows import RowLayout, read_rows
 from bertvision.tasks.squad import SAMPLES, Need, read_squad
-from bertvision.tasks.task import DataConfig, Question, Split, Task, TaskName
+from bertvision.tasks.task import ChoiceRow, DataConfig, Question, Split, Task, TaskName
 
 
 class Labelled(NamedTuple):
@@ -68,7 +68,7 @@ def read_labelled(
                 needs_labels=needs_labels,
                 advice=advice,
             )
-            return Labelled(split, tuple(map(str, range(len(split.examples[0].endings)))))
+            return Labelled(split, _ending_names(split, labels))
         case "tags":
             sentences = read_ner(
                 source,
@@ -105,6 +105,14 @@ def row_layout(name: TaskName, data: DataConfig, labels: tuple[str, ...] = ()) -
         separator=data.separator,
         hub=info.hub,
     )
+
+
+def _ending_names(split: Split[ChoiceRow], expected: tuple[str, ...]) -> tuple[str, ...]:
+    """Name the endings by their numbers; refuse rows with other than the expected number of them, if there is one."""
+    found = len(split.examples[0].endings)
+    if expected and found != len(expected):
+        raise DataError(f"{split.name}: its rows have {found} endings, those of train {len(expected)}; give as many")
+    return tuple(map(str, range(found)))
 
 
 def _read_questions(

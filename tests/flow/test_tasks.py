@@ -1,0 +1,506 @@
+"""The whole line on a tiny BERT, for every kind of task but spans."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from bertvision.encoder.load import load_encoder
+from bertvision.errors import FolderError
+from bertvision.experiment import build_experiment
+from bertvision.records import read_records
+from bertvision.stages.heads import _keep_epoch
+from bertvision.stages.model_folder import load_model, read_model_config
+from bertvision.stages.predict_file import predict_file
+from bertvision.stages.run import run
+
+pytestmark = pytest.mark.flow
+PLACES, ACTS = ("river", "weir", "stone"), ("the {} was built", "hannah was in the {}", "by the {}, coyle")
+TEXTS = [(act.format(place), place) for act in ACTS for place in PLACES]
+TUNED = "30"  # times through the examples, and the name of the folder
+FILES = {"predictions.json", "probabilities.json"}
+
+
+class Written(NamedTuple):
+    """Files of one task, and what a perfect model would write for the labelled one."""
+
+    data: dict[str, Any]  # settings
+    unlabelled: str
+    golds: dict[str, Any]  # by id
+
+
+class Case(NamedTuple):
+    """A task on a few examples, which can be learned by heart."""
+
+    task: str
+    write: Callable[[Path], Written]
+    scores: set[str]
+    right: Callable[[Any, Any], float]  # the first score, from golds and predictions
+    baseline: Callable[[list[Any]], Any]  # what needs no model, from the golds
+    files: set[str] = FILES
+    settings: dict[str, Any] = {}
+
+
+def write_table(path: Path, rows: list[list[str]], separator: str = ",") -> str:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=separator, lineterminator="\n").writerows(rows)
+    return str(path)
+
+
+def write_classes(folder: Path) -> Written:
+    """Texts and classes with a header, in an order that is not the classes' own."""
+    rows = [["label", "text"], *([place, text] for text, place in TEXTS)]
+    data = write_table(folder / "rows.csv", rows)
+    unlabelled = write_table(folder / "unlabelled.csv", [row[1:] for row in rows])
+    return Written({"train": data, "dev": data}, unlabelled, {str(n): place for n, (_, place) in enumerate(TEXTS)})
+
+
+def write_pairs(folder: Path) -> Written:
+    """Pairs of texts by column numbers; the file to predict has words where the labels would be."""
+    rows = [[str(int(other == "stone")), f"who built the {one}?", f"the {other}"] for one in PLACES for other in PLACES]
+    data = write_table(folder / "pairs.tsv", rows, "\t")
+    unlabelled = write_table(folder / "unlabelled.tsv", [["1", *row[1:]] for row in rows], "\t")
+    columns = {"text": [1, 2], "label": 0}
+    return Written(
+        {"train": data, "dev": data, "columns": columns}, unlabelled, {str(n): r[0] for n, r in enumerate(rows)}
+    )
+
+
+def write_label_sets(folder: Path) -> Written:
+    sets = [[place, "built"] if "built" in text else [place] for text, place in TEXTS]
+    rows = [["text", "label"], *([text, ";".join(names)] for (text, _), names in zip(TEXTS, sets, strict=True))]
+    data = write_table(folder / "sets.csv", rows)
+    unlabelled = write_table(folder / "unlabelled.csv", [row[:1] for row in rows])
+    golds = {str(place): sorted(names) for place, names in enumerate(sets)}
+    return Written({"train": data, "dev": data, "separator": ";"}, unlabelled, golds)
+
+
+def write_numbers(folder: Path) -> Written:
+    golds = {str(n): 1.5 * PLACES.index(place) - 1 for n, (_, place) in enumerate(TEXTS)}
+    lines = [{"text": text, "label": golds[str(n)]} for n, (text, _) in enumerate(TEXTS)]
+    (folder / "numbers.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (folder / "unlabelled.jsonl").write_text("".join(f"{json.dumps({'text': text})}\n" for text, _ in TEXTS))
+    data = str(folder / "numbers.jsonl")
+    return Written({"train": data, "dev": data}, str(folder / "unlabelled.jsonl"), golds)
+
+
+def write_choices(folder: Path) -> Written:
+    turned = [[*PLACES[turn:], *PLACES[:turn]] for turn in (0, 1, 2, 0, 1)]
+    golds = {str(n): each.index("stone") for n, each in enumerate(turned)}
+    header = ["sent1", "sent2", "ending0", "ending1", "ending2", "label"]
+    rows = [["hannah coyle", "built the", *each, str(golds[str(n)])] for n, each in enumerate(turned)]
+    data = write_table(folder / "choices.csv", [header, *rows])
+    unlabelled = write_table(folder / "unlabelled.csv", [row[:-1] for row in [header, *rows]])
+    return Written({"train": data, "dev": data}, unlabelled, golds)
+
+
+def write_sentences(folder: Path) -> Written:
+    """Sentences in two folds, each of which has all of them: three twice, once in each of two documents."""
+    tags = {"hannah": "B-PER", "coyle": "I-PER", "river": "B-LOC", "1887": "B-DAT"}
+    sentences = [
+        "hannah coyle built the weir",
+        "in 1887 the river was by the stone weir",
+        "when hannah was in the river",
+    ]
+    words = [[(word, tags.get(word, "O")) for word in sentence.split()] for sentence in sentences]
+    document = "".join("".join(f"{word} {tag}\n" for word, tag in each) + "\n" for each in words)
+    (folder / "words.conll").write_text(f"-DOCSTART- O\n\n{document}-DOCSTART- O\n\n{document}")
+    (folder / "unlabelled.conll").write_text("".join("\n".join(each.split()) + "\n\n" for each in sentences))
+    golds = [[tag for _, tag in each] for each in words]
+    data = {"train": str(folder / "words.conll"), "folds": 2, "fold": 2}
+    return Written(data, str(folder / "unlabelled.conll"), {str(n): each for n, each in enumerate(golds + golds)})
+
+
+def write_questions(folder: Path) -> Written:
+    """Questions on contexts of several windows, of which one has the answer, if there is any."""
+    contexts = [f"{'the stone was in the river ' * n}the weir was built by the stone" for n in range(4)]
+    asked = [("who built the weir?", context, False) for context in contexts]
+    asked += [("hannah coyle?", context, True) for context in contexts]
+
+    def write(name: str, *, labelled: bool) -> str:
+        paragraphs = [
+            {"context": context, "qas": [{"id": f"q{n}", "question": text, **_answers(context, none, labelled)}]}
+            for n, (text, context, none) in enumerate(asked)
+        ]
+        (folder / name).write_text(json.dumps({"data": [{"title": "weir", "paragraphs": paragraphs}]}))
+        return str(folder / name)
+
+    data = write("questions.json", labelled=True)
+    golds = {f"q{n}": "no answer" if none else "answer" for n, (_, _, none) in enumerate(asked)}
+    return Written({"train": data, "dev": data}, write("unlabelled.json", labelled=False), golds)
+
+
+def _answers(context: str, is_impossible: bool, labelled: bool) -> dict[str, Any]:
+    if not labelled:
+        return {}
+    answers = [] if is_impossible else [{"text": "weir", "answer_start": context.index("weir")}]
+    return {"is_impossible": is_impossible, "answers": answers}
+
+
+def write_mnli(folder: Path) -> Written:
+    """GLUE's columns, among others, and ids that are not the rows' numbers; the second dev set has two rows of it."""
+    names = ("entailment", "neutral", "contradiction")
+    header = ["index", "promptID", "sentence1", "sentence2", "label1", "gold_label"]
+    rows = [
+        [str(100 + n), "x", text, f"the {place}", "-", names[PLACES.index(place)]]
+        for n, (text, place) in enumerate(TEXTS)
+    ]
+    data = write_table(folder / "dev_matched.tsv", [header, *rows], "\t")
+    also = write_table(folder / "dev_mismatched.tsv", [header, rows[4], rows[0]], "\t")
+    unlabelled = write_table(folder / "test.tsv", [row[:4] for row in [header, *rows]], "\t")
+    golds = {row[0]: row[-1] for row in rows}
+    return Written({"train": data, "dev": data, "also": {"mismatched": also}}, unlabelled, golds)
+
+
+def percent_equal(golds: list[Any], found: list[Any]) -> float:
+    return 100 * sum(one == other for one, other in zip(golds, found, strict=True)) / len(golds)
+
+
+def micro_f1(golds: list[list[str]], found: list[list[str]]) -> float:
+    both = sum(len({*one} & {*other}) for one, other in zip(golds, found, strict=True))
+    return 200 * both / (sum(map(len, golds)) + sum(map(len, found)))
+
+
+def correlation(golds: list[float], found: list[float]) -> float:
+    return 100 * float(np.corrcoef(golds, found)[0, 1]) if len(set(found)) > 1 else float("nan")
+
+
+def entity_f1(golds: list[list[str]], found: list[list[str]]) -> float:
+    """All entities here are one or two words long and never touch, so that each begins with a B or after an O."""
+
+    def spans(tags: list[str]) -> set[tuple[int, int, str]]:
+        places = [place for place, tag in enumerate(tags) if tag != "O"]
+        starts = [p for p in places if tags[p][0] == "B" or p == 0 or tags[p - 1][1:] != tags[p][1:]]
+        ends = [next((p for p in range(s + 1, len(tags)) if p in starts or tags[p] == "O"), len(tags)) for s in starts]
+        return {(start, end, tags[start][2:]) for start, end in zip(starts, ends, strict=True)}
+
+    sides = [[spans(tags) for tags in side] for side in (golds, found)]
+    total = sum(len(each) for side in sides for each in side)
+    return 200 * sum(len(one & other) for one, other in zip(*sides, strict=True)) / total if total else 0.0
+
+
+def commonest(golds: list[Any]) -> Any:  # noqa: ANN401 (a label)
+    """The classes of some cases are equally common: the first in order counts then."""
+    counts = Counter(golds)
+    return min(counts, key=lambda each: (-counts[each], each))
+
+
+def common_labels(golds: list[list[str]]) -> list[str]:
+    counts = Counter(name for names in golds for name in names)
+    return [name for name, count in counts.items() if 2 * count > len(golds)]
+
+
+ROW_HEADS = ["learned_pooling", "ap_glue", "last_linear"]
+BILSTM = {"name": "small_bilstm", "head": "bilstm_sum_all", "readout_width": 8}
+TAG_HEADS = {"heads": {"train": ["learned_pooling", BILSTM, "last_linear"]}}
+PAPER = {"accuracy", "f1", "paper_v1_accuracy", "paper_v1_f1"}
+NUMBERS = {"pearson", "spearman", "rmse", "mae"}
+CASES = {
+    "class": Case("classification", write_classes, {"accuracy", "macro_f1"}, percent_equal, commonest),
+    "pairs": Case("classification", write_pairs, {"accuracy", "macro_f1"}, percent_equal, commonest),
+    "labels": Case("multilabel", write_label_sets, {"micro_f1", "macro_f1", "exact"}, micro_f1, common_labels),
+    "number": Case("regression", write_numbers, NUMBERS, correlation, np.mean, {"predictions.json"}),
+    "choice": Case("swag", write_choices, {"accuracy"}, percent_equal, commonest),
+    "tags": Case(
+        "ner",
+        write_sentences,
+        {"f1", "precision", "recall", "accuracy"},
+        entity_f1,
+        lambda golds: [],
+        {"predictions.json", "predictions.conll"},
+        TAG_HEADS,
+    ),
+    "answerability": Case(
+        "answerability",
+        write_questions,
+        PAPER,
+        percent_equal,
+        commonest,
+        FILES | {"paper_v1_predictions.json"},
+        {"windows": {"max_length": 16, "stride": 4}},
+    ),
+    "mnli": Case(
+        "mnli",
+        write_mnli,
+        {"accuracy", "mismatched_accuracy"},
+        percent_equal,
+        lambda golds: "entailment",
+        FILES | {"MNLI-m.tsv", "mismatched"},
+    ),
+}
+
+
+class Made(NamedTuple):
+    """A finished run of a case."""
+
+    case: Case
+    written: Written
+    settings: dict[str, Any]
+    out: Path
+    records: list[Any]
+
+    def answers(self, row: str) -> dict[str, Any]:
+        return json.loads((self.out / "predictions" / TUNED / row / "predictions.json").read_text())
+
+
+def settings_of(case: Case, written: Written, encoder: Path) -> dict[str, Any]:
+    heads = {"train": ROW_HEADS, "epochs": 3, "batch": {"windows": 6}, "lr": 0.01}
+    return {
+        "name": "tiny",
+        "task": case.task,
+        "data": written.data,
+        "encoder": str(encoder),
+        "windows": case.settings.get("windows", {"max_length": 24, "stride": 4}),
+        "finetune": {"fractions": [int(TUNED)], "batch": {"windows": 16}, "lr": 0.005, "dropout": 0.0},
+        "states": "live",
+        "heads": {**heads, **case.settings.get("heads", {})},
+        "ensembles": [{"of": ["encoder", "learned_pooling"], "how": "mean"}],
+        "device": "cpu",
+    }
+
+
+@pytest.fixture(scope="module", params=CASES)
+def made(request, saved_encoder, tmp_path_factory) -> Made:
+    """One run of each case for all tests, which leave it as it is."""
+    case, folder = CASES[request.param], tmp_path_factory.mktemp(request.param)
+    written = case.write(folder)
+    settings = settings_of(case, written, saved_encoder)
+    return Made(case, written, settings, folder / "out", run(build_experiment(settings), folder / "out"))
+
+
+# Heads on the first token beside heads on all; rows that stay together; tokens; several windows of an example.
+DIFFERENT = pytest.mark.parametrize("made", ["class", "choice", "tags", "answerability"], indirect=True)
+
+
+@pytest.fixture
+def classes(saved_encoder, tmp_path) -> dict[str, Any]:
+    """The settings of the case with classes, for runs that differ in something."""
+    return settings_of(CASES["class"], write_classes(tmp_path), saved_encoder)
+
+
+def run_with(settings, out, *overrides):
+    return run(build_experiment(settings, overrides), out)
+
+
+def rows_of(made: Made) -> list[str]:
+    heads = [each if isinstance(each, str) else each["name"] for each in made.settings["heads"]["train"]]
+    return ["majority", "encoder", *heads, "encoder+learned_pooling-mean"]
+
+
+def test_a_run_leaves_a_record_of_the_baseline_and_of_every_row_with_the_tasks_scores(made):
+    assert [record.row for record in made.records] == rows_of(made)
+    assert read_records(made.out / "records") == made.records
+    for record in made.records:
+        undefined = {"pearson", "spearman"} if record.row == "majority" else set()  # a constant has none
+        assert record.scores.keys() == made.case.scores - undefined
+        assert len(record.epochs) == (3 if record.kind in ("head", "control") else 0)
+    assert made.records[0].kind == "baseline"
+    assert made.records[0].parameters.total == 0
+
+
+def test_an_encoder_learns_a_few_examples_by_heart(made):
+    """So labels stay with their windows, columns with their labels, and the saved output layer is the tuned one."""
+    encoder = next(record for record in made.records if record.row == "encoder")
+    assert encoder.scores[first_score(made)] > 95
+
+
+def first_score(made: Made) -> str:
+    return {"labels": "micro_f1", "number": "pearson", "tags": "f1"}.get(kind_of(made), "accuracy")
+
+
+def kind_of(made: Made) -> str:
+    return next(name for name, case in CASES.items() if case is made.case)
+
+
+def test_scores_are_those_of_the_prediction_files(made):
+    for record in made.records[1:]:
+        found = made.answers(record.row)
+        golds = [made.written.golds[each] for each in found]
+        assert record.scores[first_score(made)] == pytest.approx(made.case.right(golds, list(found.values())))
+
+
+def test_the_baseline_is_the_commonest_answer(made):
+    golds = [made.written.golds[each] for each in made.answers("encoder")]
+    guess = made.case.baseline(list(made.written.golds.values()))
+    if made.case.task == "regression":
+        assert made.records[0].scores["rmse"] == pytest.approx(np.std(golds))
+        return
+    expected = made.case.right(golds, [["O"] * len(each) if made.case.task == "ner" else guess for each in golds])
+    assert made.records[0].scores[first_score(made)] == pytest.approx(expected)
+
+
+def test_a_prediction_folder_holds_the_tasks_files(made):
+    for row in rows_of(made)[1:]:
+        folder = made.out / "predictions" / TUNED / row
+        assert {path.name for path in folder.iterdir()} == made.case.files
+        if "mismatched" in made.case.files:
+            assert {path.name for path in (folder / "mismatched").iterdir()} == {*FILES, "MNLI-mm.tsv"}
+            assert list(json.loads((folder / "mismatched" / "predictions.json").read_text())) == ["104", "100"]
+    assert not (made.out / "predictions" / TUNED / "majority").exists()
+
+
+@pytest.mark.parametrize("row", ["encoder", "learned_pooling", "ap_glue"])
+def test_a_model_folder_answers_labelled_and_unlabelled_files_as_the_run_did(made, tmp_path, row):
+    row = row if row in rows_of(made) else BILSTM["name"]
+    model = made.out / (f"encoder/{TUNED}" if row == "encoder" else f"heads/{TUNED}/{row}")
+    record = next(record for record in made.records if record.row == row)
+    answers = made.answers(row)
+    if made.case.task == "ner":  # the run's dev is a part of the file
+        labelled = predict_file(model, made.written.data["train"], tmp_path / "labelled")
+        assert {
+            each: json.loads((tmp_path / "labelled" / "predictions.json").read_text())[each] for each in answers
+        } == answers
+    else:
+        labelled = predict_file(model, made.written.data["dev"], tmp_path / "labelled")
+        assert json.loads((tmp_path / "labelled" / "predictions.json").read_text()) == answers
+        assert labelled.scores == {name: score for name, score in record.scores.items() if "mismatched" not in name}
+    unlabelled = predict_file(model, made.written.unlabelled, tmp_path / "unlabelled")
+    written = json.loads((tmp_path / "unlabelled" / "predictions.json").read_text())
+    assert list(written.values()) == list(answers.values())[: len(written)]
+    assert (unlabelled.scores is None) == (made.case.write is not write_pairs)  # it takes any 0 or 1 for a label
+
+
+def test_a_finished_run_is_not_done_again(made):
+    before = {path: path.stat().st_mtime_ns for path in made.out.rglob("*") if path.suffix in (".safetensors", ".json")}
+    assert run_with(made.settings, made.out) == made.records
+    after = {path: path.stat().st_mtime_ns for path in before}
+    changed = {path.relative_to(made.out).as_posix() for path, time in before.items() if after[path] != time}
+    assert changed <= {"experiment.json"}  # it is written at the end of every run
+
+
+@DIFFERENT
+def test_a_run_that_was_stopped_among_its_heads_comes_to_the_same_scores(made, tmp_path, monkeypatch):
+    seen = []
+
+    def stop_at_the_third_epoch(*arguments):
+        seen.append(arguments)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        _keep_epoch(*arguments)
+
+    settings = {**made.settings, "heads": {**made.settings["heads"], "save_every": 1e-9}}
+    settings["encoder"], settings["finetune"] = str(made.out / "encoder" / TUNED), {"fractions": []}
+    monkeypatch.setattr("bertvision.stages.heads._keep_epoch", stop_at_the_third_epoch)
+    with pytest.raises(KeyboardInterrupt):
+        run_with(settings, tmp_path / "out")
+    monkeypatch.undo()
+    again = run_with(settings, tmp_path / "out")
+    assert [record.scores for record in again] == [record.scores for record in made.records]
+    assert not any((tmp_path / "out" / "unfinished").iterdir())
+
+
+@DIFFERENT
+@pytest.mark.parametrize("source", ["ram", "disk"])
+def test_kept_states_give_the_scores_of_live_ones(made, tmp_path, source):
+    settings = {**made.settings, "encoder": str(made.out / "encoder" / TUNED), "finetune": {"fractions": []}}
+    kept = run_with(settings, tmp_path / "out", f"states={source}", "states.dtype=float32")
+    assert [record.scores for record in kept] == [record.scores for record in made.records]
+    heads = [record for record in kept if record.kind in ("head", "control")]
+    assert {record.states for record in heads} == {f"{source}, float32"}
+    assert not (tmp_path / "out" / "states").exists()
+
+
+def test_the_encoders_output_layer_goes_on_where_it_is_tuned_further(made, tmp_path):
+    settings = {**made.settings, "encoder": str(made.out / "encoder" / TUNED)}
+    first = run_with(settings, tmp_path / "more", "finetune.fractions=[0]", "heads.train=[]", "ensembles=[]")
+    assert [record.scores for record in first] == [record.scores for record in made.records[:2]]
+
+
+def test_other_labels_of_a_checkpoint_begin_a_new_output_layer(classes, tmp_path):
+    first = run_with(classes, tmp_path / "out", "heads.train=[]", "ensembles=[]")
+    pairs = {**classes, "data": write_pairs(tmp_path).data, "encoder": str(tmp_path / "out" / "encoder" / TUNED)}
+    given = run_with(pairs, tmp_path / "given", "finetune.fractions=[]", "heads.train=[last_linear]", "ensembles=[]")
+    assert [record.row for record in first] == ["majority", "encoder"]
+    assert [record.row for record in given] == ["majority", "last_linear"]
+
+
+@pytest.mark.parametrize("made", ["class"], indirect=True)
+def test_first_token_heads_read_the_pooled_state_and_others_do_not(made):
+    heads = made.out / "heads" / TUNED
+    layers = {name: read_model_config(heads / name).layers for name in ROW_HEADS}
+    assert layers == {"learned_pooling": 1 + 3, "ap_glue": 3, "last_linear": 1 + 3}
+    assert [load_model(heads / name).head.cls for name in ROW_HEADS] == [True, False, True]
+
+
+@pytest.mark.parametrize("pooler", [True, False])
+def test_heads_read_the_chosen_layers_with_and_without_a_pooler(classes, tmp_path, pooler):
+    encoder = load_encoder(classes["encoder"])
+    if not pooler:
+        encoder.model.pooler = None
+    encoder.model.save_pretrained(tmp_path / "own")
+    encoder.tokenizer.save_pretrained(tmp_path / "own")
+    settings, layers = {**classes, "encoder": str(tmp_path / "own")}, "states.layers=[0, 2]"
+    records = run_with(settings, tmp_path / "out", layers, f"heads.train={ROW_HEADS[:2]}", "finetune.fractions=[1]")
+    learned = next(record for record in records if record.row == "learned_pooling")
+    assert len(learned.layer_weights) == 2 + pooler
+    for name, is_cls in (("learned_pooling", True), ("ap_glue", False)):
+        model, pooled = load_model(tmp_path / "out" / "heads" / "1" / name), int(is_cls and pooler)
+        states = torch.randn(2, 3 + pooled, 1 if is_cls else 8, 32)
+        read = [place for place in range(3 + pooled) if is_read(model.head, states, place)]
+        assert read == [*range(pooled), pooled, pooled + 2]
+        again = predict_file(tmp_path / "out" / "heads" / "1" / name, classes["data"]["dev"], tmp_path / "answers")
+        assert again.scores == next(record for record in records if record.row == name).scores
+
+
+def is_read(head, states, place):
+    """Tell whether a head's logits depend on one of the states."""
+    seen = torch.ones(states.shape[0], states.shape[2], dtype=torch.bool), torch.zeros(2, states.shape[2], dtype=int)
+    changed = states.clone()
+    changed[:, place] += 1
+    head.eval()
+    with torch.no_grad():
+        return not torch.equal(head(states, *seen), head(changed, *seen))
+
+
+def test_one_more_head_of_either_sort_is_trained_alone_and_equals_one_trained_with_the_others(classes, tmp_path):
+    once = ("finetune.fractions=[1]", "heads.epochs=1")
+    run_with(classes, tmp_path / "out", *once, "heads.train=[last_linear]", "ensembles=[]")
+    kept = (tmp_path / "out" / "heads" / "1" / "last_linear" / "head.safetensors").stat().st_mtime_ns
+    later = run_with(classes, tmp_path / "out", *once)
+    together = run_with(classes, tmp_path / "together", *once)
+    assert (tmp_path / "out" / "heads" / "1" / "last_linear" / "head.safetensors").stat().st_mtime_ns == kept
+    assert [record.scores for record in later] == [record.scores for record in together]
+
+
+@pytest.mark.parametrize("made", ["class"], indirect=True)
+def test_the_mean_of_two_models_is_that_of_their_probabilities(made):
+    names = ("encoder", "learned_pooling", "encoder+learned_pooling-mean")
+    folder = made.out / "predictions" / TUNED
+    one, other, both = (json.loads((folder / name / "probabilities.json").read_text()) for name in names)
+    for identity, shares in both.items():
+        assert shares == pytest.approx(np.mean([one[identity], other[identity]], axis=0), abs=1e-5)
+
+
+@pytest.mark.parametrize("made", ["answerability"], indirect=True)
+def test_a_question_has_no_answer_only_if_none_of_its_windows_has_one(made):
+    record = made.records[1]
+    assert record.data["dev"].windows > record.data["dev"].questions
+    paper = json.loads((made.out / "predictions" / TUNED / "encoder" / "paper_v1_predictions.json").read_text())
+    # One window of a question with an answer may hold none of it, and decides by the paper's rule.
+    assert percent_equal(list(made.written.golds.values()), list(paper.values())) == record.scores["paper_v1_accuracy"]
+    assert record.scores["paper_v1_accuracy"] < record.scores["accuracy"]
+
+
+def test_columns_that_are_read_otherwise_are_other_data(classes, tmp_path):
+    run_with(classes, tmp_path / "out", "heads.train=[]", "ensembles=[]")
+    swapped = {"text": "label", "label": "text"}
+    with pytest.raises(FolderError, match=r"train\.columns"):
+        run_with(
+            {**classes, "data": {**classes["data"], "columns": swapped}},
+            tmp_path / "out",
+            "heads.train=[]",
+            "ensembles=[]",
+        )
+
+
+@pytest.mark.parametrize("made", ["choice"], indirect=True)
+def test_a_share_of_the_examples_and_several_seeds_keep_the_rows_of_a_choice_together(made, tmp_path):
+    settings = {**made.settings, "encoder": str(made.out / "encoder" / TUNED), "finetune": {"fractions": []}}
+    records = run_with(settings, tmp_path / "out", "heads.share=0.5", "seeds=[1, 2]", "heads.epochs=1")
+    assert [(record.seed, record.row) for record in records] == [(s, row) for s in (1, 2) for row in rows_of(made)]
