@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from bertvision.records import RunRecord as RunRecord
     from bertvision.records import read_records as read_records
     from bertvision.report.page import write_report as write_report
+    from bertvision.serving.classifier import Classifier as Classifier
+    from bertvision.serving.predictor import load as load
+    from bertvision.serving.reader import Reader as Reader
+    from bertvision.serving.tagger import Tagger as Tagger
     from bertvision.stages.logits import row_logits as row_logits
     from bertvision.stages.logits import token_logits as token_logits
     from bertvision.stages.model_folder import load_model as load_model
@@ -84,6 +88,10 @@ _MODULES = {
     "predictions.spans": ("predict_spans",),
     "records": ("RunRecord", "read_records"),
     "report.page": ("write_report",),
+    "serving.classifier": ("Classifier",),
+    "serving.predictor": ("load",),
+    "serving.reader": ("Reader",),
+    "serving.tagger": ("Tagger",),
     "stages.logits": ("row_logits", "token_logits"),
     "stages.model_folder": ("load_model",),
     "stages.predict_file": ("predict_file",),

@@ -160,7 +160,8 @@ def _print_experiment(name: str, records: Sequence[RunRecord]) -> None:
 
 def _tuned_for(fraction: str) -> str:
     known = {"": "baseline", "given": "encoder as given", "0": "encoder untuned"}
-    return known.get(fraction, f"encoder tuned for {fraction} of an epoch")
+    is_part = known.get(fraction) is None and float(fraction) <= 1
+    return known.get(fraction, f"encoder tuned for {fraction} {'of an epoch' if is_part else 'epochs'}")
 
 
 def _aligned(cell: str, width: int, is_number: bool) -> str:

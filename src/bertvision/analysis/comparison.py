@@ -16,20 +16,21 @@ from bertvision.errors import DataError
 from bertvision.tasks.task import Question
 
 ResampledUnit = Literal["question", "article"]
+OWN_UNIT = ("rmse", "mae")  # not in percent: four digits, wherever they begin
 P_VALUE = "p: twice the smaller share of resampled differences at or beyond 0."
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One metric of both models, in percent."""
+    """One metric of both models, in percent but for `rmse` and `mae`; None is a value that there is not."""
 
-    metric: MetricName
-    a: float
-    b: float
-    difference: float  # b - a
-    low: float  # of the 95% interval
-    high: float
-    p_value: float
+    metric: str
+    a: float | None
+    b: float | None
+    difference: float | None = None  # b - a
+    low: float | None = None  # of the 95% interval
+    high: float | None = None
+    p_value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,25 @@ class Comparison:
 
     def sections(self) -> list[Section]:
         """Give everything as tables."""
-        mcnemar = f"McNemar's exact test on only A against only B, all questions: p {p_cell(self.mcnemar_p_value)}."
-        return [self._score_section(), outcome_section(self.outcomes, mcnemar)]
+        note = bootstrap_note(self.resamples, f"{self.units:,} {self.resampled}s", self.seed)
+        mcnemar = mcnemar_note(self.mcnemar_p_value, "questions")
+        return [difference_section(self.differences, note), outcome_section(self.outcomes, mcnemar)]
 
-    def _score_section(self) -> Section:
-        plural = f"{self.units:,} {self.resampled}s"
-        note = f"Paired bootstrap: {self.resamples:,} resamples of {plural}, seed {self.seed}. {P_VALUE}"
-        rows = tuple(_difference_row(each) for each in self.differences)
-        return Section("Scores", ("metric", "A", "B", "B - A", "95% interval", "p"), rows, note)
+
+def difference_section(differences: Sequence[Difference], note: str) -> Section:
+    """Lay out differences; what has no value is an empty cell."""
+    rows = tuple(_difference_row(each) for each in differences)
+    return Section("Scores", ("metric", "A", "B", "B - A", "95% interval", "p"), rows, note)
+
+
+def bootstrap_note(resamples: int, units: str, seed: int) -> str:
+    """Say what was drawn, and what p is."""
+    return f"Paired bootstrap: {resamples:,} resamples of {units}, seed {seed}. {P_VALUE}"
+
+
+def mcnemar_note(p_value: float, noun: str) -> str:
+    """Say what McNemar's test found."""
+    return f"McNemar's exact test on only A against only B, all {noun}: p {p_cell(p_value)}."
 
 
 def compare_answers(
@@ -72,7 +84,7 @@ def compare_answers(
     seed: int = 1,
 ) -> Comparison:
     """Compare two models' answers, question by question."""
-    units = _units(questions, resample)
+    units = units_of(questions, resample)
     outcomes = count_outcomes(group_types(questions), questions, a, b)
     return Comparison(
         questions=len(questions),
@@ -84,6 +96,18 @@ def compare_answers(
         outcomes=outcomes,
         mcnemar_p_value=mcnemar_p_value(outcomes["all"].only_a, outcomes["all"].only_b),
     )
+
+
+def units_of(questions: Sequence[Question], resample: ResampledUnit) -> npt.NDArray[np.int64]:
+    """Tell which unit each question is drawn with."""
+    if resample == "question":
+        return np.arange(len(questions))
+    titles = {title: number for number, title in enumerate(dict.fromkeys(each.title for each in questions))}
+    if len(titles) < 2:
+        raise DataError(
+            "the gold file has a single article title, so articles cannot be resampled; leave --clusters out"
+        )
+    return np.array([titles[each.title] for each in questions])
 
 
 def _difference(
@@ -101,18 +125,13 @@ def _difference(
     return Difference(metric, one, other, other - one, low, high, p_value)
 
 
-def _units(questions: Sequence[Question], resample: ResampledUnit) -> npt.NDArray[np.int64]:
-    """Tell which unit each question is drawn with."""
-    if resample == "question":
-        return np.arange(len(questions))
-    titles = {title: number for number, title in enumerate(dict.fromkeys(each.title for each in questions))}
-    if len(titles) < 2:
-        raise DataError(
-            "the gold file has a single article title, so articles cannot be resampled; leave --clusters out"
-        )
-    return np.array([titles[each.title] for each in questions])
-
-
 def _difference_row(each: Difference) -> tuple[str, ...]:
-    numbers = (number_cell(each.a, 2), number_cell(each.b, 2), number_cell(each.difference, 2, "+"))
-    return (each.metric, *numbers, f"{each.low:+.2f} to {each.high:+.2f}", p_cell(each.p_value))
+    numbers = (_cell(each.metric, each.a), _cell(each.metric, each.b), _cell(each.metric, each.difference, "+"))
+    low, high = (_cell(each.metric, bound, "+") for bound in (each.low, each.high))
+    return (each.metric, *numbers, f"{low} to {high}" if low else "", "" if each.p_value is None else p_cell(each.p_value))
+
+
+def _cell(metric: str, value: float | None, sign: str = "") -> str:
+    if metric not in OWN_UNIT:
+        return number_cell(value, 2, sign)
+    return "" if value is None else f"{value:{sign},.4g}"

@@ -1,5 +1,6 @@
-"""Who of two models is right on which questions."""
+"""Who of two models is right on which examples."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ OUTCOMES = {(True, True): "both", (True, False): "only A", (False, True): "only 
 
 
 class Outcomes(NamedTuple):
-    """How many questions both, one or none of two models got right."""
+    """How many examples both, one or none of two models got right."""
 
     both: int
     only_a: int
@@ -21,7 +22,7 @@ class Outcomes(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Count the questions."""
+        """Count the examples."""
         return sum(self)
 
 
@@ -37,15 +38,22 @@ def count_outcomes(
     return {name: _count(group, a, b) for name, group in {**grouping.groups, "all": list(questions)}.items()}
 
 
-def outcome_section(outcomes: Mapping[str, Outcomes], note: str) -> Section:
-    """Lay out who is right by group; a group without questions has empty cells."""
+def count_right(a: Sequence[bool], b: Sequence[bool]) -> Outcomes:
+    """Count who is right, example by example."""
+    found = Counter(zip(a, b, strict=True))
+    return Outcomes(*(found[pair] for pair in OUTCOMES))
+
+
+def outcome_section(
+    outcomes: Mapping[str, Outcomes], note: str, title: str = "Right by exact match", noun: str = "questions"
+) -> Section:
+    """Lay out who is right by group; a group without examples has empty cells."""
     rows = tuple(
         (name, *(f"{count:,}" if each.total else "" for count in each), f"{each.total:,}")
         for name, each in outcomes.items()
     )
-    return Section("Right by exact match", ("questions", *OUTCOMES.values(), "total"), rows, note)
+    return Section(title, (noun, *OUTCOMES.values(), "total"), rows, note)
 
 
 def _count(questions: Sequence[Question], a: ScoredAnswers, b: ScoredAnswers) -> Outcomes:
-    found = [outcome_of(question, a, b) for question in questions]
-    return Outcomes(*map(found.count, OUTCOMES.values()))
+    return count_right(*([model.is_right(question) for question in questions] for model in (a, b)))

@@ -1,7 +1,7 @@
 """Predictions of rows, choices and sentences, and their examples -> a task's scores, and those of guessing."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,9 +38,8 @@ def score_rows(name: TaskName, examples: Sequence[Labelled], predictions: Sequen
 
     Every example needs a label and exactly one prediction; their order does not matter.
     """
-    by_id = _by_id(examples, predictions)
     golds = [gold_of(example) for example in examples]
-    found = [by_id[example.id] for example in examples]
+    found = in_order(examples, predictions)
     if TASKS[name].kind == "tags":
         return score_tags(golds, [each.tags for each in found if isinstance(each, TagPrediction)])
     rows = [each for each in found if isinstance(each, RowPrediction)]
@@ -69,13 +68,36 @@ def gold_of(example: Labelled) -> Any:  # noqa: ANN401 (what the example's kind 
     return gold
 
 
-def _score(metric: str, gold: metrics.Numbers, rows: Sequence[RowPrediction]) -> float | None:
+def labels_for(metric: str, rows: Sequence[RowPrediction]) -> metrics.Numbers | None:
+    """Give what a metric compares; None where it is by the 2020 system's rule and there are no answers by it."""
     if not metric.startswith(PAPER):
-        return METRICS[metric](gold, np.array([row.label for row in rows]))
+        return np.array([row.label for row in rows])
     paper = [row.paper_label for row in rows]
-    if None in paper:  # a file that another program wrote has one answer to each question
-        return None
-    return METRICS[metric.removeprefix(PAPER)](gold, np.array(paper))
+    return None if None in paper else np.array(paper)  # another program's file has one answer to each question
+
+
+def in_order(examples: Sequence[Labelled], predictions: Sequence[Predicted], where: str = "") -> list[Predicted]:
+    """Give each example's prediction; every example needs exactly one. `where` begins the error message."""
+    by_id = {each.id: each for each in predictions}
+    prefix = f"{where}: " if where else ""
+    missing = [example.id for example in examples if example.id not in by_id]
+    if missing:
+        raise DataError(
+            f"{prefix}no prediction for {len(missing)} of {len(examples)} examples, such as {missing[0]!r}; "
+            "predict again"
+        )
+    if len(by_id) > len(examples) or len(by_id) < len(predictions):
+        known = {example.id for example in examples}
+        odd = next((each.id for each in predictions if each.id not in known), "one that is given twice")
+        raise DataError(
+            f"{prefix}a prediction for {odd!r}, which the examples do not have; give the file that was predicted"
+        )
+    return [by_id[example.id] for example in examples]
+
+
+def _score(metric: str, gold: metrics.Numbers, rows: Sequence[RowPrediction]) -> float | None:
+    labels = labels_for(metric, rows)
+    return None if labels is None else METRICS[metric.removeprefix(PAPER)](gold, labels)
 
 
 def _guess(kind: Kind, golds: Sequence[Any]) -> Any:  # noqa: ANN401 (a label of the kind)
@@ -85,17 +107,3 @@ def _guess(kind: Kind, golds: Sequence[Any]) -> Any:  # noqa: ANN401 (a label of
         return tuple((np.mean(golds, axis=0) > 0.5).astype(int).tolist())
     counts = Counter(golds)
     return min(counts, key=lambda label: (-counts[label], label))
-
-
-def _by_id(examples: Sequence[Labelled], predictions: Sequence[Predicted]) -> Mapping[str, Predicted]:
-    by_id = {each.id: each for each in predictions}
-    missing = [example.id for example in examples if example.id not in by_id]
-    if missing:
-        raise DataError(
-            f"no prediction for {len(missing)} of {len(examples)} examples, such as {missing[0]!r}; predict again"
-        )
-    if len(by_id) > len(examples) or len(by_id) < len(predictions):
-        known = {example.id for example in examples}
-        odd = next((each.id for each in predictions if each.id not in known), "one that is given twice")
-        raise DataError(f"a prediction for {odd!r}, which the examples do not have; give the file that was predicted")
-    return by_id

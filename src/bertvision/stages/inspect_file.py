@@ -6,17 +6,20 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 from bertvision.encoder.load import load_tokenizer
 from bertvision.experiment import build_experiment
 from bertvision.features.batches import BatchConfig, lengths_of, padding_share, plan_epoch
 from bertvision.features.cut import cut_examples
+from bertvision.features.windows import WindowConfig
 from bertvision.progress import SILENT, Progress
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.read import read_labelled
 from bertvision.tasks.task import Kind
 from bertvision.training.objective import objective_of
 
+ENDLESS = 10**9  # tokens
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99, 100)
 
 
@@ -30,7 +33,7 @@ class Inspection:
     dropped: int
     windows: int
     examples_with_several_windows: int
-    longer_than_a_window: int  # rows that lose their end
+    longer_than_a_window: int  # examples that lose their end
     labels: dict[str, int]  # examples (or, for tags, words) of each; empty for numbers
     contexts: int | None  # of questions
     windows_without_answer: int | None
@@ -49,7 +52,7 @@ class Inspection:
 
     def as_rows(self) -> list[tuple[str, str]]:
         """Give the counts as a table."""
-        total = sum(self.labels.values())
+        total = sum(self.labels.values()) if self.task == "ner" else self.examples  # words, not sentences, have tags
         labels = [
             (f"labelled {label}", f"{count:,} ({100 * count / total:.1f}%)") for label, count in self.labels.items()
         ]
@@ -87,7 +90,7 @@ def inspect_file(
     batches = {"{tokens: 16384}": BatchConfig(tokens=16384), "{windows: 4}": BatchConfig(windows=4)}
     asks = kind in ("span", "answerable")
     whole = {window.example: window.context_at for window in windows}
-    limit = experiment.windows.max_length
+    cut_off = _count_cut_off(kind, split.examples, load_tokenizer(encoder), experiment.windows)
     return Inspection(
         name=split.name,
         task=name,
@@ -95,7 +98,7 @@ def inspect_file(
         dropped=split.dropped,
         windows=len(windows),
         examples_with_several_windows=sum(count > group for count in per_example.values()),
-        longer_than_a_window=0 if asks or kind == "tags" else int((lengths == limit).sum()),
+        longer_than_a_window=cut_off,
         labels=_count_labels(kind, split.examples, labels),
         contexts=len({question.context for question in split.examples}) if asks else None,
         windows_without_answer=sum(window.end == 0 for window in windows) if asks else None,
@@ -106,6 +109,17 @@ def inspect_file(
         lengths={"window": _percentiles(lengths)}
         | ({"question and special tokens": _percentiles(list(whole.values()))} if asks else {}),
     )
+
+
+def _count_cut_off(
+    kind: Kind, examples: Sequence[Any], tokenizer: PreTrainedTokenizerBase, config: WindowConfig
+) -> int:
+    """Count the examples that lose their end; questions and sentences get further windows instead."""
+    if kind in ("span", "answerable", "tags"):
+        return 0
+    endless = config.model_copy(update={"max_length": ENDLESS})
+    whole = cut_examples(kind, examples, (), tokenizer, endless)
+    return len({window.example for window in whole if len(window) > config.max_length})
 
 
 def _count_labels(kind: Kind, examples: Sequence[Any], labels: Sequence[str]) -> dict[str, int]:

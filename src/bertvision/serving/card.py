@@ -1,0 +1,88 @@
+"""A model's settings and records -> its model card."""
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from bertvision.records import RunRecord, fraction_name
+from bertvision.serving.calibration import Calibration
+from bertvision.stages.model_folder import ModelConfig
+from bertvision.tasks.catalog import TASKS, task_name
+from bertvision.version import VERSION
+
+PIPELINES = {"span": "question-answering", "tags": "token-classification", "choice": "multiple-choice"}
+USES = {
+    "span": 'reader("Who built the weir?", "The weir was built in 1887 by Hannah Coyle.").text',
+    "tags": 'reader("Hannah Coyle built the weir.").entities',
+}
+# Beside a task's own scores, those that say how far the answers can be trusted.
+MORE_SCORES = ("tuned_f1", "best_f1", "HasAns_f1", "NoAns_f1", "ece", "ece_calibrated", "risk_coverage_area")
+
+
+def model_card(config: ModelConfig, calibration: Calibration, records: Sequence[RunRecord]) -> str:
+    """Write a Hugging Face model card that says nothing but what settings and records say."""
+    return "\n".join(
+        [
+            *_front(config),
+            f"# {config.head.name} for {config.task}",
+            "",
+            f"An encoder with the head `{config.head.name}` on its layers' states, trained for `{config.task}` by",
+            f"bertvision {VERSION}. Its licence is that of the encoder and of the data that it was trained on.",
+            "",
+            "```python",
+            "import bertvision",
+            "",
+            'reader = bertvision.load("THIS_FOLDER_OR_HUB_ID")',
+            USES.get(TASKS[config.task].kind, 'reader("The weir was built in 1887.").label'),
+            "```",
+            "",
+            *_settings(config, calibration),
+            *(line for record in records for line in _scores(record)),
+        ]
+    )
+
+
+def _front(config: ModelConfig) -> list[str]:
+    pipeline = PIPELINES.get(TASKS[config.task].kind, "text-classification")
+    return ["---", "library_name: bertvision", f"pipeline_tag: {pipeline}", "tags: [bertvision]", "---", ""]
+
+
+def _settings(config: ModelConfig, calibration: Calibration) -> list[str]:
+    windows = config.windows
+    rows = [
+        ("window", f"{windows.max_length} tokens, stride {windows.stride} ({windows.stride_as})"),
+        *([("labels", ", ".join(config.labels))] if config.labels else []),
+    ]
+    if config.task == "squad2":
+        rows.append(("declines where the null odds exceed", f"{calibration.threshold:.4f}"))
+    if TASKS[config.task].kind == "span":
+        rows.append(("temperature", f"{calibration.temperature:.4f}"))
+    return ["## Settings", "", *_table(("setting", "value"), rows)]
+
+
+def _scores(record: RunRecord) -> list[str]:
+    names = [*TASKS[task_name(record.task)].scores, *MORE_SCORES]
+    rows = [(name, f"{record.scores[name]:.4g}") for name in dict.fromkeys(names) if name in record.scores]
+    data = [
+        # The folder is the author's own affair.
+        (name, f"`{PurePath(file.name).name}`, {file.questions:,} examples{_sha(file.sha256)}")
+        for name, file in record.data.items()
+    ]
+    made = record.provenance
+    commit = "an unknown commit" if made.commit is None else f"commit {made.commit}{' (changed)' if made.dirty else ''}"
+    return [
+        f"## Scores of {record.experiment}: {record.row}, fraction {fraction_name(record.fraction)}, seed {record.seed}",
+        "",
+        *_table(("score on dev", "value"), rows),
+        *_table(("data", "file"), data),
+        f"Made by {commit} on {made.device} in {made.precision}.",
+        "",
+    ]
+
+
+def _sha(digest: str | None) -> str:
+    return "" if digest is None else f", sha256 {digest[:12]}"
+
+
+def _table(header: tuple[str, str], rows: Sequence[tuple[str, str]]) -> list[str]:
+    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (header, ("---", "---"), *rows)]
+    return [*(f"| {line} |" for line in lines), ""]

@@ -1,0 +1,92 @@
+"""Texts in; classes, labels, numbers or the best ending out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bertvision.errors import DataError
+from bertvision.predictions.labels import RowPrediction
+from bertvision.serving.answer import Classification
+from bertvision.serving.saving import Saveable
+from bertvision.serving.served import ServedModel
+from bertvision.serving.texts import check_text, list_texts, pair_up
+from bertvision.tasks.catalog import TASKS
+from bertvision.tasks.task import ChoiceRow, Question, TextRow
+
+Row = TextRow | ChoiceRow | Question
+
+
+@dataclass(frozen=True)
+class Classifier(Saveable):
+    """A model that says something of a whole text or of a pair of texts."""
+
+    served: ServedModel
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Tell whether it reads two texts: as its table has them, a question with a context, or a text with endings."""
+        layouts = TASKS[self.served.config.task].layouts
+        columns = self.served.config.data.columns or (layouts[0] if layouts else None)
+        return columns is None or isinstance(columns.text, tuple)
+
+    def __call__(self, text: Any, other: Any = None) -> Any:  # noqa: ANN401 (checked; one Classification or a list)
+        """Classify one text, or a list of them; `other` is the second text of each pair, or the endings of a choice."""
+        rows, is_one = self.rows(text, other)
+        found = self.classify(rows)
+        return found[0] if is_one else found
+
+    def rows(self, text: Any, other: Any = None) -> tuple[list[Row], bool]:  # noqa: ANN401 (checked here)
+        """Check texts and give them as the model's task has them; tell whether it is a single one."""
+        task = self.served.config.task
+        if self.takes_pairs != (other is not None):
+            wanted = "two texts (a text and its endings for choices)" if self.takes_pairs else "one text"
+            raise DataError(f"a model of {task} reads {wanted}, got {1 if other is None else 2}")
+        if self.served.kind == "choice":
+            return _choices(text, other, len(self.served.config.labels))
+        if not self.takes_pairs:
+            texts, is_one = list_texts("text", text)
+            return [TextRow(str(place), (each,), None) for place, each in enumerate(texts)], is_one
+        if self.served.kind == "answerable":
+            pairs, is_one = pair_up(text, other)
+            return [Question(str(place), *pair, (), "") for place, pair in enumerate(pairs)], is_one
+        pairs, is_one = pair_up(text, other, ("text", "second text"))
+        return [TextRow(str(place), pair, None) for place, pair in enumerate(pairs)], is_one
+
+    def classify(self, rows: Sequence[Row]) -> list[Classification]:
+        """Classify rows that `rows` gave; each is as if given alone."""
+        if not rows:
+            return []
+        answering = self.served.answering(rows)
+        predictions = answering.answer(self.served.logits(answering.windows))
+        return [self._classification(*each) for each in zip(rows, predictions, strict=True)]
+
+    def _classification(self, row: Row, found: RowPrediction) -> Classification:
+        names = row.endings if isinstance(row, ChoiceRow) else self.served.config.labels
+        probabilities = dict(zip(names, found.probabilities, strict=bool(found.probabilities)))
+        match found.label:
+            case tuple():
+                taken = tuple(name for name, is_taken in zip(names, found.label, strict=True) if is_taken)
+                return Classification(taken, None, probabilities)
+            case int() if found.probabilities:
+                return Classification(names[found.label], found.probabilities[found.label], probabilities)
+            case number:
+                return Classification(float(number), None, {})
+
+
+def _choices(text: Any, endings: Any, count: int) -> tuple[list[Row], bool]:  # noqa: ANN401 (checked here)
+    """Give a beginning with its endings, or a list of beginnings with a list of endings for each."""
+    beginnings, is_one = list_texts("text", text)
+    lists = [endings] if is_one else endings
+    if not isinstance(lists, list | tuple) or len(lists) != len(beginnings):
+        raise DataError(f"{len(beginnings)} texts need as many lists of endings; give [[ending, ...], ...]")
+    return [_choice(place, *each, count) for place, each in enumerate(zip(beginnings, lists, strict=True))], is_one
+
+
+def _choice(place: int, beginning: str, endings: Any, count: int) -> ChoiceRow:  # noqa: ANN401 (checked here)
+    if not isinstance(endings, list | tuple) or len(endings) != count:
+        got = len(endings) if isinstance(endings, list | tuple) else type(endings).__name__
+        raise DataError(f"text {place}: this model chooses among {count} endings, got {got}; give a list of {count}")
+    texts = tuple(check_text(f"text {place}, ending {number}", each) for number, each in enumerate(endings))
+    if len(set(texts)) < count:
+        raise DataError(f"text {place}: two of its endings are equal; give different ones")
+    return ChoiceRow(str(place), beginning, texts, None)

@@ -1,0 +1,112 @@
+"""Question and context in, answers out."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertvision.errors import SettingsError
+from bertvision.features.tokens import slices, tokenise
+from bertvision.features.windows import cut_windows
+from bertvision.heads.contributions import refuse_unless_sum
+from bertvision.predictions.logits import grid_of
+from bertvision.predictions.texts import text_grid
+from bertvision.serving.answer import Answer, LayerPart
+from bertvision.serving.decode import Placed, decode_answers
+from bertvision.serving.layers import layers_of_spans
+from bertvision.serving.saving import Saveable
+from bertvision.serving.served import ServedModel
+from bertvision.serving.texts import Pair, pair_up
+from bertvision.tasks.task import Question
+
+
+class Asking(NamedTuple):
+    """How questions are asked; None: as the model was trained and calibrated."""
+
+    top_k: int = 1
+    null_threshold: float | None = None
+    max_answer_length: int | None = None  # in tokens
+    layers: bool = False
+
+
+@dataclass(frozen=True)
+class Reader(Saveable):
+    """A model that finds answers in texts."""
+
+    served: ServedModel
+
+    @property
+    def has_null(self) -> bool:
+        """Tell whether it can say that a text holds no answer."""
+        return self.served.config.task == "squad2"
+
+    def __call__(
+        self,
+        question: Any,  # noqa: ANN401 (checked in `pair_up`)
+        context: Any,  # noqa: ANN401
+        *,
+        top_k: int | None = None,
+        null_threshold: float | None = None,
+        max_answer_length: int | None = None,
+        layers: bool = False,
+    ) -> Any:  # noqa: ANN401 (an Answer, or lists)
+        """Answer one question or a list of them about one context or a list: an `Answer` for each.
+
+        With `top_k` each has a list of answers instead: the one that is given, then the others, best first, at most
+        as many as the model's n-best list is long. `null_threshold`: decline where "no answer" scores higher than the
+        best span by more than this (inf: never). `max_answer_length` is in tokens. With `layers` answers carry what
+        each layer adds to their scores, where the head is a sum over layers.
+        """
+        pairs, is_one = pair_up(question, context)
+        asking = Asking(1 if top_k is None else top_k, null_threshold, max_answer_length, layers)
+        found = self.answer_pairs(pairs, asking)
+        answers = [each[0] for each in found] if top_k is None else found
+        return answers[0] if is_one else answers
+
+    def answer_pairs(self, pairs: Sequence[Pair], asking: Asking | None = None) -> list[list[Answer]]:
+        """Answer checked pairs of question and context, all in the same way; every answer is as if asked alone."""
+        asking = asking or Asking()
+        _check(asking)
+        if asking.layers:
+            refuse_unless_sum(self.served.model.head)
+        if not pairs:
+            return []
+        tokenizer, config = self.served.model.encoder.tokenizer, self.served.config
+        questions = [Question(str(place), text, context, (), "") for place, (text, context) in enumerate(pairs)]
+        windows = cut_windows(questions, tokenizer, config.windows, labelled=False)
+        grid = text_grid(grid_of(windows, [each.id for each in questions]), [each.context for each in questions])
+        length, calibration = asking.max_answer_length, self.served.calibration
+        answers = config.answers.model_copy(update={} if length is None else {"max_answer_length": length})
+        if asking.null_threshold is not None:
+            calibration = calibration.model_copy(update={"threshold": asking.null_threshold})
+        found = decode_answers(
+            grid, self.served.logits(windows), answers, calibration, self._are_cut(pairs), has_null=self.has_null
+        )
+        kept = [each[: asking.top_k] for each in found]
+        if not asking.layers:
+            return [[placed.answer for placed in each] for each in kept]
+        spans = np.array([placed.tokens for each in kept for placed in each], np.int64)
+        return _with_layers(kept, iter(layers_of_spans(self.served, windows, grid.tokens, spans)))
+
+    def _are_cut(self, pairs: Sequence[Pair]) -> list[bool]:
+        """Tell which questions are longer than the model reads."""
+        longest = self.served.config.windows.max_question_length
+        if longest is None:
+            return [False] * len(pairs)
+        texts = slices([question.lstrip() for question, _ in pairs])
+        return [len(ids) > longest for part in texts for ids, _ in tokenise(self.served.model.encoder.tokenizer, part)]
+
+
+def _check(asking: Asking) -> None:
+    if asking.top_k < 1:
+        raise SettingsError(f"top_k is {asking.top_k}; give 1 or more")
+    if asking.max_answer_length is not None and asking.max_answer_length < 1:
+        raise SettingsError(f"max_answer_length is {asking.max_answer_length}; give 1 token or more")
+    if asking.null_threshold is not None and math.isnan(asking.null_threshold):
+        raise SettingsError("null_threshold is not a number; give one, or inf to answer always")
+
+
+def _with_layers(found: list[list[Placed]], layers: Iterator[tuple[LayerPart, ...]]) -> list[list[Answer]]:
+    return [[replace(placed.answer, layers=next(layers)) for placed in each] for each in found]
