@@ -4,7 +4,7 @@ import pytest
 
 import bertvision
 from bertvision.errors import SettingsError
-from bertvision.experiment import build_experiment, quickstart_experiment, read_experiment
+from bertvision.experiment import build_experiment, quickstart_experiment, read_experiment, read_experiments
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 SAMPLE = Path(bertvision.__file__).parent / "sample"
@@ -28,9 +28,9 @@ def test_there_are_configs_and_a_quickstart_to_check():
 
 @pytest.mark.parametrize("path", YAMLS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_every_yaml_that_comes_with_the_project_is_valid(path):
-    experiment = read_experiment(path)
-    assert experiment.name == path.stem
-    assert experiment.heads.train
+    experiments = read_experiments(path)
+    assert all(each.name == (f"{path.stem}-{each.variant}" if each.variant else path.stem) for each in experiments)
+    assert any(each.heads.train for each in experiments)
 
 
 # SPEC 4.1 (windows), 5 (fine-tuning) and 7 (heads): what the system of summer 2020 did.

@@ -6,20 +6,31 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from bertvision.activations.source import StatesConfig
 from bertvision.encoder.finetune import FinetuneConfig
 from bertvision.errors import SettingsError
 from bertvision.features.windows import WindowConfig
+from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.catalog import kinds_of
 from bertvision.heads.training import HeadsConfig, with_every_setting
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.settings import Config, Settings, merge, parse_yaml, read_yaml, validate, with_overrides
+from bertvision.settings import (
+    Config,
+    Settings,
+    expand_variants,
+    merge,
+    parse_yaml,
+    read_yaml,
+    validate,
+    with_overrides,
+)
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.task import DataConfig, TaskName
 from bertvision.training.device import Precision
+from bertvision.tuning.config import TuneConfig
 
 
 class EnsembleConfig(Config):
@@ -43,27 +54,51 @@ class EnsembleConfig(Config):
         return "+".join(self.of) + ("" if self.how == "max" else f"-{self.how}")
 
 
+class MeasureConfig(Config):
+    """What is measured beside the scores."""
+
+    inference: bool = False  # each row alone on a sample of dev: some seconds for each
+
+
+NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$"
+
+
 class Experiment(Config):
     """Everything that decides what a run does; each (row, fraction, seed) of it becomes one record."""
 
-    name: str = Field("experiment", pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")
+    name: str = Field("experiment", pattern=NAME)
+    variant: str | None = Field(None, pattern=NAME)  # which of a file's `variants` this is; its name ends with it
     task: TaskName = "squad2"
     data: DataConfig = DataConfig()
     encoder: str = "default"  # `default`, a folder (also an earlier run's OUT/encoder/<fraction>), or a hub id
     recipe: Literal["default", "paper-v1", "paper-v2"] = "default"
     windows: WindowConfig = WindowConfig()
     finetune: FinetuneConfig = FinetuneConfig()
+    tune: TuneConfig | None = None  # what is trained inside the encoder; None: every weight, and nothing is inserted
     states: StatesConfig = StatesConfig()
     heads: HeadsConfig = HeadsConfig()
     ensembles: tuple[EnsembleConfig, ...] = ()
     answers: AnswerConfig = AnswerConfig()
+    measure: MeasureConfig | None = None  # None: nothing more
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((1,), min_length=1)
     device: str = "auto"
     precision: Precision = "auto"
 
+    @field_validator("tune", "measure")
+    @classmethod
+    def _default_is_none(cls, given: Config | None) -> Config | None:
+        """Give a default one name, so that spelling it out changes no run folder and no record."""
+        return None if given in (TuneConfig(), MeasureConfig()) else given
+
     @model_validator(mode="after")
     def _fits_together(self) -> "Experiment":
         kind = TASKS[self.task].kind
+        try:
+            output = self.output
+        except SettingsError as error:
+            raise ValueError(str(error)) from None
+        if kind not in kinds_of(output.pooler, output.readout):
+            raise ValueError(f"finetune.head is not for tasks of the kind {kind}, as {self.task} is; leave it out")
         if unfit := [head.name for head in self.heads.train if kind not in kinds_of(head.pooler, head.readout)]:
             raise ValueError(f"head {unfit[0]!r} is not for tasks of the kind {kind}, as {self.task} is; leave it out")
         if kind == "number" and (largest := [each.name for each in self.ensembles if each.how == "max"]):
@@ -89,6 +124,24 @@ class Experiment(Config):
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"`seeds` holds one twice: {list(self.seeds)}")
         return self
+
+    @property
+    def folder(self) -> Path:
+        """Name its run folder: a file's variants lie side by side in one."""
+        if self.variant is None:
+            return Path(self.name)
+        return Path(self.name.removesuffix(f"-{self.variant}")) / self.variant
+
+    @property
+    def output(self) -> HeadConfig:
+        """Describe the output layer that is tuned together with the encoder."""
+        return output_head(self.finetune.head)
+
+    def tuning_settings(self) -> Settings:
+        """Give what decides a tuned encoder; folders from before a setting was there do not name it."""
+        own, absent = self.finetune, set() if self.finetune.head is not None else {"head"}
+        finetune = own.model_dump(mode="json", exclude={"fractions", "save_every"} | absent)
+        return {"finetune": finetune, **({} if self.tune is None else {"tune": self.tune.model_dump(mode="json")})}
 
 
 OPTIM_V2: Settings = {
@@ -148,7 +201,34 @@ ROWS: Settings = {
 
 def read_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
     """Read an experiment's YAML, with `a.b=value` overrides on top; it is named after its file unless it says so."""
-    return build_experiment({"name": path.stem, **read_yaml(path)}, overrides, str(path))
+    found = read_experiments(path, overrides)
+    if len(found) > 1:
+        names = ", ".join(str(each.variant) for each in found)
+        raise SettingsError(f"{path}: holds {len(found)} variants; choose one with --set variant=NAME, of {names}")
+    return found[0]
+
+
+def read_experiments(path: Path, overrides: Iterable[str] = ()) -> list[Experiment]:
+    """Read a YAML whose `variants` (name: settings that go on top) are an experiment each; without any it is one.
+
+    The override `variant=NAME` chooses one of them. A variant whose `finetune.lr` is a list stands for one with each.
+    """
+    settings, overrides = {"name": path.stem, **read_yaml(path)}, list(overrides)
+    chosen = [each.partition("=")[2] for each in overrides if each.startswith("variant=")]
+    variants = expand_variants(settings.pop("variants", None), str(path))
+    if unknown := [name for name in chosen if name not in variants]:
+        known = ", ".join(variants) or "none, it is one experiment"
+        raise SettingsError(f"{path}: no variant {unknown[0]!r}; known: {known}")
+    rest = [each for each in overrides if not each.startswith("variant=")]
+    if not variants:
+        return [build_experiment(settings, rest, str(path))]
+    return [
+        build_experiment(
+            merge(settings, {**own, "name": f"{settings['name']}-{name}", "variant": name}), rest, f"{path}, {name}"
+        )
+        for name, own in variants.items()
+        if not chosen or name in chosen
+    ]
 
 
 def quickstart_experiment(overrides: Iterable[str] = ()) -> Experiment:

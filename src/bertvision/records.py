@@ -35,6 +35,28 @@ class Seconds(Config):
     predict: float  # the pass over dev, all rows of this fraction together
 
 
+class Inference(Config):
+    """A row alone over all windows of dev: measured warm on a sample of them, and scaled by their tokens."""
+
+    seconds: float  # in large batches, from tokens to logits
+    latency: float  # seconds of one window by itself: the median
+    operations: float  # floating-point operations of the forward passes, counted
+    windows: int  # of dev
+
+
+class Efficiency(Config):
+    """What a row costs, measured in the same way for every row."""
+
+    encoder_seconds: float  # tuning the encoder, its batches not counted
+    heads_seconds: float  # the pass that trained all heads, the frozen encoder's part in it included
+    data_seconds: float  # making the batches that the encoder was tuned on
+    peak_process_bytes: int  # of the tuning
+    peak_device_bytes: int | None  # of the tuning, on a GPU
+    joules: float | None  # of the tuning, where the device has a meter
+    ship_bytes: int  # what differs from the encoder that training started from, in float32
+    inference: Inference | None = None  # with measure.inference
+
+
 class Provenance(Config):
     """Where a record came from."""
 
@@ -82,6 +104,7 @@ class RunRecord(Config):
     curves: Curves | None = None  # of answers with a probability; None in records from before there were any
     parameters: Parameters
     seconds: Seconds
+    efficiency: Efficiency | None = None  # None in records from before it was measured, and of baselines
     layer_weights: list[float] | None = None  # of a head that weighs the layers, layer 0 first
     states: str = "live"  # where the heads took them from: computed each time, or kept, in which place and format
     schedule_horizon: float | None  # fraction that the fine-tuning schedule was planned for; None where it has none

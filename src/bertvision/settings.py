@@ -17,6 +17,7 @@ Settings = dict[str, Any]
 
 # These mappings hold a choice (`{tokens: n}` or `{windows: n}`), so a later one replaces an earlier one whole.
 REPLACED_WHOLE = ("batch",)
+RATE = "-lr"  # between a variant's name and its learning rate, where it is tried with several
 
 
 class Config(BaseModel):
@@ -89,6 +90,23 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Settings:
         else:
             merged[key] = value
     return merged
+
+
+def expand_variants(given: Any, origin: str) -> dict[str, Settings]:  # noqa: ANN401 (what the YAML holds)
+    """Give a file's `variants` by name; one whose `finetune.lr` is a list stands for one with each rate."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict) or not all(own is None or isinstance(own, dict) for own in given.values()):
+        raise SettingsError(f"{origin}: `variants` is to map names to settings, such as top_6: {{tune: {{...}}}}")
+    variants: dict[str, Settings] = {}
+    for name, own in given.items():
+        finetune = (own or {}).get("finetune")
+        rates = finetune.get("lr") if isinstance(finetune, dict) else None
+        if not isinstance(rates, list):
+            variants[str(name)] = own or {}
+        else:
+            variants |= {f"{name}{RATE}{rate}": merge(own, {"finetune": {"lr": rate}}) for rate in rates}
+    return variants
 
 
 def first_difference(one: Any, other: Any, path: str = "") -> str | None:  # noqa: ANN401 (JSON values)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bertvision.analysis import paired
-from bertvision.analysis.paired import mcnemar_p_value, paired_bootstrap
+from bertvision.analysis.paired import draw_counts, interval_of, mcnemar_p_value, paired_bootstrap, resample_sums
 
 
 def coins_as_uneven(one, other):
@@ -81,3 +81,35 @@ def test_resampling_in_parts_changes_nothing(monkeypatch):
     whole = paired_bootstrap(differences, np.arange(200), 1000)
     monkeypatch.setattr(paired, "CELLS_AT_ONCE", 30_000)  # 150 resamples, then a rest of 100
     assert paired_bootstrap(differences, np.arange(200), 1000) == whole
+
+
+def test_many_kinds_are_drawn_as_often_as_few(monkeypatch):
+    counts = np.array([1, 2, 7])
+    few = np.concatenate(list(draw_counts(counts, 20_000, seed=1)))
+    monkeypatch.setattr(paired, "MANY_KINDS", 2)
+    many = np.concatenate(list(draw_counts(counts, 20_000, seed=1)))
+    for drawn in (few, many):
+        assert set(drawn.sum(axis=1)) == {10}
+        assert drawn.mean(axis=0) == pytest.approx(counts, abs=0.05)
+        assert drawn.var(axis=0) == pytest.approx(counts * (1 - counts / 10), abs=0.06)  # of a multinomial draw
+
+
+def test_many_kinds_drawn_in_parts_are_the_same(monkeypatch):
+    monkeypatch.setattr(paired, "MANY_KINDS", 2)
+    whole = np.concatenate(list(draw_counts(np.array([1, 2, 7]), 101, seed=1)))
+    monkeypatch.setattr(paired, "CELLS_AT_ONCE", 30)
+    assert np.array_equal(np.concatenate(list(draw_counts(np.array([1, 2, 7]), 101, seed=1))), whole)
+
+
+@pytest.mark.parametrize("step", [1.0, 0.1])  # whole numbers and others are summed in different ways
+def test_sums_are_those_of_whole_units(step):
+    parts = step * np.array([[1, 10], [2, 20], [3, 30], [4, 40]])
+    sums = resample_sums(parts, np.array([0, 0, 1, 1]), 500, seed=1)
+    assert {tuple(each) for each in np.round(sums.T / step, 6).tolist()} == {(6, 60), (10, 100), (14, 140)}
+
+
+def test_resamples_without_a_value_are_left_out_of_interval_and_p_value():
+    values = np.arange(-20.0, 80.0)
+    assert interval_of(np.concatenate([values, [np.nan] * 7])) == interval_of(values)
+    assert interval_of(values)[:2] == tuple(np.percentile(values, (2.5, 97.5)))
+    assert interval_of(values).p_value == 2 * (21 + 1) / 101  # -20 to 0

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.flow
 PLACES, ACTS = ("river", "weir", "stone"), ("the {} was built", "hannah was in the {}", "by the {}, coyle")
 TEXTS = [(act.format(place), place) for act in ACTS for place in PLACES]
 TUNED = "30"  # times through the examples, and the name of the folder
+OPTIM = {"schedule": "constant", "warmup": 0.0}
 FILES = {"predictions.json", "probabilities.json"}
 
 
@@ -257,7 +258,7 @@ def settings_of(case: Case, written: Written, encoder: Path) -> dict[str, Any]:
         "data": written.data,
         "encoder": str(encoder),
         "windows": case.settings.get("windows", {"max_length": 24, "stride": 4}),
-        "finetune": {"fractions": [int(TUNED)], "batch": {"windows": 16}, "lr": 0.005, "dropout": 0.0},
+        "finetune": {"fractions": [int(TUNED)], "batch": {"windows": 16}, "lr": 0.005, "dropout": 0.0, "optim": OPTIM},
         "states": "live",
         "heads": {**heads, **case.settings.get("heads", {})},
         "ensembles": [{"of": ["encoder", "learned_pooling"], "how": "mean"}],

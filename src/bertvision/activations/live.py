@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from bertvision.encoder.encode import encode, encode_cls
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.states import StateBatch
+from bertvision.encoder.states import StateBatch, read_states
 from bertvision.features.batches import (
     BatchConfig,
     EncoderBatch,
@@ -82,9 +81,7 @@ def states_of(
     """Run the frozen encoder on some windows."""
     batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
     with torch.no_grad():
-        if cls:
-            return StateBatch(encode_cls(encoder, batch, layers=layers), batch.first_tokens())
-        return StateBatch(encode(encoder, batch, layers=layers), batch)
+        return read_states(encoder, batch, layers=layers, cls=cls)
 
 
 def _steps(batch: StateBatch, planned: EncoderBatch) -> Iterator[StateBatch]:

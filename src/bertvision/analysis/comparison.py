@@ -128,7 +128,12 @@ def _difference(
 def _difference_row(each: Difference) -> tuple[str, ...]:
     numbers = (_cell(each.metric, each.a), _cell(each.metric, each.b), _cell(each.metric, each.difference, "+"))
     low, high = (_cell(each.metric, bound, "+") for bound in (each.low, each.high))
-    return (each.metric, *numbers, f"{low} to {high}" if low else "", "" if each.p_value is None else p_cell(each.p_value))
+    return (
+        each.metric,
+        *numbers,
+        f"{low} to {high}" if low else "",
+        "" if each.p_value is None else p_cell(each.p_value),
+    )
 
 
 def _cell(metric: str, value: float | None, sign: str = "") -> str:

@@ -1,7 +1,7 @@
 """Questions that one of two models gets right, with all that a reader needs to see why."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bertvision.analysis.outcomes import outcome_of
@@ -57,6 +57,12 @@ def snippet_of(context: str, start: int, length: int) -> str:
     return f"{before}«{answer}»{after}" if answer else f"{before}{after}"
 
 
+def lay_out(head: str, labelled: Mapping[str, str], empty: str = NOTHING) -> str:
+    """Give a heading and, below it, texts of 80 columns, each behind what it is called."""
+    filled = (_filled(label, _one_line(text) or empty) for label, text in labelled.items())
+    return "\n".join([_shortened(_one_line(head), COLUMNS), *filled])
+
+
 def _disagreement(question: Question, right: str, a: str, b: str) -> Disagreement:
     golds = tuple(dict.fromkeys(answer.text for answer in question.answers))
     snippet = snippet_of(question.context, *_place_to_show(question, (a, b)))
@@ -75,10 +81,8 @@ def _place_to_show(question: Question, answers: Sequence[str]) -> tuple[int, int
 
 def _to_text(found: Disagreement, number: int) -> str:
     article = f" ({found.article})" if found.article else ""
-    head = _shortened(_one_line(f"{number}. {found.right} right: {found.id}{article}"), COLUMNS)
     labelled = {"question": found.question, "gold": " | ".join(found.golds), "A": found.a, "B": found.b}
-    labelled["context"] = found.snippet
-    return "\n".join([head, *(_filled(label, _one_line(text) or NOTHING) for label, text in labelled.items())])
+    return lay_out(f"{number}. {found.right} right: {found.id}{article}", labelled | {"context": found.snippet})
 
 
 def _filled(label: str, text: str) -> str:

@@ -1,13 +1,18 @@
-"""Two models' classes for the same texts: how often each is right, on what, and where they disagree (SPEC 10.4)."""
+"""A model's classes: how often it is right, on what texts, and what it takes for what (SPEC 10.4)."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bertvision.analysis.groups import WORD
-from bertvision.errors import DataError
-from bertvision.tasks.task import TextRow
+from bertvision.analysis.sections import Section, number_cell, short_name
 
-Classes = Mapping[str, int]  # by row
+Texts = Sequence[str]
+# Of two classes the one to be found; in RTE and QNLI it is class 0.
+POSITIVE = ("entailment", "equivalent", "duplicate", "acceptable", "positive")
+MOST_COLUMNS = 5  # of a table of confusions; more classes would not fit into 80 columns
+LETTERS, FIRST_LETTERS = 10, 18  # of a class in the header and at the beginning of a row
+COMMONEST = 15  # confusions that are listed where classes are many
 
 
 class ClassScores(NamedTuple):
@@ -16,14 +21,15 @@ class ClassScores(NamedTuple):
     rows: int
     right: int
     accuracy: float
-    recall_by_class: tuple[float | None, ...]  # of the rows of a class, those that were given it
     positive: "PositiveScores | None"  # None where there are more than two classes
-    mean_words: tuple[float | None, ...]  # of the first and the second text of what it gets right
+    mean_words: tuple[float | None, ...]  # of each text of what it gets right
+    confusions: dict[str, dict[str, int]]  # rows by gold class and given class
 
 
 class PositiveScores(NamedTuple):
     """What one of two classes, called positive, was found and missed by."""
 
+    name: str
     true_positives: int
     recall: float | None
     true_negatives: int
@@ -31,102 +37,105 @@ class PositiveScores(NamedTuple):
     positive_rate: float  # how often it was given
 
 
-class ClassDisagreement(NamedTuple):
-    """A row that two models put into different classes."""
-
-    id: str
-    texts: tuple[str, ...]
-    gold: int
-    a: int
-    b: int
-
-
-class LabelAnalysis(NamedTuple):
-    """Two models side by side."""
-
-    a: ClassScores
-    b: ClassScores
-    mean_words: tuple[float | None, ...]  # of the first and the second text of all rows
-    disagreements: tuple[ClassDisagreement, ...]  # all of them, in the order of the rows
-
-
-def analyze_labels(rows: Sequence[TextRow], a: Classes, b: Classes, classes: int, positive: int = 1) -> LabelAnalysis:
-    """Score two models' classes and list their disagreements; of two classes, `positive` is the one to be found."""
-    golds = _golds(rows)
-    for name, given in (("A", a), ("B", b)):
-        _check_classes(name, golds, given, classes)
-    return LabelAnalysis(
-        a=score_classes(rows, a, classes, positive),
-        b=score_classes(rows, b, classes, positive),
-        mean_words=mean_words(rows),
-        disagreements=tuple(
-            ClassDisagreement(row.id, row.texts, golds[row.id], a[row.id], b[row.id])
-            for row in rows
-            if a[row.id] != b[row.id]
-        ),
-    )
-
-
-def score_classes(rows: Sequence[TextRow], given: Classes, classes: int, positive: int = 1) -> ClassScores:
-    """Compare one model's classes with the golds."""
-    golds = _golds(rows)
-    right = [row for row in rows if given[row.id] == golds[row.id]]
+def score_classes(
+    texts: Sequence[Texts], golds: Sequence[int], given: Sequence[int], labels: Sequence[str]
+) -> ClassScores:
+    """Compare one model's classes with the golds; `texts` are those of each row."""
+    right = [each for each, gold, found in zip(texts, golds, given, strict=True) if gold == found]
+    counts = Counter(zip(golds, given, strict=True))
     return ClassScores(
-        rows=len(rows),
+        rows=len(golds),
         right=len(right),
-        accuracy=len(right) / len(rows),
-        recall_by_class=tuple(_recall(golds, given, each) for each in range(classes)),
-        positive=_positive_scores(golds, given, positive) if classes == 2 else None,
-        mean_words=mean_words(right, texts=len(rows[0].texts)),
+        accuracy=len(right) / len(golds),
+        positive=_positive_scores(counts, labels) if len(labels) == 2 else None,
+        mean_words=mean_words(right, len(texts[0])),
+        confusions={
+            gold: {name: counts[place, other] for other, name in enumerate(labels)} for place, gold in enumerate(labels)
+        },
     )
 
 
-def mean_words(rows: Sequence[TextRow], texts: int | None = None) -> tuple[float | None, ...]:
+def positive_class(labels: Sequence[str]) -> int:
+    """Tell which of two classes is to be found: the one that is named so, else the second."""
+    return next((place for place, name in enumerate(labels) if name in POSITIVE), 1)
+
+
+def mean_words(texts: Sequence[Texts], places: int) -> tuple[float | None, ...]:
     """Count the words of each text, as runs of the letters a to z in lower case, and average over rows."""
-    places = range(len(rows[0].texts) if texts is None else texts)
-    return tuple(_mean([len(WORD.findall(row.texts[place].lower())) for row in rows]) for place in places)
+    return tuple(_mean([len(WORD.findall(each[place].lower())) for each in texts]) for place in range(places))
 
 
-def _positive_scores(golds: Classes, given: Classes, positive: int) -> PositiveScores:
+def class_section(
+    scores: Mapping[str, ClassScores], names: Sequence[str], all_words: Sequence[float | None]
+) -> Section:
+    """Lay out the models' scores side by side, and the words of the texts, which have these names."""
+    rows = [("right", *(f"{each.right:,}" for each in scores.values()), "")]
+    rows.append(("right, %", *(_percent(each.accuracy) for each in scores.values()), ""))
+    rows += _positive_rows([each.positive for each in scores.values() if each.positive is not None])
+    for place, name in enumerate(names):
+        words = (number_cell(each.mean_words[place]) for each in scores.values())
+        rows.append((f"mean words of {name}, where right", *words, number_cell(all_words[place])))
+    return Section("Classes", ("", *scores, "all rows"), tuple(rows), "Words: runs of the letters a to z.")
+
+
+def confusion_section(model: str, scores: ClassScores) -> Section:
+    """Lay out what a model takes for what: a table of few classes, and the commonest confusions of many."""
+    labels = tuple(scores.confusions)
+    if len(labels) <= MOST_COLUMNS:
+        rows = tuple(
+            (short_name(gold, FIRST_LETTERS), *(f"{count:,}" for count in given.values()))
+            for gold, given in scores.confusions.items()
+        )
+        header = ("gold", *(short_name(name, LETTERS) for name in labels))
+        return Section(f"What {model} says", header, rows, "Rows: gold classes; columns: what was given.")
+    wrong = {
+        (gold, name): count
+        for gold, given in scores.confusions.items()
+        for name, count in given.items()
+        if name != gold and count
+    }
+    commonest = sorted(wrong, key=lambda pair: -wrong[pair])[:COMMONEST]
+    rows = tuple(
+        (" -> ".join(short_name(each, 2 * FIRST_LETTERS - 3) for each in (gold, name)), f"{wrong[gold, name]:,}")
+        for gold, name in commonest
+    )
+    return Section(f"Commonest confusions of {model}", ("gold -> given", "rows"), rows)
+
+
+def _positive_scores(counts: Counter[tuple[int, int]], labels: Sequence[str]) -> PositiveScores:
+    positive = positive_class(labels)
     negative = 1 - positive
     return PositiveScores(
-        true_positives=_count_right(golds, given, positive),
-        recall=_recall(golds, given, positive),
-        true_negatives=_count_right(golds, given, negative),
-        true_negative_rate=_recall(golds, given, negative),
-        positive_rate=sum(given[row] == positive for row in golds) / len(golds),
+        name=labels[positive],
+        true_positives=counts[positive, positive],
+        recall=_recall(counts, positive),
+        true_negatives=counts[negative, negative],
+        true_negative_rate=_recall(counts, negative),
+        positive_rate=(counts[positive, positive] + counts[negative, positive]) / counts.total(),
     )
 
 
-def _recall(golds: Classes, given: Classes, label: int) -> float | None:
-    of_class = sum(gold == label for gold in golds.values())
-    return _count_right(golds, given, label) / of_class if of_class else None
+def _recall(counts: Counter[tuple[int, int]], label: int) -> float | None:
+    of_class = counts[label, 0] + counts[label, 1]
+    return counts[label, label] / of_class if of_class else None
 
 
-def _count_right(golds: Classes, given: Classes, label: int) -> int:
-    return sum(gold == label == given[row] for row, gold in golds.items())
+def _positive_rows(scores: Sequence[PositiveScores]) -> list[tuple[str, ...]]:
+    if not scores:
+        return []
+    name = scores[0].name
+    return [
+        (f"true positives ({name})", *(f"{each.true_positives:,}" for each in scores), ""),
+        ("  recall, %", *(_percent(each.recall) for each in scores), ""),
+        ("true negatives", *(f"{each.true_negatives:,}" for each in scores), ""),
+        ("  true-negative rate, %", *(_percent(each.true_negative_rate) for each in scores), ""),
+        (f"given as {name}, %", *(_percent(each.positive_rate) for each in scores), ""),
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return number_cell(None if share is None else 100 * share)
 
 
 def _mean(counts: Sequence[int]) -> float | None:
     return sum(counts) / len(counts) if counts else None
-
-
-def _golds(rows: Sequence[TextRow]) -> dict[str, int]:
-    golds = {row.id: row.label for row in rows if isinstance(row.label, int)}
-    if not rows or len(golds) < len(rows):
-        raise DataError(
-            f"{len(rows) - len(golds):,} of {len(rows):,} rows have no class of their own to compare with; "
-            "give rows with different ids and a class each"
-        )
-    return golds
-
-
-def _check_classes(name: str, golds: Classes, given: Classes, classes: int) -> None:
-    if odd := golds.keys() ^ given.keys():
-        raise DataError(
-            f"{name}: {len(odd):,} rows are either not in the gold file or not predicted, such as {min(odd)!r}; "
-            "give the file that was predicted for"
-        )
-    if wrong := {row: each for row, each in given.items() if not 0 <= each < classes}:
-        row = min(wrong)
-        raise DataError(f"{name}: row {row!r} has class {wrong[row]}; expected 0 to {classes - 1}")

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from bertvision.analysis.groups import Grouping
 from bertvision.analysis.scored import ScoredAnswers
-from bertvision.analysis.sections import Section
+from bertvision.analysis.sections import Section, short_name
 from bertvision.tasks.task import Question
 
+LETTERS = 30  # of a group's name in a table
 OUTCOMES = {(True, True): "both", (True, False): "only A", (False, True): "only B", (False, False): "neither"}
 
 
@@ -49,7 +50,7 @@ def outcome_section(
 ) -> Section:
     """Lay out who is right by group; a group without examples has empty cells."""
     rows = tuple(
-        (name, *(f"{count:,}" if each.total else "" for count in each), f"{each.total:,}")
+        (short_name(name, LETTERS), *(f"{count:,}" if each.total else "" for count in each), f"{each.total:,}")
         for name, each in outcomes.items()
     )
     return Section(title, (noun, *OUTCOMES.values(), "total"), rows, note)

@@ -37,7 +37,7 @@ def interval_of(resampled: Floats) -> Interval:
     """Give where the middle 95% of resampled differences lie, and the p-value; those that are NaN are left out."""
     known = np.round(resampled[~np.isnan(resampled)], DIGITS)
     low, high = np.percentile(known, (2.5, 97.5))
-    beyond = min(np.count_nonzero(known <= 0), np.count_nonzero(known >= 0))
+    beyond = int(min(np.count_nonzero(known <= 0), np.count_nonzero(known >= 0)))
     return Interval(float(low), float(high), min(1.0, 2 * (beyond + 1) / (len(known) + 1)))
 
 
@@ -46,7 +46,7 @@ def resample_sums(parts: Floats, units: npt.NDArray[np.int64], resamples: int, s
 
     Draws how often each kind of unit is in a resample: units of equal sums need no telling apart.
     """
-    sums = np.stack([np.bincount(units, weights=part) for part in parts.T], axis=1)
+    sums: Floats = np.stack([np.bincount(units, weights=part) for part in parts.T], axis=1).astype(np.float64)
     kinds, counts = np.unique(sums, axis=0, return_counts=True)
     return np.concatenate([_sum_up(drawn, kinds) for drawn in draw_counts(counts, resamples, seed)], axis=1)
 
@@ -75,9 +75,7 @@ def mcnemar_p_value(only_one: int, only_other: int) -> float:
     return min(1.0, share)
 
 
-def _count_drawn(
-    kind_of: npt.NDArray[np.int64], resamples: int, random: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def _count_drawn(kind_of: npt.NDArray[np.int64], resamples: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
     """Draw one by one and count, which takes an eighth of the time that thousands of binomials do."""
     kinds = int(kind_of[-1]) + 1
     drawn = kind_of[random.integers(0, len(kind_of), size=(resamples, len(kind_of)))]

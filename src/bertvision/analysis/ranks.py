@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertvision.analysis.paired import Floats, draw_counts
+from bertvision.analysis.summed import divided
 from bertvision.metrics.labels import Numbers
 
 
@@ -46,11 +47,8 @@ def _centred_ranks(counts: Floats, order: Order) -> Floats:
 def _correlations(counts: Floats, golds: Floats, sides: Sequence[Floats]) -> list[Floats]:
     weighed = counts * golds
     spread = _dots(weighed, golds)
-    return [_ratio(_dots(weighed, side), np.sqrt(spread * _dots(counts * side, side))) for side in sides]
-
-
-def _ratio(together: Floats, spread: Floats) -> Floats:
-    return 100 * np.divide(together, spread, out=np.full(together.shape, np.nan), where=spread > 0)
+    spreads = [np.sqrt(spread * _dots(counts * side, side)) for side in sides]
+    return [100 * divided(_dots(weighed, side), each, np.nan) for side, each in zip(sides, spreads, strict=True)]
 
 
 def _dots(x: Floats, y: Floats) -> Floats:

@@ -1,6 +1,6 @@
 """Two models' predictions for the same examples of any task but spans -> how their scores differ."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from bertvision.analysis.sections import Section
 from bertvision.analysis.summed import ROW_SCORES, TAG_SCORES, Summed
 from bertvision.metrics.labels import Numbers
 from bertvision.metrics.rows import PAPER, Labelled, Predicted, gold_of, score_rows
+from bertvision.metrics.squad import Scores
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.task import TaskName
 
@@ -72,7 +73,10 @@ def compare_rows(
     `units` tells which article each question is drawn with; without them examples are drawn one by one.
     """
     drawn = np.arange(len(examples)) if units is None else units
-    found = [_difference(task, metric, examples, a, b, drawn, resamples, seed) for metric in metrics]
+    scores = [score_rows(task, examples, side) for side in (a, b)]
+    # All scores, whichever are asked for: an interval must not depend on what stands beside it.
+    resampled = _resample(task, examples, a, b, drawn, resamples, seed)
+    found = [resampled[metric] for metric in metrics if metric in resampled]
     outcomes = count_row_outcomes(task, examples, labels, a, b)
     return RowComparison(
         task=task,
@@ -81,8 +85,8 @@ def compare_rows(
         units=int(drawn.max()) + 1,
         resamples=resamples,
         seed=seed,
-        differences=tuple(difference for difference, _ in found),
-        undefined=max(undefined for _, undefined in found),
+        differences=tuple(_difference(metric, scores, resampled.get(metric)) for metric in metrics),
+        undefined=max((int(np.isnan(each).any(axis=0).sum()) for each in found), default=0),
         outcomes=outcomes,
         mcnemar_p_value=mcnemar_p_value(outcomes["all"].only_a, outcomes["all"].only_b) if outcomes else None,
     )
@@ -108,37 +112,50 @@ def count_row_outcomes(
     return {name: count_right(*_unzipped(pairs)) for name, pairs in {**groups, "all": right}.items()}
 
 
-def resample_scores(
-    score: Summed, gold: Numbers, a: Numbers, b: Numbers, units: npt.NDArray[np.int64], resamples: int, seed: int
-) -> Floats:
-    """Give both models' scores on the same resamples, [2, resample]; NaN where there is none."""
-    one, other = score.parts(gold, a), score.parts(gold, b)
-    sums = resample_sums(np.concatenate([one, other], axis=1), units, resamples, seed)
-    return np.stack([score.score(sums[: one.shape[1]]), score.score(sums[one.shape[1] :])])
-
-
-def _difference(
+def _resample(
     task: TaskName,
-    metric: str,
     examples: Sequence[Labelled],
     a: Sequence[Predicted],
     b: Sequence[Predicted],
     units: npt.NDArray[np.int64],
     resamples: int,
     seed: int,
-) -> tuple[Difference, int]:
-    one, other = (score_rows(task, examples, side).get(metric) for side in (a, b))
-    values = [found_values(metric, examples, side) for side in (a, b)]
-    if one is None or other is None or values[0] is None or values[1] is None:
-        return Difference(metric, one, other), 0
-    gold, name = gold_values(TASKS[task].kind, examples), metric.removeprefix(PAPER)
-    if name == "spearman":
-        scores = resample_spearman(gold, values[0], values[1], resamples, seed)
-    else:
-        table = TAG_SCORES if TASKS[task].kind == "tags" else ROW_SCORES
-        scores = resample_scores(table[name], gold, values[0], values[1], units, resamples, seed)
-    differences = scores[1] - scores[0]
-    return Difference(metric, one, other, other - one, *interval_of(differences)), int(np.isnan(differences).sum())
+) -> dict[str, Floats]:
+    """Give both models' scores on the same resamples, [2, resample], for every score that the predictions have."""
+    gold, parts, ranked = gold_values(TASKS[task].kind, examples), {}, {}
+    table = TAG_SCORES if TASKS[task].kind == "tags" else ROW_SCORES
+    for metric in TASKS[task].scores:
+        one, other = (found_values(metric, examples, side) for side in (a, b))
+        if one is None or other is None:
+            continue
+        if metric == "spearman":
+            ranked[metric] = resample_spearman(gold, one, other, resamples, seed)
+        else:
+            parts[metric] = table[metric.removeprefix(PAPER)], gold, one, other
+    return resample_scores(parts, units, resamples, seed) | ranked
+
+
+def resample_scores(
+    compared: Mapping[str, tuple[Summed, Numbers, Numbers, Numbers]],
+    units: npt.NDArray[np.int64],
+    resamples: int,
+    seed: int,
+) -> dict[str, Floats]:
+    """Give each score of two models, [2, resample], from golds and both models' answers; NaN where there is none."""
+    parts = [score.parts(gold, side) for score, gold, *sides in compared.values() for side in sides]
+    sums = resample_sums(np.concatenate(parts, axis=1), units, resamples, seed)
+    blocks = iter(np.split(sums, np.cumsum([each.shape[1] for each in parts])[:-1]))
+    return {
+        metric: np.stack([score.score(next(blocks)), score.score(next(blocks))])
+        for metric, (score, *_) in compared.items()
+    }
+
+
+def _difference(metric: str, scores: Sequence[Scores], resampled: Floats | None) -> Difference:
+    one, other = (each.get(metric) for each in scores)
+    if one is None or other is None or resampled is None:
+        return Difference(metric, one, other)
+    return Difference(metric, one, other, other - one, *interval_of(resampled[1] - resampled[0]))
 
 
 def _unzipped(pairs: Sequence[tuple[bool, bool]]) -> tuple[list[bool], list[bool]]:

@@ -27,6 +27,11 @@ def number_cell(value: float | None, digits: int = 1, sign: str = "") -> str:
     return "" if value is None else f"{value:{sign},.{digits}f}"
 
 
+def short_name(name: str, letters: int) -> str:
+    """Cut a name that would make a table too wide."""
+    return name if len(name) <= letters else f"{name[: letters - 1]}…"
+
+
 def p_cell(value: float) -> str:
     """Write a p-value."""
     return f"{value:.4f}" if value >= 0.0001 else f"{value:.1e}"

@@ -73,7 +73,8 @@ def _absolute_errors(gold: Numbers, found: Numbers) -> Floats:
 
 
 def _share(sums: Floats) -> Floats:
-    return sums[0] / sums[1]
+    shares: Floats = sums[0] / sums[1]
+    return shares
 
 
 def _percent(sums: Floats) -> Floats:
@@ -81,27 +82,27 @@ def _percent(sums: Floats) -> Floats:
 
 
 def _f1(sums: Floats) -> Floats:
-    return 200 * _divided(sums[0], sums[1], np.nan)
+    return 200 * divided(sums[0], sums[1], np.nan)
 
 
 def _mean_f1(sums: Floats) -> Floats:
     """Average over the classes that are there or are predicted in a resample."""
     right, either = np.split(sums, 2)
     known = either > 0
-    return _divided((200 * _divided(right, either, 0.0)).sum(axis=0), known.sum(axis=0), np.nan)
+    return divided((200 * divided(right, either, 0.0)).sum(axis=0), known.sum(axis=0), np.nan)
 
 
 def _matthews(sums: Floats) -> Floats:
     right, gold, found, total = sums
     sides = gold * found * (total - gold) * (total - found)
-    return 100 * _divided(right * total - gold * found, np.sqrt(sides), 0.0)
+    return 100 * divided(right * total - gold * found, np.sqrt(sides), 0.0)
 
 
 def _correlation(sums: Floats) -> Floats:
     x, y, xx, yy, xy = sums[:5] / sums[5]
     x_variance, y_variance = xx - x * x, yy - y * y
     is_known = (x_variance > ALMOST_NONE) & (y_variance > ALMOST_NONE)
-    return 100 * _divided(xy - x * y, np.sqrt(np.where(is_known, x_variance * y_variance, 0.0)), np.nan)
+    return 100 * divided(xy - x * y, np.sqrt(np.where(is_known, x_variance * y_variance, 0.0)), np.nan)
 
 
 def _root(sums: Floats) -> Floats:
@@ -109,23 +110,25 @@ def _root(sums: Floats) -> Floats:
 
 
 def _precision(sums: Floats) -> Floats:
-    return 100 * _divided(sums[0], sums[1], 0.0)
+    return 100 * divided(sums[0], sums[1], 0.0)
 
 
 def _recall(sums: Floats) -> Floats:
-    return 100 * _divided(sums[0], sums[2], 0.0)
+    return 100 * divided(sums[0], sums[2], 0.0)
 
 
 def _entity_f1(sums: Floats) -> Floats:
-    return 200 * _divided(sums[0], sums[1] + sums[2], 0.0)  # what precision and recall give, and 0 as they do
+    return 200 * divided(sums[0], sums[1] + sums[2], 0.0)  # what precision and recall give, and 0 as they do
 
 
 def _tagged_words(sums: Floats) -> Floats:
-    return 100 * _divided(sums[3], sums[4], 0.0)
+    return 100 * divided(sums[3], sums[4], 0.0)
 
 
-def _divided(part: Floats, whole: Numbers, otherwise: float) -> Floats:
-    return np.divide(part, whole, out=np.full(part.shape, otherwise), where=whole > 0)
+def divided(part: Floats, whole: Numbers, otherwise: float) -> Floats:
+    """Divide; where there is nothing to divide by, give something else."""
+    quotients: Floats = np.divide(part, whole, out=np.full(part.shape, otherwise), where=whole > 0)
+    return quotients
 
 
 ROW_SCORES: dict[str, Summed] = {

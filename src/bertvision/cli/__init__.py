@@ -8,17 +8,19 @@ from typing import Annotated
 import typer
 
 import bertvision
-from bertvision.cli.answers import analyze, compare, ensemble, predict
-from bertvision.cli.evaluation import calibrate
+from bertvision.cli.answers import ensemble, predict
+from bertvision.cli.ask import ask
+from bertvision.cli.evaluation import analyze, calibrate, compare
 from bertvision.cli.experiments import finetune, plan, quickstart, run, train_heads
 from bertvision.cli.layers import layers
 from bertvision.cli.scores import score
+from bertvision.cli.serve import serve
 from bertvision.cli.views import bench, heads, inspect, report
 from bertvision.console import results
 
 # In the order in which --help lists them.
 VERBS = (
-    *(quickstart, run, finetune, train_heads, predict, score),
+    *(quickstart, run, finetune, train_heads, predict, ask, serve, score),
     *(ensemble, compare, analyze, calibrate, layers, report, inspect, heads, plan, bench),
 )
 

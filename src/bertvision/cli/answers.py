@@ -1,4 +1,4 @@
-"""Verbs about answers: give them, score them, join, compare and take them apart."""
+"""Verbs that give answers: a model's, and several models' joined."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,16 +6,8 @@ from typing import Annotated
 import typer
 
 from bertvision.cli.options import Json, Quiet, Set
-from bertvision.console import (
-    in_one_line,
-    print_json,
-    print_page,
-    print_table,
-    progress_for,
-    results,
-    show_page,
-)
-from bertvision.files import check_file, check_folder
+from bertvision.console import in_one_line, print_json, print_table, progress_for, results
+from bertvision.files import check_folder
 
 
 @in_one_line
@@ -86,59 +78,3 @@ def ensemble(
     if made.scores is not None:
         header, *rows = made.as_table()
         print_table(header, rows, (False, *[True] * (len(header) - 1)))
-
-
-@in_one_line
-def compare(
-    one: Annotated[Path, typer.Argument(metavar="A", help="A predictions.json, or a folder that holds one.")],
-    other: Annotated[Path, typer.Argument(metavar="B", help="Another one, for the same questions.")],
-    gold: Annotated[str, typer.Option("--gold", help="The SQuAD file with the answers.")],
-    metric: Annotated[str, typer.Option("--metric", help="exact, f1 or both.")] = "both",
-    resamples: Annotated[int, typer.Option("--resamples", help="Of the bootstrap.", min=100)] = 10_000,
-    seed: Annotated[int, typer.Option("--seed", help="Of the bootstrap.", min=0)] = 1,
-    clusters: Annotated[
-        str, typer.Option("--clusters", help="What is resampled: question, or article, whose questions are alike.")
-    ] = "question",
-    disagreements: Annotated[
-        int, typer.Option("--disagreements", metavar="N", help="Show the first N that one alone gets right.", min=0)
-    ] = 0,
-    as_json: Json = False,
-) -> None:
-    """Tell whether two models' scores differ by chance.
-
-    Prints the difference with a paired-bootstrap interval and p-value, McNemar's exact test, and who is right how
-    often; needs no torch.
-    """
-    from bertvision.stages.compare_files import CompareConfig, compare_files
-
-    config = CompareConfig(metric, clusters, resamples, seed, disagreements)
-    found = compare_files(one, other, gold, config)
-    if as_json:
-        print_json(found.as_dict())
-    else:
-        print_page(found.as_page())
-
-
-@in_one_line
-def analyze(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="OUT/predictions/FRACTION/ROW, or of `predict --out`.")],
-    gold: Annotated[str, typer.Option("--gold", help="The SQuAD file with the answers.")],
-    against: Annotated[Path | None, typer.Option("--against", metavar="DIR", help="Another model's folder.")] = None,
-    disagreements: Annotated[
-        int, typer.Option("--disagreements", metavar="N", help="With --against: show the first N.", min=0)
-    ] = 10,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.md", help="Write Markdown there instead of printing.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Show where a model is right and where not.
-
-    Scores by question type, question word, answer and context; what the errors are; whether the second most likely
-    answer would have been right; with --against, what each of two models alone gets right. Needs no torch.
-    """
-    from bertvision.stages.analyze_folder import analyze_folder
-
-    target = check_file(out) if out is not None else None
-    found = analyze_folder(folder, gold, against, disagreements)
-    show_page(found.as_page(), found.as_dict(), target, "analysis", as_json)

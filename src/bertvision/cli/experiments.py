@@ -50,10 +50,15 @@ def run(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = F
     """Run a whole experiment, from text to report.
 
     Fine-tune, train heads, predict, score, record, report. When it was stopped, the same command goes on from there;
-    what OUT already holds is kept.
+    what OUT already holds is kept. A file with `variants` is run variant by variant, each in a folder of its own.
     """
-    experiment = _experiment(config, overrides)
-    _run(experiment, _folder(out, experiment), quiet, as_json)
+    from bertvision.experiment import read_experiments
+
+    experiments = read_experiments(config, overrides or ())
+    if len(experiments) == 1:
+        _run(experiments[0], _folder(out, experiments[0]), quiet, as_json)
+    else:
+        _run_all(experiments, out, quiet, as_json)
 
 
 @in_one_line
@@ -115,6 +120,22 @@ def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> lis
     return records
 
 
+def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool, as_json: bool) -> None:
+    from bertvision.report.efficiency import merge_variants
+    from bertvision.report.page import write_report
+    from bertvision.stages.run import run as run_experiment
+
+    records = []
+    for experiment in experiments:
+        if not quiet:
+            messages.print(f"{experiment.variant}:", markup=False)
+        records += run_experiment(experiment, _folder(out, experiment), progress_for(quiet))
+    page = write_report(records, _folder(out, experiments[0]).parent)
+    print_records(records if as_json else merge_variants(records), as_json)
+    if not as_json:
+        results.print(f"report: {page}", markup=False)
+
+
 def _experiment(config: Path, overrides: Sequence[str] | None) -> "Experiment":
     from bertvision.experiment import read_experiment
 
@@ -129,7 +150,8 @@ def _program() -> str:
 
 
 def _folder(out: Path | None, experiment: "Experiment") -> Path:
-    return check_folder(out or Path("runs") / experiment.name)
+    own = experiment.folder
+    return check_folder(Path("runs") / own if out is None else out.joinpath(*own.parts[1:]))
 
 
 def _print_paths(paths: Sequence[Path], as_json: bool) -> None:

@@ -5,19 +5,20 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import nan
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from bertvision.encoder.encode import encode_output
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.states import StateBatch, read_output
 from bertvision.errors import TrainingError
 from bertvision.features.batches import BatchConfig, Rows, WindowBatch, collate, lengths_of, plan_epoch
 from bertvision.features.windows import Window
 from bertvision.progress import SILENT, Progress
-from bertvision.settings import Config
+from bertvision.settings import Config, Settings
+from bertvision.training.accounting import Costs, Meter
 from bertvision.training.checkpoint import load_progress, save_progress
 from bertvision.training.device import Compute
 from bertvision.training.loop import Group, Learner, Step, diverged_among, train_steps
@@ -25,6 +26,8 @@ from bertvision.training.losses import SpanLoss
 from bertvision.training.objective import SPANS, Objective, loss_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
 from bertvision.training.random_stream import RandomStream, seed_for
+
+Read = Callable[[Encoder, WindowBatch], StateBatch]  # gives what an output layer is to see of a batch
 
 
 class FinetuneConfig(Config):
@@ -38,6 +41,8 @@ class FinetuneConfig(Config):
     loss: SpanLoss = "sum"
     dropout: float | None = Field(None, ge=0, lt=1)  # None: the encoder's own; 0 halves the time of a step on a CPU
     save_every: float = Field(120.0, gt=0)  # seconds between savings from which a stopped run goes on
+    # The output layer: a head of the catalog, or a mapping as in heads.train; None: a linear layer on the last state.
+    head: str | dict[str, Any] | None = None
 
     @model_validator(mode="after")
     def _fractions_ascend(self) -> "FinetuneConfig":
@@ -57,7 +62,12 @@ class Checkpoint(NamedTuple):
     """A moment of fine-tuning at which the weights are to be kept."""
 
     fraction: float
-    seconds: float  # spent in training up to here
+    costs: Costs  # of training up to here
+
+    @property
+    def seconds(self) -> float:
+        """Tell how long the training took up to here."""
+        return self.costs.seconds
 
 
 def finetune_encoder(
@@ -69,40 +79,45 @@ def finetune_encoder(
     seed: int,
     compute: Compute,
     objective: Objective = SPANS,
+    read: Read | None = None,
     saved: Path | None = None,
     progress: Progress = SILENT,
 ) -> Iterator[Checkpoint]:
     """Tune encoder and output layer together; at each fraction hand control back, their weights as they are then.
 
-    `saved` is a folder for what a stopped training needs to go on; it is read at the start where it exists.
+    Of both, the weights that learn (`requires_grad`) are trained. `read` gives what the output layer sees, by default
+    what `encode_output` gives. `saved` is a folder for what a stopped training needs to go on; it is read at the start
+    where it exists.
     """
     if config.dropout is not None:
         set_dropout(encoder.model, config.dropout)
     steps = plan_steps(windows, config, seed, objective.group)
     stops = steps_of_fractions(config.fractions, steps, len(windows))
-    group = _build_group(encoder, output, config, len(steps), seed, compute, objective)
+    losses_of = _losses_of(encoder, output, config, compute, objective, read)
+    group = _build_group(encoder, output, config, len(steps), seed, compute, losses_of)
     position = load_progress(saved, [group]) if saved is not None else None
-    done, seconds = (position["step"], position["seconds"]) if position else (0, 0.0)
+    done, before = (position["step"], _costs_of(position)) if position else (0, Costs())
+    meter = Meter(compute.device, before)
     pending = [(fraction, stop) for fraction, stop in stops if stop >= done]
     while pending and pending[0][1] == done:
-        yield Checkpoint(pending.pop(0)[0], seconds)
+        yield Checkpoint(pending.pop(0)[0], before)
     num_windows = [sum(len(rows) for rows in step) for step in steps]
     batches = ([_batch(windows, rows, encoder, compute) for rows in step] for step in steps[done:])
     with progress.bar("fine-tune", sum(num_windows)) as bar:
         bar.advance(sum(num_windows[:done]))
-        started = last_saved = time.perf_counter()
-        for step in train_steps([group], batches, first_number=done + 1):
+        last_saved = time.perf_counter()
+        meter.go()
+        for step in train_steps([group], meter.timed(batches), first_number=done + 1):
             bar.advance(step.num_examples, partial(_note, step))
             while pending and pending[0][1] == step.number:
-                _check(group, step.number)  # waits for the device
-                seconds += time.perf_counter() - started
-                yield Checkpoint(pending.pop(0)[0], seconds)
-                started = time.perf_counter()
+                _check(group, step.number)
+                yield Checkpoint(pending.pop(0)[0], meter.stop())
+                meter.go()
             if saved is not None and time.perf_counter() - last_saved > config.save_every and step.number < len(steps):
                 _check(group, step.number)
-                seconds += time.perf_counter() - started
-                save_progress(saved, [group], {"step": step.number, "seconds": seconds})
-                started = last_saved = time.perf_counter()
+                save_progress(saved, [group], {"step": step.number, "costs": meter.stop()._asdict()})
+                last_saved = time.perf_counter()
+                meter.go()
     if pending:
         _check(group, len(steps))
 
@@ -143,6 +158,11 @@ def steps_of_fractions(
     return [(fraction, int(np.searchsorted(seen, num_windows_of(fraction, num_windows)))) for fraction in fractions]
 
 
+def _costs_of(position: Settings) -> Costs:
+    """Give what a stopped training had cost; one from before costs were noted knows its seconds."""
+    return Costs(**position.get("costs", {"seconds": position.get("seconds", 0.0)}))
+
+
 def _check(group: Group, number: int) -> None:
     if diverged_among([group]):
         raise TrainingError(f"fine-tuning diverged before step {number}; try a lower finetune.lr or a warmup")
@@ -159,7 +179,7 @@ def _build_group(
     num_steps: int,
     seed: int,
     compute: Compute,
-    objective: Objective,
+    losses_of: Callable[[WindowBatch], Tensor],
 ) -> Group:
     model = nn.ModuleList([encoder.model, output]).to(compute.device)
     optimizer = build_optimizer(model, config.lr, config.optim)
@@ -171,16 +191,21 @@ def _build_group(
         stream=RandomStream(seed_for(seed, "finetune"), compute.device),
         max_grad_norm=config.optim.max_grad_norm,
     )
-    return Group([learner], _losses_of(encoder, output, config, compute, objective))
+    return Group([learner], losses_of)
 
 
 def _losses_of(
-    encoder: Encoder, output: nn.Module, config: FinetuneConfig, compute: Compute, objective: Objective
+    encoder: Encoder,
+    output: nn.Module,
+    config: FinetuneConfig,
+    compute: Compute,
+    objective: Objective,
+    read: Read | None,
 ) -> Callable[[WindowBatch], Tensor]:
     def losses_of(batch: WindowBatch) -> Tensor:
-        seen = batch if objective.per == "token" else batch.first_tokens()
         with compute.autocast():
-            logits = output(encode_output(encoder, batch, objective), seen.mask, seen.segments)
+            seen = read_output(encoder, batch, objective) if read is None else read(encoder, batch)
+            logits = output(*seen.seen)
         return loss_of(objective, logits, batch, config.loss)[None]
 
     return losses_of

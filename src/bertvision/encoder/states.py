@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from bertvision.encoder.encode import encode, encode_cls, encode_output
+from bertvision.encoder.load import Encoder
 from bertvision.features.batches import WindowBatch
 from bertvision.shapes import LayerStates, Segments, TokenMask
+from bertvision.training.objective import Objective
 
 
 class StateBatch(NamedTuple):
@@ -39,3 +42,18 @@ class StateSource(Protocol):
     def epoch(self, number: int, first_step: int = 0) -> Iterator[StateBatch]:
         """Give the batches of one epoch, from `first_step` on."""
         ...
+
+
+def read_states(
+    encoder: Encoder, batch: WindowBatch, *, layers: tuple[int, ...] | None = None, cls: bool = False
+) -> StateBatch:
+    """Run the encoder on a batch for heads; with `cls` for those that read the first token's states alone."""
+    if cls:
+        return StateBatch(encode_cls(encoder, batch, layers=layers), batch.first_tokens())
+    return StateBatch(encode(encoder, batch, layers=layers), batch)
+
+
+def read_output(encoder: Encoder, batch: WindowBatch, objective: Objective) -> StateBatch:
+    """Run the encoder on a batch for its own output layer."""
+    seen = batch if objective.per == "token" else batch.first_tokens()
+    return StateBatch(encode_output(encoder, batch, objective), seen)

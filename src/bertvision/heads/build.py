@@ -12,8 +12,9 @@ from bertvision.heads.catalog import CATALOG, ReadoutKind, RoleKind, kinds_of, k
 from bertvision.heads.head import Count, Head, count_parameters
 from bertvision.heads.joint_readout import JointReadout
 from bertvision.heads.poolers.build import AnyPooler, build_pooler
+from bertvision.heads.poolers.last_state import LastStateConfig
 from bertvision.heads.readouts import ClassReadout, SpanReadout, TagReadout
-from bertvision.settings import Config
+from bertvision.settings import Config, validate
 from bertvision.shapes import StackShape
 from bertvision.training.objective import SPANS, Objective
 
@@ -68,6 +69,24 @@ class HeadConfig(Config):
         if self.budget_of is not None and CATALOG[known(self.budget_of)].budget_of is not None:
             raise ValueError(f"{self.budget_of!r} has another head's size itself; give that one as `budget_of`")
         return self
+
+
+def output_head(given: str | dict[str, Any] | None) -> HeadConfig:
+    """Describe the layer that is tuned together with an encoder (`finetune.head`): by default it reads the last state.
+
+    It is the same kind of thing as any head, but learns at the encoder's rate.
+    """
+    mapping = given if isinstance(given, dict) else {"head": given or "last_linear"}
+    head = validate(HeadConfig, {**mapping, "name": "output"}, "finetune.head")
+    if head.lr is not None or head.weight_decay is not None:
+        raise SettingsError("finetune.head: it learns with the encoder; set finetune.lr and finetune.optim instead")
+    return head
+
+
+def reads_last_alone(config: HeadConfig) -> bool:
+    """Tell whether a head reads the last state and no other, so that the others need not be gathered."""
+    is_last = isinstance(config.pooler, LastStateConfig) or getattr(config.pooler, "mix", None) == "last"
+    return is_last and config.readout != "joint"
 
 
 def reads_cls(config: HeadConfig, objective: Objective) -> bool:

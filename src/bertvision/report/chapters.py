@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from bertvision.records import RunRecord
 from bertvision.report.drawing import Drawing, draw
+from bertvision.report.efficiency import COLUMNS, cost_tables, merge_variants
 from bertvision.report.gallery import GALLERY, Picture
 from bertvision.report.glue import Benchmark, glue_tables
 from bertvision.report.measures import measures_of
@@ -73,8 +74,8 @@ class Report(NamedTuple):
 
 
 def make_report(records: Iterable[RunRecord]) -> Report:
-    """Make a chapter for each experiment, and a table of GLUE where there are several of its tasks."""
-    groups = by_experiment(records)
+    """Make a chapter for each experiment (variants are one together), and a table of GLUE where there are its tasks."""
+    groups = by_experiment(merge_variants(records))
     slugs = _slugs(list(groups))
     chapters = [
         Chapter(name, slugs[name], group, _score_tables(group), _pictures(group)) for name, group in groups.items()
@@ -94,6 +95,7 @@ def meanings(report: Report) -> list[tuple[str, str]]:
         task = chapter.records[0].task
         found += [(measure.head, task, measure.meaning) for measure in measures_of(chapter.records).columns]
     found += [(measure.head, "", measure.meaning) for measure in CALIBRATION]
+    found += [(column.head, "", column.meaning) for column in COLUMNS]
     found += [(head, "", text) for head, text in SECONDS.items()]
     shown = {head for chapter in report.chapters for captioned in chapter.tables for head in captioned.table.header}
     return [
@@ -124,6 +126,7 @@ def _score_tables(records: Sequence[RunRecord]) -> list[Captioned]:
         Captioned(_caption(records), results_table(records)),
         *([Captioned(MODELS, models)] if models is not None else []),
         *([Captioned(CALIBRATED, calibration)] if calibration is not None else []),
+        *(Captioned(costs.caption, costs.table) for costs in cost_tables(records)),
     ]
 
 

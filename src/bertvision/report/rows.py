@@ -30,7 +30,7 @@ class Row:
     share: float | None  # trainable parameters in percent of the encoder's; None where there is no encoder
     scores: dict[str, Statistic]
     seconds: float  # of training until the row exists
-    inference_seconds: float  # of the pass over dev
+    inference_seconds: float  # over dev
     layer_weights: tuple[Statistic, ...] | None
 
     @property
@@ -100,6 +100,12 @@ def training_seconds(record: RunRecord) -> float:
     return record.seconds.finetune + (record.seconds.heads or 0.0)
 
 
+def inference_seconds(record: RunRecord) -> float:
+    """Give the seconds that a row takes for dev: alone where that was measured, or the pass that all rows shared."""
+    alone = record.efficiency.inference if record.efficiency is not None else None
+    return record.seconds.predict if alone is None else alone.seconds
+
+
 def statistic(values: Sequence[float]) -> Statistic | None:
     """Give the mean and deviation of one value per seed; None of nothing."""
     if not values:
@@ -122,7 +128,7 @@ def _row(group: Sequence[RunRecord]) -> Row:
         share=100 * first.parameters.trainable / encoder if encoder else None,
         scores=_scores(group),
         seconds=fmean(training_seconds(record) for record in group),
-        inference_seconds=fmean(record.seconds.predict for record in group),
+        inference_seconds=fmean(map(inference_seconds, group)),
         layer_weights=_layer_weights(group),
     )
 

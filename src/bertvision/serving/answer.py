@@ -1,10 +1,11 @@
 """What comes out: answers, classes and tags with their probabilities and their characters; no torch in here."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 
-class LayerPart(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LayerPart:
     """What one part of a head, such as `layer 3`, adds to the logits of an answer's start and end."""
 
     name: str
@@ -26,7 +27,7 @@ class Answer:
     end: int
     probability: float  # among the question's candidates, all places with this text together
     no_answer_probability: float | None  # None where the model was trained without unanswerable questions
-    score: float  # start logit + end logit
+    score: float  # start logit + end logit (+ what a joint readout adds for both)
     window: tuple[int, int]  # the characters of the context that the model saw together with it
     is_question_cut: bool  # whether the question was longer than the model reads, and lost its end
     layers: tuple[LayerPart, ...] | None = None  # where asked for; their sum is the score
@@ -35,7 +36,7 @@ class Answer:
         """Give everything as JSON values; layers only where asked for."""
         content = asdict(self) | {"window": list(self.window)}
         parts = content.pop("layers")
-        return content if parts is None else {**content, "layers": [part._asdict() for part in self.layers or ()]}
+        return content if parts is None else {**content, "layers": list(parts)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from bertvision.version import VERSION
 
 PIPELINES = {"span": "question-answering", "tags": "token-classification", "choice": "multiple-choice"}
 USES = {
-    "span": 'reader("Who built the weir?", "The weir was built in 1887 by Hannah Coyle.").text',
-    "tags": 'reader("Hannah Coyle built the weir.").entities',
+    "span": 'model("Who built the weir?", "The weir was built in 1887 by Hannah Coyle.").text',
+    "tags": 'model("Hannah Coyle built the weir.").entities',
 }
 # Beside a task's own scores, those that say how far the answers can be trusted.
 MORE_SCORES = ("tuned_f1", "best_f1", "HasAns_f1", "NoAns_f1", "ece", "ece_calibrated", "risk_coverage_area")
@@ -31,8 +31,8 @@ def model_card(config: ModelConfig, calibration: Calibration, records: Sequence[
             "```python",
             "import bertvision",
             "",
-            'reader = bertvision.load("THIS_FOLDER_OR_HUB_ID")',
-            USES.get(TASKS[config.task].kind, 'reader("The weir was built in 1887.").label'),
+            'model = bertvision.load("THIS_FOLDER_OR_HUB_ID")',
+            USES.get(TASKS[config.task].kind, 'model("The weir was built in 1887.").label'),
             "```",
             "",
             *_settings(config, calibration),
@@ -69,12 +69,13 @@ def _scores(record: RunRecord) -> list[str]:
     ]
     made = record.provenance
     commit = "an unknown commit" if made.commit is None else f"commit {made.commit}{' (changed)' if made.dirty else ''}"
+    tuned = "as given" if record.fraction is None else f"tuned for {fraction_name(record.fraction)} of an epoch"
     return [
-        f"## Scores of {record.experiment}: {record.row}, fraction {fraction_name(record.fraction)}, seed {record.seed}",
+        f"## Scores of {record.experiment}: {record.row}, seed {record.seed}",
         "",
         *_table(("score on dev", "value"), rows),
         *_table(("data", "file"), data),
-        f"Made by {commit} on {made.device} in {made.precision}.",
+        f"The encoder was {tuned}. Made by {commit} on {made.device} in {made.precision}.",
         "",
     ]
 

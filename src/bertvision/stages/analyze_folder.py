@@ -32,6 +32,10 @@ from bertvision.analysis.sections import Page, Section
 from bertvision.errors import FolderError
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
 from bertvision.predictions.logits import Logits, TokenGrid, load_logits
+from bertvision.settings import Settings, validate
+from bertvision.stages.analyze_rows import RowAnalysis, analyze_rows
+from bertvision.stages.gold_file import GoldConfig
+from bertvision.tasks.catalog import TASKS, task_name
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import Question
 
@@ -93,8 +97,22 @@ class Analysis:
         return [*grouped, error_section(self.errors), second_section(self.seconds), *compared]
 
 
-def analyze_folder(folder: Path, gold: str, against: Path | None = None, disagreements: int = 10) -> Analysis:
+def analyze_folder(
+    folder: Path,
+    gold: str,
+    against: Path | None = None,
+    disagreements: int = 10,
+    task: str = "squad2",
+    settings: Settings | None = None,
+) -> Analysis | RowAnalysis:
     """Take a model's answers apart, and set them against another's where one is given."""
+    name, data = task_name(task), validate(GoldConfig, settings or {}, "--set").data
+    if TASKS[name].kind != "span":
+        return analyze_rows(name, folder, gold, data, against, disagreements)
+    return _analyze_spans(folder, gold, against, disagreements)
+
+
+def _analyze_spans(folder: Path, gold: str, against: Path | None, disagreements: int) -> Analysis:
     questions = read_squad(gold, answers="texts", hub_split="validation").examples
     first = read_prediction_folder(folder)
     models = {"A": score_answers(str(folder), questions, first.answers)}

@@ -1,21 +1,43 @@
 """The first stage: OUT/encoder/<fraction>, one folder per fraction, all from one run."""
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from bertvision.encoder.encode import layers_of_output, shape_of_states
-from bertvision.encoder.finetune import finetune_encoder, plan_steps, steps_of_fractions
+from bertvision.encoder.finetune import Read, finetune_encoder, plan_steps, steps_of_fractions
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.files import read_json, whole_folder, write_json
+from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.head import Head
 from bertvision.heads.training import build_heads
 from bertvision.run_folder import is_made, resumable, sign
 from bertvision.settings import Settings
 from bertvision.stages.line import Line
-from bertvision.stages.model_folder import OUTPUT_LAYER, load_head, read_model_config, save_encoder
+from bertvision.stages.model_folder import LORA, as_saved, load_head, read_model_config, save_encoder
+from bertvision.stages.reading import reading_of
+from bertvision.training.accounting import Costs
 from bertvision.training.checkpoint import fingerprint
+from bertvision.tuning.adapter_file import save_adapters
+from bertvision.tuning.freezing import count_trainable
+from bertvision.tuning.tune import start_tuning
 
 TIMING = "timing.json"
+PLAIN_OUTPUT = output_head(None)
+
+
+@dataclass(frozen=True)
+class Output:
+    """The output layer that is tuned together with an encoder."""
+
+    config: HeadConfig
+    head: Head
+    layers: int  # how many states it was made for
+
+    @property
+    def is_plain(self) -> bool:
+        """Tell whether it is the usual one, which reads what `encode_output` gives."""
+        return self.config == PLAIN_OUTPUT
 
 
 def finetune(line: Line, seed: int) -> None:
@@ -26,6 +48,7 @@ def finetune(line: Line, seed: int) -> None:
     if all(made):
         return
     encoder, output = load_encoder(line.experiment.encoder), _output_layer(line, seed)
+    start_tuning(encoder.model, line.experiment.tune, seed)
     unfinished = {**_made_by(line, seed, None), "device": line.compute.device.type}
     with resumable(folder.unfinished("finetune"), unfinished) as saved:
         missing = [fraction for fraction, is_there in zip(wanted, made, strict=True) if not is_there]
@@ -33,18 +56,19 @@ def finetune(line: Line, seed: int) -> None:
             shutil.rmtree(saved)
         for checkpoint in finetune_encoder(
             encoder,
-            output,
+            output.head,
             line.train,
             config,
             seed=seed,
             compute=line.compute,
             objective=line.objective,
+            read=_reading(output),
             saved=saved,
             progress=line.progress,
         ):
             if not wanted[checkpoint.fraction].exists():
                 made_by = _made_by(line, seed, checkpoint.fraction)
-                _save(line, wanted[checkpoint.fraction], encoder, output, made_by, checkpoint.seconds)
+                _save(line, wanted[checkpoint.fraction], encoder, output, made_by, checkpoint.costs)
 
 
 def _is_past(saved: Path, line: Line, seed: int, missing: list[float]) -> bool:
@@ -64,25 +88,55 @@ def finetune_seconds(line: Line, seed: int, fraction: float | None) -> float:
     return seconds
 
 
-def _save(line: Line, place: Path, encoder: Encoder, output: Head, made_by: Settings, seconds: float) -> None:
+def finetune_costs(place: Path) -> Costs | None:
+    """Give all that a fine-tuning cost; None in a folder from before it was noted."""
+    costs: Settings | None = read_json(place / TIMING).get("costs")
+    return None if costs is None else Costs(**costs)
+
+
+def trained_parameters(place: Path) -> int | None:
+    """Tell how many weights a fine-tuning trained, output layer included; None: all of them, in an older folder."""
+    trained: int | None = read_json(place / TIMING).get("trained")
+    return trained
+
+
+def _save(line: Line, place: Path, encoder: Encoder, output: Output, made_by: Settings, costs: Costs) -> None:
     with whole_folder(place) as beside:
-        config = line.model_config(OUTPUT_LAYER, ".", True, fingerprint(encoder.model))
-        shape = shape_of_states(encoder, cls=output.cls)
-        own = {"layers": shape.layers, "state_layers": layers_of_output(encoder, line.objective)}
-        config = config.model_copy(update=own)
-        save_encoder(beside, encoder, output, config)
-        write_json(beside / TIMING, {"seconds": round(seconds, 3)})
+        saved = as_saved(encoder)
+        config = line.model_config(output.config, ".", True, fingerprint(saved.model))
+        layers, state_layers = output.layers, output.head.layers
+        if output.is_plain:
+            layers = shape_of_states(encoder, cls=output.head.cls).layers
+            state_layers = layers_of_output(encoder, line.objective)
+        config = config.model_copy(update={"layers": layers, "state_layers": state_layers})
+        save_encoder(beside, saved, output.head, config)
+        if saved is not encoder:
+            save_adapters(beside / LORA, encoder.model)
+        trained = count_trainable(encoder.model) + count_trainable(output.head)
+        timing = {"seconds": round(costs.seconds, 3), "trained": trained, "costs": costs._asdict()}
+        write_json(beside / TIMING, timing)
         sign(beside, made_by)
 
 
-def _output_layer(line: Line, seed: int) -> Head:
+def _output_layer(line: Line, seed: int) -> Output:
+    wanted, given = line.experiment.output, line.experiment.finetune.head
     if line.is_own_checkpoint():
         place = Path(line.experiment.encoder)
-        return load_head(place, read_model_config(place))
-    return build_heads([OUTPUT_LAYER], line.shape_for(OUTPUT_LAYER), seed, line.objective)[OUTPUT_LAYER.name]
+        config = read_model_config(place)
+        if given is None or config.head == wanted:
+            return Output(config.head, load_head(place, config), config.layers)
+    shape = line.shape_for(wanted)
+    output = Output(wanted, build_heads([wanted], shape, seed, line.objective)[wanted.name], shape.layers)
+    if not output.is_plain:
+        output.head.layers = line.model_config(wanted, ".", True, "").state_layers
+    return output
+
+
+def _reading(output: Output) -> Read | None:
+    """Tell what the output layer sees: a head of the catalog sees what it would on a frozen encoder."""
+    return None if output.is_plain else reading_of(output.config, output.head)
 
 
 def _made_by(line: Line, seed: int, fraction: float | None) -> Settings:
-    config = line.experiment.finetune
-    settings = config.model_dump(mode="json", exclude={"fractions", "save_every"})
-    return line.made_by("finetune", seed, finetune=settings, horizon=config.horizon, fraction=fraction)
+    settings, horizon = line.experiment.tuning_settings(), line.experiment.finetune.horizon
+    return line.made_by("finetune", seed, **settings, horizon=horizon, fraction=fraction)

@@ -1,4 +1,4 @@
-"""A gold file and prediction files of any task but spans -> examples, and predictions in their order; needs no torch."""
+"""A gold file and predictions of any task but spans -> examples, and predictions in their order; needs no torch."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

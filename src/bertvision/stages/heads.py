@@ -171,12 +171,11 @@ def _model_config(line: Line, seed: int, fraction: float | None, config: HeadCon
 
 
 def _made_by(line: Line, seed: int, fraction: float | None, heads: list[HeadConfig]) -> Settings:
-    tuned = line.experiment.finetune.model_dump(mode="json", exclude={"fractions", "save_every"})
     return line.made_by(
         "heads",
         seed,
         fraction=fraction,
-        finetune=tuned if fraction is not None else None,
+        **(line.experiment.tuning_settings() if fraction is not None else {"finetune": None}),
         horizon=line.experiment.finetune.horizon,
         heads=_settings(line),
         states=line.experiment.states.model_dump(mode="json", exclude={"folder", "keep"}),

@@ -1,7 +1,8 @@
 """MODEL_DIR: a head's weights, its config, and which encoder it belongs to. An encoder's folder holds its own head."""
 
 import os
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,10 +19,11 @@ from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.task import DataConfig, TaskName
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
 from bertvision.training.objective import Objective, objective_of
+from bertvision.tuning.adapter_file import ADAPTERS, save_adapters
+from bertvision.tuning.variants import merge_tuning, plain_state, variant_of, variants_of
 
 CONFIG, WEIGHTS = "model.json", "head.safetensors"
-# The encoder's own output layer is the same kind of thing as any head: it reads the last state.
-OUTPUT_LAYER = HeadConfig.model_validate({"head": "last_linear", "name": "output"})
+LORA = "lora.safetensors"  # the tuning alone, of an encoder that has it merged into its weights
 
 
 class ModelConfig(Config):
@@ -63,11 +65,28 @@ def save_head(folder: Path, head: Head, config: ModelConfig) -> None:
 
 
 def save_encoder(folder: Path, encoder: Encoder, output: Head, config: ModelConfig) -> None:
-    """Write an encoder as Hugging Face's loaders expect it, with its output layer beside it."""
+    """Write an encoder as Hugging Face's loaders expect it, with its output layer beside it.
+
+    Adapters and parasites stand in a file of their own beside the plain encoder; `load_encoder` inserts them again.
+    """
+    is_tuned = variants_of(encoder.model).active is not None
+    plain = {name: value.cpu() for name, value in plain_state(encoder.model).items()} if is_tuned else None
     with quiet_transformers():
-        encoder.model.save_pretrained(folder)
+        encoder.model.save_pretrained(folder, state_dict=plain)
         encoder.tokenizer.save_pretrained(folder)
+    if is_tuned:
+        save_adapters(folder / ADAPTERS, encoder.model)
     save_head(folder, output, config)
+
+
+def as_saved(encoder: Encoder) -> Encoder:
+    """Give the encoder that a folder is to hold: a copy with LoRA merged into its weights, or else the very same."""
+    active = variants_of(encoder.model).active
+    if active is None or not variant_of(encoder.model, active).config.is_mergeable:
+        return encoder
+    merged = replace(encoder, model=deepcopy(encoder.model))
+    merge_tuning(merged.model)
+    return merged
 
 
 def load_model(folder: Path) -> Model:

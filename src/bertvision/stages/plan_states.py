@@ -60,7 +60,7 @@ def plan_states(experiment: Experiment, out: Path, progress: Progress = SILENT) 
     choice = plan_source(line, seed, wanted, folder, heads, objective)
     tokens, passes = int(lengths_of(wanted.windows).sum()), experiment.heads.epochs
     work = f"{len(wanted.windows):,} windows, {tokens:,} tokens, {passes} {'passes' if passes > 1 else 'pass'}"
-    return StatesPlan(f"{experiment.name}: {work}, {len(heads)} heads", choice)
+    return StatesPlan(f"{experiment.name}: {work}, {len(heads)} {'heads' if len(heads) > 1 else 'head'}", choice)
 
 
 def _row(estimate: Estimate) -> tuple[str, ...]:

@@ -2,23 +2,21 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.calibration.calibration import score_calibration
 from bertvision.encoder.load import Encoder
-from bertvision.experiment import EnsembleConfig
 from bertvision.files import whole_folder
-from bertvision.heads.head import Head, count_parameters, layer_weights
+from bertvision.heads.head import layer_weights
 from bertvision.metrics.rows import majority_scores
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import without_collecting
 from bertvision.records import (
     Curves,
-    Parameters,
-    RowKind,
+    Efficiency,
+    Inference,
     RunRecord,
     Seconds,
     provenance,
@@ -28,31 +26,14 @@ from bertvision.records import (
 )
 from bertvision.settings import first_difference
 from bertvision.stages.answering import Answering
-from bertvision.stages.finetune import finetune_seconds
+from bertvision.stages.finetune import finetune_costs, finetune_seconds
 from bertvision.stages.heads import frozen_encoder, load_heads
 from bertvision.stages.line import Line
 from bertvision.stages.logits import logits_of
-from bertvision.stages.model_folder import load_head, read_model_config
+from bertvision.stages.measure import measure_inference
+from bertvision.stages.rows import ENCODER, MAJORITY, Row, list_rows, output_layer_of
 from bertvision.tasks.held_out import write_squad
-
-ENCODER, MAJORITY = "encoder", "majority"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the results: the encoder's own output layer, a head, or an ensemble of rows."""
-
-    name: str
-    kind: RowKind
-    parameters: Parameters
-    head: Head | None = None  # None for an ensemble
-    members: EnsembleConfig | None = None
-    seconds: float | None = None  # of the pass that trained it
-    epochs: dict[int, Scores] = field(default_factory=dict)  # scores after epochs other than the reported one
-    states: str = "live"  # where its training took states from
-
-
-BASELINE = Row(MAJORITY, "baseline", Parameters(total=0, trainable=0, encoder=0))
+from bertvision.training.accounting import Costs
 
 
 class Asked(NamedTuple):
@@ -85,6 +66,7 @@ class Pass(NamedTuple):
     dev: Asked
     held_out: Asked | None
     also: dict[str, Asked]
+    inference: dict[str, Inference]  # by row, where it was measured
 
 
 def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
@@ -92,7 +74,7 @@ def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
     if (made := _finished_records(line, seed, fraction)) is not None:
         return made
     encoder, weights = frozen_encoder(line, seed, fraction)
-    rows = _rows(line, seed, fraction, encoder)
+    rows = list_rows(line, seed, fraction, encoder)
     started = time.perf_counter()
     dev = _ask(line, rows, encoder, line.dev)
     seconds = time.perf_counter() - started
@@ -102,7 +84,8 @@ def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
         if not line.folder(seed).held_out.exists():
             write_squad(line.folder(seed).held_out, line.held_out.split.examples)
     also = {name: _ask(line, rows, encoder, each) for name, each in line.also.items()}
-    this = Pass(line, seed, fraction, weights, seconds, _notes(line, rows), dev, held_out, also)
+    measured = _measured(line, rows, encoder)
+    this = Pass(line, seed, fraction, weights, seconds, _notes(line, rows), dev, held_out, also, measured)
     records = []
     for place, row in enumerate(rows):
         with without_collecting():
@@ -111,51 +94,6 @@ def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
         write_record(line.folder(seed).records, record)
         records.append(record)
     return records
-
-
-def _rows(line: Line, seed: int, fraction: float | None, encoder: Encoder) -> list[Row]:
-    """List the encoder, heads and ensembles that can be scored; an encoder as given has no output layer of its own."""
-    size = encoder.num_parameters
-    rows = [BASELINE] if line.task.kind != "span" else []
-    if (output := _output_layer(line, seed, fraction)) is not None:
-        whole = size + count_parameters(output).total
-        rows.append(Row(ENCODER, "encoder", Parameters(total=whole, trainable=whole, encoder=size), output))
-    for name, trained in load_heads(line, seed, fraction).items():
-        count = count_parameters(trained.head)
-        parameters = Parameters(total=count.total, trainable=count.trainable, encoder=size)
-        rows.append(
-            Row(
-                name,
-                trained.config.kind,
-                parameters,
-                trained.head,
-                seconds=trained.seconds,
-                epochs=trained.epochs,
-                states=trained.states,
-            )
-        )
-    return rows + _ensembles(line.experiment.ensembles, rows, size)
-
-
-def _ensembles(configs: Sequence[EnsembleConfig], rows: Sequence[Row], size: int) -> list[Row]:
-    by_name = {row.name: row for row in rows}
-    ensembles = []
-    for config in configs:
-        if all(name in by_name for name in config.of):  # a head may have diverged
-            members = [by_name[name] for name in config.of]
-            total = sum(row.parameters.total for row in members)
-            trainable = sum(row.parameters.trainable for row in members)
-            parameters = Parameters(total=total, trainable=trainable, encoder=size)
-            seconds = max(row.seconds or 0.0 for row in members)
-            ensembles.append(Row(config.name, "ensemble", parameters, members=config, seconds=seconds))
-    return ensembles
-
-
-def _output_layer(line: Line, seed: int, fraction: float | None) -> Head | None:
-    if fraction is None and not line.is_own_checkpoint():
-        return None
-    place = Path(line.experiment.encoder) if fraction is None else line.folder(seed).encoder(fraction)
-    return load_head(place, read_model_config(place))
 
 
 def _notes(line: Line, rows: Sequence[Row]) -> list[str]:
@@ -180,6 +118,36 @@ def _ask(line: Line, rows: Sequence[Row], encoder: Encoder, answering: Answering
     return Asked(answering, logits)
 
 
+def _measured(line: Line, rows: Sequence[Row], encoder: Encoder) -> dict[str, Inference]:
+    """Measure every row that is one model by itself, where the experiment asks for it."""
+    if line.experiment.measure is None:
+        return {}
+    compute, tokens = line.compute, line.experiment.answers.tokens
+    return {
+        row.name: measure_inference(encoder, row.config, row.head, line.dev.windows, compute, tokens)
+        for row in rows
+        if row.head is not None and row.config is not None
+    }
+
+
+def _efficiency(this: Pass, row: Row) -> Efficiency | None:
+    costs: Costs | None = Costs()
+    if this.fraction is not None:
+        costs = finetune_costs(this.line.folder(this.seed).encoder(this.fraction))
+    if costs is None or row.kind == "baseline":
+        return None
+    return Efficiency(
+        encoder_seconds=round(costs.seconds - costs.data_seconds, 3),
+        heads_seconds=row.seconds or 0.0,
+        data_seconds=round(costs.data_seconds, 3),
+        peak_process_bytes=costs.peak_process_bytes,
+        peak_device_bytes=costs.peak_device_bytes,
+        joules=costs.joules,
+        ship_bytes=4 * row.ship_parameters,
+        inference=this.inference.get(row.name),
+    )
+
+
 def _score(this: Pass, row: Row) -> tuple[Scores, Curves | None]:
     """Write a row's answers and score those to dev; what is tuned is tuned on the held-out ones."""
     line, folder = this.line, this.line.folder(this.seed)
@@ -195,6 +163,7 @@ def _score(this: Pass, row: Row) -> tuple[Scores, Curves | None]:
     if this.held_out is not None:
         with whole_folder(folder.held_out_predictions(this.fraction, row.name)) as beside:
             held_out = (this.held_out.answering.split.examples, this.held_out.answer(row, beside))
+        scores["held_out_f1"] = this.held_out.score(row, held_out[1])["f1"]  # to choose settings by
     if line.task.kind != "span" or not line.task.has_null:
         return scores, None
     dev = (this.dev.answering.split.examples, answers)
@@ -231,6 +200,7 @@ def _record(this: Pass, row: Row, place: int, scores: Scores, curves: Curves | N
             heads=row.seconds,
             predict=round(this.seconds, 3),
         ),
+        efficiency=_efficiency(this, row),
         layer_weights=layer_weights(row.head) if row.head is not None else None,
         states=row.states,
         schedule_horizon=config.finetune.horizon,
@@ -245,12 +215,14 @@ def _record(this: Pass, row: Row, place: int, scores: Scores, curves: Curves | N
 def _finished_records(line: Line, seed: int, fraction: float | None) -> list[RunRecord] | None:
     """Give the records of a fraction where all are there and were made by this very experiment on these very data."""
     config, folder = line.experiment.model_dump(mode="json"), line.folder(seed)
-    names = [] if _output_layer(line, seed, fraction) is None else [ENCODER]
+    names = [] if output_layer_of(line, seed, fraction) is None else [ENCODER]
     names += load_heads(line, seed, fraction)
     names += [each.name for each in line.experiment.ensembles if all(name in names for name in each.of)]
     baseline = [MAJORITY] if line.task.kind != "span" else []
     paths = [record_path(folder.records, name, fraction, seed) for name in [*baseline, *names]]
-    answers = [folder.predictions(fraction, name) / "predictions.json" for name in names]
+    places = [folder.predictions(fraction, name) for name in names]
+    places += [place / part for place in places for part in line.also]
+    answers = [place / "predictions.json" for place in places]
     if line.held_out is not None:
         answers += [folder.held_out_predictions(fraction, name) / "predictions.json" for name in names]
         answers.append(folder.held_out)

@@ -18,6 +18,7 @@ from bertvision.tuning.config import TuneConfig
 from bertvision.tuning.tune import Tuned, tune
 from bertvision.tuning.variants import plain_state, remove_tuning, set_active, trained_state, variant_of, variants_of
 
+ADAPTERS = "adapters.safetensors"  # in an encoder's folder: what `load_encoder` inserts into the plain encoder there
 KEY = "bertvision_tuning"  # in the file's metadata, as JSON
 SHAPE = ("model_type", "hidden_size", "blocks")  # must be the encoder's own, or nothing fits
 

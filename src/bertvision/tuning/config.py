@@ -77,6 +77,11 @@ class TuneConfig(Config):
         return Trained(cast(Train, kind), int(top or 0))
 
     @property
+    def is_mergeable(self) -> bool:
+        """Tell whether it can become the encoder's own weights: all but adapters and parasites can."""
+        return self.inserted.kind in ("lora", "none") and self.parasites is None
+
+    @property
     def inserted(self) -> Inserted:
         """Read `insert`."""
         kind, _, width = self.insert.partition(":")

@@ -12,10 +12,10 @@ from bertvision.training.random_stream import RandomStream, seed_for
 from bertvision.tuning.blocks import INSERTED, parts_of, plain_name
 from bertvision.tuning.bottleneck import insert_bottlenecks
 from bertvision.tuning.config import TuneConfig
-from bertvision.tuning.freezing import NORMS, trained_names
+from bertvision.tuning.freezing import NORMS, set_trained, trained_names
 from bertvision.tuning.lora import insert_lora
 from bertvision.tuning.parasites import insert_parasites
-from bertvision.tuning.variants import add_variant, set_active, train_active, variants_of
+from bertvision.tuning.variants import add_variant, set_active, train_active, variant_of, variants_of
 
 PART_OF_WORD = {"adapters": "adapters", "lora_A": "LoRA", "lora_B": "LoRA", "parasites": "parasites"}
 
@@ -59,6 +59,22 @@ def tune(model: PreTrainedModel, config: TuneConfig, seed: int, name: str = "tun
     return what_is_trained(model)
 
 
+def start_tuning(model: PreTrainedModel, config: TuneConfig | None, seed: int) -> None:
+    """Make an encoder ready to be tuned as an experiment says (None: all of it); one that holds a tuning goes on."""
+    active = variants_of(model).active
+    if active is not None:
+        if config != variant_of(model, active).config:
+            raise SettingsError(
+                f"the encoder holds a tuning already ({_spelled(variant_of(model, active).config)}), and `tune` asks "
+                f"for {_spelled(config or TuneConfig())}; set `tune` to the same, or start from a plain encoder"
+            )
+        train_active(model)
+    elif config is not None and (config.inserted.kind != "none" or config.parasites is not None):
+        tune(model, config, seed)
+    elif config is not None:  # nothing that is not the encoder's own: no second copy of its weights is needed
+        set_trained(model, trained_names(model, config.trained, norms=config.norms))
+
+
 def what_is_trained(model: PreTrainedModel) -> Tuned:
     """Say which weights of an encoder learn now."""
     sizes = {name: param.numel() for name, param in model.named_parameters() if param.requires_grad}
@@ -82,6 +98,10 @@ def _insert(model: PreTrainedModel, config: TuneConfig, name: str) -> None:
         states = config.parasites.states
         read = None if states == "all" else states
         insert_parasites(model, config.parasites.width, read, config.parasites.length, name)
+
+
+def _spelled(config: TuneConfig) -> str:
+    return ", ".join(f"{key}: {value}" for key, value in config.model_dump(mode="json").items() if value is not None)
 
 
 def _part_of(model: PreTrainedModel, name: str) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from bertvision.errors import EncoderError, SettingsError
-from bertvision.tuning.blocks import inserted_parameters, plain_parameters
+from bertvision.tuning.blocks import INSERTED, inserted_parameters, plain_name, plain_parameters
 from bertvision.tuning.bottleneck import remove_bottlenecks
 from bertvision.tuning.config import TuneConfig
 from bertvision.tuning.freezing import set_trained
@@ -100,8 +100,7 @@ def merge_tuning(model: PreTrainedModel) -> None:
         raise EncoderError(
             f"merging needs one tuning, and an active one, got {len(variants.by_name)}; remove the others"
         )
-    config = variants.by_name[variants.active].config
-    if config.inserted.kind in ("houlsby", "pfeiffer") or config.parasites is not None:
+    if not variants.by_name[variants.active].config.is_mergeable:
         raise EncoderError(
             "only LoRA can be merged: adapters and parasites are not linear; keep them beside the encoder"
         )
@@ -137,7 +136,8 @@ def trained_weights(model: PreTrainedModel, name: str) -> dict[str, Tensor]:
 
 def plain_state(model: PreTrainedModel) -> dict[str, Tensor]:
     """Give the plain encoder's weights, whatever tuning acts."""
-    own = {name: param.detach() for name, param in plain_parameters(model).items()}
+    kept = {name: tensor for name, tensor in model.state_dict().items() if INSERTED.search(name) is None}
+    own = {plain_name(name): tensor.detach() for name, tensor in kept.items()}
     return own if variants_of(model).active is None else {**own, **variants_of(model).plain}
 
 

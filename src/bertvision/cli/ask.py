@@ -1,0 +1,73 @@
+"""The verb that answers one question about one text."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertvision.cli.options import Json
+from bertvision.console import in_one_line, print_json, results
+from bertvision.errors import DataError, SettingsError
+from bertvision.serving.shown import answer_lines
+
+
+@in_one_line
+def ask(
+    question: Annotated[str, typer.Option("--question", help="What you want to know.")],
+    source: Annotated[str | None, typer.Argument(metavar="-", help="Read the context from standard input.")] = None,
+    model: Annotated[str, typer.Option("--model", help="A MODEL_DIR or a hub id.")] = "default",
+    context: Annotated[str | None, typer.Option("--context", help="The text that may hold the answer.")] = None,
+    file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="A text file (UTF-8) instead.")] = None,
+    top_k: Annotated[int, typer.Option("--top-k", help="How many answers to show.", min=1)] = 3,
+    null_threshold: Annotated[
+        float | None, typer.Option("--null-threshold", help="Decline where the null odds exceed it; inf: never.")
+    ] = None,
+    max_answer_length: Annotated[int | None, typer.Option("--max-answer-length", help="In tokens.", min=1)] = None,
+    layers: Annotated[bool, typer.Option("--layers", help="Show what each layer adds to the answer's score.")] = False,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Answer a question about a text.
+
+    Shows the answer in its sentence, how likely it is, how likely it is that the text holds no answer, and the next
+    best answers.
+    """
+    text = _context(source, context, file)
+    import bertvision
+    from bertvision.serving.reader import Reader
+
+    reader = bertvision.load(model, device=device)
+    if not isinstance(reader, Reader):
+        raise SettingsError(f"{model}: is a model of {reader.served.config.task}, which answers no questions")
+    answers = reader(
+        question,
+        text,
+        top_k=top_k,
+        null_threshold=null_threshold,
+        max_answer_length=max_answer_length,
+        layers=layers,
+    )
+    if as_json:
+        print_json({"question": question, "answers": [answer.as_dict() for answer in answers]})
+        return
+    for line in answer_lines(answers, text, is_terminal=results.is_terminal):
+        results.print(line, markup=False, emoji=False)
+
+
+def _context(source: str | None, context: str | None, file: str | None) -> str:
+    """Give the context from the one place that was named."""
+    if source not in (None, "-"):
+        raise SettingsError(f"got {source!r}; give --context TEXT, --file FILE, or - for standard input")
+    if (source is not None) + (context is not None) + (file is not None) != 1:
+        raise SettingsError("give the context in one way: --context TEXT, --file FILE, or - for standard input")
+    if context is not None:
+        return context
+    name = "standard input" if file is None else file
+    try:
+        content = sys.stdin.buffer.read() if file is None else Path(file).read_bytes()
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise DataError(f"{name}: cannot be read ({error.strerror}); give a text file") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from None

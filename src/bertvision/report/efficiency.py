@@ -1,0 +1,191 @@
+"""Records of variants of one experiment -> what each way of tuning costs, in Hulburd's tables."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from math import log10
+from statistics import fmean
+from typing import NamedTuple
+
+from bertvision.records import RunRecord
+from bertvision.report.rows import Row, Statistic, statistic, table_rows, training_seconds
+from bertvision.report.tables import Alignment, Table, score_text
+from bertvision.settings import RATE
+
+HELD_OUT = "held_out_f1"
+FLOOR = 50.0  # Hulburd's: about what an answer of nothing gets on SQuAD 2.0
+
+
+class Column(NamedTuple):
+    """A column's head, its cells, and what it means."""
+
+    head: str
+    cell: Callable[[Row], str]
+    meaning: str
+
+
+class CostTable(NamedTuple):
+    """A part of the rows, with their costs."""
+
+    caption: str
+    table: Table
+
+
+def merge_variants(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """Give variants their experiment's name and rows of their own, each method at its best learning rate.
+
+    The rate is the one whose held-out F1, the mean over seeds, is the highest; where nothing was held out, every rate
+    stays as a row of its own. Records that are no variants come back as they are.
+    """
+    found = list(records)
+    plain = [record for record in found if _variant(record) is None]
+    variants = sorted((record for record in found if _variant(record) is not None), key=_method_key)
+    chosen = [each for _, group in groupby(variants, key=_method_key) for each in _best_rate(list(group))]
+    return [*plain, *(_renamed(record, has_rate) for record, has_rate in chosen)]
+
+
+def cost_tables(records: Sequence[RunRecord]) -> list[CostTable]:
+    """Lay out what rows cost: frozen and tuned encoders, inserted modules, other output layers, heads.
+
+    Nothing where no row was measured alone (`measure.inference`).
+    """
+    if not any(record.efficiency is not None and record.efficiency.inference is not None for record in records):
+        return []
+    rows = [row for row in table_rows(records) if row.records[0].efficiency is not None]
+    parts = [(caption, [row for row in rows if _part(row.records[0]) == caption]) for caption in PARTS]
+    return [CostTable(f"Costs: {caption}", _table(part)) for caption, part in parts if part]
+
+
+def efficiency(f1: float, parameters: int) -> float | None:
+    """Give Hulburd's measure, (F1 - 50) / log10(trained parameters); None where that has no sense."""
+    return (f1 - FLOOR) / log10(parameters) if parameters > 1 else None
+
+
+def _variant(record: RunRecord) -> str | None:
+    variant: str | None = record.config.get("variant")
+    return variant
+
+
+def _method(record: RunRecord) -> str:
+    return (_variant(record) or "").partition(RATE)[0]
+
+
+def _group(record: RunRecord) -> str:
+    return record.experiment.removesuffix(f"-{_variant(record)}")
+
+
+def _method_key(record: RunRecord) -> tuple[str, str, str, float, str]:
+    fraction = -1.0 if record.fraction is None else record.fraction
+    return (_group(record), record.task, _method(record), fraction, record.row)
+
+
+def _best_rate(group: Sequence[RunRecord]) -> list[tuple[RunRecord, bool]]:
+    """Choose among one row's learning rates; the second value tells whether its name has to tell the rate."""
+    by_variant: dict[str | None, list[RunRecord]] = {}
+    for record in group:
+        by_variant.setdefault(_variant(record), []).append(record)
+    if len(by_variant) == 1 or not all(HELD_OUT in record.scores for record in group):
+        return [(record, len(by_variant) > 1) for record in group]
+    best = max(by_variant.values(), key=lambda each: fmean(record.scores[HELD_OUT] for record in each))
+    return [(record, False) for record in best]
+
+
+def _renamed(record: RunRecord, has_rate: bool) -> RunRecord:
+    method = (_variant(record) or "") if has_rate else _method(record)
+    row = method if record.kind == "encoder" else f"{method}:{record.row}"
+    return record.model_copy(update={"experiment": _group(record), "row": row})
+
+
+def _part(record: RunRecord) -> str:
+    config, tune = record.config, record.config.get("tune") or {}
+    if record.kind != "encoder":
+        return HEADS
+    if (config.get("finetune") or {}).get("head") is not None:
+        return OUTPUTS
+    return INSERTED if tune.get("insert", "none") != "none" or tune.get("parasites") else FROZEN
+
+
+FROZEN, INSERTED = "which of the encoder's own weights are trained", "modules inserted into the encoder"
+OUTPUTS, HEADS = "other output layers", "heads on the frozen encoder"
+PARTS = (FROZEN, INSERTED, OUTPUTS, HEADS)
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    number: Alignment = "right"
+    shown = [column for column in COLUMNS if any(column.cell(row) for row in rows)]
+    return Table(
+        header=("model", "fraction", *(column.head for column in shown)),
+        alignments=("left", "left", *[number] * len(shown)),
+        rows=tuple((row.name, row.fraction_text, *(column.cell(row) for column in shown)) for row in rows),
+    )
+
+
+def _score(key: str) -> Callable[[Row], str]:
+    return lambda row: score_text(row.scores.get(key))
+
+
+def _cost(of: Callable[[RunRecord], float | None], digits: int) -> Callable[[Row], str]:
+    def cell(row: Row) -> str:
+        values = [value for record in row.records if (value := of(record)) is not None]
+        mean = statistic(values)
+        return "" if mean is None else score_text(Statistic(mean.mean, None), digits)
+
+    return cell
+
+
+def _seconds_alone(record: RunRecord) -> float | None:
+    cost = record.efficiency
+    return None if cost is None or cost.inference is None else cost.inference.seconds
+
+
+def _latency(record: RunRecord) -> float | None:
+    cost = record.efficiency
+    return None if cost is None or cost.inference is None else 1000 * cost.inference.latency
+
+
+def _operations(record: RunRecord) -> float | None:
+    cost = record.efficiency
+    return None if cost is None or cost.inference is None else cost.inference.operations / cost.inference.windows / 1e9
+
+
+def _ship(record: RunRecord) -> float | None:
+    return None if record.efficiency is None else record.efficiency.ship_bytes / 1e6
+
+
+def _memory(record: RunRecord) -> float | None:
+    cost = record.efficiency
+    if cost is None or not cost.peak_process_bytes:
+        return None
+    return (cost.peak_process_bytes if cost.peak_device_bytes is None else cost.peak_device_bytes) / 1e9
+
+
+def _energy(record: RunRecord) -> float | None:
+    cost = record.efficiency
+    return None if cost is None or cost.joules is None else cost.joules / 1000
+
+
+def _efficiency(record: RunRecord) -> float | None:
+    f1 = record.scores.get("f1")
+    return None if f1 is None else efficiency(f1, record.parameters.trainable)
+
+
+def _rate(row: Row) -> str:
+    rate = row.records[0].config.get("finetune", {}).get("lr") if row.kind == "encoder" else None
+    return "" if rate is None else f"{rate:g}"
+
+
+COLUMNS = (
+    Column("parameters", lambda row: f"{row.parameters:,}", ""),
+    Column("rate", _rate, "learning rate of the fine-tuning, the best on held-out questions where several were tried"),
+    Column("EM", _score("exact"), ""),
+    Column("F1", _score("f1"), ""),
+    Column("train min", _cost(lambda record: training_seconds(record) / 60, 2), "minutes of training"),
+    Column("infer s", _cost(_seconds_alone, 2), "seconds of this row alone over dev, from tokens to logits"),
+    Column("ms each", _cost(_latency, 2), "milliseconds of one window by itself"),
+    Column(
+        "GFLOP each", _cost(_operations, 2), "floating-point operations of one window, counted, in thousand millions"
+    ),
+    Column("ship MB", _cost(_ship, 2), "what differs from the encoder that training started from, in float32"),
+    Column("peak GB", _cost(_memory, 2), "memory of the tuning at its peak: the GPU's, or the process's without one"),
+    Column("kJ", _cost(_energy, 1), "energy of the tuning, where the device has a meter"),
+    Column("efficiency", _cost(_efficiency, 2), "(F1 - 50) / log10(parameters), as Hulburd has it"),
+)

@@ -1,0 +1,108 @@
+"""What stands before every request: who may ask, how much at once, and one line of log without a word of the text."""
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger("bertvision.serve")
+OPEN = "/health"  # needs no token: those who watch over a service have none
+
+
+class Guard:
+    """An ASGI layer that lets a request in when its token is right and its body is small enough and comes in time."""
+
+    def __init__(
+        self, app: ASGIApp, *, token: str | None, max_body: int, timeout: float, paths: frozenset[str]
+    ) -> None:
+        self._app, self._token, self._max_body, self._timeout, self._paths = app, token, max_body, timeout, paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, and write a line about it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._let_in(scope, receive, note)
+        finally:
+            # Paths that are not ours may hold anything, also a user's text.
+            path = scope["path"] if scope["path"] in self._paths else "(unknown)"
+            write_log("request", method=scope["method"], path=path, status=status, ms=_ms_since(started))
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            found = await self._body_or_refusal(Request(scope), receive)
+        except TimeoutError:
+            found = _refusal(408, f"the request did not arrive within {self._timeout:g} s")
+        if isinstance(found, Response):
+            await found(scope, receive, send)
+            return
+        try:
+            await self._app(scope, _replay(found, receive), send)
+        except Exception as error:  # noqa: BLE001 (its message may hold a user's text, so that only its kind is logged)
+            write_log("error", kind=type(error).__name__)
+            await _refusal(500, "something went wrong here; the log says what kind of thing")(scope, receive, send)
+
+    async def _body_or_refusal(self, request: Request, receive: Receive) -> bytes | Response:
+        if self._token is not None and request.url.path != OPEN and not self._is_known(request.headers):
+            headers = {"WWW-Authenticate": "Bearer"}
+            return _refusal(401, "give the header `Authorization: Bearer TOKEN`", headers)
+        too_large = _refusal(413, f"the request is larger than {self._max_body:,} bytes", {"Connection": "close"})
+        length = request.headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self._max_body:
+            return too_large
+        body = b""
+        async with asyncio.timeout(self._timeout):
+            while True:
+                message = await receive()
+                body += bytes(message.get("body", b""))
+                if len(body) > self._max_body:
+                    return too_large
+                if not message.get("more_body", False):
+                    return body
+
+    def _is_known(self, headers: Mapping[str, str]) -> bool:
+        given = headers.get("authorization", "").encode("utf-8", "surrogateescape")
+        return hmac.compare_digest(given, f"Bearer {self._token}".encode())
+
+
+def write_log(event: str, **fields: Any) -> None:  # noqa: ANN401 (JSON values)
+    """Write one line of JSON."""
+    log.info(json.dumps({"event": event, **fields}))
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Give a body that was read already, then whatever comes after it."""
+    is_given = False
+
+    async def replay() -> Message:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"detail": message}, status, headers)
+
+
+def _ms_since(started: float) -> float:
+    return round(1000 * (time.perf_counter() - started), 1)

@@ -1,0 +1,74 @@
+"""Answers -> lines for a terminal or a file; no torch in here."""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from bertvision.serving.answer import Answer, LayerPart
+
+SENTENCE_END = re.compile(r"[.!?][\"'”’)\]]*\s+|\n+")
+AROUND = 240  # characters of a sentence that are shown before and after the answer
+BAR = 20  # blocks of the longest bar
+NO_ANSWER = "(no answer)"
+TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+
+
+def answer_lines(answers: Sequence[Answer], context: str, *, is_terminal: bool) -> Iterator[Text]:
+    """Give the first answer with its sentence, then the others; without a terminal, brackets mark the answer."""
+    best, *others = answers
+    yield Text(printable(best.text) or NO_ANSWER, "bold" if is_terminal else "")
+    yield Text(_probabilities(best))
+    if best.is_question_cut:
+        yield Text("the question is longer than the model reads; its end was left out")
+    if best.text:
+        yield Text()
+        yield _in_sentence(best, context, is_terminal)
+    if others:
+        yield Text("\nnext best:")
+        yield from (Text(f"  {each.probability:6.1%}  {printable(each.text) or NO_ANSWER}") for each in others)
+    if best.layers is not None:
+        yield Text("\nwhat each layer adds to the score:")
+        yield from _bars(best.layers)
+
+
+def printable(text: str) -> str:
+    """Put blanks for line ends and for what could steer a terminal."""
+    return "".join(" " if _steers(letter) else letter for letter in text)
+
+
+def sentence_around(context: str, start: int, end: int) -> tuple[int, int]:
+    """Find where the sentence of some characters begins and ends, at most `AROUND` characters away."""
+    first, stop = max(0, start - AROUND), min(len(context), end + AROUND)
+    before = [match.end() for match in SENTENCE_END.finditer(context, first, start) if match.end() <= start]
+    after = SENTENCE_END.search(context, end, stop)
+    return before[-1] if before else first, after.end() if after else stop
+
+
+def _steers(letter: str) -> bool:
+    # Control characters, line ends, and what turns the direction of the text around it.
+    return unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") or unicodedata.bidirectional(letter) in TURNS
+
+
+def _probabilities(answer: Answer) -> str:
+    shown = f"probability {answer.probability:.1%}"
+    if answer.no_answer_probability is None or not answer.text:
+        return shown
+    return f"{shown}; that there is no answer {answer.no_answer_probability:.1%}"
+
+
+def _in_sentence(answer: Answer, context: str, is_terminal: bool) -> Text:
+    first, stop = sentence_around(context, answer.start, answer.end)
+    before, after = (printable(part) for part in (context[first : answer.start], context[answer.end : stop]))
+    marked = Text(printable(answer.text), "bold reverse") if is_terminal else Text(f"[{printable(answer.text)}]")
+    return Text.assemble(before.lstrip(), marked, after.rstrip())
+
+
+def _bars(parts: Sequence[LayerPart]) -> Iterator[Text]:
+    longest = max((abs(part.score) for part in parts), default=0.0) or 1.0
+    width = max(len(part.name) for part in parts)
+    for part in parts:
+        bar = ("█" if part.score > 0 else "░") * round(BAR * abs(part.score) / longest)
+        yield Text(f"  {part.name:<{width}}  {part.score:+8.3f}  {bar}".rstrip())
+    yield Text(f"  {'sum':<{width}}  {sum(part.score for part in parts):+8.3f}")

@@ -1,0 +1,85 @@
+"""One row alone on a sample of dev, warm: its seconds at full load and one window at a time, and its operations."""
+
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from bertvision.encoder.finetune import Read
+from bertvision.encoder.load import Encoder
+from bertvision.features.batches import Rows, collate, lengths_of, plan_in_order_of_length
+from bertvision.features.windows import Window
+from bertvision.heads.build import HeadConfig
+from bertvision.heads.head import Head
+from bertvision.records import Inference
+from bertvision.stages.reading import reading_of
+from bertvision.training.device import Compute
+
+# Enough for a steady figure in seconds, on a slow device and on a fast one.
+SAMPLE = {"cpu": 32, "cuda": 1024}
+ALONE = 12  # windows that are run one by one
+REPEATS = 3
+
+
+class Subject(NamedTuple):
+    """A row's whole model, and the windows to run it on."""
+
+    encoder: Encoder  # frozen
+    head: Head
+    read: Read
+    windows: Sequence[Window]
+    compute: Compute
+
+    def run(self, batches: Sequence[Rows]) -> None:
+        """Answer some batches, from tokens on the host to logits on the host."""
+        for rows in batches:
+            batch = collate(self.windows, rows, self.encoder.tokenizer.pad_token_id).to(self.compute.device)
+            with torch.no_grad():
+                seen = self.read(self.encoder, batch).seen
+                with self.compute.autocast():
+                    self.head(*seen).float().cpu()
+
+
+def measure_inference(
+    encoder: Encoder, config: HeadConfig, head: Head, windows: Sequence[Window], compute: Compute, tokens: int
+) -> Inference:
+    """Run one row alone on a sample of windows, and scale what it takes to all of them by their tokens."""
+    subject = Subject(encoder, head.to(compute.device).eval(), reading_of(config, head), windows, compute)
+    lengths = lengths_of(windows)
+    sample = spread(len(windows), SAMPLE.get(compute.device.type, SAMPLE["cpu"]))
+    batches = [sample[rows] for rows in plan_in_order_of_length(lengths[sample], tokens)]
+    scale = float(lengths.sum() / lengths[sample].sum())
+    alone = [np.array([row]) for row in spread(len(windows), ALONE)]
+    return Inference(
+        seconds=round(_seconds(subject, batches) * scale, 4),
+        latency=round(median(_seconds(subject, [rows]) for rows in alone), 6),
+        operations=count_operations(subject, batches) * scale,
+        windows=len(windows),
+    )
+
+
+def count_operations(subject: Subject, batches: Sequence[Rows]) -> float:
+    """Count floating-point operations, a product and a sum as two; attention as its products, alike on all devices."""
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        subject.run(batches)
+    return float(counter.get_total_flops())
+
+
+def spread(count: int, wanted: int) -> Rows:
+    """Give at most so many places, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(wanted, count)).round().astype(np.int64))
+
+
+def _seconds(subject: Subject, batches: Sequence[Rows]) -> float:
+    subject.run(batches)  # to warm up
+    times = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        subject.run(batches)  # ends on the host, so nothing is left to wait for
+        times.append(time.perf_counter() - started)
+    return median(times)

@@ -1,0 +1,228 @@
+"""The whole line with other weights tuned than all of the encoder's, and with other output layers."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from bertvision.cli import app
+from bertvision.encoder.load import load_encoder
+from bertvision.errors import SettingsError
+from bertvision.experiment import build_experiment
+from bertvision.features.batches import collate
+from bertvision.heads.build import count_head, output_head
+from bertvision.shapes import StackShape
+from bertvision.stages.model_folder import load_model, read_model_config
+from bertvision.stages.predict_file import predict_file
+from bertvision.stages.run import run, run_finetune
+from bertvision.training.checkpoint import fingerprint
+from bertvision.tuning.adapter_file import load_adapters
+
+pytestmark = pytest.mark.flow
+OUTPUT = 32 * 2 + 2
+NORMS = 5 * 2 * 32
+BLOCK = 4 * (32 * 32 + 32) + 2 * 32 * 64 + 64 + 32 + 2 * 2 * 32  # its two norms included
+BIASES = 2 * (4 * 32 + 64 + 32 + 2 * 32) + 32 + 32  # of blocks with their norms, the embeddings' norm, the pooler
+TUNINGS = {
+    "top": ({"train": "top:1"}, BLOCK + 3 * 2 * 32),
+    "frozen": ({"train": "none", "norms": False}, 0),
+    "bitfit": ({"train": "bitfit", "norms": False}, BIASES),
+    "houlsby": ({"train": "none", "insert": "houlsby:4"}, NORMS + 2 * 2 * (2 * 32 * 4 + 4 + 32)),
+    "pfeiffer": ({"train": "top:1", "insert": "pfeiffer:4", "norms": False}, BLOCK + 2 * (2 * 32 * 4 + 4 + 32)),
+    "lora": ({"train": "none", "insert": "lora:2", "norms": False}, 2 * 2 * 2 * 2 * 32),
+    "parasites": (
+        {"train": "none", "norms": False, "parasites": {"width": 3, "length": 24}},
+        2 * (24 + 32 + 2 * 32 * 3 + 3 + 32),
+    ),
+}
+
+
+@pytest.fixture
+def settings(squad_file, encoder_folder):
+    data = str(squad_file())
+    return {
+        "name": "tiny",
+        "data": {"train": data, "dev": data},
+        "encoder": str(encoder_folder),
+        "windows": {"max_length": 24, "stride": 4},
+        "finetune": {"fractions": [1], "batch": {"windows": 2}, "lr": 1e-2},
+        "heads": {"train": ["learned_pooling"], "batch": {"windows": 4}},
+        "ensembles": [{"of": ["encoder", "learned_pooling"]}],
+        "device": "cpu",
+    }
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+def last_states(encoder, windows):
+    batch = collate(windows, np.arange(len(windows)), encoder.tokenizer.pad_token_id)
+    with torch.no_grad():
+        return encoder.model.eval()(input_ids=batch.ids, attention_mask=batch.mask.long()).last_hidden_state
+
+
+@pytest.mark.parametrize("name", TUNINGS)
+def test_every_tuning_goes_the_whole_line(name, settings, out, tmp_path):
+    tune, trained = TUNINGS[name]
+    encoder, head, both = run(build_experiment({**settings, "tune": tune}), out)
+    assert encoder.parameters.trainable == trained + OUTPUT
+    assert head.parameters.trainable == 3 + 1 + OUTPUT
+    assert both.row == "encoder+learned_pooling"
+    for row, model in (("encoder", out / "encoder" / "1"), (head.row, out / "heads" / "1" / head.row)):
+        load_model(model)  # refuses an encoder of other weights
+        predict_file(model, settings["data"]["dev"], tmp_path / row)
+        files = [place / "predictions.json" for place in (tmp_path / row, out / "predictions" / "1" / row)]
+        assert json.loads(files[0].read_text()) == json.loads(files[1].read_text())
+    assert run(build_experiment({**settings, "tune": tune}), out) == [encoder, head, both]  # nothing is done again
+
+
+def test_tunings_have_different_fingerprints(settings, tmp_path):
+    prints = []
+    for name, (tune, _) in TUNINGS.items():
+        (place,) = run_finetune(build_experiment({**settings, "tune": tune}), tmp_path / name)
+        prints.append(fingerprint(load_encoder(str(place)).model))
+        assert read_model_config(place).encoder_fingerprint == prints[-1]
+    assert len(set(prints)) == len(TUNINGS)
+    assert prints.index(fingerprint(load_encoder(settings["encoder"]).model)) == list(TUNINGS).index("frozen")
+
+
+def test_what_is_frozen_stays_as_it_was(settings, out):
+    (place,) = run_finetune(build_experiment({**settings, "tune": {"train": "top:1", "norms": False}}), out)
+    before, after = load_encoder(settings["encoder"]).model.state_dict(), load_encoder(str(place)).model.state_dict()
+    changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert changed
+    assert all(name.startswith("encoder.layer.1.") for name in changed)
+
+
+def test_adapters_stand_beside_the_plain_encoder(settings, out):
+    (place,) = run_finetune(build_experiment({**settings, "tune": TUNINGS["houlsby"][0]}), out)
+    plain, beside = load_encoder(settings["encoder"]).model, load_file(place / "model.safetensors")
+    assert all(torch.equal(value, beside[name]) for name, value in plain.state_dict().items())
+    assert beside.keys() == plain.state_dict().keys()
+
+
+def test_lora_is_merged_into_the_encoder_and_kept_beside_it(settings, out, make_task):
+    (place,) = run_finetune(build_experiment({**settings, "tune": TUNINGS["lora"][0]}), out)
+    plain, windows = load_encoder(settings["encoder"]), make_task("span")[0]
+    assert load_file(place / "model.safetensors").keys() == plain.model.state_dict().keys()
+    before, merged = last_states(plain, windows), last_states(load_encoder(str(place)), windows)
+    load_adapters(place / "lora.safetensors", plain.model)
+    torch.testing.assert_close(merged, last_states(plain, windows))
+    assert (merged - before).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["houlsby", "lora", "top"])
+def test_a_fine_tuning_that_was_stopped_goes_on_to_the_same_weights(name, settings, out, tmp_path, monkeypatch):
+    tune = {"tune": TUNINGS[name][0]}
+    experiment = build_experiment({**settings, **tune}, ["finetune.save_every=1e-9"])
+    (whole,) = run_finetune(experiment, tmp_path / "whole")
+    monkeypatch.setattr("bertvision.stages.finetune._save", stop)  # after the last step but before the result is there
+    with pytest.raises(KeyboardInterrupt):
+        run_finetune(experiment, out)
+    monkeypatch.undo()
+    assert (out / "unfinished" / "finetune" / "progress" / "position.json").exists()
+    (resumed,) = run_finetune(experiment, out)
+    prints = [fingerprint(load_encoder(str(place)).model) for place in (whole, resumed)]
+    assert prints[0] == prints[1]
+    assert (whole / "head.safetensors").read_bytes() == (resumed / "head.safetensors").read_bytes()
+
+
+def stop(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_tuned_encoder_goes_on_with_the_same_tuning_and_refuses_another(settings, out, tmp_path):
+    first, more = {**settings, "tune": TUNINGS["houlsby"][0]}, tmp_path / "more"
+    (place,) = run_finetune(build_experiment(first), out)
+    (again,) = run_finetune(build_experiment(first, [f"encoder={place}"]), more)
+    assert load_file(again / "model.safetensors").keys() == load_file(place / "model.safetensors").keys()
+    assert not torch.equal(*(next(iter(load_file(each / "adapters.safetensors").values())) for each in (place, again)))
+    with pytest.raises(SettingsError, match=r"holds a tuning already \(train: none, insert: houlsby:4, norms: True\)"):
+        run_finetune(build_experiment(settings, [f"encoder={place}"]), tmp_path / "other")
+
+
+def test_another_tuning_in_the_same_folder_is_refused(settings, out):
+    run_finetune(build_experiment(settings), out)
+    assert "tune" not in json.loads((out / "encoder" / "1" / "made_by.json").read_text())
+    run_finetune(build_experiment(settings, ["tune.train=all"]), out)  # the default, spelled out
+    with pytest.raises(Exception, match=r"made by other settings \(tune was null"):
+        run_finetune(build_experiment(settings, ["tune.train=top:1"]), out)
+
+
+@pytest.mark.parametrize(
+    "head", ["cacnn_simple", "learned_pooling", {"pooler": {"kind": "cacnn_context", "filters": 8}}, "last_adapter"]
+)
+def test_a_head_of_the_catalog_can_be_the_output_layer(head, settings, out, tmp_path):
+    records = run(build_experiment({**settings, "finetune": {**settings["finetune"], "head": head}}), out)
+    model = load_model(out / "encoder" / "1")
+    size = count_head(output_head(head), StackShape(3, 32)).trainable
+    assert records[0].parameters.trainable == load_encoder(settings["encoder"]).num_parameters + size
+    assert sum(weight.numel() for weight in model.head.parameters()) == size
+    predict_file(out / "encoder" / "1", settings["data"]["dev"], tmp_path / "again")
+    files = [place / "predictions.json" for place in (tmp_path / "again", out / "predictions" / "1" / "encoder")]
+    assert json.loads(files[0].read_text()) == json.loads(files[1].read_text())
+
+
+def test_an_output_head_reads_the_layers_that_heads_read_and_goes_on_with_them(settings, out, tmp_path):
+    overrides = ["finetune.head=learned_pooling", "states.layers=[0, 2]"]
+    (record, *_) = run(build_experiment(settings, overrides), out)
+    assert len(record.layer_weights) == 2
+    place = out / "encoder" / "1"
+    (again,) = run_finetune(build_experiment(settings, [f"encoder={place}"]), tmp_path / "more")
+    assert read_model_config(again).head == read_model_config(place).head
+    assert read_model_config(again).state_layers == (0, 2)
+    assert (
+        load_model(again).head.pooler.layer_weights().tolist() != load_model(place).head.pooler.layer_weights().tolist()
+    )
+
+
+def test_all_variants_of_a_file_are_run_side_by_side_and_reported_together(settings, out, tmp_path):
+    path = tmp_path / "several.yaml"
+    variants = {
+        "full": {"finetune": {"lr": [1e-3, 3e-3]}},
+        "houlsby": {"tune": {"train": "none", "insert": "houlsby:4"}},
+        "heads": {"heads": {"train": ["learned_pooling"]}},
+    }
+    plain = {**settings, "name": "several", "heads": {"train": []}, "ensembles": [], "measure": {"inference": True}}
+    path.write_text(json.dumps({**plain, "variants": variants}))
+    data = ["--set", f"data.train={settings['data']['train']}", "--quiet", "--out", str(out)]
+    one = CliRunner().invoke(app, ["run", str(path), *data, "--set", "variant=houlsby"])
+    assert one.exit_code == 0, one.output
+    written = (out / "houlsby" / "encoder" / "1" / "adapters.safetensors").stat().st_mtime_ns
+    every = CliRunner().invoke(app, ["run", str(path), *data])
+    assert every.exit_code == 0, every.output
+    assert (out / "houlsby" / "encoder" / "1" / "adapters.safetensors").stat().st_mtime_ns == written
+    assert {place.name for place in out.iterdir() if place.is_dir()} >= {
+        "full-lr0.001",
+        "full-lr0.003",
+        "houlsby",
+        "heads",
+    }
+    text = (out / "report.md").read_text()
+    assert "Costs: modules inserted into the encoder" in text
+    assert "heads:learned" in text
+
+
+def test_a_record_says_what_its_row_costs(settings, out):
+    adapters = 2 * 2 * (2 * 32 * 4 + 4 + 32) + NORMS
+    experiment = build_experiment({**settings, "tune": TUNINGS["houlsby"][0]}, ["measure.inference=true"])
+    encoder, head, both = (record.efficiency for record in run(experiment, out))
+    assert encoder.ship_bytes == 4 * (adapters + OUTPUT)
+    assert head.ship_bytes == 4 * (adapters + 3 + 1 + OUTPUT)
+    assert both.ship_bytes == 4 * (adapters + 2 * OUTPUT + 3 + 1)
+    assert encoder.encoder_seconds > encoder.data_seconds > 0
+    assert (encoder.heads_seconds, encoder.joules, encoder.peak_device_bytes) == (0, None, None)
+    assert encoder.peak_process_bytes > 10_000_000
+    assert head.heads_seconds > 0
+    assert head.inference.operations > encoder.inference.operations > 0
+    assert both.inference is None
+
+
+def test_without_a_word_on_measuring_nothing_is_measured_alone(settings, out):
+    records = run(build_experiment(settings), out)
+    assert all(record.efficiency.inference is None for record in records)

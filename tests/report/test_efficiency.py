@@ -1,0 +1,131 @@
+from math import log10
+
+import pytest
+
+from bertvision.records import Efficiency, Inference, Parameters
+from bertvision.report.chapters import make_report
+from bertvision.report.efficiency import cost_tables, efficiency, merge_variants
+from bertvision.report.rows import table_rows
+
+# Hulburd's models, with his F1 and his number of trained parameters, and the efficiency that he prints for them.
+HULBURD = [(76.3, 108_311_810, 3.27), (75.2, 42_548_738, 3.30), (72.5, 21_294_338, 3.07), (75.0, 28_388_354, 3.35)]
+
+
+@pytest.fixture
+def make_variant(make_record):
+    """Give a function that invents a record of a variant."""
+
+    def make(variant, row="encoder", f1=70.0, held_out=None, seed=1, trainable=1000, rate=1e-4, **config):
+        kind = "encoder" if row == "encoder" else "head"
+        scores = {"exact": f1 - 3, "f1": f1, **({} if held_out is None else {"held_out_f1": held_out})}
+        own = {"variant": variant, "finetune": {"lr": rate, **config.pop("finetune", {})}, **config}
+        return make_record(
+            experiment=f"efficiency-{variant}",
+            row=row,
+            kind=kind,
+            seed=seed,
+            scores=scores,
+            parameters=Parameters(total=3000, trainable=trainable, encoder=2000),
+            config=own,
+            efficiency=Efficiency(
+                encoder_seconds=100.0,
+                heads_seconds=0.0,
+                data_seconds=5.0,
+                peak_process_bytes=3_000_000_000,
+                peak_device_bytes=None,
+                joules=None,
+                ship_bytes=8_000_000,
+                inference=Inference(seconds=12.5, latency=0.004, operations=6e12, windows=2000),
+            ),
+        )
+
+    return make
+
+
+@pytest.mark.parametrize(("f1", "parameters", "printed"), HULBURD)
+def test_efficiency_is_hulburds(f1, parameters, printed):
+    assert efficiency(f1, parameters) == pytest.approx(printed, abs=0.006)
+
+
+def test_nothing_trained_has_no_efficiency():
+    assert efficiency(60.0, 0) is None
+
+
+def test_variants_become_rows_of_one_experiment(make_variant, make_record):
+    records = [make_record(), make_variant("full"), make_variant("heads"), make_variant("heads", row="ladder")]
+    merged = merge_variants(records)
+    assert merged[0] == records[0]
+    named = {(record.experiment, record.row) for record in merged[1:]}
+    assert named == {("efficiency", "full"), ("efficiency", "heads"), ("efficiency", "heads:ladder")}
+
+
+def test_a_method_is_shown_at_the_rate_that_is_best_on_held_out_questions(make_variant):
+    scores = {
+        "lora-lr0.1": (80.0, [60.0, 62.0]),
+        "lora-lr0.2": (70.0, [65.0, 61.0]),
+        "lora-lr0.3": (90.0, [10.0, 90.0]),
+    }
+    records = [
+        make_variant(variant, f1=f1, held_out=held_out, seed=seed)
+        for variant, (f1, by_seed) in scores.items()
+        for seed, held_out in enumerate(by_seed, start=1)
+    ]
+    merged = merge_variants(records)
+    assert [(record.row, record.seed, record.scores["f1"]) for record in merged] == [
+        ("lora", 1, 70.0),
+        ("lora", 2, 70.0),
+    ]
+
+
+def test_without_held_out_questions_every_rate_is_a_row(make_variant):
+    merged = merge_variants([make_variant("lora-lr0.1"), make_variant("lora-lr0.2")])
+    assert [record.row for record in merged] == ["lora-lr0.1", "lora-lr0.2"]
+
+
+def test_costs_are_laid_out_by_what_was_tuned(make_variant):
+    records = [
+        make_variant("full", f1=76.0, trainable=1000),
+        make_variant("top_0", tune={"train": "none", "insert": "none"}),
+        make_variant("houlsby", tune={"train": "none", "insert": "houlsby:64"}),
+        make_variant("parasites", tune={"train": "none", "insert": "none", "parasites": {"width": 16}}),
+        make_variant("cacnn", finetune={"head": "cacnn_simple"}),
+        make_variant("heads", row="ladder"),
+    ]
+    tables = [each.table for each in cost_tables(merge_variants(records))]
+    assert [[row[0] for row in table.rows] for table in tables] == [
+        ["full", "top_0"],
+        ["houlsby", "parasites"],
+        ["cacnn"],
+        ["heads:ladder"],
+    ]
+    cells = dict(zip(tables[0].header, tables[0].rows[0], strict=True))
+    assert cells == {
+        "model": "full",
+        "fraction": "1",
+        "parameters": "1,000",
+        "rate": "0.0001",
+        "EM": "73.0",
+        "F1": "76.0",
+        "train min": "2.00",  # 100 + 20 seconds
+        "infer s": "12.50",
+        "ms each": "4.00",
+        "GFLOP each": "3.00",
+        "ship MB": "8.00",
+        "peak GB": "3.00",
+        "efficiency": f"{26 / log10(1000):.2f}",
+    }
+
+
+def test_records_without_measurements_have_no_costs(records):
+    assert cost_tables(records) == []
+
+
+def test_a_report_shows_variants_as_one_chapter_with_their_costs(make_variant):
+    (chapter,) = make_report([make_variant("full"), make_variant("top_0", f1=60.0)]).chapters
+    assert chapter.experiment == "efficiency"
+    assert [row[-1] for row in chapter.tables[-1].table.rows] == [f"{20 / 3:.2f}", f"{10 / 3:.2f}"]
+    assert "score_by_parameters" in [shown.picture.name for shown in chapter.pictures if shown.drawing is not None]
+
+
+def test_inference_is_the_rows_own_where_it_was_measured(make_variant, make_record):
+    assert [row.inference_seconds for row in table_rows([make_variant("full"), make_record()])] == [12.5, 5.0]

@@ -1,0 +1,90 @@
+import pytest
+import torch
+from torch import nn
+
+import bertvision
+from bertvision.encoder.encode import shape_of_states
+from bertvision.encoder.load import load_encoder
+from bertvision.features.windows import WindowConfig
+from bertvision.heads.build import HeadConfig, build_head, reads_cls
+from bertvision.predictions.prediction import AnswerConfig
+from bertvision.records import Parameters, Provenance, RunRecord, Seconds
+from bertvision.stages.model_folder import ModelConfig, save_encoder
+from bertvision.tasks.catalog import TASKS
+from bertvision.tasks.task import ColumnsConfig, DataConfig
+from bertvision.training.checkpoint import fingerprint
+from bertvision.training.objective import objective_of
+
+WINDOWS = WindowConfig(max_length=20, stride=4, max_question_length=8)  # most contexts need several
+
+TUNED = {"f1": 60.0, "tuned_threshold": 1.5, "temperature": 2.0}
+
+
+def write_model(encoder, folder, task, labels, head, *, pair=False, windows=WINDOWS):
+    """Write a MODEL_DIR with a head of random weights."""
+    config, objective = HeadConfig.model_validate(head), objective_of(TASKS[task].kind, labels)
+    shape = shape_of_states(encoder, cls=reads_cls(config, objective))
+    torch.manual_seed(0)
+    built = build_head(config, shape, objective).eval()
+    for weight in built.parameters():
+        nn.init.normal_(weight, std=0.5)
+    columns = ColumnsConfig(text=("one", "two") if pair else "text")
+    model = ModelConfig(
+        head=config,
+        layers=shape.layers,
+        hidden=shape.hidden,
+        encoder=".",
+        encoder_is_path=True,
+        encoder_fingerprint=fingerprint(encoder.model),
+        task=task,
+        labels=labels,
+        data=DataConfig(columns=columns) if task in ("classification", "multilabel") else DataConfig(),
+        windows=windows,
+        answers=AnswerConfig(max_answer_length=4, tokens=64),
+    )
+    save_encoder(folder, encoder, built, model)
+    return folder
+
+
+@pytest.fixture
+def make_folder(encoder, tmp_path):
+    """Write a MODEL_DIR; gives a function of task, labels and head."""
+
+    def make(task="squad2", labels=(), head="learned_pooling", *, place=None, **more):
+        return write_model(encoder, tmp_path / (place or f"{task}-{head}"), task, labels, head, **more)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def shared_reader(saved_encoder, tmp_path_factory):
+    """A reader for tests that change nothing of it."""
+    folder = tmp_path_factory.mktemp("models") / "reader"
+    write_model(load_encoder(str(saved_encoder)), folder, "squad2", (), "learned_pooling")
+    return bertvision.load(folder, device="cpu")
+
+
+@pytest.fixture
+def make_record(encoder):
+    """Give a function that makes a record of the tiny encoder's."""
+
+    def make(row="learned_pooling", fraction=1.0, seed=1, scores=TUNED, seeds=(1, 2), weights=None):
+        return RunRecord(
+            experiment="weirs",
+            task="squad2",
+            row=row,
+            kind="head",
+            fraction=fraction,
+            seed=seed,
+            scores=scores,
+            epochs=[],
+            parameters=Parameters(total=1, trainable=1, encoder=1),
+            seconds=Seconds(finetune=1.0, heads=1.0, predict=1.0),
+            schedule_horizon=1.0,
+            data={},
+            encoder_fingerprint=weights or fingerprint(encoder.model),
+            config={"seeds": list(seeds)},
+            provenance=Provenance(commit=None, dirty=None, device="cpu", precision="float32", python="3", versions={}),
+        )
+
+    return make

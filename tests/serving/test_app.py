@@ -1,0 +1,284 @@
+import json
+import logging
+import threading
+
+import pytest
+
+pytest.importorskip("fastapi", reason="extra `serve`")
+
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+import bertvision
+from bertvision.cli import app as command_line
+from bertvision.serving.app import build_app
+from bertvision.serving.batcher import Batcher, BusyError
+from bertvision.serving.reader import Reader
+from bertvision.serving.schema import ServeConfig
+
+CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
+ASKED = {"question": "who built the weir?", "context": CONTEXT}
+
+
+@pytest.fixture
+def reader(shared_reader):
+    return shared_reader
+
+
+@pytest.fixture
+def serve(reader):
+    """Give a function of settings that gives a client of a running server."""
+    clients = []
+
+    def start(models=None, **settings):
+        client = TestClient(build_app(models or {"weir": reader}, ServeConfig(max_wait=0.0, **settings)))
+        clients.append(client.__enter__())
+        return client
+
+    yield start
+    for client in clients:
+        client.__exit__(None, None, None)
+
+
+def as_json(answers):
+    return [json.loads(json.dumps(answer.as_dict())) for answer in answers]
+
+
+def without_layers(answers):
+    return [{name: value for name, value in answer.items() if name != "layers"} for answer in answers]
+
+
+def test_answers_are_those_of_the_reader(serve, reader):
+    found = serve().post("/answer", json={**ASKED, "top_k": 3, "null_threshold": 1e9, "max_answer_length": 2})
+    assert found.status_code == 200, found.text
+    expected = reader(ASKED["question"], CONTEXT, top_k=3, null_threshold=1e9, max_answer_length=2)
+    (answers,) = found.json()["answers"]
+    assert found.json()["model"] == "weir"
+    for answer, other in zip(without_layers(answers), as_json(expected), strict=True):
+        assert answer == {
+            name: pytest.approx(value, abs=1e-5) if isinstance(value, float) else value for name, value in other.items()
+        }
+
+
+def test_lists_and_layers_can_be_asked_for(serve):
+    found = serve().post("/answer", json={"question": ["who?", "when?"], "context": CONTEXT, "layers": True})
+    assert [len(each) for each in found.json()["answers"]] == [1, 1]
+    assert [part["name"] for part in found.json()["answers"][0][0]["layers"]][0] == "layer 0"
+    assert serve().post("/answer", json={"question": [], "context": []}).json()["answers"] == []
+
+
+def test_texts_are_classified_and_tagged(serve, make_folder):
+    classifier = bertvision.load(make_folder("sst2", ("bad", "good")), device="cpu")
+    tagger = bertvision.load(make_folder("ner", ("O", "B-A")), device="cpu")
+    client = serve({"mood": classifier, "names": tagger})
+    found = client.post("/classify", json={"text": ["the weir", CONTEXT[:20]]}).json()
+    assert [each["label"] for each in found["results"]] == [
+        each.label for each in classifier(["the weir", CONTEXT[:20]])
+    ]
+    tagged = client.post("/tag", json={"text": "the weir"}).json()["results"][0]
+    assert [word["tag"] for word in tagged["words"]] == [word.tag for word in tagger("the weir").words]
+    assert client.get("/models").json() == {"mood": "sst2", "names": "ner"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/classify", {"text": "a"}, "no model for /classify is loaded; loaded: weir (/answer)"),
+        ("/tag", {"text": "a"}, "no model for /tag is loaded"),
+        ("/answer", {**ASKED, "model": "dam"}, "no model 'dam' for /answer is loaded"),
+    ],
+)
+def test_a_model_that_is_not_loaded_is_not_found(serve, path, body, message):
+    found = serve().post(path, json=body)
+    assert found.status_code == 404
+    assert message in found.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "message"),
+    [
+        (json.dumps({**ASKED, "question": ""}), 422, "question: is empty"),
+        (json.dumps({**ASKED, "context": [" "]}), 422, "context 0: is blank"),
+        (json.dumps({**ASKED, "question": 7}), 422, "body.question"),
+        (json.dumps({"question": "who?"}), 422, "body.context: Field required"),
+        (json.dumps({**ASKED, "topk": 3}), 422, "body.topk"),
+        (json.dumps({**ASKED, "top_k": 0}), 422, "body.top_k"),
+        (json.dumps({**ASKED, "top_k": "3"}), 422, "body.top_k"),
+        (json.dumps({**ASKED, "null_threshold": float("nan")}), 422, "body.null_threshold"),
+        ('{"question": "who\\ud800?", "context": "weir"}', 422, "question"),
+        ('{"question": "who', 422, "body"),
+        (b'{"question": "\xff\xfe"}', 400, ""),
+        ("[" * 100_000, 400, ""),
+        ("", 422, "body: Field required"),
+        (json.dumps({**ASKED, "context": "a" * 2001}), 413, "2,001 characters; send at most 2,000"),
+        (json.dumps({**ASKED, "question": ["who?"] * 5}), 413, "5 texts in one request; send at most 4"),
+        (json.dumps({**ASKED, "context": "a" * 200_000}), 413, "larger than 150,000 bytes"),
+    ],
+)
+def test_bad_requests_are_refused_with_a_message(serve, content, status, message):
+    client = serve(max_context=2000, max_batch=4, max_body=150_000)
+    found = client.post("/answer", content=content, headers={"content-type": "application/json"})
+    assert found.status_code == status, found.text
+    assert message in found.json()["detail"]
+    assert client.post("/answer", json=ASKED).status_code == 200
+
+
+def test_a_body_without_a_length_is_counted_as_it_comes(serve):
+    parts = (b"x" * 1000 for _ in range(3))
+    assert serve(max_body=2500).post("/answer", content=parts).status_code == 413
+
+
+def test_a_refusal_does_not_send_the_text_back(serve):
+    found = serve().post("/answer", json={**ASKED, "context": ["a secret weir", 7]})
+    assert found.status_code == 422
+    assert "secret" not in found.text
+
+
+def test_markup_is_text(serve):
+    markup = "<script>alert(1)</script> {{7*7}} ${x}"
+    found = serve().post("/answer", json={"question": markup, "context": markup, "null_threshold": 1e9})
+    assert found.json()["answers"][0][0]["text"] in markup
+    assert found.headers["content-type"] == "application/json"
+
+
+def test_too_many_requests_are_told_when_to_come_back(serve, monkeypatch):
+    async def submit(self, how, items):
+        raise BusyError
+
+    monkeypatch.setattr(Batcher, "submit", submit)
+    found = serve().post("/answer", json=ASKED)
+    assert (found.status_code, found.headers["retry-after"]) == (429, "1")
+
+
+def test_a_request_that_takes_too_long_is_given_up(serve, monkeypatch):
+    go_on = threading.Event()
+    plain = Reader.answer_pairs
+
+    def slow(self, pairs, asking=None):
+        assert go_on.wait(timeout=30)
+        return plain(self, pairs, asking)
+
+    monkeypatch.setattr(Reader, "answer_pairs", slow)
+    client = serve(timeout=0.01)
+    found = client.post("/answer", json=ASKED)
+    go_on.set()
+    assert found.status_code == 504
+    assert "no result within 0.01 s" in found.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "given", [None, "Bearer wrong", "Bearer ", "right", "Basic right", "Bearer right2", "Bearer é"]
+)
+def test_without_the_token_nothing_but_health_is_to_be_had(serve, given):
+    client = serve(token="right")
+    headers = {} if given is None else {"Authorization": given.encode("latin-1")}
+    for path in ("/models", "/openapi.json"):
+        refused = client.get(path, headers=headers)
+        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+    assert client.post("/answer", json=ASKED, headers=headers).status_code == 401
+    assert client.get("/health", headers=headers).json() == {"status": "ok"}
+    assert client.post("/answer", json=ASKED, headers={"Authorization": "Bearer right"}).status_code == 200
+
+
+def test_other_sites_may_not_read_answers_and_other_host_names_are_refused(serve):
+    client = serve(hosts=("localhost", "127.0.0.1"))
+    asked = {"Origin": "https://example.org", "Host": "localhost:8000"}
+    found = client.post("/answer", json=ASKED, headers=asked)
+    assert found.status_code == 200
+    assert not [name for name in found.headers if name.startswith("access-control")]
+    assert client.options("/answer", headers={**asked, "Access-Control-Request-Method": "POST"}).status_code == 405
+    assert client.get("/models", headers={"Host": "example.org"}).status_code == 400
+
+
+def test_the_log_has_a_line_for_each_request_and_no_word_of_its_text(serve, caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    client = serve()
+    client.post("/answer", json={"question": "who is secret?", "context": "a secret weir"})
+    client.post("/answer", json={"question": "", "context": "a secret weir"})
+    client.get("/secret?text=secret")
+
+    def fail(self, pairs, asking=None):
+        raise ZeroDivisionError(f"secret {pairs}")
+
+    monkeypatch.setattr(Reader, "answer_pairs", fail)
+    assert client.post("/answer", json={"question": "secret?", "context": "a secret weir"}).status_code == 500
+    lines = [json.loads(each.getMessage()) for each in caplog.records if each.name == "bertvision.serve"]
+    assert [(line["path"], line["status"]) for line in lines if line["event"] == "request"] == [
+        ("/answer", 200),
+        ("/answer", 422),
+        ("(unknown)", 404),
+        ("/answer", 500),
+    ]
+    assert [line["kind"] for line in lines if line["event"] == "error"] == ["ZeroDivisionError"]
+    assert all("secret" not in each.getMessage() for each in caplog.records if each.name.startswith("bertvision"))
+
+
+def test_requests_of_several_clients_at_once_have_their_own_answers(serve, reader):
+    client = serve()
+    contexts = [CONTEXT[place:] for place in range(0, 40, 4)]
+    found = {}
+
+    def ask(place):
+        asked = {**ASKED, "context": contexts[place], "null_threshold": 1e9}
+        found[place] = client.post("/answer", json=asked).json()["answers"][0][0]["text"]
+
+    threads = [threading.Thread(target=ask, args=(place,)) for place in range(len(contexts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = [answer.text for answer in reader(ASKED["question"], contexts, null_threshold=1e9)]
+    assert [found[place] for place in range(len(contexts))] == expected
+
+
+def test_the_interface_is_described_and_needs_nothing_from_elsewhere(serve):
+    described = serve().get("/openapi.json").json()
+    assert set(described["paths"]) == {"/health", "/models", "/answer", "/classify", "/tag"}
+    assert serve().get("/docs").status_code == 404
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Keep the server from running; gives what it would have been started with."""
+    found = []
+    monkeypatch.setattr("uvicorn.run", lambda app, **settings: found.append((app, settings)))
+    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
+    return found
+
+
+def call(*arguments, env=None):
+    return CliRunner().invoke(command_line, ["serve", *map(str, arguments)], env=env)
+
+
+def test_the_verb_listens_to_this_machine_alone_unless_it_is_told_otherwise(make_folder, started):
+    folder = make_folder()
+    shown = call("--model", f"weir={folder}", "--device", "cpu")
+    assert shown.exit_code == 0, shown.output
+    assert (started[0][1]["host"], started[0][1]["access_log"]) == ("127.0.0.1", False)
+    assert shown.stderr == ""
+    shown = call("--model", f"weir={folder}", "--device", "cpu", "--host", "0.0.0.0")
+    assert "warning: listening on 0.0.0.0" in shown.stderr
+    assert "answers go to anyone" in shown.stderr
+
+
+def test_the_verb_takes_the_token_from_the_environment(make_folder, started):
+    call("--model", f"weir={make_folder()}", "--device", "cpu", env={"BERTVISION_TOKEN": "right"})
+    with TestClient(started[0][0], base_url="http://localhost") as client:
+        assert client.get("/models").status_code == 401
+        assert client.get("/models", headers={"Authorization": "Bearer right"}).json() == {"weir": "squad2"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "message"),
+    [
+        (("--model", "weir"), None, "expected NAME=DIR"),
+        (("--model", "a=x", "--model", "a=y"), None, "two models have the same name"),
+        (("--model", "a=x"), {"BERTVISION_TOKEN": ""}, "is empty"),
+        (("--model", "a=no_such"), None, "no such folder"),
+    ],
+)
+def test_what_cannot_be_served_ends_with_one_line(started, arguments, env, message):
+    shown = call(*arguments, env=env)
+    assert shown.exit_code == 2
+    assert message in shown.stderr
+    assert shown.stderr.count("\n") == 1

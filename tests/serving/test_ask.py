@@ -1,0 +1,97 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import bertvision
+from bertvision.cli import app
+
+CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
+QUESTION = "who built the weir?"
+
+
+@pytest.fixture
+def folder(make_folder):
+    return make_folder()
+
+
+def ask(*arguments, stdin=None):
+    command = ["ask", "--question", QUESTION, "--device", "cpu", *map(str, arguments)]
+    return CliRunner().invoke(app, command, input=stdin, env={"COLUMNS": "80"})
+
+
+def test_the_context_comes_from_an_option_a_file_or_standard_input(folder, tmp_path):
+    (tmp_path / "weir.txt").write_text(CONTEXT)
+    ways = [("--context", CONTEXT), ("--file", tmp_path / "weir.txt")]
+    shown = [ask("--model", folder, *way) for way in ways] + [ask("-", "--model", folder, stdin=CONTEXT)]
+    assert [each.exit_code for each in shown] == [0, 0, 0], shown[0].output
+    assert len({each.stdout for each in shown}) == 1
+
+
+def test_plain_text_holds_answer_probability_and_alternatives(folder):
+    expected = bertvision.load(folder, device="cpu")(QUESTION, CONTEXT, top_k=3, null_threshold=1e6)
+    shown = ask("--model", folder, "--context", CONTEXT, "--null-threshold", "1e6")
+    lines = shown.stdout.splitlines()
+    assert lines[0] == expected[0].text
+    assert lines[1].startswith(f"probability {expected[0].probability:.1%}")
+    assert f"[{expected[0].text}]" in lines[3]
+    assert [line.split("%  ")[1] for line in lines[-2:]] == [each.text or "(no answer)" for each in expected[1:]]
+    assert "\x1b" not in shown.stdout
+
+
+def test_json_holds_everything(folder):
+    shown = ask("--model", folder, "--context", CONTEXT, "--json", "--top-k", 2, "--layers")
+    found = json.loads(shown.stdout)
+    expected = bertvision.load(folder, device="cpu")(QUESTION, CONTEXT, top_k=2, layers=True)
+    assert found == {"question": QUESTION, "answers": [each.as_dict() for each in expected]}
+    assert set(found["answers"][0]) >= {"text", "start", "end", "probability", "no_answer_probability", "layers"}
+
+
+def test_layers_are_shown_as_bars(folder):
+    shown = ask("--model", folder, "--context", CONTEXT, "--layers").stdout
+    assert sum(line.startswith(("  layer ", "  bias ", "  sum ")) for line in shown.splitlines()) == 5
+
+
+def test_markup_in_a_text_is_text(folder):
+    shown = ask("--model", folder, "--context", "[bold]weir[/bold] :smile: [/]", "--top-k", 20)
+    assert shown.exit_code == 0
+    assert "bold" in shown.stdout
+    assert "😄" not in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give the context in one way"),
+        (("--context", "a", "--file", "b"), "give the context in one way"),
+        (("-", "--context", "a"), "give the context in one way"),
+        (("weir.txt",), "got 'weir.txt'"),
+        (("--file", "no_such.txt"), "no_such.txt: cannot be read"),
+        (("--context", " "), "context: is blank"),
+    ],
+)
+def test_bad_input_ends_with_one_line(folder, arguments, message):
+    shown = ask("--model", folder, *arguments)
+    assert shown.exit_code == 2
+    assert message in shown.stderr
+    assert shown.stderr.count("\n") == 1
+
+
+def test_a_file_that_is_not_utf8_ends_with_one_line(folder, tmp_path):
+    (tmp_path / "latin.txt").write_bytes("das Wehr am Fluß".encode("latin-1"))
+    shown = ask("--model", folder, "--file", tmp_path / "latin.txt")
+    assert (shown.exit_code, shown.stderr.count("\n")) == (2, 1)
+    assert "is not UTF-8 text (byte 15)" in shown.stderr
+    assert "standard input: is not UTF-8" in ask("-", "--model", folder, stdin=b"\xff\xfe").stderr
+
+
+def test_without_a_model_it_says_how_to_make_one():
+    shown = ask("--context", CONTEXT)
+    assert shown.exit_code == 2
+    assert "bertvision quickstart" in shown.stderr
+
+
+def test_a_model_of_another_task_is_refused(make_folder):
+    shown = ask("--model", make_folder("sst2", ("bad", "good")), "--context", CONTEXT)
+    assert shown.exit_code == 2
+    assert "is a model of sst2" in shown.stderr

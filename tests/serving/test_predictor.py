@@ -1,0 +1,54 @@
+import subprocess
+import sys
+
+import pytest
+
+import bertvision
+from bertvision.errors import FolderError
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("default", "no default model ships with this version yet"),
+        ("no_such_folder", "no such folder"),
+        ("some/where/else", "no such folder"),
+        ("nobody/nothing", "not to be had from the hub"),  # tests are offline
+    ],
+)
+def test_what_is_no_model_is_refused_in_one_line(model, message):
+    with pytest.raises(FolderError, match=message) as caught:
+        bertvision.load(model)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(FolderError, match=r"no model\.json in it"):
+        bertvision.load(tmp_path)
+
+
+def test_a_hub_id_is_downloaded_without_anything_that_could_be_run(make_folder, monkeypatch):
+    asked = []
+
+    def download(hub_id, allow_patterns):
+        asked.append((hub_id, allow_patterns))
+        return str(make_folder())
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    assert bertvision.load("hannah/weir")("who?", "the weir").score is not None
+    ((hub_id, patterns),) = asked
+    assert hub_id == "hannah/weir"
+    assert not {"*.bin", "*.pt", "*.py", "*"} & set(patterns)
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "kind"),
+    [("squad1", (), "Reader"), ("ner", ("O", "B-A"), "Tagger"), ("sst2", ("bad", "good"), "Classifier")],
+)
+def test_the_task_decides_what_is_loaded(make_folder, task, labels, kind):
+    assert type(bertvision.load(make_folder(task, labels), device="cpu")).__name__ == kind
+
+
+def test_load_is_imported_when_it_is_used():
+    code = "import sys, bertvision; 'load' in dir(bertvision); print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

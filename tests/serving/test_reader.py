@@ -1,0 +1,223 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import bertvision
+from bertvision.errors import DataError, SettingsError
+from bertvision.features.windows import WindowConfig, cut_windows
+from bertvision.serving.reader import Asking, Reader
+from bertvision.stages.model_folder import load_model
+from bertvision.tasks.task import Question
+
+CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone, where the weir was built in 1912"
+QUESTIONS = ["who built the weir?", "when was the weir built?", "where was the river?"]
+
+
+@pytest.fixture
+def reader(shared_reader) -> Reader:
+    return shared_reader
+
+
+def scored_spans(folder, question, context):
+    """Give the null score of every window and the score of every span, (score, start, end), one window at a time."""
+    model = load_model(folder)
+    spans, nulls = [], []
+    for window in cut_windows(
+        [Question("q", question, context, (), "")], model.encoder.tokenizer, model.config.windows
+    ):
+        ids = torch.from_numpy(window.ids).long()[None]
+        types = (torch.arange(ids.shape[1])[None] >= window.context_at).long()
+        with torch.no_grad():
+            states = model.encoder.model(ids, token_type_ids=types, output_hidden_states=True).hidden_states
+            logits = model.head(torch.stack(states, dim=1), torch.ones_like(ids).bool(), types)[0].double().numpy()
+        nulls.append(logits[0].sum())
+        for first, (start, _) in enumerate(window.offsets):
+            for last in range(first, min(first + 4, len(window.offsets))):
+                at = window.context_at
+                score = logits[at + first, 0] + logits[at + last, 1]
+                spans.append((score, int(start), int(window.offsets[last][1])))
+    return min(nulls), sorted(spans, reverse=True)
+
+
+def expected_shares(null, spans, context, temperature):
+    """Share out probabilities among the 20 best, of spans and no answer, texts together."""
+    listed = sorted([(null, ""), *((score, context[start:end]) for score, start, end in spans[:20])], reverse=True)
+    if "" not in [text for _, text in listed[:20]]:
+        listed = [*listed[:20], (null, "")]
+    listed = listed[:21] if listed[20:] and not listed[20][1] else listed[:20]
+    weights = np.exp(np.array([score for score, _ in listed]) / temperature)
+    shares = {}
+    for (_, text), share in zip(listed, weights / weights.sum(), strict=True):
+        shares[text] = shares.get(text, 0.0) + share
+    return shares
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_an_answer_is_the_best_span_of_all_windows_with_its_characters_and_probability(
+    make_folder, question, temperature
+):
+    folder = make_folder()
+    (folder / "calibration.json").write_text(f'{{"threshold": 0.0, "temperature": {temperature}}}')
+    null, spans = scored_spans(folder, question, CONTEXT)
+    found = bertvision.load(folder, device="cpu")(question, CONTEXT, null_threshold=math.inf)
+    score, start, end = spans[0]
+    assert (found.start, found.end, found.text) == (start, end, CONTEXT[start:end])
+    assert found.score == pytest.approx(score, abs=1e-4)
+    shares = expected_shares(null, spans, CONTEXT, temperature)
+    assert found.probability == pytest.approx(shares[found.text], abs=1e-4)
+    assert found.no_answer_probability == pytest.approx(shares[""], abs=1e-4)
+    assert found.window[0] <= start < end <= found.window[1]
+    assert found.window[1] - found.window[0] < len(CONTEXT)
+
+
+def test_no_answer_is_given_where_its_odds_exceed_the_threshold(make_folder):
+    folder = make_folder()
+    reader = bertvision.load(folder, device="cpu")
+    null, spans = scored_spans(folder, QUESTIONS[0], CONTEXT)
+    odds = null - spans[0][0]
+    above = reader(QUESTIONS[0], CONTEXT, null_threshold=odds + 0.01)
+    below = reader(QUESTIONS[0], CONTEXT, null_threshold=odds - 0.01)
+    assert above.text == CONTEXT[spans[0][1] : spans[0][2]]
+    assert (below.text, below.start, below.end) == ("", 0, 0)
+    assert below.probability == below.no_answer_probability == above.no_answer_probability
+
+
+def test_the_threshold_of_the_calibration_is_the_default(make_folder):
+    folder = make_folder()
+    for threshold, is_given in ((1e6, True), (-1e6, False)):
+        (folder / "calibration.json").write_text(f'{{"threshold": {threshold}, "temperature": 1.0}}')
+        assert bool(bertvision.load(folder, device="cpu")(QUESTIONS[0], CONTEXT).text) == is_given
+
+
+def test_top_k_lists_the_answer_given_and_then_the_best_of_the_others(make_folder):
+    folder = make_folder()
+    null, spans = scored_spans(folder, QUESTIONS[1], CONTEXT)
+    found = bertvision.load(folder, device="cpu")(QUESTIONS[1], CONTEXT, top_k=6, null_threshold=-math.inf)
+    texts = list(dict.fromkeys(CONTEXT[start:end] for _, start, end in spans))
+    assert [answer.text for answer in found] == ["", *texts[:5]]
+    assert all(CONTEXT[answer.start : answer.end] == answer.text for answer in found)
+    assert sum(answer.probability for answer in found) <= 1 + 1e-9
+
+
+def test_a_longest_answer_can_be_asked_for(reader):
+    found = reader(QUESTIONS[0], CONTEXT, top_k=20, max_answer_length=1)
+    assert all(" " not in answer.text for answer in found)
+
+
+def test_lists_are_answered_one_by_one(reader):
+    contexts = [CONTEXT, "hannah coyle built the weir", "the river was in the stone"]
+    alone = [reader(question, context).text for question, context in zip(QUESTIONS, contexts, strict=True)]
+    assert [answer.text for answer in reader(QUESTIONS, contexts)] == alone
+    assert [answer.text for answer in reader(QUESTIONS, CONTEXT)] == [reader(each, CONTEXT).text for each in QUESTIONS]
+    assert [answer.text for answer in reader(QUESTIONS[0], contexts)] == [
+        reader(QUESTIONS[0], each).text for each in contexts
+    ]
+    assert [len(answers) for answers in reader(QUESTIONS, CONTEXT, top_k=2)] == [2, 2, 2]
+    assert reader([], []) == []
+    assert reader([], CONTEXT) == []
+
+
+@pytest.mark.parametrize("tokens", [1, 64, 4096])
+def test_answers_do_not_depend_on_batches_or_company(reader, tokens):
+    contexts = [CONTEXT, "hannah coyle built the weir", CONTEXT[20:70], "1887", CONTEXT * 3]
+    alone = [reader(QUESTIONS[0], context) for context in contexts]
+    served, config = reader.served, reader.served.config
+    changed = config.model_copy(update={"answers": config.answers.model_copy(update={"tokens": tokens})})
+    other = Reader(replace(served, model=replace(served.model, config=changed)))
+    together = other([QUESTIONS[0]] * 5, contexts)
+    for one, other in zip(alone, together, strict=True):
+        assert (one.text, one.start, one.end, one.window) == (other.text, other.start, other.end, other.window)
+        assert one.score == pytest.approx(other.score, abs=1e-5)
+        assert one.probability == pytest.approx(other.probability, abs=1e-5)
+
+
+def test_the_layers_of_an_answer_add_up_to_its_score(reader):
+    found = reader(QUESTIONS, CONTEXT, top_k=3, layers=True)
+    for answers in found:
+        for answer in answers:
+            assert [part.name for part in answer.layers] == ["layer 0", "layer 1", "layer 2", "bias"]
+            assert sum(part.start + part.end for part in answer.layers) == pytest.approx(answer.score, abs=1e-4)
+    assert reader(QUESTIONS[0], CONTEXT).layers is None
+
+
+def test_a_head_that_is_no_sum_over_layers_has_no_layers_to_show(make_folder):
+    reader = bertvision.load(make_folder(head="layer_attention"), device="cpu")
+    assert reader(QUESTIONS[0], CONTEXT).layers is None
+    with pytest.raises(SettingsError, match="no sum over layers"):
+        reader(QUESTIONS[0], CONTEXT, layers=True)
+
+
+def test_a_model_without_no_answer_always_answers(make_folder):
+    found = bertvision.load(make_folder("squad1"), device="cpu")(QUESTIONS[0], CONTEXT, null_threshold=-math.inf)
+    assert found.text
+    assert found.no_answer_probability is None
+
+
+def test_a_question_that_loses_its_end_says_so(reader):
+    assert not reader("who built the weir", CONTEXT).is_question_cut
+    assert not reader("who built the weir in the river when", CONTEXT).is_question_cut  # 8 tokens
+    assert reader("who built the weir in the river when was", CONTEXT).is_question_cut
+
+
+@pytest.mark.parametrize(
+    ("question", "context", "message"),
+    [
+        ("", CONTEXT, "question: is empty"),
+        (" \n\t", CONTEXT, "question: is blank"),
+        ("who?", "", "context: is empty"),
+        ("who?", "\u2003 \n", "context: is blank"),
+        (None, CONTEXT, "question: expected a text, got NoneType"),
+        ("who?", 1887, "context: expected a text, got int"),
+        (b"who?", CONTEXT, "question: expected a text, got bytes"),
+        (["who?", 3], CONTEXT, "question 1: expected a text, got int"),
+        (["who?", "when?"], [CONTEXT] * 3, "2 questions and 3 contexts"),
+        ("who\ud800?", CONTEXT, r"question: character 3 is U\+D800"),
+        ("who?", "the weir\udcff", r"context: character 8 is U\+DCFF"),
+        ("who?", "\x00\x01", "holds no token"),
+    ],
+)
+def test_what_is_no_question_or_context_is_refused_in_one_line(reader, question, context, message):
+    with pytest.raises(DataError, match=message) as caught:
+        reader(question, context)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"top_k": 0}, "top_k is 0"), ({"max_answer_length": 0}, "is 0"), ({"null_threshold": math.nan}, "not a number")],
+)
+def test_settings_that_mean_nothing_are_refused(reader, options, message):
+    with pytest.raises(SettingsError, match=message):
+        reader("who?", CONTEXT, **options)
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        "the \x00weir was\x07 built in 1887",
+        "🏞️ the weir — “built” in 1887 e\u0301",
+        "\ufeffthe weir",
+        "<b>the weir</b> & [bold]1887[/bold]",
+        "x",
+    ],
+)
+def test_odd_characters_keep_their_places(reader, context):
+    for answer in reader("who\x00 built it?", context, top_k=20, null_threshold=math.inf):
+        assert context[answer.start : answer.end] == answer.text
+
+
+def test_a_megabyte_is_answered(make_folder):
+    reader = bertvision.load(make_folder(windows=WindowConfig(max_length=128, stride=16)), device="cpu")
+    context = " ".join(["w" * 199] * 5_000)  # words of more than 100 letters are one token each
+    assert len(context) == 1_000_000 - 1
+    (answer,) = reader(["who?"], context + " 1887", max_answer_length=1, null_threshold=math.inf)
+    assert answer.text in ("w" * 199, "1887")
+    assert (context + " 1887")[answer.start : answer.end] == answer.text
+
+
+def test_pairs_can_be_answered_without_being_checked_again(reader):
+    assert reader.answer_pairs([(QUESTIONS[0], CONTEXT)], Asking(top_k=2)) == [reader(QUESTIONS[0], CONTEXT, top_k=2)]

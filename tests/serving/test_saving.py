@@ -1,0 +1,132 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+import bertvision
+from bertvision.errors import FolderError
+from bertvision.records import DataFile, write_record
+
+QUESTION, CONTEXT = "who built the weir?", "the weir was built in 1887 by hannah coyle. the river was by the stone"
+
+
+@pytest.fixture
+def reader(make_folder):
+    return bertvision.load(make_folder(), device="cpu")
+
+
+class FakeClient:
+    """Records what is asked of the hub."""
+
+    def __init__(self, error=None):
+        self.calls, self.files, self.error = [], {}, error
+
+    def create_repo(self, repo_id, *, private, exist_ok):
+        self.calls.append(("create_repo", repo_id, private, exist_ok))
+
+    def upload_folder(self, *, repo_id, folder_path, commit_message):
+        if self.error:
+            raise self.error
+        self.calls.append(("upload_folder", repo_id))
+        self.files = {path.name: path.read_bytes() for path in Path(folder_path).iterdir()}
+        return f"hub/{repo_id}/commit/1"
+
+
+def test_a_saved_model_answers_alike_wherever_it_is_moved(reader, make_folder, tmp_path):
+    expected = reader(QUESTION, CONTEXT, top_k=5)
+    reader.save_pretrained(tmp_path / "saved")
+    shutil.move(tmp_path / "saved", tmp_path / "elsewhere")
+    shutil.rmtree(reader.served.folder)
+    moved = bertvision.load(tmp_path / "elsewhere", device="cpu")
+    assert moved(QUESTION, CONTEXT, top_k=5) == expected
+
+
+def test_a_head_is_saved_with_its_encoder(make_folder, encoder_folder, tmp_path):
+    folder = make_folder()
+    config = json.loads((folder / "model.json").read_text())
+    alone = tmp_path / "out" / "heads" / "1" / "learned_pooling"
+    alone.mkdir(parents=True)
+    shutil.copy(folder / "head.safetensors", alone)
+    (alone / "model.json").write_text(json.dumps({**config, "encoder": str(encoder_folder)}))
+    reader = bertvision.load(alone, device="cpu")
+    expected = reader(QUESTION, CONTEXT)
+    reader.save_pretrained(tmp_path / "saved")
+    shutil.rmtree(encoder_folder)
+    assert bertvision.load(tmp_path / "saved", device="cpu")(QUESTION, CONTEXT) == expected
+    assert json.loads((tmp_path / "saved" / "model.json").read_text())["encoder"] == "."
+
+
+def test_the_calibration_of_the_run_is_saved(make_folder, make_record, tmp_path):
+    folder = make_folder(place="out/heads/1/learned_pooling")
+    write_record(tmp_path / "out" / "records", make_record())
+    bertvision.load(folder, device="cpu").save_pretrained(tmp_path / "saved")
+    content = json.loads((tmp_path / "saved" / "calibration.json").read_text())
+    assert content == {"threshold": 1.5, "temperature": 2.0}
+    assert bertvision.load(tmp_path / "saved", device="cpu").served.calibration.threshold == 1.5
+
+
+def test_a_folder_that_holds_something_is_never_replaced(reader, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear hannah")
+    with pytest.raises(FolderError, match="is not empty"):
+        reader.save_pretrained(tmp_path / "mine")
+    assert (tmp_path / "mine" / "letter.txt").read_text() == "dear hannah"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FolderError, match="is a file"):
+        reader.save_pretrained(tmp_path / "file")
+
+
+def test_the_card_shows_the_records_scores_and_names_no_folder_of_its_author(reader, make_record, tmp_path):
+    data = {"train": DataFile(name="/home/hannah/weirs.json", sha256="ab" * 32, questions=1234, dropped=0, windows=9)}
+    record = make_record().model_copy(update={"data": data})
+    reader.save_pretrained(tmp_path / "saved", [record])
+    card = (tmp_path / "saved" / "README.md").read_text()
+    _, front, body = card.split("---\n", 2)
+    assert yaml.safe_load(front) == {
+        "library_name": "bertvision",
+        "pipeline_tag": "question-answering",
+        "tags": ["bertvision"],
+    }
+    assert "| f1 | 60 |" in body
+    assert "`weirs.json`, 1,234 examples" in body
+    assert "/home" not in card
+    assert "tuned for 1 of an epoch" in body
+
+
+def test_the_card_of_a_run_is_written_from_its_own_record(make_folder, make_record, tmp_path):
+    folder = make_folder(place="out/heads/1/learned_pooling")
+    write_record(tmp_path / "out" / "records", make_record())
+    bertvision.load(folder, device="cpu").save_pretrained(tmp_path / "saved")
+    assert "Scores of weirs" in (tmp_path / "saved" / "README.md").read_text()
+
+
+def test_without_records_a_card_has_no_scores(reader, tmp_path):
+    reader.save_pretrained(tmp_path / "saved")
+    assert "Scores" not in (tmp_path / "saved" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "pipeline"),
+    [("ner", ("O", "B-A"), "token-classification"), ("sst2", ("bad", "good"), "text-classification")],
+)
+def test_every_kind_of_model_can_be_saved(make_folder, tmp_path, task, labels, pipeline):
+    model = bertvision.load(make_folder(task, labels), device="cpu")
+    model.save_pretrained(tmp_path / "saved")
+    assert f"pipeline_tag: {pipeline}" in (tmp_path / "saved" / "README.md").read_text()
+    assert bertvision.load(tmp_path / "saved", device="cpu")("the weir") == model("the weir")
+
+
+def test_the_hub_gets_the_whole_folder(reader, tmp_path):
+    client = FakeClient()
+    assert reader.push_to_hub("hannah/weir", private=True, client=client) == "hub/hannah/weir/commit/1"
+    assert client.calls == [("create_repo", "hannah/weir", True, True), ("upload_folder", "hannah/weir")]
+    reader.save_pretrained(tmp_path / "saved")
+    assert client.files == {path.name: path.read_bytes() for path in (tmp_path / "saved").iterdir()}
+    assert {"model.json", "head.safetensors", "model.safetensors", "calibration.json", "README.md"} <= set(client.files)
+
+
+def test_what_the_hub_refuses_is_told_in_one_line(reader):
+    with pytest.raises(FolderError, match=r"hannah/weir: the hub did not take it \(no token here\)"):
+        reader.push_to_hub("hannah/weir", client=FakeClient(OSError("no token\nhere")))

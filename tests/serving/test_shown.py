@@ -1,0 +1,86 @@
+import pytest
+
+from bertvision.serving.answer import Answer, LayerPart
+from bertvision.serving.shown import answer_lines, printable, sentence_around
+
+CONTEXT = "It rained. The weir was built in 1887 by Hannah Coyle! Then? Nobody lives there now."
+
+
+def make_answer(text, **more):
+    start = CONTEXT.index(text) if text else 0
+    values = {
+        "probability": 0.625,
+        "no_answer_probability": 0.25,
+        "score": 1.0,
+        "window": (0, 84),
+        "is_question_cut": False,
+    }
+    return Answer(text, start, start + len(text), **{**values, **more})
+
+
+def plain(answers, *, is_terminal=False):
+    return [line.plain for line in answer_lines(answers, CONTEXT, is_terminal=is_terminal)]
+
+
+def test_an_answer_stands_in_brackets_in_its_sentence():
+    assert plain([make_answer("1887")]) == [
+        "1887",
+        "probability 62.5%; that there is no answer 25.0%",
+        "",
+        "The weir was built in [1887] by Hannah Coyle!",
+    ]
+
+
+def test_a_terminal_shows_it_in_another_style_instead():
+    lines = list(answer_lines([make_answer("1887")], CONTEXT, is_terminal=True))
+    assert lines[-1].plain == "The weir was built in 1887 by Hannah Coyle!"
+    (span,) = lines[-1].spans
+    assert (lines[-1].plain[span.start : span.end], span.style) == ("1887", "bold reverse")
+
+
+def test_no_answer_is_said_in_words_and_others_are_listed():
+    nothing = make_answer("", probability=0.5, no_answer_probability=0.5)
+    assert plain([nothing, make_answer("1887"), make_answer("rained", probability=0.03)]) == [
+        "(no answer)",
+        "probability 50.0%",
+        "\nnext best:",
+        "   62.5%  1887",
+        "    3.0%  rained",
+    ]
+
+
+def test_a_question_that_lost_its_end_is_told():
+    assert "its end was left out" in "".join(plain([make_answer("1887", is_question_cut=True)]))
+
+
+def test_layers_are_bars_as_long_as_what_they_add():
+    parts = (LayerPart("layer 0", 1.0, 1.0), LayerPart("layer 1", 3.0, 1.0), LayerPart("bias", -0.5, -0.5))
+    assert plain([make_answer("1887", layers=parts)])[-4:] == [
+        f"  layer 0    +2.000  {'█' * 10}",
+        f"  layer 1    +4.000  {'█' * 20}",
+        f"  bias       -1.000  {'░' * 5}",
+        "  sum        +5.000",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ("rained", "It rained. "),
+        ("Then", "Then? "),
+        ("now", "Nobody lives there now."),
+        ("Coyle! Then", "The weir was built in 1887 by Hannah Coyle! Then? "),
+    ],
+)
+def test_a_sentence_ends_at_its_mark(answer, sentence):
+    start = CONTEXT.index(answer)
+    assert CONTEXT[slice(*sentence_around(CONTEXT, start, start + len(answer)))] == sentence
+
+
+def test_of_an_endless_sentence_only_the_neighbourhood_is_shown():
+    assert sentence_around("a" * 5000, 2500, 2504) == (2260, 2744)
+
+
+def test_nothing_that_steers_a_terminal_is_printed():
+    assert printable("a\x1b[31mb\x07c\nd\u202ee\x9b\u2028f") == "a [31mb c d e  f"
+    assert printable("👩\u200d🔬 é") == "👩\u200d🔬 é"

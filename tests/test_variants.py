@@ -1,0 +1,96 @@
+from pathlib import Path
+
+import pytest
+
+from bertvision.errors import SettingsError
+from bertvision.experiment import build_experiment, read_experiment, read_experiments
+from bertvision.tuning.config import TuneConfig
+
+VARIANTS = """
+finetune: {lr: 1e-5, fractions: [1]}
+variants:
+  full:
+  top_1: {tune: {train: "top:1"}, finetune: {lr: [1e-4, 3e-4]}}
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "several.yaml"
+    path.write_text(VARIANTS)
+    return path
+
+
+def test_every_variant_and_every_rate_of_one_is_an_experiment(path):
+    found = read_experiments(path, ["heads.epochs=3"])
+    assert [each.name for each in found] == ["several-full", "several-top_1-lr0.0001", "several-top_1-lr0.0003"]
+    assert [each.finetune.lr for each in found] == [1e-5, 1e-4, 3e-4]
+    assert [each.tune for each in found] == [None, TuneConfig(train="top:1"), TuneConfig(train="top:1")]
+    assert {each.finetune.fractions for each in found} == {(1.0,)}
+    assert {each.heads.epochs for each in found} == {3}
+
+
+def test_variants_lie_side_by_side_in_one_folder(path):
+    assert [str(each.folder) for each in read_experiments(path)][:2] == ["several/full", "several/top_1-lr0.0001"]
+    assert str(build_experiment({"name": "one"}).folder) == "one"
+
+
+def test_one_variant_can_be_chosen(path):
+    assert read_experiment(path, ["variant=full"]).variant == "full"
+    with pytest.raises(SettingsError, match=r"no variant 'half'; known: full, top_1-lr0\.0001, top_1-lr0\.0003"):
+        read_experiments(path, ["variant=half"])
+    with pytest.raises(SettingsError, match=r"holds 3 variants; choose one with --set variant=NAME, of full, top_1"):
+        read_experiment(path)
+
+
+def test_a_file_without_variants_is_one_experiment(path):
+    path.write_text("seeds: [3]\n")
+    (found,) = read_experiments(path)
+    assert (found.name, found.variant, found.seeds) == ("several", None, (3,))
+    with pytest.raises(SettingsError, match="known: none, it is one experiment"):
+        read_experiments(path, ["variant=full"])
+
+
+@pytest.mark.parametrize("variants", ["[a, b]", "{a: 3}"])
+def test_variants_that_are_no_mapping_are_refused(path, variants):
+    path.write_text(f"variants: {variants}\n")
+    with pytest.raises(SettingsError, match="is to map names to settings"):
+        read_experiments(path)
+
+
+def test_a_bad_setting_of_a_variant_is_told_with_its_name(path):
+    path.write_text('variants: {a: {tune: {train: "top"}}}\n')
+    with pytest.raises(SettingsError, match=r"several\.yaml, a: `tune\.train`: expected all, top:n"):
+        read_experiments(path)
+
+
+def test_the_shipped_study_of_efficiency_holds_hulburds_rows():
+    found = read_experiments(Path(__file__).parents[1] / "configs" / "squad2" / "efficiency.yaml")
+    by_name = {each.variant: each for each in found}
+    assert len(by_name) == 10 * 3 + 8 + 1
+    assert by_name["full_houlsby_64-lr0.0001"].tune == TuneConfig(insert="houlsby:64")
+    assert by_name["cacnn_context_32"].output.pooler.filters == 32
+    assert by_name["full-lr0.0001"].measure.inference
+    assert len(by_name["heads"].heads.train) == 6 * 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tune": {"insert": "adapters"}}, "expected houlsby:64, pfeiffer:64, lora:4"),
+        ({"finetune": {"head": "no_such"}}, "no head 'no_such' in the catalog"),
+        ({"finetune": {"head": {"head": "cacnn_simple", "lr": 0.1}}}, r"set finetune\.lr and finetune\.optim instead"),
+        ({"finetune": {"head": "bilstm_last"}}, "finetune.head is not for tasks of the kind span"),
+        ({"finetune": {"head": {"pooler": {"kind": "cacnn_simple", "filers": 4}}}}, r"unknown key `pooler.*filers`"),
+    ],
+)
+def test_bad_settings_of_tuning_are_refused(settings, message):
+    with pytest.raises(SettingsError, match=message):
+        build_experiment(settings)
+
+
+def test_the_default_spelled_out_is_the_default():
+    plain = build_experiment({})
+    assert build_experiment({"tune": {"train": "all", "norms": True}, "measure": {"inference": False}}) == plain
+    assert plain.tuning_settings().keys() == {"finetune"}
+    assert "head" not in plain.tuning_settings()["finetune"]

@@ -1,0 +1,62 @@
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from bertvision.training.accounting import Costs, Meter, device_joules, peak_process_bytes
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still until it is moved."""
+    now = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def move(seconds):
+        now[0] += seconds
+
+    return move
+
+
+def test_only_the_time_between_go_and_stop_counts(clock):
+    meter = Meter(CPU, Costs(seconds=7.0))
+    clock(50)
+    meter.go()
+    clock(3)
+    assert meter.stop().seconds == 10
+    clock(20)
+    meter.go()
+    clock(2)
+    assert meter.stop().seconds == 12
+
+
+def test_making_items_is_the_datas_time(clock):
+    meter = Meter(CPU, Costs(data_seconds=1.0))
+
+    def items():
+        for item in range(3):
+            clock(2)
+            yield item
+
+    meter.go()
+    for _ in meter.timed(items()):
+        clock(10)
+    costs = meter.stop()
+    assert (costs.seconds, costs.data_seconds) == (36, 1 + 6)
+
+
+def test_memory_is_the_most_that_was_held(clock):
+    meter = Meter(CPU)
+    meter.go()
+    before = peak_process_bytes()
+    np.ones(40_000_000)  # 320 MB, gone at once
+    assert meter.stop().peak_process_bytes - before > 150_000_000
+    assert Meter(CPU, Costs(peak_process_bytes=10**15)).stop().peak_process_bytes == 10**15
+
+
+def test_a_cpu_has_neither_a_meter_nor_memory_of_its_own():
+    costs = Meter(CPU).stop()
+    assert (costs.joules, costs.peak_device_bytes, device_joules(CPU)) == (None, None, None)
