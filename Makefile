@@ -23,9 +23,10 @@ test: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
-# Draws the tables and figures of every finished run from its records.
+# Draws the tables and figures of finished runs from their records; the tasks of GLUE, and of own tables, together.
+REPORTS := $(wildcard results/squad2/*) results/glue results/classification results/answerability results/swag results/ner
 report: $(VENV)/.user
-	for folder in results/*/*/; do $(BIN)/bertvision report $$folder --out $$folder || exit 1; done
+	for folder in $(REPORTS); do $(BIN)/bertvision report $$folder --out $$folder || exit 1; done
 
 # Runs the quickstart and puts what it printed into README.md.
 readme: $(VENV)/.user

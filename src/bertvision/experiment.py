@@ -91,7 +91,7 @@ class Experiment(Config):
         return None if given in (TuneConfig(), MeasureConfig()) else given
 
     @model_validator(mode="after")
-    def _fits_together(self) -> "Experiment":
+    def _output_fits(self) -> "Experiment":
         kind = TASKS[self.task].kind
         try:
             output = self.output
@@ -99,6 +99,11 @@ class Experiment(Config):
             raise ValueError(str(error)) from None
         if kind not in kinds_of(output.pooler, output.readout):
             raise ValueError(f"finetune.head is not for tasks of the kind {kind}, as {self.task} is; leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Experiment":
+        kind = TASKS[self.task].kind
         if unfit := [head.name for head in self.heads.train if kind not in kinds_of(head.pooler, head.readout)]:
             raise ValueError(f"head {unfit[0]!r} is not for tasks of the kind {kind}, as {self.task} is; leave it out")
         if kind == "number" and (largest := [each.name for each in self.ensembles if each.how == "max"]):

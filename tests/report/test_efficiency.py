@@ -77,6 +77,15 @@ def test_a_method_is_shown_at_the_rate_that_is_best_on_held_out_questions(make_v
     ]
 
 
+def test_a_head_is_shown_at_its_best_rate_too(make_variant):
+    rates = {"ladder-lr0.001": 50.0, "ladder-lr0.003": 55.0, "mix4-lr0.001": 40.0}
+    records = [make_variant("heads", row=row, f1=held_out, held_out=held_out) for row, held_out in rates.items()]
+    assert [(each.row, each.scores["f1"]) for each in merge_variants(records)] == [
+        ("heads:ladder", 55.0),
+        ("heads:mix4", 40.0),
+    ]
+
+
 def test_without_held_out_questions_every_rate_is_a_row(make_variant):
     merged = merge_variants([make_variant("lora-lr0.1"), make_variant("lora-lr0.2")])
     assert [record.row for record in merged] == ["lora-lr0.1", "lora-lr0.2"]

@@ -61,7 +61,7 @@ def test_a_figure_neither_follows_nor_changes_the_users_settings(drawings, rich_
 
 def test_the_curve_names_every_model_and_both_scores(records):
     names = {"encoder", "learned_pooling", "last_linear", "encoder+learned_pooling"}
-    titles = {"F1 at 0", "F1 of the best span, answerable questions"}
+    titles = {"F1 at 0", "F1 of the best span"}
     assert names | titles <= set(texts(svg_of(finetuning_curve, records)))
 
 

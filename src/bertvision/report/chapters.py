@@ -24,7 +24,7 @@ MEANINGS = {
     "data": "share of the training data that heads were trained on",
     "seeds": "how many times the row was trained, each from another random start",
     "parameters": "how many numbers were trained and are added to the encoder; rows with the encoder itself in them "
-    "count all of it",
+    "count all of it that was trained",
 }
 SECONDS = {
     "seconds": "training time until the row exists: the fine-tuning up to that fraction, and the one pass that trained "

@@ -12,11 +12,13 @@ from bertvision.report.plots import (
     Style,
     draw_baselines,
     draw_series,
+    few_models,
     fraction_label,
     main_measure,
     panels,
     row_styles,
     title_of,
+    title_of_few,
 )
 from bertvision.report.rows import Row, Statistic, full_rows, largest_fraction, trained
 
@@ -25,7 +27,8 @@ KIND_MARKERS: dict[RowKind, str] = {"encoder": "*", "head": "o", "control": "s",
 
 def score_by_parameters(records: Iterable[RunRecord]) -> Figure | None:
     """Draw the main score against trainable parameters, for the largest fraction that has scores; None without."""
-    rows, key = _scored(records)
+    every, key = _scored(records)
+    rows = few_models(every)
     models = largest_fraction(trained(rows))
     if not models:
         return None
@@ -36,7 +39,8 @@ def score_by_parameters(records: Iterable[RunRecord]) -> Figure | None:
         _draw_point(axis, row.parameters, row.scores[key], styles[row.name], str(number))
     draw_baselines(axis, rows, key)
     _scale_by_powers(axis, [row.parameters for row in models])
-    axis.set_title(f"{title_of(main_measure(rows))}, {fraction_label(models[0])}", loc="left")
+    title = f"{title_of(main_measure(rows))}, {fraction_label(models[0])}"
+    axis.set_title(title_of_few(every, rows, title), loc="left")
     axis.set_xlabel("trainable parameters")
     axis.margins(0.12)
     return figure
@@ -53,7 +57,8 @@ def score_by_inference(records: Iterable[RunRecord]) -> Figure | None:
 
 
 def _by_seconds(records: Iterable[RunRecord], label: str, *, is_training: bool) -> Figure | None:
-    rows, key = _scored(records)
+    every, key = _scored(records)
+    rows = few_models(every)
     if not trained(rows):
         return None
     styles = row_styles(rows)
@@ -66,7 +71,7 @@ def _by_seconds(records: Iterable[RunRecord], label: str, *, is_training: bool) 
     for series in curves.values():
         draw_series(axis, series)
     draw_baselines(axis, rows, key)
-    axis.set_title(title_of(main_measure(rows)), loc="left")
+    axis.set_title(title_of_few(every, rows, title_of(main_measure(rows))), loc="left")
     axis.set_xlabel(label)
     axis.set_xlim(left=0)
     return figure

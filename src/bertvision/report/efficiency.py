@@ -69,29 +69,35 @@ def _method(record: RunRecord) -> str:
     return (_variant(record) or "").partition(RATE)[0]
 
 
+def _row(record: RunRecord) -> str:
+    """Name a row without its head's learning rate (`heads.settings`)."""
+    return record.row.partition(RATE)[0] if record.kind in ("head", "control") else record.row
+
+
 def _group(record: RunRecord) -> str:
     return record.experiment.removesuffix(f"-{_variant(record)}")
 
 
 def _method_key(record: RunRecord) -> tuple[str, str, str, float, str]:
     fraction = -1.0 if record.fraction is None else record.fraction
-    return (_group(record), record.task, _method(record), fraction, record.row)
+    return (_group(record), record.task, _method(record), fraction, _row(record))
 
 
 def _best_rate(group: Sequence[RunRecord]) -> list[tuple[RunRecord, bool]]:
     """Choose among one row's learning rates; the second value tells whether its name has to tell the rate."""
-    by_variant: dict[str | None, list[RunRecord]] = {}
+    by_rate: dict[tuple[str | None, str], list[RunRecord]] = {}
     for record in group:
-        by_variant.setdefault(_variant(record), []).append(record)
-    if len(by_variant) == 1 or not all(HELD_OUT in record.scores for record in group):
-        return [(record, len(by_variant) > 1) for record in group]
-    best = max(by_variant.values(), key=lambda each: fmean(record.scores[HELD_OUT] for record in each))
+        by_rate.setdefault((_variant(record), record.row), []).append(record)
+    if len(by_rate) == 1 or not all(HELD_OUT in record.scores for record in group):
+        return [(record, len(by_rate) > 1) for record in group]
+    best = max(by_rate.values(), key=lambda each: fmean(record.scores[HELD_OUT] for record in each))
     return [(record, False) for record in best]
 
 
 def _renamed(record: RunRecord, has_rate: bool) -> RunRecord:
     method = (_variant(record) or "") if has_rate else _method(record)
-    row = method if record.kind == "encoder" else f"{method}:{record.row}"
+    own = record.row if has_rate else _row(record)
+    row = method if record.kind == "encoder" else f"{method}:{own}"
     return record.model_copy(update={"experiment": _group(record), "row": row})
 
 

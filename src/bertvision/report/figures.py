@@ -17,29 +17,32 @@ from bertvision.report.plots import (
     cycled,
     draw_baselines,
     draw_series,
+    few_models,
     fraction_label,
     main_measure,
     panels,
     row_styles,
     title_of,
+    title_of_few,
 )
 from bertvision.report.rows import Row, full_rows, largest_fraction, table_rows, trained
 
 EARLY, LATE = "#0072B2", "#D55E00"
 UNIFORM_STYLE = Style(INK, "", "--")
 SPAN = "best_span_HasAns_f1"
-TITLES = {SPAN: "F1 of the best span, answerable questions"}
+TITLES = {SPAN: "F1 of the best span"}
 
 
 def finetuning_curve(records: Iterable[RunRecord]) -> Figure | None:
     """Draw scores against the fraction of an epoch that the encoder was tuned for; None below two fractions."""
-    rows = full_rows(records)
+    every = full_rows(records)
+    rows = few_models(every)
     found = {measure: curves for measure in _curve_measures(rows) if (curves := _curves(rows, measure, _fraction))}
     if len({place for curves in found.values() for series in curves for place in series.x}) < 2:
         return None
     figure, axes = panels(len(found), row_styles(rows))
     for axis, (measure, curves) in zip(axes, found.items(), strict=True):
-        axis.set_title(TITLES.get(measure.key, title_of(measure)), loc="left")
+        axis.set_title(title_of_few(every, rows, TITLES.get(measure.key, title_of(measure))), loc="left")
         _draw_curves(axis, curves, rows, measure)
     axes[-1].set_xlabel("fraction of an epoch the encoder was tuned for")
     return figure

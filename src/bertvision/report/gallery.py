@@ -98,8 +98,8 @@ GALLERY = (
         title="Score by number of trained parameters",
         figure=score_by_parameters,
         caption="Models at the largest fraction. Circles are heads, squares controls, triangles ensembles and the star "
-        "the encoder, which counts all of its own parameters, as ensembles with it do; every other model counts what "
-        "it adds.",
+        "the encoder, which counts those of its own parameters that were trained, as ensembles with it do; every other "
+        "model counts what it adds.",
         describe=_says("Scatter chart of the table's main score against its parameters, for the largest fraction."),
         missing="The chart of scores by parameters needs scored records. Score a run with",
     ),
@@ -117,7 +117,7 @@ GALLERY = (
         title="Score by time of inference",
         figure=score_by_inference,
         caption="Each line is one model at several fractions. Encoder and heads answer in one pass over the dev data, "
-        "so that models of one fraction and run have the same seconds.",
+        "so that models of one fraction and run have the same seconds, unless each was measured alone.",
         describe=_says("Line chart of the table's main score against the seconds of the pass over the dev data."),
         missing="The chart of scores by inference time needs scored records. Score a run with",
     ),

@@ -11,12 +11,13 @@ from matplotlib.lines import Line2D
 from bertvision.records import RowKind
 from bertvision.report.drawing import INK
 from bertvision.report.measures import Measure, measures_of
-from bertvision.report.rows import Row, Statistic
+from bertvision.report.rows import Row, Statistic, largest_fraction, trained
 
 WIDTH = 5.0  # inches: narrow, so that the text is still readable where a phone shrinks the figure to 360 pixels
 PANEL_HEIGHT = 2.5
 LOW_PANEL_HEIGHT = 1.9  # where there are more than three
 LEGEND_LINE_HEIGHT = 0.23
+MOST_MODELS = 12  # in a figure whose legend names them
 LONG_LABEL = 18  # characters; two longer labels do not fit side by side
 
 # Okabe and Ito's palette for all kinds of colour vision, without black and yellow, which vanish on dark or light pages.
@@ -60,6 +61,28 @@ def title_of(measure: Measure) -> str:
 def fraction_label(row: Row) -> str:
     """Say in a title which fraction a figure shows."""
     return "encoder as given" if row.fraction is None else f"fraction {row.fraction_text}"
+
+
+def few_models(rows: Sequence[Row]) -> list[Row]:
+    """Keep what a figure with a legend can show: of many models all but heads, and the best heads at the last fraction.
+
+    The order stays, and so do rows of other fractions of the models that are kept.
+    """
+    names = dict.fromkeys(row.name for row in trained(rows))
+    if len(names) <= MOST_MODELS:
+        return list(rows)
+    key = main_measure(rows).key
+    last = [row for row in largest_fraction(trained(rows)) if key in row.scores]
+    others = {row.name for row in rows if row.kind != "head"}
+    best = sorted((row for row in last if row.kind == "head"), key=lambda row: -row.scores[key].mean)
+    kept = others | {row.name for row in best[: max(0, MOST_MODELS - len(others))]}
+    return [row for row in rows if row.name in kept]
+
+
+def title_of_few(rows: Sequence[Row], shown: Sequence[Row], title: str) -> str:
+    """Say in a title where some models are left out."""
+    all_names, names = ({row.name for row in trained(each)} for each in (rows, shown))
+    return title if len(names) == len(all_names) else f"{title}, the best of {len(all_names)} models"
 
 
 def row_styles(rows: Sequence[Row]) -> dict[str, Style]:

@@ -15,7 +15,7 @@ USES = {
     "tags": 'model("Hannah Coyle built the weir.").entities',
 }
 # Beside a task's own scores, those that say how far the answers can be trusted.
-MORE_SCORES = ("tuned_f1", "best_f1", "HasAns_f1", "NoAns_f1", "ece", "ece_calibrated", "risk_coverage_area")
+MORE_SCORES = ("tuned_f1", "HasAns_f1", "NoAns_f1", "ece", "ece_calibrated", "risk_coverage_area")
 
 
 def model_card(config: ModelConfig, calibration: Calibration, records: Sequence[RunRecord]) -> str:

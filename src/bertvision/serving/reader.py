@@ -19,6 +19,7 @@ from bertvision.serving.layers import layers_of_spans
 from bertvision.serving.saving import Saveable
 from bertvision.serving.served import ServedModel
 from bertvision.serving.texts import Pair, pair_up
+from bertvision.settings import ConfigType
 from bertvision.tasks.task import Question
 
 
@@ -77,10 +78,8 @@ class Reader(Saveable):
         questions = [Question(str(place), text, context, (), "") for place, (text, context) in enumerate(pairs)]
         windows = cut_windows(questions, tokenizer, config.windows, labelled=False)
         grid = text_grid(grid_of(windows, [each.id for each in questions]), [each.context for each in questions])
-        length, calibration = asking.max_answer_length, self.served.calibration
-        answers = config.answers.model_copy(update={} if length is None else {"max_answer_length": length})
-        if asking.null_threshold is not None:
-            calibration = calibration.model_copy(update={"threshold": asking.null_threshold})
+        answers = _changed(config.answers, max_answer_length=asking.max_answer_length)
+        calibration = _changed(self.served.calibration, threshold=asking.null_threshold)
         found = decode_answers(
             grid, self.served.logits(windows), answers, calibration, self._are_cut(pairs), has_null=self.has_null
         )
@@ -106,6 +105,11 @@ def _check(asking: Asking) -> None:
         raise SettingsError(f"max_answer_length is {asking.max_answer_length}; give 1 token or more")
     if asking.null_threshold is not None and math.isnan(asking.null_threshold):
         raise SettingsError("null_threshold is not a number; give one, or inf to answer always")
+
+
+def _changed(config: ConfigType, **asked: float | None) -> ConfigType:
+    """Put what was asked for in the place of the model's own."""
+    return config.model_copy(update={name: value for name, value in asked.items() if value is not None})
 
 
 def _with_layers(found: list[list[Placed]], layers: Iterator[tuple[LayerPart, ...]]) -> list[list[Answer]]:
