@@ -80,7 +80,7 @@ def test_a_full_queue_refuses_and_what_was_accepted_is_finished_on_closing():
         waiting = [asyncio.ensure_future(batcher.submit("a", [number])) for number in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(BusyError):
-            await batcher.submit("a", [3])
+            await asyncio.wait_for(batcher.submit("a", [3]), 5)
         with ThreadPoolExecutor(1) as executor:
             async with batcher.working(executor):
                 pass  # closed at once

@@ -15,9 +15,9 @@ def windows(encoder, questions):
     return cut_windows(questions[:1], encoder.tokenizer, WindowConfig()) * 3
 
 
-def build(name, encoder):
-    config = HeadConfig.model_validate(name)
-    return config, build_heads([config], encoder.shape, seed=1)[name]
+def build(given, encoder):
+    config = HeadConfig.model_validate(given)
+    return config, build_heads([config], encoder.shape, seed=1)[config.name]
 
 
 def test_operations_are_those_of_the_matrix_products(encoder, windows, cpu):
@@ -35,11 +35,13 @@ def test_operations_are_those_of_the_matrix_products(encoder, windows, cpu):
 
 def test_a_head_of_the_last_state_is_given_no_other(encoder, windows, cpu):
     seen = {}
-    for name in ("last_linear", "cacnn_simple", "learned_pooling", "adapter_386_shared_skip_joint"):
-        config, head = build(name, encoder)
+    pairs = {"name": "pairs", "head": "last_linear", "readout": "joint"}  # its readout reads all states
+    for given in ("last_linear", "cacnn_simple", "learned_pooling", pairs):
+        config, head = build(given, encoder)
+        name = config.name
         head.register_forward_pre_hook(lambda _, given, name=name: seen.update({name: given[0].shape[1]}))
         measure_inference(freeze(encoder, cpu), config, head, windows, cpu, tokens=4096)
-    assert seen == {"last_linear": 1, "cacnn_simple": 1, "learned_pooling": 3, "adapter_386_shared_skip_joint": 3}
+    assert seen == {"last_linear": 1, "cacnn_simple": 1, "learned_pooling": 3, "pairs": 3}
 
 
 def test_a_head_with_chosen_layers_is_given_all_to_choose_from(encoder):
