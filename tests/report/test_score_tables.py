@@ -89,7 +89,7 @@ def test_a_terminal_has_short_heads_and_a_line_that_names_the_thresholds(make_re
     heads = ("fraction", "model", "parameters", "EM", "F1", "tuned", "best", "span", "secs")
     assert terminal_table([make_record()]).header == heads
     note = terminal_note([make_record()])
-    assert note.endswith("EM at 0; F1 at 0; tuned: F1 tuned on held-out; best: F1 best")
+    assert note.endswith("EM at 0, F1 at 0, tuned: F1 tuned on held-out, best: F1 best.")
     assert terminal_note([make_record(task="cola", scores={"matthews": 40.0})]) == ""
 
 

@@ -57,8 +57,8 @@ def terminal_table(records: Iterable[RunRecord]) -> Table:
 def terminal_note(records: Sequence[RunRecord]) -> str:
     """Name the thresholds of a terminal's columns; nothing where a task has none."""
     named = [measure for measure in measures_of(records).columns if measure.at and measure.short]
-    texts = [each.head if each.short == each.title else f"{each.short}: {each.head}" for each in named]
-    return f"Thresholds for “no answer”: {'; '.join(texts)}" if texts else ""
+    texts = [f"{each.short} {each.at}" if each.short == each.title else f"{each.short}: {each.head}" for each in named]
+    return f"By the threshold for “no answer”: {', '.join(texts)}." if texts else ""
 
 
 def models_table(records: Iterable[RunRecord]) -> Table | None:
