@@ -3,9 +3,6 @@ import logging
 import threading
 
 import pytest
-
-pytest.importorskip("fastapi", reason="extra `serve`")
-
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bertvision.encoder.encode import shape_of_states
+from bertvision.encoder.encode import places_of_states, shape_of_states
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment
@@ -44,6 +44,7 @@ class Line:
     also: dict[str, Answering]  # further splits to score
     start_fingerprint: str  # of the encoder that fine-tuning starts from
     shapes: dict[bool, StackShape]  # of the states that heads read: of all tokens, and of the first one alone
+    places: dict[bool, tuple[int, ...] | None]  # of those states among all that there are
     compute: Compute
     progress: Progress
 
@@ -108,13 +109,12 @@ class Line:
 
     def model_config(self, head: HeadConfig, encoder: str, is_path: bool, weights: str) -> ModelConfig:
         """Describe a head of this experiment for its MODEL_DIR."""
-        cls, layers = reads_cls(head, self.objective), self.experiment.states.chosen_layers
+        cls = reads_cls(head, self.objective)
         shape = self.shapes[cls]
-        pooled = shape.layers - len(layers) if cls and layers is not None else 0
         return ModelConfig(
             head=head,
             layers=shape.layers,
-            state_layers=(*range(pooled), *(pooled + layer for layer in layers)) if layers is not None else None,
+            state_layers=self.places[cls],
             hidden=shape.hidden,
             encoder=encoder,
             encoder_is_path=is_path,
@@ -157,6 +157,7 @@ def prepare(experiment: Experiment, out: Path, progress: Progress) -> Line:
         also={name: ask(split, part=name) for name, split in task.also.items()},
         start_fingerprint=fingerprint(encoder.model),
         shapes={cls: shape_of_states(encoder, layers, cls=cls) for cls in (False, True)},
+        places={cls: places_of_states(encoder, layers, cls=cls) for cls in (False, True)},
         compute=choose_compute(experiment.device, experiment.precision),
         progress=progress,
     )

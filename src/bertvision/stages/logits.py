@@ -1,20 +1,24 @@
 """Heads and windows -> logits, for any number of heads in one pass of the encoder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from bertvision.activations.live import states_in_order_of_length
 from bertvision.encoder.load import Encoder
-from bertvision.features.batches import Rows, lengths_of
+from bertvision.encoder.states import StateBatch
+from bertvision.features.batches import Rows, WindowBatch, lengths_of
 from bertvision.features.windows import Window
 from bertvision.heads.head import Head, score_columns
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.training.device import Compute
 from bertvision.training.objective import Per
+
+Placed = tuple[npt.NDArray[np.int64], Tensor]  # where scores go, and the scores
 
 
 def logits_of(
@@ -52,18 +56,12 @@ def token_logits(
     the states that the heads are given (None: all).
     """
     window_at = np.concatenate([[0], np.cumsum(lengths_of(windows))])
-    logits = {name: np.empty((int(window_at[-1]), score_columns(head)), np.float32) for name, head in heads.items()}
-    for head in heads.values():
-        head.to(compute.device).eval()
-    with progress.bar("predict", len(windows)) as bar:
-        for batch in states_in_order_of_length(encoder, windows, tokens, compute, layers=layers):
-            places = _places(window_at, batch.windows.rows)
-            # As in training: autocast around the heads alone, the encoder's weights have its number format already.
-            with torch.no_grad(), compute.autocast():
-                for name, head in heads.items():
-                    logits[name][places] = head(*batch.seen)[batch.windows.mask].float().cpu().numpy()
-            bar.advance(batch.size)
-    return logits
+
+    def place(scores: Tensor, batch: WindowBatch) -> Placed:
+        return _places(window_at, batch.rows), scores[batch.mask]
+
+    batches = states_in_order_of_length(encoder, windows, tokens, compute, layers=layers)
+    return _fill(heads, batches, int(window_at[-1]), place, compute, progress, len(windows))
 
 
 def row_logits(
@@ -81,14 +79,34 @@ def row_logits(
 
     With `cls` heads are given the first token's states alone, the pooled one before them (`encode_cls`).
     """
-    logits = {name: np.empty((len(windows), score_columns(head)), np.float32) for name, head in heads.items()}
+
+    def place(scores: Tensor, batch: WindowBatch) -> Placed:
+        return batch.rows, scores
+
+    batches = states_in_order_of_length(encoder, windows, tokens, compute, layers=layers, cls=cls)
+    return _fill(heads, batches, len(windows), place, compute, progress, len(windows))
+
+
+def _fill(
+    heads: Mapping[str, Head],
+    batches: Iterable[StateBatch],
+    size: int,
+    place: Callable[[Tensor, WindowBatch], Placed],
+    compute: Compute,
+    progress: Progress,
+    num_windows: int,
+) -> dict[str, Logits]:
+    """Run every head on every batch of states; `place` says where its scores go among `size` of them."""
+    logits = {name: np.empty((size, score_columns(head)), np.float32) for name, head in heads.items()}
     for head in heads.values():
         head.to(compute.device).eval()
-    with progress.bar("predict", len(windows)) as bar:
-        for batch in states_in_order_of_length(encoder, windows, tokens, compute, layers=layers, cls=cls):
+    with progress.bar("predict", num_windows) as bar:
+        for batch in batches:
+            # As in training: autocast around the heads alone, the encoder's weights have its number format already.
             with torch.no_grad(), compute.autocast():
                 for name, head in heads.items():
-                    logits[name][batch.windows.rows] = head(*batch.seen).float().cpu().numpy()
+                    places, scores = place(head(*batch.seen), batch.windows)
+                    logits[name][places] = scores.float().cpu().numpy()
             bar.advance(batch.size)
     return logits
 
