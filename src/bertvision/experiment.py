@@ -144,7 +144,8 @@ class Experiment(Config):
 
     def tuning_settings(self) -> Settings:
         """Give what decides a tuned encoder; folders from before a setting was there do not name it."""
-        own, absent = self.finetune, set() if self.finetune.head is not None else {"head"}
+        own = self.finetune
+        absent = {name for name in ("head", "teacher") if getattr(own, name) is None}
         finetune = own.model_dump(mode="json", exclude={"fractions", "save_every"} | absent)
         return {"finetune": finetune, **({} if self.tune is None else {"tune": self.tune.model_dump(mode="json")})}
 

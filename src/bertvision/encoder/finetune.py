@@ -26,6 +26,7 @@ from bertvision.training.losses import SpanLoss
 from bertvision.training.objective import SPANS, Objective, loss_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
 from bertvision.training.random_stream import RandomStream, seed_for
+from bertvision.training.teaching import Teach, TeacherConfig, taught_loss
 
 Read = Callable[[Encoder, WindowBatch], StateBatch]  # gives what an output layer is to see of a batch
 
@@ -43,6 +44,7 @@ class FinetuneConfig(Config):
     save_every: float = Field(120.0, gt=0)  # seconds between savings from which a stopped run goes on
     # The output layer: a head of the catalog, or a mapping as in heads.train; None: a linear layer on the last state.
     head: str | dict[str, Any] | None = None
+    teacher: TeacherConfig | None = None  # a larger model to learn from beside the labels
 
     @model_validator(mode="after")
     def _fractions_ascend(self) -> "FinetuneConfig":
@@ -80,20 +82,21 @@ def finetune_encoder(
     compute: Compute,
     objective: Objective = SPANS,
     read: Read | None = None,
+    teach: Teach | None = None,
     saved: Path | None = None,
     progress: Progress = SILENT,
 ) -> Iterator[Checkpoint]:
     """Tune encoder and output layer together; at each fraction hand control back, their weights as they are then.
 
     Of both, the weights that learn (`requires_grad`) are trained. `read` gives what the output layer sees, by default
-    what `encode_output` gives. `saved` is a folder for what a stopped training needs to go on; it is read at the start
-    where it exists.
+    what `encode_output` gives; `teach` gives the logits of `config.teacher`. `saved` is a folder for what a stopped
+    training needs to go on; it is read at the start where it exists.
     """
     if config.dropout is not None:
         set_dropout(encoder.model, config.dropout)
     steps = plan_steps(windows, config, seed, objective.group)
     stops = steps_of_fractions(config.fractions, steps, len(windows))
-    losses_of = _losses_of(encoder, output, config, compute, objective, read)
+    losses_of = _losses_of(encoder, output, config, compute, objective, read, teach)
     group = _build_group(encoder, output, config, len(steps), seed, compute, losses_of)
     position = load_progress(saved, [group]) if saved is not None else None
     done, before = (position["step"], _costs_of(position)) if position else (0, Costs())
@@ -201,12 +204,19 @@ def _losses_of(
     compute: Compute,
     objective: Objective,
     read: Read | None,
+    teach: Teach | None,
 ) -> Callable[[WindowBatch], Tensor]:
+    teacher = config.teacher
+
     def losses_of(batch: WindowBatch) -> Tensor:
         with compute.autocast():
             seen = read_output(encoder, batch, objective) if read is None else read(encoder, batch)
             logits = output(*seen.seen)
-        return loss_of(objective, logits, batch, config.loss)[None]
+        loss = loss_of(objective, logits, batch, config.loss)
+        if teacher is not None and teach is not None:
+            taught = taught_loss(objective.kind, logits, teach(batch), teacher.temperature, config.loss)
+            loss = (1 - teacher.share) * loss + teacher.share * taught
+        return loss[None]
 
     return losses_of
 

@@ -16,6 +16,7 @@ from bertvision.settings import Settings
 from bertvision.stages.line import Line
 from bertvision.stages.model_folder import LORA, as_saved, load_head, read_model_config, save_encoder
 from bertvision.stages.reading import reading_of
+from bertvision.stages.teacher import teacher_of, teacher_signature
 from bertvision.training.accounting import Costs
 from bertvision.training.checkpoint import fingerprint
 from bertvision.tuning.adapter_file import save_adapters
@@ -63,6 +64,7 @@ def finetune(line: Line, seed: int) -> None:
             compute=line.compute,
             objective=line.objective,
             read=_reading(output),
+            teach=teacher_of(line, encoder.tokenizer.get_vocab()),
             saved=saved,
             progress=line.progress,
         ):
@@ -139,4 +141,4 @@ def _reading(output: Output) -> Read | None:
 
 def _made_by(line: Line, seed: int, fraction: float | None) -> Settings:
     settings, horizon = line.experiment.tuning_settings(), line.experiment.finetune.horizon
-    return line.made_by("finetune", seed, **settings, horizon=horizon, fraction=fraction)
+    return line.made_by("finetune", seed, **settings, **teacher_signature(line), horizon=horizon, fraction=fraction)
