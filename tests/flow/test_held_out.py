@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bertvision.errors import DataError, FolderError
+from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.experiment import build_experiment
 from bertvision.metrics.squad import score_squad2
 from bertvision.progress import SILENT
@@ -161,3 +161,25 @@ def test_a_share_is_part_of_what_made_a_head_unless_it_is_all(settings, tmp_path
         (place / "heads" / "1" / "last_linear" / "head.safetensors").read_bytes() for place in (out, tmp_path / "half")
     ]
     assert prints[0] != prints[1]
+
+
+def test_a_file_of_its_own_can_be_held_out_of_nothing(settings, questions, tmp_path):
+    apart = tmp_path / "apart.json"
+    moved = [replace(each, context=f"{each.context} x", id=f"{each.id}-apart") for each in questions[:3]]
+    write_squad(apart, moved)
+    record = run_with(settings, tmp_path / "out", f"data.held_out={apart}")[0]
+    assert [record.data["held_out"].questions, record.data["train"].questions] == [3, len(questions)]
+    assert record.scores.keys() >= NEEDS_HELD_OUT
+    answered = tmp_path / "out" / "predictions_held_out" / "1" / "encoder" / "predictions.json"
+    assert json.loads(answered.read_text()).keys() == {each.id for each in moved}
+
+
+def test_a_held_out_file_may_share_no_paragraph_with_what_is_learned_from(settings, tmp_path):
+    with pytest.raises(DataError, match="8 of its questions, such as .* are about paragraphs of .*train.json"):
+        run_with(settings, tmp_path / "out", f"data.held_out={settings['data']['train']}")
+
+
+@pytest.mark.parametrize("given", ["0.6", "-0.1", "''"])
+def test_a_share_that_is_none_is_refused(settings, given):
+    with pytest.raises(SettingsError, match="a share from 0 to 0.5, or a SQuAD file"):
+        build_experiment(settings, [f"data.held_out={given}"])

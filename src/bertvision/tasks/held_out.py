@@ -32,6 +32,17 @@ def hold_out(split: Split[Question], share: float) -> tuple[Split[Question], Spl
     return replace(split, examples=tuple(sides[False])), held_out
 
 
+def check_apart(train: Split[Question], held_out: Split[Question]) -> None:
+    """Refuse a held-out split that shares a paragraph with what is learned from."""
+    known = {question.context for question in train.examples}
+    shared = [question for question in held_out.examples if question.context in known]
+    if shared:
+        raise DataError(
+            f"{held_out.name}: {len(shared):,} of its questions, such as {shared[0].id!r}, are about paragraphs of "
+            f"{train.name}; what is held out must not be learned from: leave these paragraphs out of one of them"
+        )
+
+
 def article_of(question: Question) -> str:
     """Name the article that a question belongs to: its title or, without one, the paragraph itself."""
     return question.title or question.context

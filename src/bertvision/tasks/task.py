@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from bertvision.settings import Config
 
@@ -38,7 +38,8 @@ class DataConfig(Config):
     dev: str = "sample:dev"
     also: dict[str, str] = {}  # further files to score, by the names that their scores get, such as `mismatched`
     on_bad: OnBad = "fail"
-    held_out: float = Field(0.0, ge=0, le=0.5)  # share of the training questions, whole articles, for thresholds
+    # For thresholds: a share of the training questions (whole articles), or a file of questions about other paragraphs.
+    held_out: float | str = 0.0
     columns: ColumnsConfig | None = None  # None: as the task's files are published; own data: `text` and `label`
     header: bool | None = None  # whether the first line names the columns; None: unless all `columns` are numbers
     quoted: bool | None = None  # whether cells may be quoted as in RFC 4180; None: in .csv, and not in .tsv and .txt
@@ -52,6 +53,13 @@ class DataConfig(Config):
         """Give how files are laid out, without which files they are."""
         names = ("columns", "header", "quoted", "separator", "tagging")
         return DataConfig().model_copy(update={name: getattr(self, name) for name in names})
+
+    @field_validator("held_out")
+    @classmethod
+    def _is_share_or_file(cls, given: float | str) -> float | str:
+        if given == "" or (not isinstance(given, str) and not 0 <= given <= 0.5):
+            raise ValueError(f"expected a share from 0 to 0.5, or a SQuAD file, got {given!r}")
+        return given
 
     @model_validator(mode="after")
     def _has_its_fold(self) -> "DataConfig":
