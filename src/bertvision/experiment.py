@@ -70,7 +70,7 @@ class Experiment(Config):
     variant: str | None = Field(None, pattern=NAME)  # which of a file's `variants` this is; its name ends with it
     task: TaskName = "squad2"
     data: DataConfig = DataConfig()
-    encoder: str = "default"  # `default`, a folder (also an earlier run's OUT/encoder/<fraction>), or a hub id
+    encoder: str = "default"  # `default`, `default-model`, a folder (also an earlier OUT/encoder/<fraction>), a hub id
     recipe: Literal["default", "paper-v1", "paper-v2"] = "default"
     windows: WindowConfig = WindowConfig()
     finetune: FinetuneConfig = FinetuneConfig()
@@ -146,8 +146,11 @@ class Experiment(Config):
         """Give what decides a tuned encoder; folders from before a setting was there do not name it."""
         own = self.finetune
         absent = {name for name in ("head", "teacher") if getattr(own, name) is None}
-        finetune = own.model_dump(mode="json", exclude={"fractions", "save_every"} | absent)
-        return {"finetune": finetune, **({} if self.tune is None else {"tune": self.tune.model_dump(mode="json")})}
+        finetune = own.model_dump(mode="json", exclude={"fractions", "save_every", "bottom"} | absent)
+        tune: Settings = {} if self.tune is None else {"tune": self.tune.model_dump(mode="json")}
+        # Frozen bottoms had dropout once; where their output comes from (`bottom`) changes nothing.
+        quiet: Settings = {"bottom": "eval"} if self.tune is not None and self.tune.freezes_bottom else {}
+        return {"finetune": finetune, **tune, **quiet}
 
 
 OPTIM_V2: Settings = {

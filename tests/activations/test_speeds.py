@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from bertvision.activations import speeds
+from bertvision.activations.keep import Wanted
 from bertvision.activations.live import states_of
 from bertvision.activations.speeds import Rehearsal, measure_speeds
 from bertvision.features.batches import BatchConfig, StepPlan, lengths_of
@@ -39,7 +40,7 @@ def test_speeds_are_what_the_clock_says(wanted, windows, clock, tmp_path, monkey
         for batch in source.epoch(0):
             clock.now += 0.5 * batch.size
 
-    monkeypatch.setattr(speeds, "states_of", slow(speeds.states_of, 0.25))
+    monkeypatch.setattr(Wanted, "encode", slow(Wanted.encode, 0.25))
     monkeypatch.setattr(speeds, "write_shard", slow(speeds.write_shard, 3.0))
     monkeypatch.setattr(speeds, "sha256_of", slow(speeds.sha256_of, 1.0))
     monkeypatch.setattr(speeds.CachedStates, "epoch", slow(speeds.CachedStates.epoch, 0.125))
@@ -61,11 +62,11 @@ def test_speeds_are_what_the_clock_says(wanted, windows, clock, tmp_path, monkey
 def test_an_encoder_that_is_slow_is_measured_on_a_part_of_its_batch(wanted, windows, clock, monkeypatch):
     sizes = []
 
-    def slow(encoder, windows, rows, compute, **more):
+    def slow(wanted, rows):
         sizes.append(len(rows))
         clock.now += 0.15 * len(rows)
 
-    monkeypatch.setattr(speeds, "states_of", slow)
+    monkeypatch.setattr(Wanted, "encode", slow)
     many = [*windows, *windows, *windows]
     (planned,) = StepPlan(lengths_of(many), BatchConfig(windows=24), 1).epoch(0)
     rows, seconds = speeds._measure_encoder(replace(wanted(), windows=many), planned)
@@ -74,7 +75,7 @@ def test_an_encoder_that_is_slow_is_measured_on_a_part_of_its_batch(wanted, wind
 
 
 def test_a_part_of_a_batch_holds_whole_groups(wanted, windows, clock, monkeypatch):
-    monkeypatch.setattr(speeds, "states_of", lambda *given, **more: setattr(clock, "now", clock.now + 1))
+    monkeypatch.setattr(Wanted, "encode", lambda *given: setattr(clock, "now", clock.now + 1))
     many = [*windows, *windows, *windows]
     (planned,) = StepPlan(lengths_of(many), BatchConfig(windows=24), 1, group=3).epoch(0)
     rows, _ = speeds._measure_encoder(replace(wanted(group=3), windows=many), planned)

@@ -29,6 +29,7 @@ BIASES = 2 * (4 * 32 + 64 + 32 + 2 * 32) + 32 + 32  # of blocks with their norms
 TUNINGS = {
     "top": ({"train": "top:1"}, BLOCK + 3 * 2 * 32),
     "frozen": ({"train": "none", "norms": False}, 0),
+    "norms": ({"train": "none"}, NORMS),
     "bitfit": ({"train": "bitfit", "norms": False}, BIASES),
     "houlsby": ({"train": "none", "insert": "houlsby:4"}, NORMS + 2 * 2 * (2 * 32 * 4 + 4 + 32)),
     "pfeiffer": ({"train": "top:1", "insert": "pfeiffer:4", "norms": False}, BLOCK + 2 * (2 * 32 * 4 + 4 + 32)),
@@ -81,6 +82,22 @@ def test_every_tuning_goes_the_whole_line(name, settings, out, tmp_path):
     assert run(build_experiment({**settings, "tune": tune}), out) == [encoder, head, both]  # nothing is done again
 
 
+@pytest.mark.parametrize("name", TUNINGS)
+def test_every_tuning_combines_with_fractions_and_with_all_layer_heads_on_top(name, settings, out, tmp_path):
+    tuned = {**settings, "tune": TUNINGS[name][0]}
+    records = run(build_experiment(tuned, ["finetune.fractions=[0.5, 1]"]), out)
+    rows = ["encoder", "learned_pooling", "encoder+learned_pooling"]
+    assert [(record.fraction, record.row) for record in records] == [(each, row) for each in (0.5, 1) for row in rows]
+    prints = [fingerprint(load_encoder(str(out / "encoder" / each)).model) for each in ("0.5", "1")]
+    assert [record.encoder_fingerprint for record in records] == [each for each in prints for _ in rows]
+    assert (prints[0] == prints[1]) == (name == "frozen")
+    # The rate is constant, so the checkpoint at a half is the training that was stopped there.
+    (half,) = run_finetune(build_experiment(tuned, ["finetune.fractions=[0.5]"]), tmp_path / "half")
+    assert fingerprint(load_encoder(str(half)).model) == prints[0]
+    heads = [load_file(out / "heads" / each / "learned_pooling" / "head.safetensors") for each in ("0.5", "1")]
+    assert any(not torch.equal(value, heads[1][key]) for key, value in heads[0].items()) == (name != "frozen")
+
+
 def test_tunings_have_different_fingerprints(settings, tmp_path):
     prints = []
     for name, (tune, _) in TUNINGS.items():
@@ -97,6 +114,17 @@ def test_what_is_frozen_stays_as_it_was(settings, out):
     changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
     assert changed
     assert all(name.startswith("encoder.layer.1.") for name in changed)
+
+
+def test_parasites_can_learn_at_a_rate_of_their_own(settings, out):
+    tune = {"train": "top:1", "norms": False, "parasites": {"width": 3, "length": 24, "lr": 1e-3}}
+    overrides = ["finetune.fractions=[0, 0.1]", "finetune.optim.weight_decay=0"]  # the latter after one step
+    places = run_finetune(build_experiment({**settings, "tune": tune}, overrides), out)
+    before, after = (load_file(place / "adapters.safetensors") for place in places)
+    changes = {name: (after[name] - value).abs().max().item() for name, value in before.items()}
+    # The first step of Adam is as long as the rate where a gradient is not tiny.
+    assert changes["parasites.1.up.weight"] == pytest.approx(1e-3, rel=1e-2)
+    assert changes["encoder.layer.1.output.dense.weight"] == pytest.approx(1e-2, rel=1e-2)
 
 
 def test_adapters_stand_beside_the_plain_encoder(settings, out):

@@ -14,6 +14,13 @@ def test_weights_decay_and_biases_norms_and_mixing_weights_do_not():
     assert (spared["weight_decay"], sorted(p.numel() for p in spared["params"])) == (0.0, [2, 2, 2, 5])
 
 
+def test_a_word_of_a_weights_name_can_have_a_rate_of_its_own():
+    model = nn.ModuleDict({"own": nn.Linear(3, 2), "owner": nn.Linear(2, 1, bias=False)})
+    groups = build_optimizer(model, 1e-3, OptimConfig(weight_decay=0.3), {"own": 0.5}).param_groups
+    found = [(group["lr"], group["weight_decay"], [tuple(p.shape) for p in group["params"]]) for group in groups]
+    assert found == [(1e-3, 0.3, [(1, 2)]), (0.5, 0.3, [(2, 3)]), (0.5, 0.0, [(2,)])]
+
+
 def test_frozen_weights_are_not_optimised():
     model = nn.Linear(3, 2)
     model.weight.requires_grad_(False)

@@ -40,6 +40,7 @@ def test_by_default_everything_is_trained_and_nothing_inserted():
         ({"layers": 3}, "unknown key `layers`"),
         ({"parasites": {"states": 0}}, "expected 1 or more states, or all, got 0"),
         ({"parasites": {"width": 0}}, "`parasites.width`"),
+        ({"parasites": {"lr": 0}}, "`parasites.lr`"),
     ],
 )
 def test_a_wrong_setting_is_refused_in_one_line(settings, told):
@@ -52,3 +53,24 @@ def test_a_wrong_setting_is_refused_in_one_line(settings, told):
 def test_a_setting_survives_json():
     config = TuneConfig(train="top:3", insert="pfeiffer:16", norms=False, parasites={"states": "all"})
     assert validate(TuneConfig, config.model_dump(mode="json"), "tune") == config
+
+
+@pytest.mark.parametrize(
+    ("settings", "frozen"),
+    [
+        ({"train": "top:3", "norms": False}, True),
+        ({"train": "none", "norms": False}, True),
+        ({"train": "top:3"}, False),
+        ({"train": "none", "norms": False, "insert": "lora:4"}, False),
+        ({"train": "none", "norms": False, "parasites": {}}, False),
+        ({"train": "bitfit", "norms": False}, False),
+        ({"train": "all", "norms": False}, False),
+    ],
+)
+def test_a_bottom_is_frozen_where_the_top_alone_learns(settings, frozen):
+    assert TuneConfig(**settings).freezes_bottom == frozen
+
+
+def test_parasites_have_the_rate_of_the_others_unless_they_are_given_one():
+    assert TuneConfig(parasites={}).rates == TuneConfig().rates == {}
+    assert TuneConfig(parasites={"lr": 0.5}).rates == {"parasites": 0.5}

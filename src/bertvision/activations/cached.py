@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-import torch
-
 from bertvision.activations.blocks import BlockStore
 from bertvision.activations.buffers import Buffers
 from bertvision.encoder.states import StateBatch
@@ -34,7 +32,7 @@ class CachedStates:
     ) -> None:
         self._store, self._windows, self._compute, self._pad_id = store, windows, compute, pad_id
         self._plan = StepPlan(lengths_of(windows), batch, seed, states_batch, group)
-        self._buffers = Buffers()
+        self._buffers = Buffers(pinned=self._on_gpu)
 
     def num_steps(self, epoch: int) -> int:
         """Count the steps of an epoch."""
@@ -59,9 +57,7 @@ class CachedStates:
         if self._store.layout.cls:
             windows = windows.first_tokens()
         layers, hidden, _ = self._store.layout.shape
-        shape, dtype = (layers, *windows.mask.shape, hidden), self._compute.dtype
-        pinned = self._on_gpu  # memory that torch itself uses again
-        states = torch.empty(shape, dtype=dtype, pin_memory=True) if pinned else self._buffers.take(shape, dtype)
+        states = self._buffers.take((layers, *windows.mask.shape, hidden), self._compute.dtype)
         self._store.read(rows, states)
         return StateBatch(states.transpose(0, 1), windows)
 

@@ -17,7 +17,9 @@ from bertvision.progress import SILENT, Progress
 from bertvision.settings import Settings, first_difference
 
 MANIFEST, UNFINISHED = "manifest.json", "unfinished.json"
-SMALLER = "choose another states.folder, fewer states.layers, states.dtype: int8, or states.source: live"
+SMALLER = (
+    "choose another states.folder, fewer states.layers, states.dtype: int8, or states.source (finetune.bottom): live"
+)
 
 
 def keep_on_disk(wanted: Wanted, folder: Path, fingerprint: Settings, progress: Progress = SILENT) -> BlockStore:

@@ -26,6 +26,7 @@ def fingerprint_of(wanted: Wanted, weights: str, data: Settings) -> Settings:
         "cls": wanted.cls,
         "precision": wanted.compute.precision,
         "format": FORMAT,
+        **({} if wanted.entering is None else {"entering": wanted.entering}),
     }
 
 

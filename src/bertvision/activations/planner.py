@@ -16,7 +16,7 @@ class Work(NamedTuple):
     """What has to be done."""
 
     tokens: int  # of one pass
-    passes: int
+    passes: float  # 1.5: half of the states are needed once more
     num_bytes: int  # of all kept states
 
 
@@ -78,7 +78,8 @@ def estimate_sources(work: Work, speeds: Speeds, machine: Machine) -> list[Estim
     # What was just written is still in memory where there is room for it, and is not read from the disk again.
     fetch = 0.0 if work.num_bytes <= room["memory"] else work.num_bytes / speeds.disk_read
     in_ram = {"encode": encode, "keep": copy, **_passes(work.passes * copy, heads, speeds)}
-    on_disk = {"encode": encode, "keep": work.num_bytes / speeds.disk_write}
+    # A shard is filled in memory before it is written.
+    on_disk = {"encode": encode, "keep": copy + work.num_bytes / speeds.disk_write}
     on_disk |= _passes(work.passes * (copy + fetch), heads, speeds)
     return [
         Estimate("live", {"encode": work.passes * encode, "heads": heads}, 0, None),

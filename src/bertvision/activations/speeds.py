@@ -6,16 +6,16 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from bertvision.activations.blocks import BlockShape, BlockStore, Layout, write_blocks
+from bertvision.activations.blocks import BlockStore, write_blocks
 from bertvision.activations.cached import CachedStates
 from bertvision.activations.disk import write_shard
 from bertvision.activations.keep import Wanted
-from bertvision.activations.live import states_of
 from bertvision.activations.machine import existing, free_disk
 from bertvision.activations.planner import Speeds
 from bertvision.encoder.states import StateBatch, StateSource
@@ -30,17 +30,17 @@ SAMPLE_BYTES = 128_000_000  # of the file that is written and read
 Train = Callable[[StateSource], None]  # trains throwaway heads for one pass
 
 
-def measure_speeds(wanted: Wanted, plan: StepPlan, folder: Path, train: Train) -> Speeds:
-    """Run encoder, heads, memory and disk on a sample of the work."""
+def measure_speeds(wanted: Wanted, plan: StepPlan, folder: Path, train: Train | None) -> Speeds:
+    """Run encoder, heads, memory and disk on a sample of the work; without `train` heads take no time."""
     planned = _typical(plan.epoch(0))
     rows, encode_seconds = _measure_encoder(wanted, planned)
-    sample = states_of(wanted.encoder, wanted.windows, rows, wanted.compute, layers=wanted.layers, cls=wanted.cls)
+    sample = wanted.encode(rows)
     tokens = lengths_of([wanted.windows[row] for row in rows])
     step = min(len(planned.steps[0]), len(rows))
     write, read = _measure_disk(folder)
     return Speeds(
         encoder=int(tokens.sum()) / encode_seconds,
-        heads=int(tokens[:step].sum()) / _measure_heads(sample.part(0, step), train),
+        heads=int(tokens[:step].sum()) / _measure_heads(sample.part(0, step), train) if train else math.inf,
         ram=_measure_ram(wanted, rows, sample),
         disk_write=write,
         disk_read=read,
@@ -80,7 +80,7 @@ def _measure_encoder(wanted: Wanted, planned: EncoderBatch) -> tuple[Rows, float
     """Give as many windows of a batch as the encoder runs on in the time, and how many seconds it takes."""
 
     def encode(rows: Rows) -> None:
-        states_of(wanted.encoder, wanted.windows, rows, wanted.compute, layers=wanted.layers, cls=wanted.cls)
+        wanted.encode(rows)
         wait_for(wanted.compute.device)
 
     rows = planned.rows[: math.ceil(FEWEST / wanted.group) * wanted.group]
@@ -99,8 +99,7 @@ def _measure_heads(batch: StateBatch, train: Train) -> float:
 def _measure_ram(wanted: Wanted, rows: Rows, sample: StateBatch) -> float:
     """Read the sample as kept states are read: bytes of kept states a second."""
     windows = [wanted.windows[row] for row in rows]
-    _, layers, _, hidden = sample.states.shape
-    layout = Layout(BlockShape(layers, hidden, wanted.dtype), lengths_of(windows), cls=wanted.cls)
+    layout = replace(wanted, windows=windows).layout()
     shards = [torch.zeros(size, dtype=torch.uint8) for size in layout.sizes]
     for number, batches in enumerate(layout.shards):
         for chosen in batches:

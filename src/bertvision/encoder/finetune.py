@@ -1,14 +1,14 @@
 """Short fine-tuning of any encoder, stopping at fractions of an epoch."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from bertvision.encoder.load import Encoder
@@ -28,6 +28,7 @@ from bertvision.training.optim import OptimConfig, build_optimizer, build_schedu
 from bertvision.training.random_stream import RandomStream, seed_for
 from bertvision.training.teaching import Teach, TeacherConfig, taught_loss
 
+UNSPENT = Costs()
 Read = Callable[[Encoder, WindowBatch], StateBatch]  # gives what an output layer is to see of a batch
 
 
@@ -45,6 +46,13 @@ class FinetuneConfig(Config):
     # The output layer: a head of the catalog, or a mapping as in heads.train; None: a linear layer on the last state.
     head: str | dict[str, Any] | None = None
     teacher: TeacherConfig | None = None  # a larger model to learn from beside the labels
+    # Whether frozen bottom blocks run in every epoch or once, their output kept; None, or `auto`: what is quicker here.
+    bottom: Literal["live", "ram", "disk"] | None = None
+
+    @field_validator("bottom", mode="before")
+    @classmethod
+    def _auto_is_none(cls, given: object) -> object:
+        return None if given == "auto" else given
 
     @model_validator(mode="after")
     def _fractions_ascend(self) -> "FinetuneConfig":
@@ -83,27 +91,30 @@ def finetune_encoder(
     objective: Objective = SPANS,
     read: Read | None = None,
     teach: Teach | None = None,
+    rates: Mapping[str, float] | None = None,
+    spent: Costs = UNSPENT,
     saved: Path | None = None,
     progress: Progress = SILENT,
 ) -> Iterator[Checkpoint]:
     """Tune encoder and output layer together; at each fraction hand control back, their weights as they are then.
 
     Of both, the weights that learn (`requires_grad`) are trained. `read` gives what the output layer sees, by default
-    what `encode_output` gives; `teach` gives the logits of `config.teacher`. `saved` is a folder for what a stopped
-    training needs to go on; it is read at the start where it exists.
+    what `encode_output` gives; `teach` gives the logits of `config.teacher`. `rates` are other rates than `config.lr`,
+    by a word of the weights' names. `spent` is what getting ready for the first step has cost. `saved` is a folder for
+    what a stopped training needs to go on; it is read at the start where it exists.
     """
     if config.dropout is not None:
         set_dropout(encoder.model, config.dropout)
     steps = plan_steps(windows, config, seed, objective.group)
     stops = steps_of_fractions(config.fractions, steps, len(windows))
     losses_of = _losses_of(encoder, output, config, compute, objective, read, teach)
-    group = _build_group(encoder, output, config, len(steps), seed, compute, losses_of)
+    group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of)
     position = load_progress(saved, [group]) if saved is not None else None
-    done, before = (position["step"], _costs_of(position)) if position else (0, Costs())
+    done, before = (position["step"], _costs_of(position)) if position else (0, spent)
     meter = Meter(compute.device, before)
     pending = [(fraction, stop) for fraction, stop in stops if stop >= done]
     while pending and pending[0][1] == done:
-        yield Checkpoint(pending.pop(0)[0], before)
+        yield Checkpoint(pending.pop(0)[0], before if done else UNSPENT)
     num_windows = [sum(len(rows) for rows in step) for step in steps]
     batches = ([_batch(windows, rows, encoder, compute) for rows in step] for step in steps[done:])
     with progress.bar("fine-tune", sum(num_windows)) as bar:
@@ -179,13 +190,14 @@ def _build_group(
     encoder: Encoder,
     output: nn.Module,
     config: FinetuneConfig,
+    rates: Mapping[str, float] | None,
     num_steps: int,
     seed: int,
     compute: Compute,
     losses_of: Callable[[WindowBatch], Tensor],
 ) -> Group:
     model = nn.ModuleList([encoder.model, output]).to(compute.device)
-    optimizer = build_optimizer(model, config.lr, config.optim)
+    optimizer = build_optimizer(model, config.lr, config.optim, rates)
     learner = Learner(
         name="encoder",
         model=model,

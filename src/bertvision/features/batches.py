@@ -9,11 +9,14 @@ import numpy.typing as npt
 import torch
 from pydantic import Field, model_validator
 
+from bertvision.features.padding import Rows as Rows  # these three live there because they need no torch
+from bertvision.features.padding import cut_by_tokens, pad_windows
+from bertvision.features.padding import lengths_of as lengths_of
+from bertvision.features.padding import plan_in_order_of_length as plan_in_order_of_length
 from bertvision.features.windows import IGNORED, Window
 from bertvision.settings import Config
 from bertvision.shapes import Labels, Positions, Segments, TokenIds, TokenMask
 
-Rows = npt.NDArray[np.int64]
 # Windows are sorted by length inside shuffled pools of this many batches: long enough for little padding, short
 # enough that a batch's company changes every epoch.
 BATCHES_PER_POOL = 64
@@ -138,14 +141,8 @@ def plan_epoch(
     pool = max(1, round(BATCHES_PER_POOL * config.tokens / max(1.0, float(costs.mean()))))
     batches = []
     for part in _cut_every(order, pool):
-        batches += _cut_by_tokens(part[np.argsort(costs[part], kind="stable")], costs, config.tokens)
+        batches += cut_by_tokens(part[np.argsort(costs[part], kind="stable")], costs, config.tokens)
     return [_members(batches[place], group) for place in random.permutation(len(batches))]
-
-
-def plan_in_order_of_length(lengths: npt.NDArray[np.int64], tokens: int) -> list[Rows]:
-    """Decide on batches for prediction: the longest first, so that a lack of memory shows at once."""
-    by_length = np.argsort(lengths, kind="stable")
-    return _cut_by_tokens(by_length, lengths, tokens)[::-1]
 
 
 def padding_share(lengths: npt.NDArray[np.int64], batches: Sequence[Rows]) -> float:
@@ -157,21 +154,10 @@ def padding_share(lengths: npt.NDArray[np.int64], batches: Sequence[Rows]) -> fl
 def collate(windows: Sequence[Window], rows: Rows, pad_id: int, width: int | None = None) -> WindowBatch:
     """Pad some windows to a width, or to the longest of them."""
     chosen = [windows[row] for row in rows]
-    shape = (len(chosen), width or max(len(window) for window in chosen))
-    ids = np.full(shape, pad_id, dtype=np.int64)
-    mask, segments = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
-    for row, window in enumerate(chosen):
-        ids[row, : len(window)] = window.ids
-        mask[row, : len(window)] = True
-        segments[row, window.context_at : len(window)] = 1
+    padded = pad_windows(chosen, pad_id, width)
     starts, ends = torch.tensor([[window.start, window.end] for window in chosen]).T.contiguous()
-    tokens = torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(segments)
-    return WindowBatch(*tokens, starts, ends, _labels(chosen, shape), rows)
-
-
-def lengths_of(windows: Sequence[Window]) -> npt.NDArray[np.int64]:
-    """Give every window's number of tokens."""
-    return np.fromiter((len(window) for window in windows), dtype=np.int64, count=len(windows))
+    ids, mask, segments = map(torch.from_numpy, padded)
+    return WindowBatch(ids, mask, segments, starts, ends, _labels(chosen, padded.ids.shape), rows)
 
 
 def _labels(windows: Sequence[Window], shape: tuple[int, int]) -> Labels:
@@ -193,13 +179,3 @@ def _members(groups: Rows, group: int) -> Rows:
 
 def _cut_every(order: Rows, size: int) -> list[Rows]:
     return [order[first : first + size] for first in range(0, len(order), size)]
-
-
-def _cut_by_tokens(order: Rows, lengths: npt.NDArray[np.int64], tokens: int) -> list[Rows]:
-    """Cut a list that ascends in length so that rows x longest row stays within the budget (one row always fits)."""
-    batches, first = [], 0
-    for place, row in enumerate(order):
-        if place > first and (place - first + 1) * lengths[row] > tokens:
-            batches.append(order[first:place])
-            first = place
-    return [*batches, order[first:]] if len(order) else []

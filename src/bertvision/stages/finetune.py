@@ -1,21 +1,23 @@
 """The first stage: OUT/encoder/<fraction>, one folder per fraction, all from one run."""
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bertvision.encoder.encode import layers_of_output, shape_of_states
-from bertvision.encoder.finetune import Read, finetune_encoder, plan_steps, steps_of_fractions
-from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.encoder.finetune import Checkpoint, Read, finetune_encoder, plan_steps, steps_of_fractions
+from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.files import read_json, whole_folder, write_json
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.head import Head
 from bertvision.heads.training import build_heads
 from bertvision.run_folder import is_made, resumable, sign
 from bertvision.settings import Settings
+from bertvision.stages.bottom import Bottom, live_bottom, open_bottom
 from bertvision.stages.line import Line
 from bertvision.stages.model_folder import LORA, as_saved, load_head, read_model_config, save_encoder
-from bertvision.stages.reading import reading_of
+from bertvision.stages.reading import reading_of, sees_last
 from bertvision.stages.teacher import teacher_of, teacher_signature
 from bertvision.training.accounting import Costs
 from bertvision.training.checkpoint import fingerprint
@@ -48,29 +50,50 @@ def finetune(line: Line, seed: int) -> None:
     made = [is_made(place, _made_by(line, seed, fraction)) for fraction, place in wanted.items()]
     if all(made):
         return
-    encoder, output = load_encoder(line.experiment.encoder), _output_layer(line, seed)
+    encoder, output = load_encoder(line.experiment.encoder), output_layer(line, seed)
     start_tuning(encoder.model, line.experiment.tune, seed)
     unfinished = {**_made_by(line, seed, None), "device": line.compute.device.type}
     with resumable(folder.unfinished("finetune"), unfinished) as saved:
         missing = [fraction for fraction, is_there in zip(wanted, made, strict=True) if not is_there]
         if _is_past(saved, line, seed, missing):
             shutil.rmtree(saved)
-        for checkpoint in finetune_encoder(
-            encoder,
-            output.head,
-            line.train,
-            config,
-            seed=seed,
-            compute=line.compute,
-            objective=line.objective,
-            read=_reading(output),
-            teach=teacher_of(line, encoder.tokenizer.get_vocab()),
-            saved=saved,
-            progress=line.progress,
-        ):
-            if not wanted[checkpoint.fraction].exists():
-                made_by = _made_by(line, seed, checkpoint.fraction)
-                _save(line, wanted[checkpoint.fraction], encoder, output, made_by, checkpoint.costs)
+        with open_bottom(
+            line, seed, encoder, _reading(output), sees_last=output_sees_last(output), saved=saved
+        ) as bottom:
+            for checkpoint in tune_together(line, seed, encoder, output, saved, bottom):
+                if not wanted[checkpoint.fraction].exists():
+                    made_by = _made_by(line, seed, checkpoint.fraction)
+                    _save(line, wanted[checkpoint.fraction], encoder, output, made_by, checkpoint.costs, bottom.states)
+
+
+def tune_together(
+    line: Line,
+    seed: int,
+    encoder: Encoder,
+    output: Output,
+    saved: Path | None = None,
+    bottom: Bottom | None = None,
+) -> Iterator[Checkpoint]:
+    """Tune an encoder that `start_tuning` made ready and its output layer; hand control back at each fraction.
+
+    `bottom` is what `open_bottom` gives; None: a frozen bottom runs each time.
+    """
+    bottom = bottom or live_bottom(line, encoder, _reading(output))
+    return finetune_encoder(
+        encoder,
+        output.head,
+        line.train,
+        line.experiment.finetune,
+        seed=seed,
+        compute=line.compute,
+        objective=line.objective,
+        read=bottom.read,
+        teach=teacher_of(line, encoder.tokenizer.get_vocab()),
+        rates=line.experiment.tune.rates if line.experiment.tune is not None else None,
+        spent=bottom.costs,
+        saved=saved,
+        progress=line.progress,
+    )
 
 
 def _is_past(saved: Path, line: Line, seed: int, missing: list[float]) -> bool:
@@ -97,12 +120,24 @@ def finetune_costs(place: Path) -> Costs | None:
 
 
 def trained_parameters(place: Path) -> int | None:
-    """Tell how many weights a fine-tuning trained, output layer included; None: all of them, in an older folder."""
+    """Tell how many weights a fine-tuning trained, output layer included; None where the folder does not say."""
+    if not (place / TIMING).exists():  # a model that was saved without its run
+        return None
     trained: int | None = read_json(place / TIMING).get("trained")
     return trained
 
 
-def _save(line: Line, place: Path, encoder: Encoder, output: Output, made_by: Settings, costs: Costs) -> None:
+def bottom_states(place: Path) -> str:
+    """Tell where a fine-tuning took the output of frozen blocks from."""
+    if not (place / TIMING).exists():
+        return "live"
+    states: str = read_json(place / TIMING).get("bottom", "live")
+    return states
+
+
+def _save(
+    line: Line, place: Path, encoder: Encoder, output: Output, made_by: Settings, costs: Costs, states: str
+) -> None:
     with whole_folder(place) as beside:
         saved = as_saved(encoder)
         config = line.model_config(output.config, ".", True, fingerprint(saved.model))
@@ -115,15 +150,17 @@ def _save(line: Line, place: Path, encoder: Encoder, output: Output, made_by: Se
         if saved is not encoder:
             save_adapters(beside / LORA, encoder.model)
         trained = count_trainable(encoder.model) + count_trainable(output.head)
-        timing = {"seconds": round(costs.seconds, 3), "trained": trained, "costs": costs._asdict()}
+        bottom = {} if states == "live" else {"bottom": states}
+        timing = {"seconds": round(costs.seconds, 3), "trained": trained, "costs": costs._asdict(), **bottom}
         write_json(beside / TIMING, timing)
         sign(beside, made_by)
 
 
-def _output_layer(line: Line, seed: int) -> Output:
+def output_layer(line: Line, seed: int) -> Output:
+    """Make the layer that is tuned together with the encoder; an earlier run's on the same task goes on."""
     wanted, given = line.experiment.output, line.experiment.finetune.head
     if line.is_own_checkpoint():
-        place = Path(line.experiment.encoder)
+        place = folder_of(line.experiment.encoder)
         config = read_model_config(place)
         if given is None or config.head == wanted:
             return Output(config.head, load_head(place, config), config.layers)
@@ -132,6 +169,11 @@ def _output_layer(line: Line, seed: int) -> Output:
     if not output.is_plain:
         output.head.layers = line.model_config(wanted, ".", True, "").state_layers
     return output
+
+
+def output_sees_last(output: Output) -> bool:
+    """Tell whether the output layer is given the encoder's output alone."""
+    return output.is_plain or sees_last(output.config, output.head)
 
 
 def _reading(output: Output) -> Read | None:

@@ -12,8 +12,11 @@ from bertvision.experiment import Experiment
 from bertvision.features.batches import lengths_of
 from bertvision.heads.build import reads_cls
 from bertvision.progress import SILENT, Progress
-from bertvision.stages.line import prepare
+from bertvision.stages.bottom import plan_bottom
+from bertvision.stages.finetune import output_layer, output_sees_last
+from bertvision.stages.line import Line, prepare
 from bertvision.stages.states import plan_source, states_folder, wanted_states
+from bertvision.tuning.tune import start_tuning
 
 PARTS = ("encode", "keep", "read", "heads")
 COLUMNS = ("source", "total", *PARTS, "kept", "fits")
@@ -21,15 +24,17 @@ COLUMNS = ("source", "total", *PARTS, "kept", "fits")
 
 @dataclass(frozen=True)
 class StatesPlan:
-    """The three estimates for one seed and fraction, and the choice."""
+    """The three estimates for one seed and fraction, and the choice; and that for frozen blocks while tuning."""
 
     title: str
     choice: Choice
+    bottom: Choice | None = None  # None where every weight of the encoder is tuned
 
     @property
     def sentence(self) -> str:
         """Say what is chosen and why."""
-        return f"states.source: auto would choose {self.choice.source}: {self.choice.reason}."
+        chosen = {"states.source": self.choice, **({} if self.bottom is None else {"finetune.bottom": self.bottom})}
+        return " ".join(f"{name}: auto would choose {each.source}: {each.reason}." for name, each in chosen.items())
 
     def as_rows(self) -> list[tuple[str, ...]]:
         """Give the estimates as a table."""
@@ -37,11 +42,8 @@ class StatesPlan:
 
     def as_dict(self) -> dict[str, Any]:
         """Give everything as JSON values."""
-        estimates = [
-            {**estimate._asdict(), "seconds": estimate.seconds, "fits": estimate.misfit is None}
-            for estimate in self.choice.estimates
-        ]
-        return {"choice": self.choice.source, "reason": self.choice.reason, "estimates": estimates}
+        bottom = {} if self.bottom is None else {"bottom": _as_dict(self.bottom)}
+        return {**_as_dict(self.choice), **bottom}
 
 
 def plan_states(experiment: Experiment, out: Path, progress: Progress = SILENT) -> StatesPlan:
@@ -60,7 +62,24 @@ def plan_states(experiment: Experiment, out: Path, progress: Progress = SILENT) 
     choice = plan_source(line, seed, wanted, folder, heads, objective)
     tokens, passes = int(lengths_of(wanted.windows).sum()), experiment.heads.epochs
     work = f"{len(wanted.windows):,} windows, {tokens:,} tokens, {passes} {'passes' if passes > 1 else 'pass'}"
-    return StatesPlan(f"{experiment.name}: {work}, {len(heads)} {'heads' if len(heads) > 1 else 'head'}", choice)
+    title = f"{experiment.name}: {work}, {len(heads)} {'heads' if len(heads) > 1 else 'head'}"
+    return StatesPlan(title, choice, _plan_tuning(line, seed))
+
+
+def _plan_tuning(line: Line, seed: int) -> Choice | None:
+    if line.experiment.tune is None:
+        return None
+    encoder = load_encoder(line.experiment.encoder)
+    start_tuning(encoder.model, line.experiment.tune, seed)
+    return plan_bottom(line, seed, encoder, sees_last=output_sees_last(output_layer(line, seed)))
+
+
+def _as_dict(choice: Choice) -> dict[str, Any]:
+    estimates = [
+        {**estimate._asdict(), "seconds": estimate.seconds, "fits": estimate.misfit is None}
+        for estimate in choice.estimates
+    ]
+    return {"choice": choice.source, "reason": choice.reason, "estimates": estimates}
 
 
 def _row(estimate: Estimate) -> tuple[str, ...]:

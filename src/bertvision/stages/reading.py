@@ -13,9 +13,12 @@ from bertvision.heads.head import Head
 
 def reading_of(config: HeadConfig, head: Head) -> Read:
     """Give the cheapest way to run an encoder for a head: a head of the last state needs no other gathered."""
-    if reads_last_alone(config) and not head.cls and head.layers is None:
-        return _read_last
-    return partial(read_states, cls=head.cls)
+    return _read_last if sees_last(config, head) else partial(read_states, cls=head.cls)
+
+
+def sees_last(config: HeadConfig, head: Head) -> bool:
+    """Tell whether a head is given the encoder's output and no state from below it."""
+    return reads_last_alone(config) and not head.cls and head.layers is None
 
 
 def _read_last(encoder: Encoder, batch: WindowBatch) -> StateBatch:

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bertvision.encoder.load import Encoder
+from bertvision.encoder.load import Encoder, folder_of
 from bertvision.experiment import EnsembleConfig
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.head import Head, count_parameters
 from bertvision.metrics.squad import Scores
 from bertvision.records import Parameters, RowKind
-from bertvision.stages.finetune import trained_parameters
+from bertvision.stages.finetune import bottom_states, trained_parameters
 from bertvision.stages.heads import load_heads
 from bertvision.stages.line import Line
 from bertvision.stages.model_folder import load_head, read_model_config
@@ -48,7 +48,8 @@ def list_rows(line: Line, seed: int, fraction: float | None, encoder: Encoder) -
         inside = learned - own.trainable if fraction is not None else 0
         parameters = Parameters(total=size + own.total, trainable=learned, encoder=size)
         config = read_model_config(place).head
-        rows.append(Row(ENCODER, "encoder", parameters, output, config, inside + own.total))
+        ship, states = inside + own.total, bottom_states(place)
+        rows.append(Row(ENCODER, "encoder", parameters, output, config, ship, states=states))
     for name, trained in load_heads(line, seed, fraction).items():
         count = count_parameters(trained.head)
         parameters = Parameters(total=count.total, trainable=count.trainable, encoder=size)
@@ -93,4 +94,4 @@ def output_layer_of(line: Line, seed: int, fraction: float | None) -> Head | Non
 
 
 def _encoder_folder(line: Line, seed: int, fraction: float | None) -> Path:
-    return Path(line.experiment.encoder) if fraction is None else line.folder(seed).encoder(fraction)
+    return folder_of(line.experiment.encoder) if fraction is None else line.folder(seed).encoder(fraction)

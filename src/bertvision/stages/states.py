@@ -52,9 +52,14 @@ def open_states(
         source if source == "live" else f"{source}, {config.dtype}",
     )
     if source == "disk" and config.folder is None and not config.keep:
-        shutil.rmtree(folder)
-        if not any(folder.parent.iterdir()):
-            folder.parent.rmdir()
+        remove_states(folder)
+
+
+def remove_states(folder: Path) -> None:
+    """Remove kept states from the run folder."""
+    shutil.rmtree(folder)
+    if not any(folder.parent.iterdir()):
+        folder.parent.rmdir()
 
 
 def wanted_states(

@@ -1,13 +1,12 @@
 """Where to compute and in which precision."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from bertvision.errors import SettingsError
-
-Precision = Literal["auto", "float32", "bf16"]
+from bertvision.settings import Precision as Precision  # there because naming one needs no torch
 
 
 class Compute(NamedTuple):

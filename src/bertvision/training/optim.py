@@ -1,6 +1,6 @@
 """Parameter groups, optimizers and schedules."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import torch
@@ -11,6 +11,7 @@ from torch.optim import AdamW, Optimizer
 from bertvision.settings import Config
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
+Named = tuple[str, nn.Parameter]
 
 
 class OptimConfig(Config):
@@ -25,11 +26,17 @@ class OptimConfig(Config):
     max_grad_norm: float | None = Field(1.0, gt=0)
 
 
-def build_optimizer(model: nn.Module, lr: float, config: OptimConfig) -> Optimizer:
-    """Build AdamW over the trainable parameters, in two groups: with and without weight decay."""
+def build_optimizer(
+    model: nn.Module, lr: float, config: OptimConfig, rates: Mapping[str, float] | None = None
+) -> Optimizer:
+    """Build AdamW over the trainable parameters, in two groups: with and without weight decay.
+
+    `rates` are other learning rates than `lr`, by a word of the parameters' names: two more groups for each.
+    """
     groups = [
-        {"params": params, "weight_decay": decay}
-        for params, decay in zip(_by_decay(model), (config.weight_decay, 0.0), strict=True)
+        {"params": params, "weight_decay": decay, "lr": rate}
+        for rate, named in _by_rate(model, lr, rates or {}).items()
+        for params, decay in zip(_by_decay(named), (config.weight_decay, 0.0), strict=True)
         if params
     ]
     settings: dict[str, Any] = {"lr": lr, "betas": config.betas, "eps": config.eps}
@@ -124,11 +131,19 @@ class UncorrectedAdamW(Optimizer):
         return state[name]
 
 
-def _by_decay(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+def _by_rate(model: nn.Module, lr: float, rates: Mapping[str, float]) -> dict[float, list[Named]]:
+    by_rate: dict[float, list[Named]] = {lr: []}
+    for name, param in model.named_parameters():
+        if param.requires_grad:
+            rate = next((rate for word, rate in rates.items() if word in name.split(".")), lr)
+            by_rate.setdefault(rate, []).append((name, param))
+    return by_rate
+
+
+def _by_decay(named: Sequence[Named]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Split parameters into weights, and biases, norms and mixing weights: the latter have one axis or none.
 
     Only the biases of layers that lie stacked in one tensor have more, so these go by their name.
     """
-    trainable = [(name, param) for name, param in model.named_parameters() if param.requires_grad]
-    decayed = [param for name, param in trainable if param.ndim > 1 and not name.endswith("bias")]
-    return decayed, [param for name, param in trainable if param.ndim <= 1 or name.endswith("bias")]
+    decayed = [param for name, param in named if param.ndim > 1 and not name.endswith("bias")]
+    return decayed, [param for name, param in named if param.ndim <= 1 or name.endswith("bias")]

@@ -23,17 +23,21 @@ class Parts:
     query_value: tuple[str, ...] = ("query", "value")  # what LoRA changes
     before: tuple[str, ...] = ("embeddings.",)  # makes the first state
     after: tuple[str, ...] = ("pooler.",)  # reads the last one; all else outside of blocks serves every block
+    behind_first: tuple[str, ...] = ()  # stands between the first block and the second, where the encoder has it
+    gives_pair: bool = False  # a block gives its state and attention's weights, not its state alone
 
 
 BERT = Parts()
 PARTS = {
     "bert": BERT,
     "camembert": BERT,
-    "deberta-v2": Parts(query_value=("query_proj", "value_proj")),  # v3's too
+    "deberta-v2": Parts(  # v3's too
+        query_value=("query_proj", "value_proj"), behind_first=("encoder.conv",), gives_pair=True
+    ),
     "distilbert": Parts("transformer.layer", "attention.out_lin", "ffn.dropout", ("q_lin", "v_lin")),
     "electra": Parts(before=("embeddings.", "embeddings_project.")),
     "modernbert": Parts("layers", "attn.out_drop", "mlp.Wo", ("Wqkv",), after=("final_norm.",)),  # one matrix for all
-    "mpnet": Parts(attention="attention.dropout", query_value=("q", "v")),
+    "mpnet": Parts(attention="attention.dropout", query_value=("q", "v"), gives_pair=True),
     "roberta": BERT,
     "xlm-roberta": BERT,
 }

@@ -35,6 +35,7 @@ class ParasiteConfig(Config):
     width: int = Field(16, ge=1)
     states: int | Literal["all"] = 1  # how many of the states before a block are read
     length: int = Field(128, ge=1)  # the most tokens a row may have: every position has a weight
+    lr: float | None = Field(None, gt=0)  # their own learning rate; None: the encoder's. The original: 1e-4 beside 2e-5
 
     @field_validator("states")
     @classmethod
@@ -75,6 +76,18 @@ class TuneConfig(Config):
         """Read `train`."""
         kind, _, top = self.train.partition(":")
         return Trained(cast(Train, kind), int(top or 0))
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Give the learning rates of weights that have one of their own, by a word of their names."""
+        parasites = self.parasites
+        return {"parasites": parasites.lr} if parasites is not None and parasites.lr is not None else {}
+
+    @property
+    def freezes_bottom(self) -> bool:
+        """Tell whether nothing below the trained blocks learns; what lies there runs without dropout."""
+        is_plain = self.inserted.kind == "none" and self.parasites is None
+        return self.trained.kind in ("top", "none") and not self.norms and is_plain
 
     @property
     def is_mergeable(self) -> bool:

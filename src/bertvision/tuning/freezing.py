@@ -36,8 +36,7 @@ def first_trained_block(model: PreTrainedModel) -> int:
     """Give the first state that training changes: 0 for the embeddings' output, i for block i, layers + 1 for none.
 
     What lies before it is computed without a graph, because autograd starts at the first weight that learns. Dropout
-    there still acts in training mode, so the outputs below differ from step to step unless those parts are in eval
-    mode: a cache of them has to be made in eval mode, and training on it is training without dropout below.
+    there still acts in training mode, so the outputs below differ from step to step unless `quiet_bottom` stops it.
     """
     learning = [plain_name(name) for name, param in model.named_parameters() if param.requires_grad]
     return min((_first_state(model, name) for name in learning), default=len(blocks_of(model)) + 1)
