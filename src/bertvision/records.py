@@ -106,7 +106,8 @@ class RunRecord(Config):
     seconds: Seconds
     efficiency: Efficiency | None = None  # None in records from before it was measured, and of baselines
     layer_weights: list[float] | None = None  # of a head that weighs the layers, layer 0 first
-    states: str = "live"  # where the heads took them from: computed each time, or kept, in which place and format
+    # Where a head took its states from, or fine-tuning those of frozen blocks: computed each time, or kept, and how.
+    states: str = "live"
     schedule_horizon: float | None  # fraction that the fine-tuning schedule was planned for; None where it has none
     notes: list[str] = []
     data: dict[str, DataFile]
@@ -136,11 +137,15 @@ def read_records(folder: Path) -> list[RunRecord]:
     """Read every record below a folder, in a fixed order."""
     if not folder.is_dir():
         raise FolderError(f"{folder}: no such folder; give a run's folder or its `records` folder")
-    paths = sorted(path for path in folder.rglob("*.json") if _is_record_place(path))
-    records = [read_record(path) for path in paths]
+    records = [read_record(path) for path in record_paths(folder)]
     if not records:
         raise FolderError(f"{folder}: no records (*-seed*.json) in it; `bertvision run` writes them to OUT/records")
     return in_order(records)
+
+
+def record_paths(folder: Path) -> list[Path]:
+    """List the records below a folder, in a fixed order."""
+    return sorted(path for path in folder.rglob("*.json") if _is_record_place(path))
 
 
 def read_record(path: Path) -> RunRecord:

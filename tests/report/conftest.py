@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bertvision.records import Curves, DataFile, Parameters, Provenance, RunRecord, Seconds
+from bertvision.records import Curves, DataFile, Efficiency, Inference, Parameters, Provenance, RunRecord, Seconds
 from bertvision.report.drawing import Drawing, draw
 from bertvision.report.gallery import GALLERY
 from bertvision.report.page import write_report
@@ -55,6 +55,48 @@ def invent_record(**changes: Any) -> RunRecord:
 def make_record() -> MakeRecord:
     """Give the inventor of records."""
     return invent_record
+
+
+@pytest.fixture
+def make_variant(make_record: MakeRecord) -> MakeRecord:
+    """Give a function that invents a record of a variant."""
+
+    def make(
+        variant: str,
+        row: str = "encoder",
+        f1: float = 70.0,
+        held_out: float | None = None,
+        seed: int = 1,
+        trainable: int = 1000,
+        rate: float = 1e-4,
+        fraction: float = 1.0,
+        **config: Any,
+    ) -> RunRecord:
+        kind = "encoder" if row == "encoder" else "head"
+        scores = {"exact": f1 - 3, "f1": f1, **({} if held_out is None else {"held_out_f1": held_out})}
+        own = {"variant": variant, "finetune": {"lr": rate, **config.pop("finetune", {})}, **config}
+        return make_record(
+            experiment=f"efficiency-{variant}",
+            row=row,
+            kind=kind,
+            seed=seed,
+            fraction=fraction,
+            scores=scores,
+            parameters=Parameters(total=3000, trainable=trainable, encoder=2000),
+            config=own,
+            efficiency=Efficiency(
+                encoder_seconds=100.0,
+                heads_seconds=0.0,
+                data_seconds=5.0,
+                peak_process_bytes=3_000_000_000,
+                peak_device_bytes=None,
+                joules=None,
+                ship_bytes=8_000_000,
+                inference=Inference(seconds=12.5, latency=0.004, operations=6e12, windows=2000),
+            ),
+        )
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -2,44 +2,13 @@ from math import log10
 
 import pytest
 
-from bertvision.records import Efficiency, Inference, Parameters
+from bertvision.methods import merge_variants
 from bertvision.report.chapters import make_report
-from bertvision.report.efficiency import cost_tables, efficiency, merge_variants
+from bertvision.report.efficiency import cost_tables, efficiency
 from bertvision.report.rows import table_rows
 
 # Hulburd's models, with his F1 and his number of trained parameters, and the efficiency that he prints for them.
 HULBURD = [(76.3, 108_311_810, 3.27), (75.2, 42_548_738, 3.30), (72.5, 21_294_338, 3.07), (75.0, 28_388_354, 3.35)]
-
-
-@pytest.fixture
-def make_variant(make_record):
-    """Give a function that invents a record of a variant."""
-
-    def make(variant, row="encoder", f1=70.0, held_out=None, seed=1, trainable=1000, rate=1e-4, **config):
-        kind = "encoder" if row == "encoder" else "head"
-        scores = {"exact": f1 - 3, "f1": f1, **({} if held_out is None else {"held_out_f1": held_out})}
-        own = {"variant": variant, "finetune": {"lr": rate, **config.pop("finetune", {})}, **config}
-        return make_record(
-            experiment=f"efficiency-{variant}",
-            row=row,
-            kind=kind,
-            seed=seed,
-            scores=scores,
-            parameters=Parameters(total=3000, trainable=trainable, encoder=2000),
-            config=own,
-            efficiency=Efficiency(
-                encoder_seconds=100.0,
-                heads_seconds=0.0,
-                data_seconds=5.0,
-                peak_process_bytes=3_000_000_000,
-                peak_device_bytes=None,
-                joules=None,
-                ship_bytes=8_000_000,
-                inference=Inference(seconds=12.5, latency=0.004, operations=6e12, windows=2000),
-            ),
-        )
-
-    return make
 
 
 @pytest.mark.parametrize(("f1", "parameters", "printed"), HULBURD)
@@ -138,3 +107,9 @@ def test_a_report_shows_variants_as_one_chapter_with_their_costs(make_variant):
 
 def test_inference_is_the_rows_own_where_it_was_measured(make_variant, make_record):
     assert [row.inference_seconds for row in table_rows([make_variant("full"), make_record()])] == [12.5, 5.0]
+
+
+def test_a_heads_efficiency_counts_what_was_trained_below_it(make_variant):
+    (table,) = cost_tables([make_variant("heads", row="ladder", trainable=100)])
+    shipped = 8_000_000 // 4  # weights of four bytes that differ from where training started
+    assert table.table.rows[0][-1] == f"{20 / log10(shipped):.2f}"

@@ -4,15 +4,19 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from bertvision.methods import merge_variants
 from bertvision.records import RunRecord
+from bertvision.report.beside import Beside
 from bertvision.report.drawing import Drawing, draw
-from bertvision.report.efficiency import COLUMNS, cost_tables, merge_variants
+from bertvision.report.efficiency import COLUMNS, cost_tables
 from bertvision.report.gallery import GALLERY, Picture
 from bertvision.report.glue import Benchmark, glue_tables
+from bertvision.report.hulburd import hulburd_tables
+from bertvision.report.measured import costs_note, with_costs
 from bertvision.report.measures import measures_of
 from bertvision.report.rows import by_experiment
 from bertvision.report.score_tables import CALIBRATION, calibration_table, models_table, results_table
-from bertvision.report.tables import Table
+from bertvision.report.tables import Captioned
 
 READING = (
     "Each row is one model at one fraction: the part of an epoch that the encoder was fine-tuned for before it was "
@@ -30,18 +34,12 @@ SECONDS = {
     "seconds": "training time until the row exists: the fine-tuning up to that fraction, and the one pass that trained "
     "all heads together",
 }
+NOTHING = Beside()
 MODELS = "All models by fraction"
 CALIBRATED = "Thresholds and probabilities"
 DATA = "Data as they were read"
 ENDING = "An empty cell is a score that was never made."
 SEVERAL_SEEDS = "A score “a ± b” is the mean over seeds and their standard deviation."
-
-
-class Captioned(NamedTuple):
-    """A table with its caption."""
-
-    caption: str
-    table: Table
 
 
 class Shown(NamedTuple):
@@ -73,12 +71,13 @@ class Report(NamedTuple):
         return f"Results of {', '.join(chapter.experiment for chapter in self.chapters)}"
 
 
-def make_report(records: Iterable[RunRecord]) -> Report:
+def make_report(records: Iterable[RunRecord], beside: Beside = NOTHING) -> Report:
     """Make a chapter for each experiment (variants are one together), and a table of GLUE where there are its tasks."""
-    groups = by_experiment(merge_variants(records))
+    groups = by_experiment(merge_variants(with_costs(records, beside.costs)))
     slugs = _slugs(list(groups))
     chapters = [
-        Chapter(name, slugs[name], group, _score_tables(group), _pictures(group)) for name, group in groups.items()
+        Chapter(name, slugs[name], group, _score_tables(group, beside), _pictures(group))
+        for name, group in groups.items()
     ]
     return Report(chapters, glue_tables(record for group in groups.values() for record in group))
 
@@ -120,13 +119,15 @@ def ending(report: Report) -> str:
     return f"{SEVERAL_SEEDS} {ENDING}" if has_means else ENDING
 
 
-def _score_tables(records: Sequence[RunRecord]) -> list[Captioned]:
+def _score_tables(records: Sequence[RunRecord], beside: Beside) -> list[Captioned]:
     models, calibration = models_table(records), calibration_table(records)
+    note = costs_note(records, beside.costs)
     return [
         Captioned(_caption(records), results_table(records)),
         *([Captioned(MODELS, models)] if models is not None else []),
         *([Captioned(CALIBRATED, calibration)] if calibration is not None else []),
-        *(Captioned(costs.caption, costs.table) for costs in cost_tables(records)),
+        *hulburd_tables(records, beside.differences, note),
+        *cost_tables(records, note),
     ]
 
 

@@ -1,6 +1,6 @@
 """Records of one experiment -> the main score against what it costs: parameters, training, inference."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,6 +14,7 @@ from bertvision.report.plots import (
     draw_series,
     few_models,
     fraction_label,
+    is_study,
     main_measure,
     panels,
     row_styles,
@@ -21,6 +22,7 @@ from bertvision.report.plots import (
     title_of_few,
 )
 from bertvision.report.rows import Row, Statistic, full_rows, largest_fraction, trained
+from bertvision.report.study import draw_study
 
 KIND_MARKERS: dict[RowKind, str] = {"encoder": "*", "head": "o", "control": "s", "ensemble": "^"}
 
@@ -28,6 +30,10 @@ KIND_MARKERS: dict[RowKind, str] = {"encoder": "*", "head": "o", "control": "s",
 def score_by_parameters(records: Iterable[RunRecord]) -> Figure | None:
     """Draw the main score against trainable parameters, for the largest fraction that has scores; None without."""
     every, key = _scored(records)
+    if is_study(every):
+        figure, axis = draw_study(every, "trainable parameters", lambda row: row.parameters)
+        _scale_by_powers(axis, [row.parameters for row in largest_fraction(trained(every))])
+        return figure
     rows = few_models(every)
     models = largest_fraction(trained(rows))
     if not models:
@@ -48,16 +54,18 @@ def score_by_parameters(records: Iterable[RunRecord]) -> Figure | None:
 
 def score_by_training(records: Iterable[RunRecord]) -> Figure | None:
     """Draw the main score against the seconds of training; None without scores."""
-    return _by_seconds(records, "seconds of training", is_training=True)
+    return _by_seconds(records, "seconds of training", lambda row: row.seconds)
 
 
 def score_by_inference(records: Iterable[RunRecord]) -> Figure | None:
     """Draw the main score against the seconds of the pass over dev; None without scores."""
-    return _by_seconds(records, "seconds of the pass over dev", is_training=False)
+    return _by_seconds(records, "seconds of the pass over dev", lambda row: row.inference_seconds)
 
 
-def _by_seconds(records: Iterable[RunRecord], label: str, *, is_training: bool) -> Figure | None:
+def _by_seconds(records: Iterable[RunRecord], label: str, seconds_of: Callable[[Row], float]) -> Figure | None:
     every, key = _scored(records)
+    if is_study(every):
+        return draw_study(every, label, seconds_of)[0]
     rows = few_models(every)
     if not trained(rows):
         return None
@@ -65,7 +73,7 @@ def _by_seconds(records: Iterable[RunRecord], label: str, *, is_training: bool) 
     curves: dict[str, Series] = {}
     for row in trained(rows):
         curve = curves.setdefault(row.name, Series(row.name, styles[row.name], [], []))
-        curve.x.append(row.seconds if is_training else row.inference_seconds)
+        curve.x.append(seconds_of(row))
         curve.y.append(row.scores[key])
     figure, (axis,) = panels(1, styles)
     for series in curves.values():

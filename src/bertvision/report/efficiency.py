@@ -1,17 +1,13 @@
 """Records of variants of one experiment -> what each way of tuning costs, in Hulburd's tables."""
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
+from collections.abc import Callable, Sequence
 from math import log10
-from statistics import fmean
 from typing import NamedTuple
 
 from bertvision.records import RunRecord
 from bertvision.report.rows import Row, Statistic, statistic, table_rows, training_seconds
-from bertvision.report.tables import Alignment, Table, score_text
-from bertvision.settings import RATE
+from bertvision.report.tables import Alignment, Captioned, Table, score_text
 
-HELD_OUT = "held_out_f1"
 FLOOR = 50.0  # Hulburd's: about what an answer of nothing gets on SQuAD 2.0
 
 
@@ -23,36 +19,16 @@ class Column(NamedTuple):
     meaning: str
 
 
-class CostTable(NamedTuple):
-    """A part of the rows, with their costs."""
-
-    caption: str
-    table: Table
-
-
-def merge_variants(records: Iterable[RunRecord]) -> list[RunRecord]:
-    """Give variants their experiment's name and rows of their own, each method at its best learning rate.
-
-    The rate is the one whose held-out F1, the mean over seeds, is the highest; where nothing was held out, every rate
-    stays as a row of its own. Records that are no variants come back as they are.
-    """
-    found = list(records)
-    plain = [record for record in found if _variant(record) is None]
-    variants = sorted((record for record in found if _variant(record) is not None), key=_method_key)
-    chosen = [each for _, group in groupby(variants, key=_method_key) for each in _best_rate(list(group))]
-    return [*plain, *(_renamed(record, has_rate) for record, has_rate in chosen)]
-
-
-def cost_tables(records: Sequence[RunRecord]) -> list[CostTable]:
+def cost_tables(records: Sequence[RunRecord], note: str = "") -> list[Captioned]:
     """Lay out what rows cost: frozen and tuned encoders, inserted modules, other output layers, heads.
 
-    Nothing where no row was measured alone (`measure.inference`).
+    Nothing where no row was measured alone (`measure.inference`). `note` tells how they were measured.
     """
     if not any(record.efficiency is not None and record.efficiency.inference is not None for record in records):
         return []
     rows = [row for row in table_rows(records) if row.records[0].efficiency is not None]
-    parts = [(caption, [row for row in rows if _part(row.records[0]) == caption]) for caption in PARTS]
-    return [CostTable(f"Costs: {caption}", _table(part)) for caption, part in parts if part]
+    parts = [(caption, [row for row in rows if part_of(row.records[0]) == caption]) for caption in PARTS]
+    return [Captioned(f"Costs: {caption}", _table(part), note) for caption, part in parts if part]
 
 
 def efficiency(f1: float, parameters: int) -> float | None:
@@ -60,48 +36,8 @@ def efficiency(f1: float, parameters: int) -> float | None:
     return (f1 - FLOOR) / log10(parameters) if parameters > 1 else None
 
 
-def _variant(record: RunRecord) -> str | None:
-    variant: str | None = record.config.get("variant")
-    return variant
-
-
-def _method(record: RunRecord) -> str:
-    return (_variant(record) or "").partition(RATE)[0]
-
-
-def _row(record: RunRecord) -> str:
-    """Name a row without its head's learning rate (`heads.settings`)."""
-    return record.row.partition(RATE)[0] if record.kind in ("head", "control") else record.row
-
-
-def _group(record: RunRecord) -> str:
-    return record.experiment.removesuffix(f"-{_variant(record)}")
-
-
-def _method_key(record: RunRecord) -> tuple[str, str, str, float, str]:
-    fraction = -1.0 if record.fraction is None else record.fraction
-    return (_group(record), record.task, _method(record), fraction, _row(record))
-
-
-def _best_rate(group: Sequence[RunRecord]) -> list[tuple[RunRecord, bool]]:
-    """Choose among one row's learning rates; the second value tells whether its name has to tell the rate."""
-    by_rate: dict[tuple[str | None, str], list[RunRecord]] = {}
-    for record in group:
-        by_rate.setdefault((_variant(record), record.row), []).append(record)
-    if len(by_rate) == 1 or not all(HELD_OUT in record.scores for record in group):
-        return [(record, len(by_rate) > 1) for record in group]
-    best = max(by_rate.values(), key=lambda each: fmean(record.scores[HELD_OUT] for record in each))
-    return [(record, False) for record in best]
-
-
-def _renamed(record: RunRecord, has_rate: bool) -> RunRecord:
-    method = (_variant(record) or "") if has_rate else _method(record)
-    own = record.row if has_rate else _row(record)
-    row = method if record.kind == "encoder" else f"{method}:{own}"
-    return record.model_copy(update={"experiment": _group(record), "row": row})
-
-
-def _part(record: RunRecord) -> str:
+def part_of(record: RunRecord) -> str:
+    """Tell in which part of the costs a row is shown."""
     config, tune = record.config, record.config.get("tune") or {}
     if record.kind != "encoder":
         return HEADS
@@ -170,8 +106,11 @@ def _energy(record: RunRecord) -> float | None:
 
 
 def _efficiency(record: RunRecord) -> float | None:
-    f1 = record.scores.get("f1")
-    return None if f1 is None else efficiency(f1, record.parameters.trainable)
+    f1, cost = record.scores.get("f1"), record.efficiency
+    if f1 is None or cost is None:
+        return None
+    # What was trained below a head counts as well: shipped are all weights that differ from where training started.
+    return efficiency(f1, record.parameters.trainable if record.kind == "encoder" else cost.ship_bytes // 4)
 
 
 def _rate(row: Row) -> str:
@@ -193,5 +132,9 @@ COLUMNS = (
     Column("ship MB", _cost(_ship, 2), "what differs from the encoder that training started from, in float32"),
     Column("peak GB", _cost(_memory, 2), "memory of the tuning at its peak: the GPU's, or the process's without one"),
     Column("kJ", _cost(_energy, 1), "energy of the tuning, where the device has a meter"),
-    Column("efficiency", _cost(_efficiency, 2), "(F1 - 50) / log10(parameters), as Hulburd has it"),
+    Column(
+        "efficiency",
+        _cost(_efficiency, 2),
+        "(F1 - 50) / log10(parameters), as Hulburd has it; for a head what was trained in its encoder counts as well",
+    ),
 )

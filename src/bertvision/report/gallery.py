@@ -12,6 +12,7 @@ from bertvision.report.rows import Row, full_rows, largest_fraction
 
 RUN = "bertvision run EXPERIMENT.yaml"
 QUESTIONS = ("squad2",)  # tasks with questions that have no answer
+STUDY = "Where ways of tuning are compared, each is a point at the largest fraction, its name at the right."
 BEST_OF = "The encoder and the six models with the highest F1 at most, at the largest fraction, of the first seed. "
 AGAIN = "which older versions did not write. Make them again with"
 
@@ -99,7 +100,7 @@ GALLERY = (
         figure=score_by_parameters,
         caption="Models at the largest fraction. Circles are heads, squares controls, triangles ensembles and the star "
         "the encoder, which counts those of its own parameters that were trained, as ensembles with it do; every other "
-        "model counts what it adds.",
+        f"model counts what it adds. {STUDY}",
         describe=_says("Scatter chart of the table's main score against its parameters, for the largest fraction."),
         missing="The chart of scores by parameters needs scored records. Score a run with",
     ),
@@ -108,7 +109,7 @@ GALLERY = (
         title="Score by time of training",
         figure=score_by_training,
         caption="Each line is one model at several fractions: the seconds of fine-tuning up to there and, for heads, "
-        "of the one pass that trained all of them together.",
+        f"of the one pass that trained all of them together. {STUDY}",
         describe=_says("Line chart of the table's main score against its seconds, with a line for each model."),
         missing="The chart of scores by training time needs scored records. Score a run with",
     ),
@@ -117,7 +118,7 @@ GALLERY = (
         title="Score by time of inference",
         figure=score_by_inference,
         caption="Each line is one model at several fractions. Encoder and heads answer in one pass over the dev data, "
-        "so that models of one fraction and run have the same seconds, unless each was measured alone.",
+        f"so that models of one fraction and run have the same seconds, unless each was measured alone. {STUDY}",
         describe=_says("Line chart of the table's main score against the seconds of the pass over the dev data."),
         missing="The chart of scores by inference time needs scored records. Score a run with",
     ),

@@ -7,19 +7,30 @@ from pathlib import Path
 
 from bertvision.files import write_bytes, write_text
 from bertvision.records import RunRecord
-from bertvision.report.chapters import DATA, READING, Chapter, Report, ending, figure_path, make_report, meanings
+from bertvision.report.beside import Beside
+from bertvision.report.chapters import (
+    DATA,
+    NOTHING,
+    READING,
+    Chapter,
+    Report,
+    ending,
+    figure_path,
+    make_report,
+    meanings,
+)
 from bertvision.report.drawing import Drawing, for_file, for_page
 from bertvision.report.gallery import Picture
 from bertvision.report.glue import Benchmark
 from bertvision.report.latex import to_latex_file
 from bertvision.report.sources import Fact, config_texts, data_table, facts
 from bertvision.report.summary import to_summary
-from bertvision.report.tables import Table, to_html
+from bertvision.report.tables import Captioned, Table, to_html
 
 
-def write_report(records: Iterable[RunRecord], folder: Path) -> Path:
+def write_report(records: Iterable[RunRecord], folder: Path, beside: Beside = NOTHING) -> Path:
     """Write a report into a folder and hand back its page: one file that needs no other."""
-    report = make_report(records)
+    report = make_report(records, beside)
     for chapter in report.chapters:
         for picture, drawing in chapter.pictures:
             if drawing is not None:
@@ -74,7 +85,7 @@ def _benchmark(benchmark: Benchmark) -> str:
 
 def _chapter(chapter: Chapter, *, has_heading: bool) -> str:
     level = 3 if has_heading else 2
-    tables = "\n".join(_scrolling(table, caption) for caption, table in chapter.tables)
+    tables = "\n".join(map(_captioned, chapter.tables))
     heading = f"<h2>{escape(chapter.experiment)}</h2>\n" if has_heading else ""
     return f"""<section>
 {heading}<h{level}>Scores</h{level}>
@@ -91,6 +102,11 @@ def _scrolling(table: Table, caption: str) -> str:
     # A box that scrolls has to be reachable by keyboard, and whatever can be reached needs a name.
     opening = f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}">'
     return f"{opening}\n{to_html(table, caption)}</div>"
+
+
+def _captioned(captioned: Captioned) -> str:
+    scrolling = _scrolling(captioned.table, captioned.caption)
+    return f'{scrolling}\n<p class="reading">{escape(captioned.note)}</p>' if captioned.note else scrolling
 
 
 def _figures(chapter: Chapter) -> str:
@@ -135,9 +151,9 @@ def _all_tables(report: Report) -> list[tuple[str, Table]]:
     return [
         *((each.caption, each.table) for each in report.glue if each.table is not None),
         *(
-            (f"{chapter.experiment}: {caption}", table)
+            (f"{chapter.experiment}: {caption}{f'. {note}' if note else ''}", table)
             for chapter in report.chapters
-            for caption, table in chapter.tables
+            for caption, table, note in chapter.tables
         ),
         *((f"{chapter.experiment}: {DATA}", data_table(chapter.records)) for chapter in report.chapters),
     ]

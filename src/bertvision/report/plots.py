@@ -63,18 +63,24 @@ def fraction_label(row: Row) -> str:
     return "encoder as given" if row.fraction is None else f"fraction {row.fraction_text}"
 
 
+def is_study(rows: Sequence[Row]) -> bool:
+    """Tell whether rows compare ways of tuning: then several of them are encoders."""
+    return len({row.name for row in rows if row.kind == "encoder"}) > 1
+
+
 def few_models(rows: Sequence[Row]) -> list[Row]:
     """Keep what a figure with a legend can show: of many models all but heads, and the best heads at the last fraction.
 
-    The order stays, and so do rows of other fractions of the models that are kept.
+    Of many ways of tuning the best are kept, too. The order stays, and so do rows of other fractions of the models that
+    are kept.
     """
     names = dict.fromkeys(row.name for row in trained(rows))
     if len(names) <= MOST_MODELS:
         return list(rows)
     key = main_measure(rows).key
     last = [row for row in largest_fraction(trained(rows)) if key in row.scores]
-    others = {row.name for row in rows if row.kind != "head"}
-    best = sorted((row for row in last if row.kind == "head"), key=lambda row: -row.scores[key].mean)
+    others = {row.name for row in rows if row.kind == "baseline" or not (is_study(rows) or row.kind == "head")}
+    best = sorted((row for row in last if row.name not in others), key=lambda row: -row.scores[key].mean)
     kept = others | {row.name for row in best[: max(0, MOST_MODELS - len(others))]}
     return [row for row in rows if row.name in kept]
 
@@ -89,6 +95,8 @@ def row_styles(rows: Sequence[Row]) -> dict[str, Style]:
     """Give every model a look of its own, the same in all figures of these rows."""
     kinds = {row.name: row.kind for row in rows}
     fixed = {"encoder": ENCODER_STYLE, "baseline": BASELINE_STYLE}
+    if is_study(rows):
+        del fixed["encoder"]  # there are several
     others = [name for name, kind in kinds.items() if kind not in fixed]
     styles = {
         name: Style(cycled(PALETTE, number), cycled(MARKERS, number), LINES[kinds[name]])

@@ -6,7 +6,7 @@ from bertvision.records import RunRecord
 from bertvision.report.chapters import READING, Chapter, Report, Shown, ending, figure_path, meanings
 from bertvision.report.glue import Benchmark
 from bertvision.report.sources import data_table, facts
-from bertvision.report.tables import Table, markdown_text, to_markdown
+from bertvision.report.tables import Captioned, markdown_text, to_markdown
 
 
 def to_summary(report: Report) -> str:
@@ -25,13 +25,13 @@ def to_summary(report: Report) -> str:
 def _benchmark(benchmark: Benchmark) -> list[str]:
     if benchmark.table is None:
         return [markdown_text(benchmark.problem)]
-    return _captioned(benchmark.caption, benchmark.table)
+    return _captioned(Captioned(benchmark.caption, benchmark.table))
 
 
 def _blocks(chapter: Chapter) -> list[str]:
     return [
         f"## {markdown_text(chapter.experiment)}",
-        *(block for captioned in chapter.tables for block in _captioned(*captioned)),
+        *(block for captioned in chapter.tables for block in _captioned(captioned)),
         *(_figure(chapter, shown) for shown in chapter.pictures),
         "### Where this came from",
         to_markdown(data_table(chapter.records)).rstrip("\n"),
@@ -39,8 +39,9 @@ def _blocks(chapter: Chapter) -> list[str]:
     ]
 
 
-def _captioned(caption: str, table: Table) -> list[str]:
-    return [f"{markdown_text(caption)}:", to_markdown(table).rstrip("\n")]
+def _captioned(captioned: Captioned) -> list[str]:
+    note = [markdown_text(captioned.note)] if captioned.note else []
+    return [f"{markdown_text(captioned.caption)}:", to_markdown(captioned.table).rstrip("\n"), *note]
 
 
 def _figure(chapter: Chapter, shown: Shown) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bertvision.report.rows import Statistic
 
@@ -21,6 +21,14 @@ class Table:
     header: tuple[str, ...]
     alignments: tuple[Alignment, ...]
     rows: tuple[tuple[str, ...], ...]
+
+
+class Captioned(NamedTuple):
+    """A table with its caption, and a sentence to stand under it where it needs one."""
+
+    caption: str
+    table: Table
+    note: str = ""
 
 
 def bodies(table: Table) -> list[list[tuple[str, ...]]]:
@@ -69,6 +77,11 @@ def score_text(score: Statistic | None, digits: int = 1) -> str:
         return ""
     mean, deviation = score
     return f"{mean:.{digits}f}" if deviation is None else f"{mean:.{digits}f} ± {deviation:.{digits}f}"
+
+
+def signed_text(score: Statistic | None, digits: int = 1) -> str:
+    """Write a difference with its sign, and its deviation where there is one."""
+    return "" if score is None else ("+" if score.mean >= 0 else "") + score_text(score, digits)
 
 
 def _unbroken(cell: str) -> str:

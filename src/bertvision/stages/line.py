@@ -1,7 +1,7 @@
 """What all stages of one experiment share, read and tokenised once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bertvision.encoder.encode import places_of_states, shape_of_states
-from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment
 from bertvision.features.cut import cut_examples
@@ -21,6 +21,7 @@ from bertvision.run_folder import RunFolder, folder_of_seed
 from bertvision.settings import Settings
 from bertvision.shapes import StackShape
 from bertvision.stages.answering import Answering, open_answering
+from bertvision.stages.measure import spread
 from bertvision.stages.model_folder import CONFIG, ModelConfig, read_model_config
 from bertvision.tasks.held_out import check_apart, hold_out
 from bertvision.tasks.read import read_labelled, read_task
@@ -66,7 +67,7 @@ class Line:
         """Tell whether the encoder is an earlier run's on the same task, whose output layer goes on."""
         if not is_checkpoint(self.experiment.encoder):
             return False
-        model = read_model_config(Path(self.experiment.encoder))
+        model = read_model_config(folder_of(self.experiment.encoder))
         return model.objective == self.objective and model.labels == self.task.labels
 
     def folder(self, seed: int) -> RunFolder:
@@ -129,13 +130,19 @@ class Line:
         )
 
 
-def prepare(experiment: Experiment, out: Path, progress: Progress) -> Line:
-    """Read the data, load the encoder once to check it, and cut all windows, before anything expensive starts."""
+def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: int | None = None) -> Line:
+    """Read the data, load the encoder once to check it, and cut all windows, before anything expensive starts.
+
+    With `num_train` only so many examples of train, spread evenly, are kept, and no split beside it and dev: enough to
+    measure with.
+    """
     task = read_task(experiment.task, experiment.data)
     for split in (task.train, task.dev, *task.also.values()):
         if split.dropped:
             progress.say(f"{split.name}: {split.dropped} bad examples left out, {len(split.examples)} kept")
     task, held_out = _held_out(task, experiment.data)
+    if num_train is not None:
+        task, held_out = _sampled(task, num_train), None
     encoder = load_encoder(experiment.encoder)
     check_length(encoder, experiment.windows)
     layers = experiment.states.chosen_layers
@@ -178,6 +185,12 @@ def _held_out(task: Task, data: DataConfig) -> tuple[Task, Split[Question] | Non
     return task._replace(train=train), held_out
 
 
+def _sampled(task: Task, num_train: int) -> Task:
+    examples = task.train.examples
+    kept = tuple(examples[place] for place in spread(len(examples), num_train))
+    return task._replace(train=replace(task.train, examples=kept), also={})
+
+
 def check_length(encoder: Encoder, windows: WindowConfig) -> None:
     """Refuse windows that are longer than the encoder reads."""
     if windows.max_length > encoder.max_length:
@@ -189,7 +202,7 @@ def check_length(encoder: Encoder, windows: WindowConfig) -> None:
 
 def is_checkpoint(encoder: str) -> bool:
     """Tell whether an encoder is an earlier run's, with an output layer of its own."""
-    return (Path(encoder) / CONFIG).is_file()
+    return (folder_of(encoder) / CONFIG).is_file()
 
 
 def _describe(split: Split[Any], windows: Sequence[Window]) -> DataFile:

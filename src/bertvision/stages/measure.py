@@ -45,22 +45,49 @@ class Subject(NamedTuple):
                     self.head(*seen).float().cpu()
 
 
+class Alone(NamedTuple):
+    """A row that is run alone on a sample of windows; what that takes is scaled to all of them by their tokens."""
+
+    subject: Subject
+    batches: list[Rows]
+    scale: float
+
+    def seconds(self, repeats: int = REPEATS) -> float:
+        """Time large batches, the median of some repeats, after one to warm up."""
+        return _seconds(self.subject, self.batches, repeats) * self.scale
+
+    def latency(self, repeats: int = REPEATS) -> float:
+        """Time windows one by one: the median of some windows."""
+        rows = [np.array([row]) for row in spread(len(self.subject.windows), ALONE)]
+        return median(_seconds(self.subject, [row], repeats) for row in rows)
+
+    def operations(self) -> float:
+        """Count floating-point operations."""
+        return count_operations(self.subject, self.batches) * self.scale
+
+
 def measure_inference(
     encoder: Encoder, config: HeadConfig, head: Head, windows: Sequence[Window], compute: Compute, tokens: int
 ) -> Inference:
-    """Run one row alone on a sample of windows, and scale what it takes to all of them by their tokens."""
+    """Run one row alone on a sample of windows, and scale what it takes to all of them."""
+    alone = open_alone(encoder, config, head, windows, compute, tokens)
+    return Inference(
+        seconds=round(alone.seconds(), 4),
+        latency=round(alone.latency(), 6),
+        operations=alone.operations(),
+        windows=len(windows),
+    )
+
+
+def open_alone(
+    encoder: Encoder, config: HeadConfig, head: Head, windows: Sequence[Window], compute: Compute, tokens: int
+) -> Alone:
+    """Get one row ready to be run alone, in batches of so many tokens."""
     subject = Subject(encoder, head.to(compute.device).eval(), reading_of(config, head), windows, compute)
     lengths = lengths_of(windows)
     sample = spread(len(windows), SAMPLE.get(compute.device.type, SAMPLE["cpu"]))
     batches = [sample[rows] for rows in plan_in_order_of_length(lengths[sample], tokens)]
-    scale = float(lengths.sum() / lengths[sample].sum())
-    alone = [np.array([row]) for row in spread(len(windows), ALONE)]
-    return Inference(
-        seconds=round(_seconds(subject, batches) * scale, 4),
-        latency=round(median(_seconds(subject, [rows]) for rows in alone), 6),
-        operations=count_operations(subject, batches) * scale,
-        windows=len(windows),
-    )
+    return Alone(subject, batches, float(lengths.sum() / lengths[sample].sum()))
 
 
 def count_operations(subject: Subject, batches: Sequence[Rows]) -> float:
@@ -75,10 +102,10 @@ def spread(count: int, wanted: int) -> Rows:
     return np.unique(np.linspace(0, count - 1, min(wanted, count)).round().astype(np.int64))
 
 
-def _seconds(subject: Subject, batches: Sequence[Rows]) -> float:
+def _seconds(subject: Subject, batches: Sequence[Rows], repeats: int) -> float:
     subject.run(batches)  # to warm up
     times = []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         started = time.perf_counter()
         subject.run(batches)  # ends on the host, so nothing is left to wait for
         times.append(time.perf_counter() - started)

@@ -1,0 +1,55 @@
+"""Verbs that compare an experiment's variants: what they cost, and how far their answers lie apart."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertvision.cli.options import Config, Json, Out, Quiet, Set
+from bertvision.console import in_one_line, messages, print_json, print_table, progress_for, results
+from bertvision.files import check_folder
+
+
+@in_one_line
+def costs(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False) -> None:
+    """Measure what every variant costs, in one process.
+
+    Tunes each for some steps, trains its heads and runs its rows alone, in turns and warm, and writes OUT/costs, which
+    `report` uses in place of what runs that shared a machine have measured. Nothing else should run meanwhile.
+    """
+    from bertvision.cost_record import FOLDER
+    from bertvision.experiment import read_experiments
+    from bertvision.report.measured import COLUMNS, costs_rows
+    from bertvision.stages.measure_methods import measure_methods
+
+    experiments = read_experiments(config, overrides or ())
+    own = experiments[0].folder.parts[0]
+    folder = check_folder(Path("runs") / own if out is None else out)
+    measured = measure_methods(experiments, folder, progress_for(quiet))
+    if as_json:
+        print_json([each.model_dump(mode="json") for each in measured])
+        return
+    print_table(COLUMNS, costs_rows(measured), (False, *[True] * (len(COLUMNS) - 1)))
+    results.print(f"milliseconds are of one window; costs: {folder / FOLDER}", markup=False)
+
+
+@in_one_line
+def compare_methods(
+    run: Annotated[Path, typer.Argument(metavar="OUT", help="The run folder of an experiment with variants.")],
+    data: Annotated[str, typer.Option("--data", help="The questions that were answered, with golds.")],
+    against: Annotated[str, typer.Option("--against", help="The method that all others are compared with.")] = "full",
+    as_json: Json = False,
+) -> None:
+    """Compare all variants with one, question by question.
+
+    Resamples questions, paired, the mean over seeds, for every row that a report shows, and writes
+    OUT/differences.json, whose 95% intervals `report` puts into its tables. Needs no torch.
+    """
+    from bertvision.stages.compare_methods import COLUMNS, compare_folder
+
+    found = compare_folder(run, data, against)
+    if as_json:
+        print_json([each.model_dump(mode="json") for each in found.differences])
+        return
+    print_table(COLUMNS, found.as_rows(), (False, *[True] * (len(COLUMNS) - 1)))
+    messages.print(f"differences: {found.path}", markup=False)

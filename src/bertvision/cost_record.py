@@ -1,0 +1,130 @@
+"""`MethodCosts`: what one way of training costs, as one JSON file, measured in turns with others in one process."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from bertvision.errors import FolderError
+from bertvision.files import read_json, write_json
+from bertvision.records import Parameters, Provenance
+from bertvision.settings import Config
+
+FOLDER = "costs"
+
+
+class Spent(Config):
+    """What a training takes for each window that it sees."""
+
+    seconds: float
+    data_seconds: float  # of them: making batches; 0 where that is not told apart
+    joules: float | None  # of the whole device; None where it has no meter
+    peak_process_bytes: int  # of the training, not for each window
+    peak_device_bytes: int | None  # None where the device has no memory of its own
+
+
+class Speed(Config):
+    """How fast a row answers when it runs alone."""
+
+    seconds: float  # for each window, in large batches, from tokens to logits
+    latency: float  # of one window by itself: the median
+
+
+class Round(Config):
+    """A method's turn in one round."""
+
+    tuning: Spent | None  # of the encoder; None where it is used as given
+    heads: Spent | None  # the pass that trains all heads, the frozen encoder's part included
+    rows: dict[str, Speed]
+
+
+class RowSize(Config):
+    """What of a row's costs is the same in every round."""
+
+    parameters: Parameters
+    ship_bytes: int  # what differs from the encoder that training started from, in float32
+    operations: float  # floating-point operations for each window, counted
+
+
+class MethodCosts(Config):
+    """One method of an experiment: its `encoder` and its heads, measured once a round."""
+
+    format: Literal[1] = 1
+    experiment: str
+    method: str | None  # a variant without its learning rate; None for an experiment without variants
+    rows: dict[str, RowSize]
+    rounds: tuple[Round, ...]
+    num_windows: int  # of training that a round measures the tuning on
+    settings: dict[str, Any]
+    provenance: Provenance
+
+    @property
+    def tuning(self) -> Spent | None:
+        """Give the tuning's costs in the middle of all rounds."""
+        return _middle([each.tuning for each in self.rounds if each.tuning is not None])
+
+    @property
+    def heads(self) -> Spent | None:
+        """Give the heads' costs in the middle of all rounds."""
+        return _middle([each.heads for each in self.rounds if each.heads is not None])
+
+    def speed(self, row: str) -> Speed | None:
+        """Give a row's speed in the middle of all rounds; None for a row that is no model by itself."""
+        found = [each.rows[row] for each in self.rounds if row in each.rows]
+        if not found:
+            return None
+        return Speed(seconds=_median(found, "seconds"), latency=_median(found, "latency"))
+
+    @property
+    def spread(self) -> float:
+        """Give how far the tuning's seconds lie apart in the rounds, as a share of their middle."""
+        seconds = [each.tuning.seconds for each in self.rounds if each.tuning is not None]
+        return (max(seconds) - min(seconds)) / median(seconds) if seconds else 0.0
+
+
+def costs_path(out: Path, experiment: str, method: str | None) -> Path:
+    """Name a method's file in a run folder."""
+    return out / FOLDER / f"{method or experiment}.json"
+
+
+def write_costs(out: Path, costs: MethodCosts) -> None:
+    """Write a method's costs into a run folder."""
+    write_json(costs_path(out, costs.experiment, costs.method), costs.model_dump(mode="json"))
+
+
+def read_costs(folder: Path) -> list[MethodCosts]:
+    """Read all costs below a folder, in a fixed order; there may be none."""
+    return [read_method_costs(path) for path in sorted(folder.rglob(f"{FOLDER}/*.json"))]
+
+
+def read_method_costs(path: Path) -> MethodCosts:
+    """Read one method's costs."""
+    read_json(path)  # says what is wrong with a damaged file
+    try:
+        return MethodCosts.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in problem["loc"])
+        raise FolderError(
+            f"{path}: not a method's costs: `{place}`: {problem['msg']}; delete it and measure again"
+        ) from None
+
+
+def _middle(found: list[Spent]) -> Spent | None:
+    if not found:
+        return None
+    has_joules = all(each.joules is not None for each in found)
+    return Spent(
+        seconds=_median(found, "seconds"),
+        data_seconds=_median(found, "data_seconds"),
+        joules=_median(found, "joules") if has_joules else None,
+        peak_process_bytes=max(each.peak_process_bytes for each in found),
+        peak_device_bytes=max((each.peak_device_bytes for each in found if each.peak_device_bytes), default=None),
+    )
+
+
+def _median(found: Iterable[Spent | Speed], name: str) -> float:
+    middle: float = median(getattr(each, name) for each in found)
+    return middle

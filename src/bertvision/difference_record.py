@@ -1,0 +1,34 @@
+"""`Difference`: how far a row's F1 lies from another's, question by question, as a line of one JSON file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bertvision.files import read_json, write_json
+from bertvision.settings import Config, validate
+
+FILE = "differences.json"
+
+
+class Difference(Config):
+    """A paired comparison on dev, every question's F1 averaged over seeds first."""
+
+    experiment: str
+    row: str  # as reports name it: a method, or method:head
+    fraction: float | None
+    against: str  # another row at the same fraction
+    seeds: tuple[int, ...]  # that both have
+    difference: float  # in points of F1
+    low: float  # where 95% of the differences of resampled questions lie
+    high: float
+    p_value: float
+
+
+def write_differences(folder: Path, found: Sequence[Difference]) -> Path:
+    """Write comparisons beside the records that they are about."""
+    write_json(folder / FILE, [each.model_dump(mode="json") for each in found])
+    return folder / FILE
+
+
+def read_differences(folder: Path) -> list[Difference]:
+    """Read all comparisons below a folder; there may be none."""
+    return [validate(Difference, each, str(path)) for path in sorted(folder.rglob(FILE)) for each in read_json(path)]

@@ -1,0 +1,20 @@
+"""What a report reads beside records: costs that were measured in one run, and paired comparisons."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bertvision.cost_record import MethodCosts, read_costs
+from bertvision.difference_record import Difference, read_differences
+
+
+class Beside(NamedTuple):
+    """Small files that stages leave in a run folder for its report."""
+
+    costs: Sequence[MethodCosts] = ()
+    differences: Sequence[Difference] = ()
+
+
+def read_beside(folder: Path) -> Beside:
+    """Read what lies below a folder of records; there may be nothing."""
+    return Beside(read_costs(folder), read_differences(folder))

@@ -1,0 +1,192 @@
+"""Records of variants -> Hulburd's tables: freezing, Houlsby adapters, and the one of CACNN that was lost."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bertvision.difference_record import Difference
+from bertvision.records import RunRecord
+from bertvision.report.efficiency import COLUMNS
+from bertvision.report.rows import Row, full_rows, largest_fraction, statistic
+from bertvision.report.tables import Alignment, Captioned, Table, signed_text
+
+PAPER_NOTE = (
+    "“Paper” is what Hulburd prints for BERT-base, cased, tuned for three epochs on a Titan RTX; all else is of this "
+    "report's encoder and fraction."
+)
+LOST_NOTE = (
+    "Hulburd's own table of CACNN is lost; what is left of it is that its F1 lay below that of adapters, and that "
+    "inference took 200 seconds or, elsewhere, 80% longer than BERT alone."
+)
+
+
+class Printed(NamedTuple):
+    """A model of the paper with the numbers that are printed for it."""
+
+    name: str
+    parameters: int
+    exact: float
+    f1: float
+    minutes: int  # of training
+    seconds: str  # of inference
+    efficiency: float | None
+
+
+# By what is trained and what is inserted; "wide" adapters are as wide as the encoder's states.
+PAPER: dict[tuple[str, str], Printed] = {
+    ("all", "none"): Printed("L12", 108_311_810, 73.3, 76.3, 255, "145-150", 3.27),
+    ("top:6", "none"): Printed("L6", 42_548_738, 72.3, 75.2, 218, "145-150", 3.30),
+    ("top:3", "none"): Printed("L3", 21_294_338, 69.3, 72.5, 203, "145-150", 3.07),
+    ("top:1", "none"): Printed("L1", 7_124_738, 62.8, 65.9, 193, "145-150", 2.32),
+    ("none", "none"): Printed("L0", 39_938, 52.1, 53.1, 188, "145-150", 0.67),
+    ("all", "houlsby:64"): Printed("L12-A64", 110_691_074, 73.2, 76.3, 269, "154.3", None),
+    ("none", "houlsby:64"): Printed("L0-A64", 2_417_664, 66.8, 69.8, 203, "154.8", 3.10),
+    ("none", "wide"): Printed("L0-A768", 28_388_354, 72.0, 75.0, 253, "188.8", 3.35),
+}
+FULL = PAPER["all", "none"]
+
+
+class Against(NamedTuple):
+    """The row that trains every weight, and paired comparisons with it where there are any."""
+
+    full: Row | None
+    differences: Sequence[Difference]
+
+    @property
+    def note(self) -> str:
+        """Say what the differences are."""
+        interval = (
+            "with its 95% interval over resampled questions (paired, the mean over seeds)"
+            if any(self._of(each) for each in self.differences)
+            else "seed by seed, with its standard deviation where there are several"
+        )
+        return f"“Against full” is the difference in F1 to the row that trains every weight, {interval}."
+
+    def text(self, row: Row) -> str:
+        """Write how far a row's F1 lies from it."""
+        if self.full is None or row.name == self.full.name:
+            return ""
+        for each in self.differences:
+            if self._of(each) and each.row == row.name:
+                return f"{each.difference:+.1f} ({each.low:+.1f} to {each.high:+.1f})"
+        theirs = {record.seed: record.scores["f1"] for record in self.full.records}
+        apart = [record.scores["f1"] - theirs[record.seed] for record in row.records if record.seed in theirs]
+        return signed_text(statistic(apart))
+
+    def times(self, row: Row) -> str:
+        """Write how many times as long a row's inference takes, where both were measured alone."""
+        if self.full is None or not (_is_measured(row) and _is_measured(self.full)):
+            return ""
+        return f"{row.inference_seconds / self.full.inference_seconds:.2f}"
+
+    def _of(self, each: Difference) -> bool:
+        full = self.full
+        return full is not None and (each.experiment, each.fraction, each.against) == (
+            full.experiment,
+            full.fraction,
+            full.name,
+        )
+
+
+def hulburd_tables(
+    records: Sequence[RunRecord], differences: Sequence[Difference] = (), note: str = ""
+) -> list[Captioned]:
+    """Lay out an experiment on SQuAD 2.0 as Hulburd does, at the largest fraction; `note` tells how costs were taken.
+
+    One of his tables is shown where there is something to compare: two rows or more.
+    """
+    if records[0].task != "squad2":
+        return []
+    encoders = [row for row in full_rows(records) if row.kind == "encoder" and "f1" in row.scores]
+    rows = largest_fraction(encoders)
+    his = {row.name: printed for row in rows if (printed := _printed(row.records[0])) is not None}
+    studied = sorted(
+        (row for row in rows if row.name in his), key=lambda row: list(PAPER.values()).index(his[row.name])
+    )
+    full = next((row for row in studied if his[row.name] == FULL), None)
+    against = Against(full, differences)
+    frozen = [row for row in studied if _inserted(row.records[0]) == "none"]
+    adapters = [row for row in studied if row == full or _inserted(row.records[0]) != "none"]
+    cacnn = sorted((row for row in rows if _filters(row)), key=lambda row: _filters(row) or ("", 0))
+    tables = [
+        _study("Hulburd's table 1: trained blocks", frozen, his, against),
+        _study("Hulburd's table 2: Houlsby adapters", adapters, his, against),
+        _lost("Hulburd's lost table: CACNN", [*([full] if full is not None else []), *cacnn], against),
+    ]
+    return [
+        captioned._replace(note=f"{captioned.note} {note}".rstrip())
+        for captioned in tables
+        if len(captioned.table.rows) > 1
+    ]
+
+
+def _printed(record: RunRecord) -> Printed | None:
+    """Give the paper's model that was trained in the same way; None where there is none."""
+    tune = record.config.get("tune") or {}
+    is_other = tune.get("parasites") or not tune.get("norms", True) or _output(record) is not None
+    if is_other or record.config.get("heads", {}).get("train"):  # the encoder of heads is the full one again
+        return None
+    train, insert = tune.get("train", "all"), _inserted(record)
+    wide = PAPER["none", "wide"] if train == "none" and insert.startswith("houlsby:") else None
+    return PAPER.get((train, insert), wide)
+
+
+def _inserted(record: RunRecord) -> str:
+    return str((record.config.get("tune") or {}).get("insert", "none"))
+
+
+def _output(record: RunRecord) -> Any:  # noqa: ANN401 (a catalog's name, or a mapping)
+    return (record.config.get("finetune") or {}).get("head")
+
+
+def _filters(row: Row) -> tuple[str, int] | None:
+    """Give the kind of a CACNN and its number of filters; None for any other output layer."""
+    output = _output(row.records[0])
+    pooler = output.get("pooler", {}) if isinstance(output, dict) else {}
+    kind, filters = pooler.get("kind", ""), pooler.get("filters")
+    return (kind, filters) if kind.startswith("cacnn") and filters is not None else None
+
+
+def _study(caption: str, rows: Sequence[Row], his: Mapping[str, Printed], against: Against) -> Captioned:
+    number: Alignment = "right"
+    cells = [(row.name, *_ours(row), against.text(row), *_cells(his[row.name])) for row in rows]
+    header = ("model", *(column.head for column in OURS), AGAINST, *THEIRS)
+    alignments = ("left", *[number] * (len(OURS) + 1), "left", *[number] * (len(THEIRS) - 1))
+    note = f"{PAPER_NOTE} {against.note}"
+    return Captioned(f"{caption}{_fraction(rows)}", Table(header, alignments, tuple(cells)), note)
+
+
+def _lost(caption: str, rows: Sequence[Row], against: Against) -> Captioned:
+    number: Alignment = "right"
+    cells = [(row.name, *_form(row), *_ours(row), against.text(row), against.times(row)) for row in rows]
+    header = ("model", "filters by", "filters", *(column.head for column in OURS), AGAINST, "times full")
+    alignments = ("left", "left", *[number] * (len(OURS) + 3))
+    note = f"{LOST_NOTE} “Times full” compares seconds of inference. {against.note}"
+    return Captioned(f"{caption}{_fraction(rows)}", Table(header, alignments, tuple(cells)), note)
+
+
+def _is_measured(row: Row) -> bool:
+    return all(each.efficiency is not None and each.efficiency.inference is not None for each in row.records)
+
+
+def _fraction(rows: Sequence[Row]) -> str:
+    return f", fraction {rows[0].fraction_text}" if rows else ""
+
+
+def _form(row: Row) -> tuple[str, str]:
+    kind, filters = _filters(row) or ("", "")
+    return (kind.removeprefix("cacnn_"), str(filters))
+
+
+def _ours(row: Row) -> list[str]:
+    return [column.cell(row) for column in OURS]
+
+
+def _cells(printed: Printed) -> tuple[str, ...]:
+    name, parameters, exact, f1, minutes, seconds, efficiency = printed
+    measure = "" if efficiency is None else f"{efficiency:.2f}"
+    return (name, f"{parameters:,}", f"{exact:.1f}", f"{f1:.1f}", str(minutes), seconds, measure)
+
+
+AGAINST = "against full"
+OURS = [column for column in COLUMNS if column.head in ("parameters", "EM", "F1", "train min", "infer s", "efficiency")]
+THEIRS = tuple(f"paper {head}" for head in ("model", "parameters", "EM", "F1", "train min", "infer s", "efficiency"))

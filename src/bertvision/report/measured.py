@@ -1,0 +1,112 @@
+"""Costs measured in one run -> records that have them, and a table for the terminal."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from bertvision.cost_record import MethodCosts, Spent
+from bertvision.methods import group_of, method_of, row_of
+from bertvision.records import Efficiency, Inference, RunRecord, Seconds
+
+COLUMNS = ("model", "trained", "train ms", "infer ms", "ms alone", "peak GB")
+NOTHING = Spent(seconds=0.0, data_seconds=0.0, joules=None, peak_process_bytes=0, peak_device_bytes=None)
+
+
+def costs_rows(costs: Iterable[MethodCosts]) -> list[tuple[str, ...]]:
+    """Give a line for every row of every method: what one window takes in training and when it is answered."""
+    return [_line(each, name) for each in costs for name in each.rows]
+
+
+def with_costs(records: Iterable[RunRecord], costs: Sequence[MethodCosts]) -> list[RunRecord]:
+    """Give records the seconds, memory and energy that were measured in one run, for the windows that they saw."""
+    known = {(each.experiment, each.method): each for each in costs}
+    return [_measured(record, known) for record in records]
+
+
+def costs_note(records: Sequence[RunRecord], costs: Sequence[MethodCosts]) -> str:
+    """Say how the costs of one experiment's rows were measured; nothing where they are what its own runs noted."""
+    own = [each for each in costs if each.experiment == records[0].experiment and each.rounds]
+    if not own:
+        return ""
+    measured = {each.method for each in own}
+    others = dict.fromkeys(method for record in records if (method := method_of(record)) not in measured)
+    rounds, spread = max(len(each.rounds) for each in own), max(each.spread for each in own)
+    text = (
+        f"Seconds, memory and energy were measured in turns, in one process that had {_listed(own)} to itself: the "
+        f"middle of {rounds} rounds, scaled to the windows that a row has seen. Between rounds, seconds of tuning "
+        f"differ by {100 * spread:.0f}% at most."
+    )
+    return f"{text} Not so: {', '.join(map(str, others))}." if others else text
+
+
+def _listed(costs: Iterable[MethodCosts]) -> str:
+    return " and ".join(dict.fromkeys(each.provenance.device for each in costs))
+
+
+def _measured(record: RunRecord, known: Mapping[tuple[str, str | None], MethodCosts]) -> RunRecord:
+    costs = known.get((group_of(record), method_of(record)))
+    if costs is None or record.efficiency is None or not costs.rounds:
+        return record
+    tuning, heads = costs.tuning or NOTHING, (costs.heads if record.kind != "encoder" else None) or NOTHING
+    tuned, passed = _num_tuned(record), _num_passed(record)
+    tuning_seconds, heads_seconds = tuned * tuning.seconds, passed * heads.seconds
+    parts = [(tuning.joules, tuned), (heads.joules, passed)]
+    joules = [each * windows for each, windows in parts if each is not None]
+    device = [each.peak_device_bytes for each in (tuning, heads) if each.peak_device_bytes is not None]
+    efficiency = Efficiency(
+        encoder_seconds=tuned * (tuning.seconds - tuning.data_seconds),
+        heads_seconds=heads_seconds,
+        data_seconds=tuned * tuning.data_seconds,
+        peak_process_bytes=max(tuning.peak_process_bytes, heads.peak_process_bytes),
+        peak_device_bytes=max(device, default=None),
+        joules=sum(joules) if joules else None,
+        ship_bytes=record.efficiency.ship_bytes,
+        inference=_inference(record, costs) or record.efficiency.inference,
+    )
+    has_heads = record.seconds.heads is not None
+    seconds = Seconds(
+        finetune=tuning_seconds, heads=heads_seconds if has_heads else None, predict=record.seconds.predict
+    )
+    return record.model_copy(update={"efficiency": efficiency, "seconds": seconds})
+
+
+def _num_tuned(record: RunRecord) -> float:
+    """Count the windows that the encoder was tuned on."""
+    return (record.fraction or 0.0) * record.data["train"].windows
+
+
+def _num_passed(record: RunRecord) -> float:
+    """Count the windows that heads have learnt from, until the epoch that counts."""
+    config = record.config.get("heads", {})
+    epochs = config.get("report_epoch") or config.get("epochs", 1)
+    return float(config.get("share", 1.0) * epochs * record.data["train"].windows)
+
+
+def _inference(record: RunRecord, costs: MethodCosts) -> Inference | None:
+    row, windows = row_of(record), record.data["dev"].windows
+    speed = costs.speed(row)
+    if speed is None:
+        return None
+    return Inference(
+        seconds=speed.seconds * windows,
+        latency=speed.latency,
+        operations=costs.rows[row].operations * windows,
+        windows=windows,
+    )
+
+
+def _line(costs: MethodCosts, name: str) -> tuple[str, ...]:
+    size, speed, is_encoder = costs.rows[name], costs.speed(name), name == "encoder"
+    spent = costs.tuning if is_encoder else costs.heads
+    method = costs.method or costs.experiment
+    memory = None if spent is None else spent.peak_device_bytes or spent.peak_process_bytes
+    return (
+        method if is_encoder else f"{method}:{name}",
+        f"{size.parameters.trainable:,}",
+        _number(None if spent is None else 1000 * spent.seconds),
+        _number(None if speed is None else 1000 * speed.seconds),
+        _number(None if speed is None else 1000 * speed.latency),
+        _number(None if memory is None else memory / 1e9),
+    )
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"

@@ -1,0 +1,108 @@
+"""OUT/costs: what every method of an experiment costs, measured in turns in one process, warm."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bertvision.cost_record import MethodCosts, costs_path, read_method_costs, write_costs
+from bertvision.encoder.load import load_encoder
+from bertvision.errors import FolderError, SettingsError
+from bertvision.experiment import Experiment
+from bertvision.files import locked
+from bertvision.progress import SILENT, Progress
+from bertvision.records import provenance
+from bertvision.settings import RATE, Settings, first_difference
+from bertvision.stages.line import Line, prepare
+from bertvision.stages.method_turn import Turn, num_measured, size_for, take_turn
+from bertvision.training.device import choose_compute
+
+ROUNDS = 3
+SHARED = {"task", "data", "encoder", "windows", "answers", "device", "precision"}  # alike for all methods of a file
+# What costs do not depend on.
+UNLIKE: dict[str, Any] = {
+    **dict.fromkeys(("name", "variant", "seeds", "measure", "ensembles"), True),
+    "finetune": {"lr", "fractions", "save_every"},
+}
+
+
+def measure_methods(experiments: Sequence[Experiment], out: Path, progress: Progress = SILENT) -> list[MethodCosts]:
+    """Measure every method once a round, forwards in one and backwards in the next; what OUT/costs holds is kept.
+
+    Variants that differ in their learning rate alone are one method.
+    """
+    methods = one_rate_each(experiments)
+    _check_alike(methods)
+    first = next(iter(methods.values()))
+    size = size_for(choose_compute(first.device, first.precision))
+    with locked(out):
+        line = replace(prepare(first, out, progress, size.examples), progress=SILENT)
+        costs = {name: _kept(line, method) for name, method in methods.items()}
+        start = load_encoder(first.encoder)
+        if line.compute.device.type == "cuda":  # the first to run in a process loads kernels: three times as long
+            take_turn(replace(line, experiment=first), start, {})
+        with progress.bar("measure", ROUNDS * len(methods)) as bar:
+            for number in range(ROUNDS):
+                progress.say(f"round {number + 1} of {ROUNDS}")
+                for name in list(methods)[:: -1 if number % 2 else 1]:
+                    if len(costs[name].rounds) == number:
+                        turn = take_turn(replace(line, experiment=methods[name]), start, costs[name].rows)
+                        costs[name] = _with_turn(costs[name], turn)
+                        write_costs(out, costs[name])
+                    bar.advance(1, lambda name=name: name)  # type: ignore[misc]
+    return list(costs.values())
+
+
+def one_rate_each(experiments: Sequence[Experiment]) -> dict[str, Experiment]:
+    """Give a file's methods by name, each with the first of its learning rates."""
+    methods: dict[str, Experiment] = {}
+    for experiment in experiments:
+        methods.setdefault(_method(experiment) or experiment.name, experiment)
+    return methods
+
+
+def _method(experiment: Experiment) -> str | None:
+    return None if experiment.variant is None else experiment.variant.partition(RATE)[0]
+
+
+def _check_alike(methods: Mapping[str, Experiment]) -> None:
+    """Refuse methods that do not see the same windows: their costs could not be compared."""
+    (first, start), *others = ((name, _shared(method)) for name, method in methods.items())
+    for name, settings in others:
+        if difference := first_difference(start, settings):
+            raise SettingsError(
+                f"{first} and {name} cannot be measured side by side: {difference}; let all variants share "
+                f"{', '.join(sorted(SHARED))}, or measure some alone with --set variant=NAME and an --out of their own"
+            )
+
+
+def _shared(experiment: Experiment) -> Settings:
+    layers = {"states": {"layers": experiment.states.layers}}
+    return {**experiment.model_dump(mode="json", include=SHARED), **layers}
+
+
+def _kept(line: Line, experiment: Experiment) -> MethodCosts:
+    """Give what OUT/costs holds of a method; refuse what was measured with other settings or on another device."""
+    group = experiment.folder.parts[0]
+    settings = experiment.model_dump(mode="json", exclude=UNLIKE)
+    fresh = MethodCosts(
+        experiment=group,
+        method=_method(experiment),
+        rows={},
+        rounds=(),
+        num_windows=num_measured(replace(line, experiment=experiment)),
+        settings=settings,
+        provenance=provenance(line.compute.name, line.compute.precision),
+    )
+    path = costs_path(line.out, group, fresh.method)
+    if not path.exists():
+        return fresh
+    there = read_method_costs(path)
+    old, new = ({"device": each.provenance.device, "settings": each.settings} for each in (there, fresh))
+    if difference := first_difference(old, new):
+        raise FolderError(f"{path}: measured differently ({difference}); delete it, or choose another --out")
+    return there
+
+
+def _with_turn(costs: MethodCosts, turn: Turn) -> MethodCosts:
+    return costs.model_copy(update={"rounds": (*costs.rounds, turn.round), "rows": turn.rows})

@@ -1,0 +1,197 @@
+"""One method's turn: tune an untrained encoder for some steps, train its heads, run its rows alone."""
+
+import gc
+import math
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import NamedTuple
+
+from bertvision.cost_record import Round, RowSize, Speed, Spent
+from bertvision.encoder.encode import freeze, layers_of_output
+from bertvision.encoder.finetune import plan_steps
+from bertvision.encoder.load import Encoder
+from bertvision.heads.build import HeadConfig, reads_cls
+from bertvision.heads.head import Head, count_parameters
+from bertvision.heads.training import build_heads, train_heads_together
+from bertvision.records import Parameters
+from bertvision.settings import RATE
+from bertvision.stages.finetune import Output, output_layer, tune_together
+from bertvision.stages.line import Line
+from bertvision.stages.measure import Alone, open_alone
+from bertvision.stages.model_folder import as_saved
+from bertvision.stages.rows import ENCODER, Row
+from bertvision.stages.states import open_states
+from bertvision.training.accounting import Costs, Meter
+from bertvision.training.device import Compute
+from bertvision.tuning.freezing import count_trainable
+from bertvision.tuning.tune import start_tuning
+
+
+class Size(NamedTuple):
+    """How much a turn trains: enough for a steady figure in seconds."""
+
+    examples: int  # of train, from which windows are cut
+    warm: int  # steps of tuning that do not count
+    steps: int  # that do
+    passes: int  # of heads over all these windows, after one that does not count
+
+
+# On a GPU about two seconds of tuning: a driver's meter of energy moves ten to fifty times a second.
+SIZES = {"cpu": Size(24, 1, 2, 1), "cuda": Size(4096, 6, 40, 2)}
+
+
+class Turn(NamedTuple):
+    """What a turn found."""
+
+    round: Round
+    rows: dict[str, RowSize]
+
+
+def size_for(compute: Compute) -> Size:
+    """Give what suits a device."""
+    return SIZES.get(compute.device.type, SIZES["cpu"])
+
+
+def num_measured(line: Line) -> int:
+    """Count the windows that a turn measures the tuning on."""
+    warm, whole = _stops(line)
+    return whole - warm
+
+
+def take_turn(line: Line, start: Encoder, known: Mapping[str, RowSize]) -> Turn:
+    """Measure the method of a line whose train is a sample; `known` are sizes that an earlier turn has found.
+
+    `start` is the encoder before any training and stays as it is.
+    """
+    gc.collect()  # what the turn before left in cycles has no part in this one's peak
+    encoder, rows, tuning, inside = replace(start, model=deepcopy(start.model)), [], None, 0
+    if line.experiment.finetune.fractions:
+        output = output_layer(line, _seed(line))
+        start_tuning(encoder.model, line.experiment.tune, _seed(line))
+        tuning, inside = _tuning(line, encoder, output), count_trainable(encoder.model)
+        encoder = as_saved(encoder)
+        rows.append(_output_row(line, encoder, output, inside))
+    freeze(encoder, line.compute)
+    trained, heads = _heads(line, encoder, inside)
+    rows += trained
+    return Turn(
+        Round(tuning=tuning, heads=heads, rows={row.name: _speed(line, encoder, row) for row in rows}),
+        {row.name: known.get(row.name) or _size(line, encoder, row) for row in rows},
+    )
+
+
+def _seed(line: Line) -> int:
+    return line.experiment.seeds[0]
+
+
+def _stops(line: Line) -> tuple[int, int]:
+    """Count the windows that are seen before the steps that count, and with them."""
+    size, config = size_for(line.compute), line.experiment.finetune
+    once = config.model_copy(update={"fractions": (1.0,)})
+    epochs = math.ceil((size.warm + size.steps) / len(plan_steps(line.train, once, _seed(line), line.objective.group)))
+    several = config.model_copy(update={"fractions": (float(epochs),)})
+    steps = plan_steps(line.train, several, _seed(line), line.objective.group)
+    seen = [sum(len(rows) for rows in step) for step in steps]
+    return sum(seen[: size.warm]), sum(seen[: size.warm + size.steps])
+
+
+def _tuning(line: Line, encoder: Encoder, output: Output) -> Spent:
+    """Tune for some steps; those before the first of two stops are the warm-up."""
+    stops = _stops(line)
+    fractions = tuple(stop / len(line.train) for stop in stops)
+    config = line.experiment.finetune.model_copy(update={"fractions": fractions})
+    short = replace(line, experiment=line.experiment.model_copy(update={"finetune": config}))
+    warm, whole = (checkpoint.costs for checkpoint in tune_together(short, _seed(line), encoder, output))
+    measured = whole._replace(
+        seconds=whole.seconds - warm.seconds,
+        data_seconds=whole.data_seconds - warm.data_seconds,
+        joules=None if whole.joules is None else whole.joules - (warm.joules or 0.0),
+    )
+    return _spent(measured, stops[1] - stops[0])
+
+
+def _heads(line: Line, encoder: Encoder, inside: int) -> tuple[list[Row], Spent | None]:
+    """Train all heads together as the second stage does, and give one of each that differ in their rate alone."""
+    rows: dict[str, Row] = {}
+    spent: list[Spent] = []
+    for cls in (False, True):
+        own = [head for head in line.experiment.heads.train if reads_cls(head, line.objective) == cls]
+        if not own:
+            continue
+        heads = build_heads(own, line.shapes[cls], _seed(line), line.objective)
+        spent.append(_pass(line, encoder, own, heads, cls=cls))
+        for config in own:
+            head, count = heads[config.name], count_parameters(heads[config.name])
+            head.layers = line.places[cls]
+            parameters = Parameters(total=count.total, trainable=count.trainable, encoder=encoder.num_parameters)
+            name = config.name.partition(RATE)[0]
+            rows.setdefault(name, Row(name, config.kind, parameters, head, config, inside + count.total))
+    return list(rows.values()), _both(spent)
+
+
+def _pass(line: Line, encoder: Encoder, own: Sequence[HeadConfig], heads: Mapping[str, Head], *, cls: bool) -> Spent:
+    passes = size_for(line.compute).passes
+    config = line.experiment.heads.model_copy(
+        update={"train": tuple(own), "share": 1.0, "epochs": 1 + passes, "report_epoch": None}
+    )
+    states = line.experiment.states.model_copy(update={"source": "live"})
+    live = replace(line, experiment=line.experiment.model_copy(update={"heads": config, "states": states}))
+    meter = Meter(line.compute.device)
+    with open_states(live, _seed(line), None, encoder, "", own, objective=line.objective, cls=cls) as (source, _):
+        for end in train_heads_together(
+            heads, source, config, seed=_seed(line), compute=line.compute, objective=line.objective
+        ):
+            if end.epoch == 1:  # a pass to warm up
+                meter.go()
+    return _spent(meter.stop(), passes * len(line.train))
+
+
+def _output_row(line: Line, encoder: Encoder, output: Output, inside: int) -> Row:
+    """Describe the encoder with its output layer as `list_rows` does."""
+    count, size = count_parameters(output.head), encoder.num_parameters
+    if output.is_plain:  # it was trained on the one state that it reads; from now on it is given several
+        output.head.layers = layers_of_output(encoder, line.objective)
+    parameters = Parameters(total=size + count.total, trainable=inside + count.trainable, encoder=size)
+    return Row(ENCODER, "encoder", parameters, output.head, output.config, inside + count.total)
+
+
+def _alone(line: Line, encoder: Encoder, row: Row) -> Alone:
+    assert row.head is not None
+    assert row.config is not None
+    tokens = line.experiment.answers.tokens
+    return open_alone(encoder, row.config, row.head, line.dev.windows, line.compute, tokens)
+
+
+def _speed(line: Line, encoder: Encoder, row: Row) -> Speed:
+    alone, windows = _alone(line, encoder, row), len(line.dev.windows)
+    return Speed(seconds=alone.seconds(repeats=1) / windows, latency=alone.latency(repeats=1))
+
+
+def _size(line: Line, encoder: Encoder, row: Row) -> RowSize:
+    operations = _alone(line, encoder, row).operations() / len(line.dev.windows)
+    return RowSize(parameters=row.parameters, ship_bytes=4 * row.ship_parameters, operations=operations)
+
+
+def _spent(costs: Costs, num_windows: int) -> Spent:
+    return Spent(
+        seconds=costs.seconds / num_windows,
+        data_seconds=costs.data_seconds / num_windows,
+        joules=None if costs.joules is None else costs.joules / num_windows,
+        peak_process_bytes=costs.peak_process_bytes,
+        peak_device_bytes=costs.peak_device_bytes,
+    )
+
+
+def _both(found: Sequence[Spent]) -> Spent | None:
+    """Add up the passes of heads that read all tokens and of those that read the first."""
+    if not found:
+        return None
+    joules = [each.joules for each in found if each.joules is not None]
+    return Spent(
+        seconds=sum(each.seconds for each in found),
+        data_seconds=0.0,
+        joules=sum(joules) if joules else None,
+        peak_process_bytes=max(each.peak_process_bytes for each in found),
+        peak_device_bytes=max((each.peak_device_bytes for each in found if each.peak_device_bytes), default=None),
+    )

@@ -1,0 +1,216 @@
+"""What methods cost, measured in one process on a tiny encoder."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from bertvision.cli import app
+from bertvision.cost_record import Round, read_costs
+from bertvision.encoder.load import load_encoder
+from bertvision.experiment import read_experiments
+from bertvision.report.measured import with_costs
+from bertvision.stages import method_turn
+from bertvision.stages.measure_methods import measure_methods, one_rate_each
+from bertvision.stages.run import run
+
+pytestmark = pytest.mark.flow
+VARIANTS = {
+    "full": {"finetune": {"lr": [1e-3, 3e-3]}},
+    "lora": {"tune": {"train": "none", "insert": "lora:2", "norms": False}},
+    "cacnn": {"finetune": {"head": {"pooler": {"kind": "cacnn_simple", "filters": 2}}}},
+    "heads": {
+        "tune": {"train": "none", "insert": "houlsby:4"},
+        "heads": {"train": ["learned_pooling", "ladder"], "settings": [{"lr": 1e-3}, {"lr": 1e-2}]},
+    },
+}
+
+
+@pytest.fixture
+def path(squad_file, saved_encoder, tmp_path):
+    """A file with variants of one experiment."""
+    data = str(squad_file())
+    plain = {
+        "data": {"train": data, "dev": data},
+        "encoder": str(saved_encoder),
+        "windows": {"max_length": 24, "stride": 4},
+        "finetune": {"fractions": [0.5, 1], "batch": {"windows": 2}, "lr": 1e-3},
+        "heads": {"train": [], "batch": {"windows": 4}},
+        "measure": {"inference": True},
+        "seeds": [1],
+        "device": "cpu",
+    }
+    path = tmp_path / "several.yaml"
+    path.write_text(json.dumps({**plain, "variants": VARIANTS}))
+    return path
+
+
+@pytest.fixture
+def turns(monkeypatch):
+    """The methods in the order in which they have their turns, which measure nothing."""
+    taken = []
+
+    def noting(line, *_):
+        taken.append(line.experiment.variant)
+        return method_turn.Turn(Round(tuning=None, heads=None, rows={}), {})
+
+    monkeypatch.setattr("bertvision.stages.measure_methods.take_turn", noting)
+    return taken
+
+
+@pytest.fixture
+def one_round(monkeypatch):
+    """One round is enough where rounds are not what is tested."""
+    monkeypatch.setattr("bertvision.stages.measure_methods.ROUNDS", 1)
+
+
+def test_methods_have_turns_forwards_and_backwards_and_learning_rates_do_not_matter(path, tmp_path, turns):
+    measure_methods(read_experiments(path), tmp_path / "out")
+    there = ["full-lr0.001", "lora", "cacnn", "heads"]
+    assert turns == [*there, *there[::-1], *there]
+
+
+def test_measuring_that_was_stopped_goes_on_and_then_has_nothing_to_do(path, tmp_path, turns, monkeypatch):
+    out = tmp_path / "out"
+    write = []
+
+    def stop(*_):
+        write.append(None)
+        if len(write) > 5:
+            raise KeyboardInterrupt
+        return original(*_)
+
+    from bertvision.stages import measure_methods as module
+
+    original = module.write_costs
+    monkeypatch.setattr(module, "write_costs", stop)
+    with pytest.raises(KeyboardInterrupt):
+        measure_methods(read_experiments(path), out)
+    monkeypatch.setattr(module, "write_costs", original)
+    assert {each.method: len(each.rounds) for each in read_costs(out)} == {"full": 1, "lora": 1, "cacnn": 1, "heads": 2}
+    turns.clear()
+    done = measure_methods(read_experiments(path), out)
+    assert turns == ["cacnn", "lora", "full-lr0.001", "full-lr0.001", "lora", "cacnn", "heads"]
+    turns.clear()
+    assert measure_methods(read_experiments(path), out) == done
+    assert turns == []
+
+
+def test_a_rows_size_is_the_one_that_its_record_has(path, tmp_path, one_round):
+    experiments = read_experiments(path)
+    costs = {each.method: each for each in measure_methods(experiments, tmp_path / "out")}
+    for method, experiment in one_rate_each(experiments).items():
+        for record in run(experiment, tmp_path / "runs" / method):
+            size = costs[method].rows[record.row.partition("-lr")[0]]
+            assert size.parameters == record.parameters
+            assert size.ship_bytes == record.efficiency.ship_bytes
+            inference = record.efficiency.inference
+            assert size.operations == pytest.approx(inference.operations / inference.windows)
+
+
+def test_what_a_method_costs_is_measured_on_the_windows_of_its_steps(path, tmp_path, monkeypatch, one_round):
+    monkeypatch.setattr(method_turn, "SIZES", {"cpu": method_turn.Size(6, 2, 3, 1)})
+    seen, original = [], method_turn.tune_together
+
+    def noting(line, seed, encoder, output):
+        for checkpoint in original(line, seed, encoder, output):
+            seen.append((len(line.train), checkpoint.costs))
+            yield checkpoint
+
+    monkeypatch.setattr(method_turn, "tune_together", noting)
+    (costs,) = measure_methods(read_experiments(path, ["variant=lora"]), tmp_path / "out")
+    assert costs.num_windows == 3 * 2
+    (windows, warm), (_, whole) = seen[:2]
+    assert windows == 6  # of as many questions, out of eight
+    first = costs.rounds[0].tuning
+    assert first.seconds == pytest.approx((whole.seconds - warm.seconds) / 6)
+    assert first.data_seconds == pytest.approx((whole.data_seconds - warm.data_seconds) / 6)
+    assert first.peak_process_bytes == whole.peak_process_bytes
+
+
+def test_the_encoder_that_methods_start_from_stays_as_it_is(path, tmp_path, monkeypatch, one_round):
+    loaded = []
+    monkeypatch.setattr(
+        "bertvision.stages.measure_methods.load_encoder", lambda name: loaded.append(load_encoder(name)) or loaded[0]
+    )
+    experiments = read_experiments(path, ["variant=heads"])
+    measure_methods(experiments, tmp_path / "out")
+    plain = load_encoder(experiments[0].encoder).model.state_dict()
+    used = loaded[0].model.state_dict()
+    assert used.keys() == plain.keys()
+    assert all(torch.equal(used[name], value) for name, value in plain.items())
+
+
+def test_an_encoder_as_given_has_heads_alone(path, tmp_path, one_round):
+    (costs,) = measure_methods(
+        read_experiments(path, ["variant=heads", "tune=null", "finetune.fractions=[]"]), tmp_path / "out"
+    )
+    assert costs.tuning is None
+    assert costs.heads.seconds > 0
+    assert list(costs.rows) == ["learned_pooling", "ladder"]
+
+
+def test_rows_of_texts_are_measured_too(tmp_path, saved_encoder, monkeypatch, one_round):
+    table = tmp_path / "train.csv"
+    lines = [f"{place},{text},{text}" for place, text in enumerate(["river", "stone"] * 4)]
+    table.write_text("\n".join(["id,text,label", *lines]) + "\n")
+    settings = {
+        "task": "classification",
+        "data": {"train": str(table), "dev": str(table), "columns": {"text": "text", "label": "label"}},
+        "encoder": str(saved_encoder),
+        "windows": {"max_length": 16},
+        "finetune": {"fractions": [1], "batch": {"windows": 2}},
+        "heads": {"train": ["learned_pooling", "last_linear"]},
+        "device": "cpu",
+    }
+    path = tmp_path / "rows.yaml"
+    path.write_text(json.dumps(settings))
+    read, open_alone = {}, method_turn.open_alone
+
+    def noting(encoder, config, head, *rest):
+        read[config.name] = head.layers
+        return open_alone(encoder, config, head, *rest)
+
+    monkeypatch.setattr(method_turn, "open_alone", noting)
+    (costs,) = measure_methods(read_experiments(path), tmp_path / "out")
+    assert list(costs.rows) == ["encoder", "learned_pooling", "last_linear"]
+    assert read == {"output": (0,), "learned_pooling": None, "last_linear": None}  # the pooled state stands first
+    assert (costs.experiment, costs.method) == ("rows", None)
+
+
+def test_methods_that_see_other_windows_or_were_measured_otherwise_are_refused(path, tmp_path, turns):
+    experiments = read_experiments(path)
+    longer = experiments[2].model_copy(update={"encoder": "another"})
+    with pytest.raises(Exception, match=r"full and lora cannot be measured side by side: encoder was"):
+        measure_methods([experiments[0], longer], tmp_path / "out")
+    out = tmp_path / "again"
+    measure_methods(read_experiments(path, ["variant=lora"]), out)
+    with pytest.raises(Exception, match=r"lora.json: measured differently \(settings.finetune.batch.windows was 2"):
+        measure_methods(read_experiments(path, ["variant=lora", "finetune.batch={windows: 4}"]), out)
+    measure_methods(read_experiments(path, ["variant=lora", "finetune.lr=0.5", "seeds=[3]"]), out)
+
+
+def test_the_report_shows_costs_of_one_run_in_place_of_the_records_own(path, tmp_path, one_round):
+    out = tmp_path / "out"
+    call = CliRunner().invoke
+    common = [str(path), "--quiet", "--out", str(out), "--set", "variant=heads", "--set", "finetune.fractions=[1]"]
+    assert call(app, ["run", *common, "--set", "variant=lora"]).exit_code == 0
+    measured = call(app, ["costs", *common])
+    assert measured.exit_code == 0, measured.output
+    assert "heads:ladder" in measured.output
+    assert max(len(line) for line in measured.output.splitlines() if "costs:" not in line) <= 80
+    shown = call(app, ["report", str(out), "--out", str(tmp_path / "shown")])
+    assert shown.exit_code == 0, shown.output
+    assert "measured in turns" in (tmp_path / "shown" / "report.md").read_text()
+    assert "measured in turns" in (tmp_path / "shown" / "report.html").read_text()
+    assert call(app, ["run", *common, "--set", "variant=lora"]).exit_code == 0
+    assert (out / "report.md").read_text() == (tmp_path / "shown" / "report.md").read_text()
+
+
+def test_costs_change_no_score(path, tmp_path, one_round):
+    experiments = read_experiments(path, ["variant=lora"])
+    records = run(experiments[0], tmp_path / "run")
+    changed = with_costs(records, measure_methods(experiments, tmp_path / "out"))
+    assert [each.scores for each in changed] == [each.scores for each in records]
+    assert all(each.seconds != old.seconds for each, old in zip(changed, records, strict=True))

@@ -1,0 +1,102 @@
+import pytest
+
+from bertvision.difference_record import Difference
+from bertvision.methods import merge_variants
+from bertvision.report.hulburd import PAPER, hulburd_tables
+
+TUNINGS = {
+    "full": {},
+    "top_6": {"tune": {"train": "top:6", "insert": "none", "norms": True}},
+    "top_0": {"tune": {"train": "none", "insert": "none", "norms": True}},
+    "wide": {"tune": {"train": "none", "insert": "houlsby:384", "norms": True}},
+    "full_64": {"tune": {"train": "all", "insert": "houlsby:64", "norms": True}},
+    "bitfit": {"tune": {"train": "bitfit", "insert": "none", "norms": False}},
+    "lora": {"tune": {"train": "none", "insert": "lora:4", "norms": False}},
+}
+
+
+def cacnn(kind, filters):
+    return {"finetune": {"head": {"pooler": {"kind": f"cacnn_{kind}", "filters": filters}}}}
+
+
+@pytest.fixture
+def study(make_variant):
+    """Records of some methods with two seeds; the second one of `full` is a point better."""
+    outputs = {f"cacnn_{kind}_{n}": cacnn(kind, n) for kind in ("simple", "context") for n in (4, 16, 8)}
+    ways = {**TUNINGS, **outputs, "heads": {"heads": {"train": [{"name": "ladder"}]}}}
+    scores = {"full": 76.0, "top_6": 74.0}
+    return merge_variants(
+        make_variant(name, f1=scores.get(name, 70.0) + (seed - 1) * (name == "full"), seed=seed, **ways[name])
+        for name in ways
+        for seed in (1, 2)
+    )
+
+
+def names(captioned):
+    return [row[0] for row in captioned.table.rows]
+
+
+def test_rows_stand_as_in_the_paper_beside_what_it_prints(study):
+    blocks, adapters, _ = hulburd_tables(study)
+    assert blocks.caption == "Hulburd's table 1: trained blocks, fraction 1"
+    assert names(blocks) == ["full", "top_6", "top_0"]
+    assert names(adapters) == ["full", "full_64", "wide"]
+    cells = [dict(zip(blocks.table.header, row, strict=True)) for row in blocks.table.rows]
+    assert [(row["paper model"], row["paper F1"], row["paper train min"]) for row in cells] == [
+        ("L12", "76.3", "255"),
+        ("L6", "75.2", "218"),
+        ("L0", "53.1", "188"),
+    ]
+    assert [row[-7] for row in adapters.table.rows] == ["L12", "L12-A64", "L0-A768"]
+    assert cells[1]["F1"] == "74.0 ± 0.0"
+    assert cells[1]["infer s"] == "12.50"
+
+
+def test_differences_to_full_are_paired_by_seed(study):
+    blocks, *_ = hulburd_tables(study)
+    shown = {row[0]: dict(zip(blocks.table.header, row, strict=True))["against full"] for row in blocks.table.rows}
+    assert shown == {
+        "full": "",
+        "top_6": "-2.5 ± 0.7",
+        "top_0": "-6.5 ± 0.7",
+    }  # 74 - 76 and 74 - 77: deviation 1/sqrt 2
+    assert "seed by seed" in blocks.note
+
+
+def test_differences_have_intervals_where_answers_were_compared(study):
+    known = {"experiment": "efficiency", "against": "full", "seeds": (1, 2), "p_value": 0.01}
+    found = Difference(row="top_6", fraction=1.0, difference=-2.5, low=-3.25, high=-1.0, **known)
+    other = Difference(row="top_0", fraction=0.3, difference=-9.0, low=-9.5, high=-8.5, **known)
+    blocks, *_ = hulburd_tables(study, [found, other])
+    place = blocks.table.header.index("against full")
+    assert [row[place] for row in blocks.table.rows] == ["", "-2.5 (-3.2 to -1.0)", "-6.5 ± 0.7"]
+    assert "95% interval" in blocks.note
+
+
+def test_the_lost_table_is_in_the_order_of_filters(study):
+    lost = hulburd_tables(study, note="How it was measured.")[-1]
+    assert names(lost) == ["full", *(f"cacnn_{kind}_{n}" for kind in ("context", "simple") for n in (4, 8, 16))]
+    assert [row[1:3] for row in lost.table.rows[:2]] == [("", ""), ("context", "4")]
+    assert lost.table.header[-1] == "times full"
+    assert {row[-1] for row in lost.table.rows} == {"1.00"}
+    assert lost.note.endswith("How it was measured.")
+
+
+def test_seconds_of_a_shared_pass_are_not_compared(study):
+    shared = [each.model_copy(update={"efficiency": None}) for each in study]
+    assert {row[-1] for row in hulburd_tables(shared)[-1].table.rows} == {""}
+
+
+def test_other_tasks_and_other_experiments_have_no_such_table(make_variant, records, study):
+    assert hulburd_tables(records) == []
+    assert hulburd_tables(merge_variants([make_variant("full"), make_variant("bitfit", **TUNINGS["bitfit"])])) == []
+    assert hulburd_tables([record.model_copy(update={"task": "mrpc"}) for record in study]) == []
+
+
+@pytest.mark.parametrize("printed", PAPER.values(), ids=lambda printed: printed.name)
+def test_the_papers_efficiencies_follow_from_its_other_numbers(printed):
+    if printed.efficiency is not None:
+        from math import log10
+
+        # L0 and L0-A64 are printed from other roundings of F1.
+        assert printed.efficiency == pytest.approx((printed.f1 - 50) / log10(printed.parameters), abs=0.02)

@@ -1,0 +1,46 @@
+import re
+
+import numpy as np
+import pytest
+
+from bertvision.methods import merge_variants
+from bertvision.report.costs import score_by_inference, score_by_parameters, score_by_training
+from bertvision.report.drawing import draw
+from bertvision.report.plots import MOST_MODELS, few_models, row_styles
+from bertvision.report.rows import table_rows
+from bertvision.report.study import apart
+
+FIGURES = (score_by_parameters, score_by_training, score_by_inference)
+
+
+@pytest.fixture
+def many(make_variant):
+    """Thirty ways of tuning, of which all but two score nearly alike."""
+    scores = [50.0, 60.0, *np.linspace(75, 76, 28)]
+    records = [
+        make_variant(f"way_{n}", f1=score, trainable=10 ** (2 + n % 6), fraction=fraction)
+        for n, score in enumerate(scores)
+        for fraction in (0.3, 1.0)
+    ]
+    return merge_variants(records)
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_every_way_of_tuning_is_named_once(figure, many):
+    texts = re.findall(r">\s*(way_\d+)\s*<", draw(figure, many).svg)
+    assert sorted(texts) == sorted(f"way_{n}" for n in range(30))
+
+
+def test_names_are_kept_apart_in_their_order_and_within_the_axes():
+    heights = apart([0.95, 0.94, 0.93, 0.5, 0.01, 0.0], 0.1)
+    assert heights == pytest.approx([0.95, 0.85, 0.75, 0.5, 0.1, 0.0])
+    crowded = apart([0.2, 0.1, 0.1, 0.1], 0.3)
+    assert crowded == pytest.approx([0.9, 0.6, 0.3, 0.0])
+    assert apart([], 0.1) == []
+
+
+def test_of_many_ways_of_tuning_a_curve_shows_the_best_and_each_looks_its_own(many):
+    shown = few_models(table_rows(many))
+    names = {row.name for row in shown}
+    assert names == {f"way_{n}" for n in range(30 - MOST_MODELS, 30)}
+    assert len(set(row_styles(shown).values())) == MOST_MODELS
