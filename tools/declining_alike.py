@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from bertvision.files import write_text
+from bertvision.methods import merge_variants
 from bertvision.records import RunRecord, read_records
 from bertvision.report.tables import Table, to_markdown
 
@@ -17,7 +18,7 @@ POINTS = 101
 def main(folder: Path, out: Path) -> None:
     """Write a row for each record: its F1 at 0, the share that it declines there, and its F1 at equal shares."""
     heads = ("F1 at 0", *(f"F1, {share}% declined" for share in SHARES), "F1 best", "span F1")
-    rows = tuple(_cells(record) for record in read_records(folder) if record.curves is not None)
+    rows = tuple(_cells(record) for record in merge_variants(read_records(folder)) if record.curves is not None)
     write_text(out, to_markdown(Table(("fraction", "model", *heads), ("left", "left", *["right"] * len(heads)), rows)))
 
 
