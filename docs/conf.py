@@ -7,6 +7,7 @@ from click import Command, Context
 
 from bertvision.bench_record import read_bench_records
 from bertvision.cli import app
+from bertvision.encoder.load import SHIPPED
 from bertvision.heads.catalog import CATALOG, KINDS
 from bertvision.report.benchmarks import bench_chapter
 from bertvision.report.measures import TASKS
@@ -75,6 +76,12 @@ def benchmarks_page() -> str:
     return "\n".join(bench_chapter(record) for record in read_bench_records(RESULTS / "bench"))
 
 
+def default_model_page() -> str:
+    """Give the default model's card without what only the hub reads."""
+    _, _, card = (SHIPPED / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    return card
+
+
 def _help(command: Command, name: str, parent: Command | None) -> str:
     outer = Context(parent, info_name="bertvision") if parent is not None else None
     shown = command.get_help(Context(command, info_name=name, parent=outer, terminal_width=80))
@@ -87,3 +94,4 @@ GENERATED.mkdir(exist_ok=True)
 (GENERATED / "kinds.md").write_text(kinds_page())
 (GENERATED / "benchmarks.md").write_text(benchmarks_page())
 (GENERATED / "measures.md").write_text(measures_page())
+(GENERATED / "default_model.md").write_text(default_model_page())

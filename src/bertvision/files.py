@@ -61,7 +61,11 @@ def whole_folder(path: Path) -> Iterator[Path]:
     for leftover in (beside, before):  # of a run that was killed
         shutil.rmtree(leftover, ignore_errors=True)
     beside.mkdir(parents=True)
-    yield beside
+    try:
+        yield beside
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
     if path.exists():
         os.replace(path, before)
     os.replace(beside, path)

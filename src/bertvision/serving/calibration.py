@@ -9,7 +9,7 @@ from bertvision.files import read_json
 from bertvision.records import RunRecord, read_record
 from bertvision.run_folder import folder_of_seed
 from bertvision.settings import Config, validate
-from bertvision.stages.model_folder import ModelConfig
+from bertvision.stages.use_config import UseConfig
 
 CALIBRATION = "calibration.json"
 
@@ -21,7 +21,7 @@ class Calibration(Config):
     temperature: float = Field(1.0, gt=0)  # scores are divided by it before they become probabilities
 
 
-def read_calibration(folder: Path, config: ModelConfig) -> Calibration:
+def read_calibration(folder: Path, config: UseConfig) -> Calibration:
     """Read a MODEL_DIR's calibration; without held-out questions, its experiment's threshold and temperature 1."""
     if (folder / CALIBRATION).is_file():
         return validate(Calibration, read_json(folder / CALIBRATION), str(folder / CALIBRATION))
@@ -31,7 +31,7 @@ def read_calibration(folder: Path, config: ModelConfig) -> Calibration:
     return Calibration(threshold=record.scores["tuned_threshold"], temperature=record.scores["temperature"])
 
 
-def find_record(folder: Path, config: ModelConfig) -> RunRecord | None:
+def find_record(folder: Path, config: UseConfig) -> RunRecord | None:
     """Find the record of a MODEL_DIR that lies in its run folder; None where it was copied out of it."""
     place = folder.resolve()
     if place.parent.name == "encoder":

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import PurePath
+from typing import NamedTuple
 
+from bertvision.metrics.squad import Scores
 from bertvision.records import RunRecord, fraction_name
 from bertvision.serving.calibration import Calibration
 from bertvision.stages.model_folder import ModelConfig
@@ -15,27 +17,49 @@ USES = {
     "tags": 'model("Hannah Coyle built the weir.").entities',
 }
 # Beside a task's own scores, those that say how far the answers can be trusted.
-MORE_SCORES = ("tuned_f1", "HasAns_f1", "NoAns_f1", "ece", "ece_calibrated", "risk_coverage_area")
+MORE_SCORES = ("tuned_f1", "best_f1", "HasAns_f1", "NoAns_f1", "ece", "ece_calibrated", "risk_coverage_area")
 
 
-def model_card(config: ModelConfig, calibration: Calibration, records: Sequence[RunRecord]) -> str:
-    """Write a Hugging Face model card that says nothing but what settings and records say."""
+class Measured(NamedTuple):
+    """Scores of a model as a command prints them, so that anybody can measure again."""
+
+    command: str
+    scores: Scores
+
+
+class About(NamedTuple):
+    """What a card says beside settings and records."""
+
+    title: str | None = None
+    name: str = "THIS_FOLDER_OR_HUB_ID"  # what `bertvision.load` takes
+    text: str = ""  # in Markdown: what it was trained on, under which licences, and what it cannot do
+    measured: tuple[Measured, ...] = ()
+
+
+def model_card(
+    config: ModelConfig, calibration: Calibration, records: Sequence[RunRecord], about: About | None = None
+) -> str:
+    """Write a Hugging Face model card that says what settings and records say, and what its author adds."""
+    about = about or About()
     return "\n".join(
         [
             *_front(config),
-            f"# {config.head.name} for {config.task}",
+            f"# {about.title or f'{config.head.name} for {config.task}'}",
             "",
-            f"An encoder with the head `{config.head.name}` on its layers' states, trained for `{config.task}` by",
-            f"bertvision {VERSION}. Its licence is that of the encoder and of the data that it was trained on.",
+            f"An encoder with the head `{config.head.name}` ({config.head.pooler.kind}) on its layers' states, trained",
+            f"for `{config.task}` by bertvision {VERSION}. Its licence is that of the encoder and of the data that it",
+            "was trained on.",
             "",
             "```python",
             "import bertvision",
             "",
-            'model = bertvision.load("THIS_FOLDER_OR_HUB_ID")',
+            f'model = bertvision.load("{about.name}")',
             USES.get(TASKS[config.task].kind, 'model("The weir was built in 1887.").label'),
             "```",
             "",
+            *([about.text.strip(), ""] if about.text else []),
             *_settings(config, calibration),
+            *(line for measured in about.measured for line in _measured(measured)),
             *(line for record in records for line in _scores(record)),
         ]
     )
@@ -57,6 +81,11 @@ def _settings(config: ModelConfig, calibration: Calibration) -> list[str]:
     if TASKS[config.task].kind == "span":
         rows.append(("temperature", f"{calibration.temperature:.4f}"))
     return ["## Settings", "", *_table(("setting", "value"), rows)]
+
+
+def _measured(measured: Measured) -> list[str]:
+    rows = [(name, f"{value:.4g}") for name, value in measured.scores.items()]
+    return ["## Scores, measured again", "", "```text", measured.command, "```", "", *_table(("score", "value"), rows)]
 
 
 def _scores(record: RunRecord) -> list[str]:

@@ -10,7 +10,8 @@ from torch import Tensor
 from bertvision.activations.live import states_in_order_of_length
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.states import StateBatch
-from bertvision.features.batches import Rows, WindowBatch, lengths_of
+from bertvision.features.batches import WindowBatch, lengths_of
+from bertvision.features.padding import places_of
 from bertvision.features.windows import Window
 from bertvision.heads.head import Head, score_columns
 from bertvision.predictions.logits import Logits
@@ -58,7 +59,7 @@ def token_logits(
     window_at = np.concatenate([[0], np.cumsum(lengths_of(windows))])
 
     def place(scores: Tensor, batch: WindowBatch) -> Placed:
-        return _places(window_at, batch.rows), scores[batch.mask]
+        return places_of(window_at, batch.rows), scores[batch.mask]
 
     batches = states_in_order_of_length(encoder, windows, tokens, compute, layers=layers)
     return _fill(heads, batches, int(window_at[-1]), place, compute, progress, len(windows))
@@ -109,8 +110,3 @@ def _fill(
                     logits[name][places] = scores.float().cpu().numpy()
             bar.advance(batch.size)
     return logits
-
-
-def _places(window_at: npt.NDArray[np.int64], rows: Rows) -> npt.NDArray[np.int64]:
-    """Give the places of a batch's real tokens, row after row."""
-    return np.concatenate([np.arange(window_at[row], window_at[row + 1]) for row in rows])

@@ -1,4 +1,7 @@
-"""MODEL_DIR: a head's weights, its config, and which encoder it belongs to. An encoder's folder holds its own head."""
+"""MODEL_DIR: a head's weights, its config, and which encoder it belongs to. An encoder's folder holds its own head.
+
+A folder of changes holds, in the place of its encoder, what differs from another one.
+"""
 
 import os
 from copy import deepcopy
@@ -6,27 +9,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from bertvision.encoder.load import Encoder, load_encoder, quiet_transformers
-from bertvision.errors import FolderError
-from bertvision.features.windows import WindowConfig
+from bertvision.encoder.changes import changes_between, lay_over, save_changes, sign_changes
+from bertvision.encoder.load import Encoder, load_encoder, quiet_transformers, shipped_model
+from bertvision.errors import EncoderError, FolderError
 from bertvision.files import read_json, write_json
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.head import Head
-from bertvision.predictions.prediction import AnswerConfig
-from bertvision.settings import Config, validate
+from bertvision.settings import DEFAULT, validate
 from bertvision.shapes import StackShape
+from bertvision.stages.use_config import CONFIG as CONFIG  # there because reading a config needs no torch
+from bertvision.stages.use_config import ONNX_FORMAT, UseConfig
 from bertvision.tasks.catalog import TASKS
-from bertvision.tasks.task import DataConfig, TaskName
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
 from bertvision.training.objective import Objective, objective_of
 from bertvision.tuning.adapter_file import ADAPTERS, save_adapters
 from bertvision.tuning.variants import merge_tuning, plain_state, variant_of, variants_of
 
-CONFIG, WEIGHTS = "model.json", "head.safetensors"
+WEIGHTS = "head.safetensors"
 LORA = "lora.safetensors"  # the tuning alone, of an encoder that has it merged into its weights
 
 
-class ModelConfig(Config):
+class ModelConfig(UseConfig):
     """All that is needed to use a head again."""
 
     format: Literal[1] = 1
@@ -36,12 +39,6 @@ class ModelConfig(Config):
     hidden: int
     encoder: str  # a hub id, `default`, or a path, relative to this folder where it is of the same run
     encoder_is_path: bool
-    encoder_fingerprint: str
-    task: TaskName
-    labels: tuple[str, ...] = ()  # names of its classes, labels or tags, by number
-    data: DataConfig = DataConfig()  # how the tables that it learned from are laid out
-    windows: WindowConfig
-    answers: AnswerConfig
 
     @property
     def objective(self) -> Objective:
@@ -79,6 +76,28 @@ def save_encoder(folder: Path, encoder: Encoder, output: Head, config: ModelConf
     save_head(folder, output, config)
 
 
+def save_as_changes(folder: Path, model: Model, base: str) -> None:
+    """Write a model as a folder of changes: what differs from another encoder, rounded to float16, and the head.
+
+    `base` is an encoder that whoever loads the folder has or gets: `default`, or a hub id.
+    """
+    if Path(base).exists():
+        raise EncoderError(
+            f"{base}: is a folder of this machine; name an encoder that others have: default, or a hub id"
+        )
+    if variants_of(model.encoder.model).active is not None:
+        raise EncoderError("adapters stand in a file of their own; save the whole model, or send that file")
+    start = load_encoder(base)
+    if start.tokenizer.get_vocab() != model.encoder.tokenizer.get_vocab():
+        raise EncoderError(f"{base}: has other word pieces than this model; name the encoder that it was tuned from")
+    changes = changes_between(model.encoder.model, start.model)
+    save_changes(folder, changes)
+    lay_over(start.model, changes, base)
+    own = {"encoder": ".", "encoder_is_path": True, "encoder_fingerprint": fingerprint(start.model)}
+    save_head(folder, model.head, model.config.model_copy(update=own))
+    sign_changes(folder, base, start.model, [WEIGHTS])
+
+
 def as_saved(encoder: Encoder) -> Encoder:
     """Give the encoder that a folder is to hold: a copy with LoRA merged into its weights, or else the very same."""
     active = variants_of(encoder.model).active
@@ -90,7 +109,11 @@ def as_saved(encoder: Encoder) -> Encoder:
 
 
 def load_model(folder: Path) -> Model:
-    """Load a MODEL_DIR with its encoder; refuse an encoder whose weights are not the ones the head was trained on."""
+    """Load a MODEL_DIR, or the one called `default`, with its encoder.
+
+    An encoder whose weights are not the ones that the head was trained on is refused.
+    """
+    folder = find_model(folder)
     config = read_model_config(folder)
     place = os.path.normpath(folder.resolve() / config.encoder) if config.encoder_is_path else config.encoder
     if config.encoder_is_path and not Path(place).is_dir():
@@ -113,6 +136,18 @@ def load_head(folder: Path, config: ModelConfig) -> Head:
 
 def read_model_config(folder: Path) -> ModelConfig:
     """Read a MODEL_DIR's config."""
+    folder = find_model(folder)
     if not (folder / CONFIG).is_file():
         raise FolderError(f"{folder}: no {CONFIG} in it; give OUT/heads/<fraction>/<head> or OUT/encoder/<fraction>")
-    return validate(ModelConfig, read_json(folder / CONFIG), str(folder / CONFIG))
+    content = read_json(folder / CONFIG)
+    if isinstance(content, dict) and content.get("format") == ONNX_FORMAT:
+        raise FolderError(
+            f"{folder}: is an exported ONNX model, which is for bertvision.load, ask and serve; give the folder that "
+            "it was exported from"
+        )
+    return validate(ModelConfig, content, str(folder / CONFIG))
+
+
+def find_model(folder: Path) -> Path:
+    """Give the folder of a model: its own, or the default model's where it is called `default`."""
+    return shipped_model() if str(folder) == DEFAULT else folder

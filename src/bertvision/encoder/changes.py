@@ -1,0 +1,83 @@
+"""An encoder as what differs from another one: changed weights in float16, and a manifest that says of which one."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from bertvision.errors import EncoderError, FolderError
+from bertvision.files import read_json, sha256_of, write_json
+from bertvision.settings import Config, validate
+from bertvision.training.checkpoint import fingerprint, load_tensors
+
+CHANGES, MANIFEST = "changes.safetensors", "changes.json"
+
+
+class ChangesConfig(Config):
+    """What a folder's changes belong to, and what they make of it."""
+
+    format: Literal[1] = 1
+    base: str  # the encoder that they are laid over: `default`, or a hub id
+    fingerprint: str  # of the whole encoder once they are
+    sha256: dict[str, str]  # of the folder's files of weights
+
+
+def changes_between(model: PreTrainedModel, base: PreTrainedModel) -> dict[str, Tensor]:
+    """Give the weights that differ from another encoder's of the same shape, rounded to float16."""
+    tuned, start = model.state_dict(), base.state_dict()
+    if odd := [name for name in tuned.keys() | start.keys() if _shape(tuned, name) != _shape(start, name)]:
+        raise EncoderError(f"{len(odd)} weights differ in shape from those of the other encoder, such as {min(odd)!r}")
+    changes = {name: value.half() for name, value in tuned.items() if not torch.equal(value, start[name])}
+    if wild := [name for name, value in changes.items() if not torch.isfinite(value).all()]:
+        raise EncoderError(f"{wild[0]!r} holds numbers beyond float16; save the whole model instead")
+    return changes
+
+
+def lay_over(model: PreTrainedModel, changes: Mapping[str, Tensor], origin: str) -> None:
+    """Put changed weights in the place of an encoder's own."""
+    own = model.state_dict()
+    if odd := [name for name in changes if _shape(changes, name) != _shape(own, name)]:
+        raise FolderError(
+            f"{origin}: {len(odd)} weights do not fit the encoder, such as {min(odd)!r}; install it again"
+        )
+    for name, value in changes.items():
+        own[name].copy_(value)
+
+
+def save_changes(folder: Path, changes: Mapping[str, Tensor]) -> None:
+    """Write changed weights into a folder; `sign_changes` makes it whole."""
+    save_file({name: value.contiguous() for name, value in changes.items()}, folder / CHANGES)
+
+
+def sign_changes(folder: Path, base: str, model: PreTrainedModel, weights: Sequence[str]) -> None:
+    """Write down which encoder the changes belong to, what it becomes, and the hashes of files of weights."""
+    hashes = {name: sha256_of(folder / name) for name in (CHANGES, *weights)}
+    about = ChangesConfig(base=base, fingerprint=fingerprint(model), sha256=hashes)
+    write_json(folder / MANIFEST, about.model_dump(mode="json"))
+
+
+def read_manifest(folder: Path) -> ChangesConfig:
+    """Read what a folder's changes belong to, and check the bytes of its weights."""
+    about = validate(ChangesConfig, read_json(folder / MANIFEST), str(folder / MANIFEST))
+    for name, expected in about.sha256.items():
+        found = sha256_of(folder / name) if (folder / name).is_file() else "no file"
+        if found != expected:
+            raise FolderError(
+                f"{folder / name}: damaged (sha256 {found[:12]}, expected {expected[:12]}); install it again"
+            )
+    return about
+
+
+def apply_changes(folder: Path, about: ChangesConfig, model: PreTrainedModel) -> None:
+    """Turn the encoder that a folder's changes belong to into the one that was saved."""
+    lay_over(model, load_tensors(folder / CHANGES), str(folder / CHANGES))
+    if fingerprint(model) != about.fingerprint:
+        raise FolderError(f"{folder}: {about.base} is not the encoder that these changes were made of; get that one")
+
+
+def _shape(tensors: Mapping[str, Tensor], name: str) -> tuple[int, ...] | None:
+    return tuple(tensors[name].shape) if name in tensors else None

@@ -1,0 +1,112 @@
+"""Models that are saved as what differs from the encoder that they were tuned from."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import bertvision
+from bertvision.encoder import load
+from bertvision.encoder.load import load_encoder
+from bertvision.errors import EncoderError, FolderError
+from bertvision.records import write_record
+from bertvision.stages.model_folder import load_model
+from bertvision.stages.predict_file import predict_file
+from bertvision.tuning.config import TuneConfig
+from bertvision.tuning.tune import tune
+
+QUESTION, CONTEXT = "who built the weir?", "the weir was built in 1887 by hannah coyle. the river was by the stone"
+
+
+@pytest.fixture
+def reader(encoder, encoder_folder, make_folder, monkeypatch):
+    """A reader whose encoder was tuned from the tiny one, which goes for the default one here."""
+    monkeypatch.setattr(load, "default_encoder", lambda: str(encoder_folder))
+    with torch.no_grad():
+        for name, weight in encoder.model.named_parameters():
+            if name.startswith("encoder.layer.1."):
+                weight.mul_(1.01)
+    return bertvision.load(make_folder(), device="cpu")
+
+
+@pytest.fixture
+def saved(reader, tmp_path):
+    return reader.save_pretrained(tmp_path / "saved", changes_of="default")
+
+
+def test_a_model_saved_as_changes_answers_as_the_rounded_one(reader, saved):
+    expected, found = (
+        reader(QUESTION, CONTEXT, top_k=5),
+        bertvision.load(saved, device="cpu")(QUESTION, CONTEXT, top_k=5),
+    )
+    assert [each.text for each in found] == [each.text for each in expected]
+    assert [each.score for each in found] == pytest.approx([each.score for each in expected], abs=0.05)
+
+
+def test_the_folder_holds_the_tuned_layer_alone(encoder, saved):
+    tuned = {name for name in encoder.model.state_dict() if name.startswith("encoder.layer.1.")}
+    assert set(load_file(saved / "changes.safetensors")) <= tuned  # biases of zero stay zero
+    assert {path.name for path in saved.iterdir()} == {
+        *("changes.safetensors", "changes.json", "head.safetensors", "model.json", "calibration.json", "README.md"),
+    }
+
+
+def test_a_damaged_head_is_a_one_line_error(saved):
+    (saved / "head.safetensors").write_bytes(b"something else")
+    with pytest.raises(FolderError, match=r"head\.safetensors: damaged") as caught:
+        bertvision.load(saved, device="cpu")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_of_changes_can_be_saved_whole(saved, tmp_path):
+    reader = bertvision.load(saved, device="cpu")
+    reader.save_pretrained(tmp_path / "whole")
+    whole = bertvision.load(tmp_path / "whole", device="cpu")
+    assert whole(QUESTION, CONTEXT, top_k=5) == reader(QUESTION, CONTEXT, top_k=5)
+
+
+def test_the_default_model_is_found_by_every_way_in(saved, monkeypatch):
+    monkeypatch.setattr(load, "SHIPPED", saved)
+    assert bertvision.load("default", device="cpu").served.folder == saved
+    weights = load_model(saved).encoder.model.state_dict()
+    for model in (load_model(Path("default")), load_encoder("default-model")):
+        found = getattr(model, "encoder", model).model.state_dict()
+        assert all(torch.equal(found[name], weights[name]) for name in weights)
+
+
+def test_predict_declines_where_the_saved_model_does(make_folder, make_record, squad_file, tmp_path):
+    folder = make_folder(place="out/heads/1/learned_pooling")
+    write_record(tmp_path / "out" / "records", make_record(scores={"tuned_threshold": -1e6, "temperature": 1.0}))
+    bertvision.load(folder, device="cpu").save_pretrained(tmp_path / "saved")
+    assert any(each.text for each in predict_file(folder, str(squad_file()), tmp_path / "before").predictions)
+    answered = predict_file(tmp_path / "saved", str(squad_file()), tmp_path / "after")
+    assert not any(each.text for each in answered.predictions)
+
+
+def test_only_an_encoder_that_others_have_can_be_named(reader, encoder_folder, tmp_path):
+    with pytest.raises(EncoderError, match="is a folder of this machine"):
+        reader.save_pretrained(tmp_path / "saved", changes_of=str(encoder_folder))
+    assert not (tmp_path / "saved").exists()
+
+
+def test_an_encoder_with_other_word_pieces_is_refused(reader, spelling_encoder, encoder_folder, tmp_path):
+    spelling_encoder.model.save_pretrained(encoder_folder)
+    spelling_encoder.tokenizer.save_pretrained(encoder_folder)
+    with pytest.raises(EncoderError, match="other word pieces"):
+        reader.save_pretrained(tmp_path / "saved", changes_of="default")
+
+
+def test_adapters_are_refused(encoder, make_folder, encoder_folder, monkeypatch, tmp_path):
+    monkeypatch.setattr(load, "default_encoder", lambda: str(encoder_folder))
+    tune(encoder.model, TuneConfig(train="none", insert="houlsby:4"), seed=0)
+    reader = bertvision.load(make_folder(), device="cpu")
+    with pytest.raises(EncoderError, match="adapters stand in a file of their own"):
+        reader.save_pretrained(tmp_path / "saved", changes_of="default")
+
+
+def test_the_manifest_names_the_encoder(saved):
+    manifest = json.loads((saved / "changes.json").read_text())
+    assert (manifest["format"], manifest["base"]) == (1, "default")
+    assert set(manifest["sha256"]) == {"changes.safetensors", "head.safetensors"}

@@ -1,0 +1,77 @@
+"""The model that ships with the package."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import bertvision
+from bertvision.cli import app
+from bertvision.encoder.load import SHIPPED
+from bertvision.errors import SettingsError
+from bertvision.files import sha256_of
+
+CONTEXT = (
+    "The weir at Coyle was built in 1887 by the engineer Hannah Coyle, who had studied in Edinburgh. It is 40 metres "
+    "long and holds back the river Ennet for the paper mill. In 1931 a flood carried off its wooden crest, which was "
+    "replaced by one of concrete."
+)
+
+
+@pytest.fixture(scope="module")
+def reader():
+    return bertvision.load("default", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Who built the weir?", "Hannah Coyle"),
+        ("When was the weir built?", "1887"),
+        ("How long is the weir?", "40 metres"),
+        ("Which river does the weir hold back?", "Ennet"),
+    ],
+)
+def test_it_answers_plain_questions_about_a_text(reader, question, answer):
+    found = reader(question, CONTEXT)
+    assert answer in found.text
+    assert len(found.text) <= len(answer) + 20
+    assert found.text == CONTEXT[found.start : found.end]
+
+
+def test_it_declines_where_the_text_speaks_of_something_else(reader):
+    assert reader("What is the capital of Australia?", CONTEXT).text == ""
+
+
+def test_layers_add_up_to_the_score(reader):
+    found = reader("Who built the weir?", CONTEXT, layers=True)
+    assert sum(part.score for part in found.layers) == pytest.approx(found.score, abs=1e-3)
+
+
+def test_it_is_small_whole_and_part_of_the_wheel():
+    files = {path.name: path.stat().st_size for path in SHIPPED.iterdir()}
+    assert sum(files.values()) <= 25_000_000
+    hashes = json.loads((SHIPPED / "changes.json").read_text())["sha256"]
+    assert {name: sha256_of(SHIPPED / name) for name in files if name.endswith(".safetensors")} == hashes
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert "default_model/*" in project["tool"]["setuptools"]["package-data"]["bertvision"]
+
+
+def test_its_card_names_data_licences_limits_and_the_command_of_its_scores():
+    card = (SHIPPED / "README.md").read_text()
+    for part in ("CC BY-SA 4.0", "CC BY 4.0", "Apache-2.0", "cannot do", "bertvision predict default", "| best_f1 |"):
+        assert part in card
+
+
+def test_without_models_it_is_served(monkeypatch):
+    served = {}
+
+    def build_app(models, config):
+        served.update(models)
+        raise SettingsError("enough")
+
+    monkeypatch.setattr("bertvision.serving.app.build_app", build_app)
+    assert CliRunner().invoke(app, ["serve", "--device", "cpu"]).exit_code == 2
+    assert {name: model.served.folder for name, model in served.items()} == {"default": SHIPPED}

@@ -1,0 +1,77 @@
+"""Makes the model that ships with the package: python tools/default_model.py MODEL_DIR [SCORES.json].
+
+Writes src/bertvision/default_model/: what differs from the default encoder, rounded to float16, with head, settings,
+calibration and model card. Says how far the rounding moves logits and answers on the shipped dev questions. The card
+shows the scores that `bertvision predict default --data dev-v2.0.json --out answers --json > SCORES.json` wrote, so
+scores are of the files that ship: make them first, then measure, then make them again with the scores.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import bertvision
+from bertvision.encoder.load import SHIPPED
+from bertvision.files import read_json, whole_folder, write_text
+from bertvision.metrics.squad import Scores
+from bertvision.serving.calibration import find_record
+from bertvision.serving.card import About, Measured, model_card
+from bertvision.serving.reader import Reader
+from bertvision.settings import DEFAULT
+from bertvision.stages.questions import read_questions
+
+LIMIT = 25_000_000  # bytes of all files together
+MOST_MOVED = 0.1  # of any logit, by the rounding
+CARD = Path(__file__).with_suffix(".md")  # data, licences and limits
+
+
+def main(model: Path, scores: Path | None) -> None:
+    """Write the folder, or say why not."""
+    reader = bertvision.load(model, device="cpu", precision="float32")
+    assert isinstance(reader, Reader), f"{model}: answers no questions"
+    with tempfile.TemporaryDirectory() as beside:
+        saved = reader.save_pretrained(Path(beside) / "model", changes_of=DEFAULT)
+        rounded = bertvision.load(saved, device="cpu", precision="float32")
+        assert isinstance(rounded, Reader)
+        _compare(reader, rounded)
+        write_text(saved / "README.md", _card(reader, None if scores is None else read_json(scores)["scores"]))
+        _publish(saved)
+
+
+def _compare(reader: Reader, rounded: Reader) -> None:
+    """Print how far rounding moves the logits, and how many answers it changes."""
+    questions = read_questions("sample:dev").split.examples
+    windows = reader.served.answering(questions).windows
+    moved = np.abs(reader.served.logits(windows) - rounded.served.logits(windows))
+    pairs = [(each.text, each.context) for each in questions]
+    answers = zip(reader.answer_pairs(pairs), rounded.answer_pairs(pairs), strict=True)
+    changed = sum(before[0].text != after[0].text for before, after in answers)
+    print(f"rounding moves logits by {moved.mean():.5f} on average, {moved.max():.5f} at most")
+    print(f"and changes {changed} of {len(questions)} answers")
+    if moved.max() > MOST_MOVED:
+        sys.exit(f"a logit moves by more than {MOST_MOVED}; ship more than float16, or look for what is wrong")
+
+
+def _card(reader: Reader, scores: Scores | None) -> str:
+    config, calibration = reader.served.config, reader.served.calibration
+    record = find_record(reader.served.folder, config)
+    command = f"bertvision predict {DEFAULT} --data dev-v2.0.json --out answers"
+    measured = () if scores is None else (Measured(command, scores),)
+    about = About("The default model", DEFAULT, CARD.read_text(encoding="utf-8"), measured)
+    return model_card(config, calibration, [] if record is None else [record], about)
+
+
+def _publish(saved: Path) -> None:
+    sizes = {path.name: path.stat().st_size for path in sorted(saved.iterdir())}
+    if sum(sizes.values()) > LIMIT:
+        sys.exit(f"{sum(sizes.values()):,} bytes, at most {LIMIT:,} are wanted: were the embeddings frozen?")
+    with whole_folder(SHIPPED) as beside:
+        for name in sizes:
+            (beside / name).write_bytes((saved / name).read_bytes())
+    print("\n".join(f"{size:>12,}  {name}" for name, size in sizes.items()))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None)
