@@ -90,16 +90,26 @@ def test_best_spans_are_those_of_a_search_over_all_pairs(shape, seed, tied, max_
         assert [logits[start, 0] + logits[end, 1] for start, end in spans] == expected
 
 
-def test_how_many_windows_are_searched_at_once_changes_nothing(monkeypatch):
+@pytest.mark.parametrize("tied", [False, True])
+def test_how_many_windows_are_searched_at_once_changes_nothing(monkeypatch, tied):
     grid = make_grid([[9, 4], [1], [7, 8, 2], [5]])
     logits, config = draw_logits(grid, 0), AnswerConfig(n_best=7, max_answer_length=4)
+    logits = logits.round() if tied else logits
     together = best_spans(grid, logits, config)
-    monkeypatch.setattr(spans_module, "CELLS_AT_ONCE", 60)
+    monkeypatch.setattr(spans_module, "CELLS_IN_CACHE", 60)
     few = best_spans(grid, logits, config)
     is_span = np.isfinite(together.scores)
     assert few.scores.tolist() == together.scores.tolist()
     assert few.starts[is_span].tolist() == together.starts[is_span].tolist()
     assert few.ends[is_span].tolist() == together.ends[is_span].tolist()
+
+
+def test_of_equal_spans_those_that_start_first_are_found_and_of_these_the_shorter_ones():
+    grid = make_grid([[9]])
+    found = best_spans(grid, np.zeros((len(grid.offsets), 2), np.float32), AnswerConfig(n_best=5, max_answer_length=3))
+    first = int(grid.context_at[0])
+    spans = list(zip((found.starts[0] - first).tolist(), (found.ends[0] - first).tolist(), strict=True))
+    assert spans == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2)]
 
 
 def test_an_answer_may_be_as_long_as_its_window():
@@ -231,7 +241,7 @@ def test_how_many_windows_of_a_joint_readout_are_searched_at_once_changes_nothin
     grid = make_grid([[9, 4], [1], [7, 8, 2], [5]])
     logits, config = draw_joint_logits(grid, 3, 0), AnswerConfig(n_best=7, max_answer_length=4)
     together = best_spans(grid, logits, config)
-    monkeypatch.setattr(spans_module, "CELLS_AT_ONCE", 60)
+    monkeypatch.setattr(spans_module, "CELLS_IN_CACHE", 60)
     assert best_spans(grid, logits, config).scores.tolist() == together.scores.tolist()
 
 

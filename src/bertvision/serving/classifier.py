@@ -7,8 +7,8 @@ from typing import Any
 from bertvision.errors import DataError
 from bertvision.predictions.labels import RowPrediction
 from bertvision.serving.answer import Classification
+from bertvision.serving.interface import Served
 from bertvision.serving.saving import Saveable
-from bertvision.serving.served import ServedModel
 from bertvision.serving.texts import check_text, list_texts, pair_up
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.task import ChoiceRow, Question, TextRow
@@ -20,7 +20,7 @@ Row = TextRow | ChoiceRow | Question
 class Classifier(Saveable):
     """A model that says something of a whole text or of a pair of texts."""
 
-    served: ServedModel
+    served: Served
 
     @property
     def takes_pairs(self) -> bool:

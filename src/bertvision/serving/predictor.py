@@ -2,28 +2,28 @@
 
 import re
 from pathlib import Path
-from typing import NoReturn
 
-from bertvision.errors import FolderError
+from bertvision.errors import FolderError, SettingsError
 from bertvision.serving.classifier import Classifier
+from bertvision.serving.interface import Served
+from bertvision.serving.onnx_model import is_onnx, open_onnx
 from bertvision.serving.reader import Reader
-from bertvision.serving.served import open_model
 from bertvision.serving.tagger import Tagger
-from bertvision.stages.model_folder import CONFIG
-from bertvision.training.device import Precision, choose_compute
+from bertvision.settings import DEFAULT, Precision
+from bertvision.stages.use_config import CONFIG
 
 Predictor = Reader | Classifier | Tagger
-DEFAULT = "default"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "README.md"]  # nothing that could be unpickled or run
+FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", "README.md"]  # nothing that could be unpickled or run
 
 
 def load(model: str | Path, *, device: str = "auto", precision: Precision = "auto") -> Predictor:
-    """Load a model: a MODEL_DIR (OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a saved one) or a hub id.
+    """Load a model: `default`, a MODEL_DIR (OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a saved one) or a hub id.
 
+    A folder that `bertvision export` wrote runs on the CPU with onnxruntime; torch is not imported for it.
     Gives a `Reader` for questions, a `Tagger` for tags of words, and a `Classifier` for everything else.
     """
-    served = open_model(_find(model), choose_compute(device, precision))
+    served = _open(_find(model), device, precision)
     match served.kind:
         case "span":
             return Reader(served)
@@ -33,22 +33,29 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "aut
             return Classifier(served)
 
 
+def _open(folder: Path, device: str, precision: Precision) -> Served:
+    if is_onnx(folder):
+        if device not in ("auto", "cpu") or precision == "bf16":
+            raise SettingsError(
+                f"{folder}: is an exported ONNX model, which runs on the CPU; leave device and precision"
+            )
+        return open_onnx(folder)
+    from bertvision.serving.served import open_model  # torch, which an exported model does not need
+    from bertvision.training.device import choose_compute
+
+    return open_model(folder, choose_compute(device, precision))
+
+
 def _find(model: str | Path) -> Path:
     if str(model) == DEFAULT:
-        _refuse_default()
+        from bertvision.encoder.load import shipped_model  # torch again
+
+        return shipped_model()
     if (Path(model) / CONFIG).is_file() or Path(model).exists():
         return Path(model)
     if isinstance(model, str) and HUB_ID.fullmatch(model):
         return _download(model)
     raise FolderError(f"{model}: no such folder; give OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION or a hub id")
-
-
-def _refuse_default() -> NoReturn:
-    """Say that there is no default model; the place to put one when it ships."""
-    raise FolderError(
-        "no default model ships with this version yet; make one with `bertvision quickstart`, then give "
-        "runs/quickstart/heads/1/adapter_386_shared_skip"
-    )
 
 
 def _download(hub_id: str) -> Path:

@@ -1,7 +1,7 @@
 """Question and context in, answers out."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -9,15 +9,13 @@ import numpy as np
 
 from bertvision.errors import SettingsError
 from bertvision.features.tokens import slices, tokenise
-from bertvision.features.windows import cut_windows
-from bertvision.heads.contributions import refuse_unless_sum
-from bertvision.predictions.logits import grid_of
+from bertvision.features.windows import Window, cut_windows
+from bertvision.predictions.logits import TokenGrid, grid_of
 from bertvision.predictions.texts import text_grid
-from bertvision.serving.answer import Answer, LayerPart
+from bertvision.serving.answer import Answer
 from bertvision.serving.decode import Placed, decode_answers
-from bertvision.serving.layers import layers_of_spans
+from bertvision.serving.interface import Served
 from bertvision.serving.saving import Saveable
-from bertvision.serving.served import ServedModel
 from bertvision.serving.texts import Pair, pair_up
 from bertvision.settings import ConfigType
 from bertvision.tasks.task import Question
@@ -36,7 +34,7 @@ class Asking(NamedTuple):
 class Reader(Saveable):
     """A model that finds answers in texts."""
 
-    served: ServedModel
+    served: Served
 
     @property
     def has_null(self) -> bool:
@@ -71,10 +69,10 @@ class Reader(Saveable):
         asking = asking or Asking()
         _check(asking)
         if asking.layers:
-            refuse_unless_sum(self.served.model.head)
+            _check_layers(self.served)
         if not pairs:
             return []
-        tokenizer, config = self.served.model.encoder.tokenizer, self.served.config
+        tokenizer, config = self.served.tokenizer, self.served.config
         questions = [Question(str(place), text, context, (), "") for place, (text, context) in enumerate(pairs)]
         windows = cut_windows(questions, tokenizer, config.windows, labelled=False)
         grid = text_grid(grid_of(windows, [each.id for each in questions]), [each.context for each in questions])
@@ -86,8 +84,7 @@ class Reader(Saveable):
         kept = [each[: asking.top_k] for each in found]
         if not asking.layers:
             return [[placed.answer for placed in each] for each in kept]
-        spans = np.array([placed.tokens for each in kept for placed in each], np.int64)
-        return _with_layers(kept, iter(layers_of_spans(self.served, windows, grid.tokens, spans)))
+        return _with_layers(kept, self.served, windows, grid.tokens)
 
     def _are_cut(self, pairs: Sequence[Pair]) -> list[bool]:
         """Tell which questions are longer than the model reads."""
@@ -95,7 +92,7 @@ class Reader(Saveable):
         if longest is None:
             return [False] * len(pairs)
         texts = slices([question.lstrip() for question, _ in pairs])
-        return [len(ids) > longest for part in texts for ids, _ in tokenise(self.served.model.encoder.tokenizer, part)]
+        return [len(ids) > longest for part in texts for ids, _ in tokenise(self.served.tokenizer, part)]
 
 
 def _check(asking: Asking) -> None:
@@ -112,5 +109,22 @@ def _changed(config: ConfigType, **asked: float | None) -> ConfigType:
     return config.model_copy(update={name: value for name, value in asked.items() if value is not None})
 
 
-def _with_layers(found: list[list[Placed]], layers: Iterator[tuple[LayerPart, ...]]) -> list[list[Answer]]:
+# Layers' states are torch's, and models that run without it are asked by this module too: hence imports in functions.
+
+
+def _check_layers(served: Served) -> None:
+    from bertvision.heads.contributions import refuse_unless_sum
+    from bertvision.serving.served import with_states
+
+    refuse_unless_sum(with_states(served).model.head)
+
+
+def _with_layers(
+    found: list[list[Placed]], served: Served, windows: Sequence[Window], grid: TokenGrid
+) -> list[list[Answer]]:
+    from bertvision.serving.layers import layers_of_spans
+    from bertvision.serving.served import with_states
+
+    spans = np.array([placed.tokens for each in found for placed in each], np.int64)
+    layers = iter(layers_of_spans(with_states(served), windows, grid, spans))
     return [[replace(placed.answer, layers=next(layers)) for placed in each] for each in found]

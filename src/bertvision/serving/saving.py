@@ -6,29 +6,30 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.errors import FolderError
-from bertvision.files import check_folder, whole_folder, write_json, write_text
+from bertvision.files import check_folder, whole_folder
 from bertvision.records import RunRecord
-from bertvision.serving.calibration import CALIBRATION, find_record
-from bertvision.serving.card import model_card
-from bertvision.serving.served import ServedModel
-from bertvision.stages.model_folder import load_model, save_encoder
+from bertvision.serving.interface import Served
 
 
 class Saveable:
     """What can be saved: anything that serves a model."""
 
-    served: ServedModel
+    served: Served
 
-    def save_pretrained(self, folder: str | Path, records: Sequence[RunRecord] | None = None) -> Path:
+    def save_pretrained(
+        self, folder: str | Path, records: Sequence[RunRecord] | None = None, *, changes_of: str | None = None
+    ) -> Path:
         """Write encoder, head, settings, calibration and model card into a new folder that `bertvision.load` reads.
 
-        The card shows the scores of `records`; where none are given, those of the run that the model lies in.
+        The card shows the scores of `records`; where none are given, those of the run that the model lies in. With
+        `changes_of` (`default` or a hub id: the encoder that this one was tuned from), the folder holds what differs
+        from that encoder in the place of a whole one, rounded to float16.
         """
         place = check_folder(Path(folder))
         if place.is_dir() and any(place.iterdir()):
             raise FolderError(f"{place}: is not empty; choose a new folder")
         with whole_folder(place) as beside:
-            _write(self.served, beside, records)
+            self.served.write(beside, records, changes_of)
         return place
 
     def push_to_hub(
@@ -51,18 +52,6 @@ class Saveable:
             except (OSError, ValueError) as error:  # all of the hub's errors are one of these
                 raise FolderError(f"{repo_id}: the hub did not take it ({' '.join(str(error).split())})") from None
         return str(done)
-
-
-def _write(served: ServedModel, folder: Path, records: Sequence[RunRecord] | None) -> None:
-    # Once more from its folder: on a GPU the weights in memory may be rounded to bf16.
-    model = load_model(served.folder)
-    config = model.config.model_copy(update={"encoder": ".", "encoder_is_path": True})
-    save_encoder(folder, model.encoder, model.head, config)
-    write_json(folder / CALIBRATION, served.calibration.model_dump(mode="json"))
-    if records is None:
-        own = find_record(served.folder, config)
-        records = [] if own is None else [own]
-    write_text(folder / "README.md", model_card(config, served.calibration, records))
 
 
 def _hub_client() -> Any:  # noqa: ANN401 (huggingface_hub.HfApi)

@@ -1,24 +1,27 @@
-"""A loaded model, ready to be asked any number of times."""
+"""A loaded model that torch runs, ready to be asked any number of times."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 from bertvision.encoder.encode import freeze
+from bertvision.errors import SettingsError
 from bertvision.features.windows import Window
+from bertvision.files import write_json, write_text
 from bertvision.predictions.logits import Logits
-from bertvision.serving.calibration import Calibration, read_calibration
-from bertvision.stages.answering import Answering, open_answering
+from bertvision.records import RunRecord
+from bertvision.serving.calibration import CALIBRATION, Calibration, find_record, read_calibration
+from bertvision.serving.card import model_card
+from bertvision.serving.interface import Served
 from bertvision.stages.logits import logits_of
-from bertvision.stages.model_folder import Model, ModelConfig, load_model
-from bertvision.tasks.catalog import TASKS
-from bertvision.tasks.task import Kind, Split, Task
+from bertvision.stages.model_folder import Model, ModelConfig, load_model, save_as_changes, save_encoder
 from bertvision.training.device import Compute
 
 
 @dataclass(frozen=True)
-class ServedModel:
+class ServedModel(Served):
     """An encoder with its head on their device, where they came from, and how they were calibrated."""
 
     folder: Path
@@ -32,20 +35,33 @@ class ServedModel:
         return self.model.config
 
     @property
-    def kind(self) -> Kind:
-        """Tell what is asked of a text."""
-        return TASKS[self.config.task].kind
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """Give the encoder's tokenizer."""
+        return self.model.encoder.tokenizer
 
     def logits(self, windows: Sequence[Window]) -> Logits:
-        """Run the model over windows, in batches of like lengths."""
+        """Run encoder and head over windows, in batches of like lengths."""
         heads, per, tokens = {"model": self.model.head}, self.config.objective.per, self.config.answers.tokens
         return logits_of(self.model.encoder, heads, windows, per, self.compute, tokens=tokens)["model"]
 
-    def answering(self, examples: Sequence[Any]) -> Answering:
-        """Cut examples, and get them ready to be answered."""
-        split: Split[Any] = Split("given", tuple(examples), 0, None)
-        task = Task(self.config.task, self.kind, split, split, self.config.labels)
-        return open_answering(task, split, self.model.encoder.tokenizer, self.config.windows, self.config.answers)
+    def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
+        """Write encoder (or its changes), head, settings, calibration and model card."""
+        # Once more from its folder: on a GPU the weights in memory may be rounded to bf16.
+        model = load_model(self.folder)
+        config = saved_config(model.config, self.calibration)
+        if changes_of is None:
+            save_encoder(folder, model.encoder, model.head, config)
+        else:
+            save_as_changes(folder, replace(model, config=config), changes_of)
+        write_json(folder / CALIBRATION, self.calibration.model_dump(mode="json"))
+        write_text(folder / "README.md", self.card(records))
+
+    def card(self, records: Sequence[RunRecord] | None = None) -> str:
+        """Write the model card; where no records are given, with that of the run that the model lies in."""
+        if records is None:
+            own = find_record(self.folder, self.config)
+            records = [] if own is None else [own]
+        return model_card(self.config, self.calibration, records)
 
 
 def open_model(folder: Path, compute: Compute) -> ServedModel:
@@ -53,3 +69,20 @@ def open_model(folder: Path, compute: Compute) -> ServedModel:
     model = load_model(folder)
     freeze(model.encoder, compute)
     return ServedModel(folder, model, compute, read_calibration(folder, model.config))
+
+
+def saved_config(config: ModelConfig, calibration: Calibration) -> ModelConfig:
+    """Give the settings of a model that lies with its encoder in one folder."""
+    # `predict` declines by the settings of answers alone, and should decline where this model does.
+    answers = config.answers.model_copy(update={"null_threshold": calibration.threshold})
+    return config.model_copy(update={"encoder": ".", "encoder_is_path": True, "answers": answers})
+
+
+def with_states(served: Served) -> ServedModel:
+    """Give a model whose layers' states can be read; refuse an exported one, which gives logits alone."""
+    if not isinstance(served, ServedModel):
+        raise SettingsError(
+            f"{served.folder.name}: is an exported ONNX model, which gives logits and no layers' states; load the "
+            "PyTorch folder that it was exported from"
+        )
+    return served

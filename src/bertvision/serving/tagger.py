@@ -13,8 +13,8 @@ from bertvision.metrics.tags import entities
 from bertvision.predictions.labels import softmax
 from bertvision.predictions.logits import Logits
 from bertvision.serving.answer import FoundEntity, TaggedWord, Tagging
+from bertvision.serving.interface import Served
 from bertvision.serving.saving import Saveable
-from bertvision.serving.served import ServedModel
 from bertvision.serving.texts import check_text, list_texts
 from bertvision.tasks.task import Sentence
 
@@ -34,7 +34,7 @@ class _Text(NamedTuple):
 class Tagger(Saveable):
     """A model that tags words."""
 
-    served: ServedModel
+    served: Served
 
     def __call__(self, text: Any) -> Any:  # noqa: ANN401 (checked; a Tagging or a list of them)
         """Tag the words of one text, or of each text of a list; a text should be a sentence, as in training."""

@@ -1,0 +1,173 @@
+"""A reader on the CPU: torch, ONNX and ONNX in int8 side by side, and what its head adds to the bare encoder."""
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from bertvision.bench.rounds import measure_in_turns
+from bertvision.bench_record import BenchRecord
+from bertvision.encoder.encode import encode
+from bertvision.errors import SettingsError
+from bertvision.features.batches import collate, lengths_of, plan_in_order_of_length
+from bertvision.features.windows import Window
+from bertvision.heads.build import HeadConfig, build_head
+from bertvision.predictions.logits import Logits
+from bertvision.progress import SILENT, Progress
+from bertvision.records import provenance
+from bertvision.serving.onnx_export import export_onnx
+from bertvision.serving.onnx_graph import write_graph
+from bertvision.serving.onnx_model import OnnxModel, open_onnx, open_session
+from bertvision.serving.reader import Reader
+from bertvision.serving.served import ServedModel, open_model
+from bertvision.settings import DEFAULT, Config
+from bertvision.stages.answering import Answering
+from bertvision.stages.model_folder import Model, find_model
+from bertvision.stages.questions import read_questions
+from bertvision.tasks.task import Question
+from bertvision.training.device import choose_compute
+
+TORCH, ONNX, INT8 = "torch", "onnx", "onnx int8"
+BARE, SINGLE = ", bare encoder", ", one by one"
+Item = TypeVar("Item")
+
+
+class InferenceBench(Config):
+    """What is measured."""
+
+    model: str = DEFAULT  # or a MODEL_DIR of a reader
+    data: str = "sample:dev"  # or a SQuAD file; where it has answers, every side is scored
+    questions: int = Field(1000, ge=1)  # spread over the file, answered once by every side
+    windows: int = Field(200, ge=1)  # of these questions, run in every round
+    singles: int = Field(20, ge=1)  # questions that are asked one by one in every round
+    rounds: int = Field(5, ge=1)
+
+
+def bench_inference(config: InferenceBench, progress: Progress = SILENT) -> BenchRecord:
+    """Time windows to logits in batches and questions to answers one by one, and score every side's answers."""
+    compute = choose_compute("cpu", "float32")
+    place = find_model(Path(config.model))
+    asked = read_questions(config.data)
+    questions = _spread(asked.questions, config.questions)
+    with tempfile.TemporaryDirectory() as folder:
+        work = _open(place, Path(folder))
+        answering = work.onnx.answering(questions)
+        windows, singles = _spread(answering.windows, config.windows), _spread(questions, config.singles)
+        measured = measure_in_turns(work.sides(windows, singles), config.rounds, compute.device, progress)
+        logits = {name: served.logits(answering.windows) for name, served in work.by_name.items()}
+    is_scored = asked.can_be_scored(has_null=work.onnx.config.task != "squad1")
+    data = re.sub(r"\.json(\.gz)?$", "", Path(config.data).name).replace(":", "-")
+    record = BenchRecord(
+        name="inference",
+        variant=f"{place.name}-{data}",
+        about="a batch of windows to logits, and questions to answers one by one, on the CPU",
+        settings={
+            **config.model_dump(mode="json"),
+            "model": place.name,  # the folders are this machine's
+            "data": Path(config.data).name,
+            "onnxruntime": metadata.version("onnxruntime"),
+        },
+        sides=measured,
+        figures={},
+        provenance=provenance(compute.name, compute.precision),
+    )
+    counts = {"questions": float(len(questions)), "windows a round": float(len(windows))}
+    figures = counts | _speeds(record, len(windows), len(singles)) | _answers(answering, logits, is_scored)
+    return record.model_copy(update={"figures": figures})
+
+
+@dataclass(frozen=True)
+class InferenceWork:
+    """One model in all its forms, and its encoder with the least that gives logits: the last state, read out."""
+
+    torch: ServedModel
+    onnx: OnnxModel
+    int8: OnnxModel
+    bare: Model
+    bare_onnx: OnnxModel
+
+    @property
+    def by_name(self) -> dict[str, ServedModel | OnnxModel]:
+        """Give the forms of the whole model."""
+        return {TORCH: self.torch, ONNX: self.onnx, INT8: self.int8}
+
+    def sides(self, windows: Sequence[Window], singles: Sequence[Question]) -> dict[str, Callable[[], object]]:
+        """Give what is timed."""
+        pairs = [(question.text, question.context) for question in singles]
+        batches: dict[str, Callable[[], object]] = {
+            TORCH: lambda: self.torch.logits(windows),
+            TORCH + BARE: lambda: self.run_bare(windows),
+            ONNX: lambda: self.onnx.logits(windows),
+            ONNX + BARE: lambda: self.bare_onnx.logits(windows),
+            INT8: lambda: self.int8.logits(windows),
+        }
+        readers = {f"{name}{SINGLE}": Reader(served) for name, served in self.by_name.items()}
+        return batches | {name: _one_by_one(reader, pairs) for name, reader in readers.items()}
+
+    def run_bare(self, windows: Sequence[Window]) -> None:
+        """Run the encoder as it is served, but keep its last state alone."""
+        encoder, pad_id = self.bare.encoder, self.torch.tokenizer.pad_token_id
+        for rows in plan_in_order_of_length(lengths_of(windows), self.torch.config.answers.tokens):
+            batch = collate(windows, rows, pad_id)
+            with torch.no_grad():
+                scores = self.bare.head(encode(encoder, batch, last_only=True), batch.mask, batch.segments)
+                scores[batch.mask].numpy()
+
+
+def _open(place: Path, folder: Path) -> InferenceWork:
+    """Export a model into a folder twice, and its bare encoder."""
+    served = open_model(place, choose_compute("cpu", "float32"))
+    if served.kind != "span":
+        raise SettingsError(f"{place}: is a model of {served.config.task}; give one that answers questions")
+    export_onnx(place, folder / "onnx")
+    export_onnx(place, folder / "int8", int8=True)
+    onnx = open_onnx(folder / "onnx")
+    linear = HeadConfig.model_validate("last_linear")
+    head = build_head(linear, served.model.encoder.shape).train(False)
+    bare = Model(served.config.model_copy(update={"head": linear}), served.model.encoder, head)
+    write_graph(bare, folder / "bare.onnx")
+    bare_onnx = replace(onnx, session=open_session(folder / "bare.onnx"))
+    return InferenceWork(served, onnx, open_onnx(folder / "int8"), bare, bare_onnx)
+
+
+def _one_by_one(reader: Reader, pairs: Sequence[tuple[str, str]]) -> Callable[[], object]:
+    return lambda: [reader.answer_pairs([pair]) for pair in pairs]
+
+
+def _speeds(record: BenchRecord, windows: int, singles: int) -> dict[str, float]:
+    """Give windows a second, milliseconds a question, and what the head adds to the bare encoder in per cent."""
+    seconds = {side.name: median(side.seconds) for side in record.sides}
+    names = (TORCH, ONNX, INT8)
+    found = {f"{name}: windows a second": windows / seconds[name] for name in names}
+    found |= {f"{name}: milliseconds a question{SINGLE}": 1000 * seconds[name + SINGLE] / singles for name in names}
+    for name in (TORCH, ONNX):
+        for what, ratio in zip(("", ", lowest", ", highest"), record.ratio(name, name + BARE), strict=True):
+            found[f"{name}: head over bare encoder, per cent{what}"] = 100 * (ratio - 1)
+    return {name: round(value, 3) for name, value in found.items()}
+
+
+def _answers(answering: Answering, logits: Mapping[str, Logits], is_scored: bool) -> dict[str, float]:
+    """Count answers that differ from torch's, and score all where the file has golds."""
+    answers = {name: answering.answer(of_side) for name, of_side in logits.items()}
+    found = {}
+    for name in (ONNX, INT8):
+        pairs = zip(answers[name], answers[TORCH], strict=True)
+        found[f"{name}: answers that differ from torch's"] = float(sum(one.text != other.text for one, other in pairs))
+    for name, of_side in answers.items() if is_scored else ():
+        scores = answering.score(of_side, logits[name])
+        found |= {f"{name}: {score}": round(scores[score], 3) for score in ("f1", "exact")}
+    return found
+
+
+def _spread(items: Sequence[Item], count: int) -> list[Item]:
+    """Choose so many items that lie evenly spread, because files are sorted by article."""
+    places = np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int)
+    return [items[place] for place in places.tolist()]

@@ -1,0 +1,142 @@
+"""A model that `bertvision export` wrote, run by onnxruntime; no torch in here."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from bertvision.errors import FolderError, MissingExtraError, SettingsError
+from bertvision.features.padding import lengths_of, pad_windows, places_of, plan_in_order_of_length
+from bertvision.features.windows import Window
+from bertvision.files import read_json, sha256_of
+from bertvision.predictions.logits import Logits
+from bertvision.records import RunRecord
+from bertvision.serving.calibration import Calibration, read_calibration
+from bertvision.serving.interface import Served
+from bertvision.settings import validate
+from bertvision.stages.use_config import CONFIG, ONNX_FORMAT, UseConfig
+
+GRAPH = "model.onnx"
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+PROVIDERS = ["CPUExecutionProvider"]
+
+
+class OnnxConfig(UseConfig):
+    """All that is needed to use an exported model."""
+
+    format: Literal["onnx-1"] = ONNX_FORMAT
+    head: str
+    columns: int  # logits per token or row
+    sha256: str  # of the graph whose logits were compared with torch's, or that was made of it
+    int8: bool
+
+
+@runtime_checkable
+class Session(Protocol):
+    """What is used of onnxruntime.InferenceSession."""
+
+    def run(self, names: None, feed: Mapping[str, npt.NDArray[Any]]) -> Sequence[npt.NDArray[Any]]:
+        """Give all outputs."""
+        ...
+
+    def get_inputs(self) -> Sequence[Any]:
+        """Describe the inputs."""
+        ...
+
+
+@dataclass(frozen=True)
+class OnnxModel(Served):
+    """An exported encoder with its head, and how it was calibrated."""
+
+    folder: Path
+    settings: OnnxConfig
+    pieces: PreTrainedTokenizerBase
+    session: Session
+    calibration: Calibration
+
+    @property
+    def config(self) -> OnnxConfig:
+        """Give the model's settings."""
+        return self.settings
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """Give the encoder's tokenizer."""
+        return self.pieces
+
+    def logits(self, windows: Sequence[Window]) -> Logits:
+        """Run the graph over windows, in batches of like lengths."""
+        lengths = lengths_of(windows)
+        window_at = np.concatenate([[0], np.cumsum(lengths)])
+        is_per_token = self.kind in ("span", "tags")
+        size = int(window_at[-1]) if is_per_token else len(windows)
+        logits = np.empty((size, self.settings.columns), np.float32)
+        # Activations in int8 are rounded by the extremes of a whole batch: company would change a window's logits.
+        tokens = 1 if self.settings.int8 else self.settings.answers.tokens
+        for rows in plan_in_order_of_length(lengths, tokens):
+            ids, mask, segments = pad_windows([windows[row] for row in rows], self.pieces.pad_token_id)
+            scores = run_graph(self.session, ids, mask, segments)
+            if is_per_token:
+                logits[places_of(window_at, rows)] = scores[mask]
+            else:
+                logits[rows] = scores
+        return logits
+
+    def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
+        """Copy the folder, card included."""
+        if records is not None or changes_of is not None:
+            raise SettingsError("an exported ONNX model is saved as it is; save the PyTorch folder to change its card")
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+
+
+def is_onnx(folder: Path) -> bool:
+    """Tell whether a folder is one that `bertvision export` wrote."""
+    config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
+    return isinstance(config, dict) and config.get("format") == ONNX_FORMAT
+
+
+def open_onnx(folder: Path) -> OnnxModel:
+    """Load an exported model; refuse a graph that is not the one that was checked."""
+    config = validate(OnnxConfig, read_json(folder / CONFIG), str(folder / CONFIG))
+    graph = folder / GRAPH
+    if not graph.is_file() or sha256_of(graph) != config.sha256:
+        raise FolderError(f"{graph}: is missing or not the one that was exported; export the model again")
+    session = open_session(graph)
+    return OnnxModel(folder, config, read_tokenizer(folder), session, read_calibration(folder, config))
+
+
+def open_session(graph: Path) -> Session:
+    """Load a graph for the CPU."""
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        raise MissingExtraError("onnxruntime", "onnx") from None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors alone
+    session: Session = onnxruntime.InferenceSession(str(graph), options, providers=PROVIDERS)
+    return session
+
+
+def run_graph(
+    session: Session, ids: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_], segments: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float32]:
+    """Give the logits of padded windows; an encoder without segments has no input for them."""
+    given = dict(zip(INPUTS, (ids, mask.astype(np.int64), segments), strict=True))
+    scores: npt.NDArray[np.float32] = session.run(None, {each.name: given[each.name] for each in session.get_inputs()})[
+        0
+    ]
+    return scores
+
+
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Read a tokenizer as the library tokenizers knows it, whatever the encoder; transformers' own ways bring torch."""
+    try:
+        tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise FolderError(f"{folder}: its tokenizer cannot be read ({error}); export the model again") from None
+    return tokenizer

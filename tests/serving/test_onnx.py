@@ -1,0 +1,222 @@
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+import bertvision
+from bertvision.cli import app
+from bertvision.encoder.load import load_encoder
+from bertvision.errors import FolderError, MissingExtraError, SettingsError
+from bertvision.heads.head import Head
+from bertvision.serving import onnx_export
+from bertvision.serving.onnx_export import export_onnx
+from bertvision.stages.model_folder import Model, load_model
+
+from .conftest import write_model
+
+QUESTION = "who built the weir?"
+LONG = "the weir was built in 1887 by hannah coyle. the river was by the stone, where hannah was. " * 2
+CONTEXTS = [LONG, "the weir", "hannah coyle built the stone weir in 1887", LONG[::-1]]
+KINDS = {
+    "squad2": ((), "adapter_64_shared_skip"),
+    "sst2": (("bad", "good"), "learned_pooling"),
+    "ner": (("O", "B-A", "I-A"), "last_linear"),
+}
+
+
+@pytest.fixture(scope="session")
+def exported(saved_encoder, tmp_path_factory):
+    """For every task: the MODEL_DIR and the folder that was exported from it."""
+    places = {}
+    for task, (labels, head) in KINDS.items():
+        place = tmp_path_factory.mktemp("exported")
+        write_model(load_encoder(str(saved_encoder)), place / "torch", task, labels, head)
+        export_onnx(place / "torch", place / "onnx")
+        places[task] = place
+    return places
+
+
+@pytest.fixture(scope="session")
+def int8(exported, tmp_path_factory):
+    place = tmp_path_factory.mktemp("int8") / "onnx"
+    command = ["export", str(exported["squad2"] / "torch"), "--onnx", str(place), "--int8", "--json"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["bytes"] == (place / "model.onnx").stat().st_size
+    assert told["float32"]["largest"] <= 1e-4 < told["int8"]["largest"]
+    return place
+
+
+def both(exported, task):
+    return [bertvision.load(exported[task] / name, device="cpu") for name in ("torch", "onnx")]
+
+
+def test_an_exported_reader_gives_torchs_answers_also_where_contexts_need_several_windows(exported):
+    for one, other in zip(
+        *(reader([QUESTION] * 4, CONTEXTS, top_k=5) for reader in both(exported, "squad2")), strict=True
+    ):
+        assert [(each.text, each.start, each.end, each.window) for each in one] == [
+            (each.text, each.start, each.end, each.window) for each in other
+        ]
+        for name in ("probability", "no_answer_probability", "score"):
+            found, expected = ([getattr(each, name) for each in answers] for answers in (other, one))
+            assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_an_exported_classifier_gives_torchs_probabilities(exported):
+    one, other = (model(CONTEXTS) for model in both(exported, "sst2"))
+    assert [each.label for each in one] == [each.label for each in other]
+    assert [each.probability for each in one] == pytest.approx([each.probability for each in other], abs=1e-4)
+
+
+def test_an_exported_tagger_gives_torchs_tags(exported):
+    one, other = (model(CONTEXTS) for model in both(exported, "ner"))
+    for expected, found in zip(one, other, strict=True):
+        assert [word.tag for word in found.words] == [word.tag for word in expected.words]
+        sure = [word.probability for word in expected.words]
+        assert [word.probability for word in found.words] == pytest.approx(sure, abs=1e-4)
+
+
+def test_exported_models_of_every_kind_run_without_torch(exported):
+    folders = [str(exported[task] / "onnx") for task in ("sst2", "ner", "squad2")]
+    code = f"""
+import sys, bertvision
+classifier, tagger, reader = map(bertvision.load, {folders!r})
+print(classifier("the weir").label, *(word.tag for word in tagger("the weir").words))
+print(reader({QUESTION!r}, {LONG!r}, top_k=2)[0].text)
+print("torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    classifier, tagger, reader = (bertvision.load(exported[task] / "torch") for task in ("sst2", "ner", "squad2"))
+    words = [classifier("the weir").label, *(word.tag for word in tagger("the weir").words)]
+    assert done.stdout.splitlines() == [" ".join(words), reader(QUESTION, LONG).text, "False"]
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
+def test_a_missing_package_is_named_with_its_extra(exported, tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"{package}: pip install 'bertvision\[onnx\]'"):
+        export_onnx(exported["squad2"] / "torch", tmp_path / "onnx")
+    if package == "onnxruntime":
+        with pytest.raises(MissingExtraError, match=r"bertvision\[onnx\]"):
+            bertvision.load(exported["squad2"] / "onnx")
+
+
+def test_logits_do_not_depend_on_a_windows_company(exported, int8):
+    for folder, tolerance in ((exported["squad2"] / "onnx", 1e-5), (int8, 0)):
+        reader = bertvision.load(folder)
+        together = reader([QUESTION] * 4, CONTEXTS)
+        alone = [reader(QUESTION, context) for context in CONTEXTS]
+        assert [each.text for each in together] == [each.text for each in alone]
+        assert [each.score for each in together] == pytest.approx([each.score for each in alone], abs=tolerance)
+
+
+def test_the_folder_is_all_that_is_needed(exported, tmp_path):
+    expected = bertvision.load(exported["squad2"] / "onnx")(QUESTION, LONG)
+    shutil.copytree(exported["squad2"] / "onnx", tmp_path / "elsewhere")
+    assert bertvision.load(tmp_path / "elsewhere")(QUESTION, LONG) == expected
+    names = {path.name for path in (tmp_path / "elsewhere").iterdir()}
+    assert names == {
+        *("model.onnx", "model.json", "calibration.json", "README.md", "tokenizer.json", "tokenizer_config.json")
+    }
+    assert "at most" in (tmp_path / "elsewhere" / "README.md").read_text()
+
+
+def test_int8_is_smaller_and_near(exported, int8):
+    sizes = [(folder / "model.onnx").stat().st_size for folder in (exported["squad2"] / "onnx", int8)]
+    assert sizes[1] < sizes[0]
+    one, other = (bertvision.load(folder).served for folder in (exported["squad2"] / "onnx", int8))
+    windows = bertvision.cut_windows(
+        [bertvision.Question("q", QUESTION, LONG, (), "")], one.tokenizer, one.config.windows, labelled=False
+    )
+    exact, rounded = one.logits(windows), other.logits(windows)
+    assert not np.array_equal(exact, rounded)
+    assert np.abs(exact - rounded).max() < 0.1 * np.abs(exact).max()
+    assert json.loads((int8 / "model.json").read_text())["int8"] is True
+
+
+def test_an_exported_model_is_saved_as_it_is(exported, tmp_path):
+    reader = bertvision.load(exported["squad2"] / "onnx")
+    reader.save_pretrained(tmp_path / "saved")
+    for path in (exported["squad2"] / "onnx").iterdir():
+        assert (tmp_path / "saved" / path.name).read_bytes() == path.read_bytes()
+    with pytest.raises(SettingsError, match="saved as it is"):
+        reader.save_pretrained(tmp_path / "other", [])
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_an_exported_model_cannot_do_is_told(exported):
+    folder = exported["squad2"] / "onnx"
+    reader = bertvision.load(folder)
+    with pytest.raises(SettingsError, match="no layers' states; load the PyTorch folder"):
+        reader(QUESTION, LONG, layers=True)
+    with pytest.raises(SettingsError, match="runs on the CPU"):
+        bertvision.load(folder, device="cuda")
+    with pytest.raises(FolderError, match="exported ONNX model"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("damage", ["model.onnx", "tokenizer.json"])
+def test_a_folder_that_lacks_something_is_refused(exported, tmp_path, damage):
+    shutil.copytree(exported["squad2"] / "onnx", tmp_path / "onnx")
+    (tmp_path / "onnx" / damage).unlink()
+    with pytest.raises(FolderError, match="export the model again"):
+        bertvision.load(tmp_path / "onnx")
+
+
+def test_a_graph_that_was_changed_is_refused(exported, tmp_path):
+    shutil.copytree(exported["squad2"] / "onnx", tmp_path / "onnx")
+    content = bytearray((tmp_path / "onnx" / "model.onnx").read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "onnx" / "model.onnx").write_bytes(content)
+    with pytest.raises(FolderError, match="not the one that was exported"):
+        bertvision.load(tmp_path / "onnx")
+
+
+def test_a_folder_that_holds_something_is_never_replaced(exported, tmp_path):
+    (tmp_path / "letter.txt").write_text("dear hannah")
+    done = CliRunner().invoke(app, ["export", str(exported["squad2"] / "torch"), "--onnx", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "is not empty; choose a new folder" in " ".join(done.output.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_graph_whose_logits_differ_is_refused_and_nothing_is_left(exported, tmp_path, monkeypatch):
+    def write_another(model, path):
+        shutil.copy(exported["squad2"] / "onnx" / "model.onnx", path)
+        with torch.no_grad():
+            model.head.readout.linear.bias += 2e-4
+
+    monkeypatch.setattr(onnx_export, "write_graph", write_another)
+    with pytest.raises(SettingsError, match=r"differ from PyTorch's by 0\.0002"):
+        export_onnx(exported["squad2"] / "torch", tmp_path / "onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+class Fixed(nn.Module):
+    """Works for one length alone."""
+
+    features = 32
+
+    def forward(self, states, mask, segments):
+        return states[:, -1] if states.shape[2] == 16 else states[:, 0]
+
+
+def test_a_head_that_is_not_the_same_for_every_length_is_refused(exported, tmp_path, monkeypatch):
+    def load_other(folder):
+        model = load_model(folder)
+        return Model(model.config, model.encoder, Head(Fixed(), model.head.readout))
+
+    monkeypatch.setattr("bertvision.serving.served.load_model", load_other)
+    with pytest.raises(SettingsError, match="cannot be exported to ONNX") as caught:
+        export_onnx(exported["ner"] / "torch", tmp_path / "onnx")
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
