@@ -1,6 +1,7 @@
-"""Chosen answers -> what each layer adds to their logits."""
+"""Windows and chosen answers -> what each layer adds to their logits."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,28 @@ from bertvision.predictions.logits import TokenGrid
 from bertvision.serving.answer import LayerPart
 from bertvision.serving.served import ServedModel
 
+Floats = npt.NDArray[np.float32]
 Parts = tuple[LayerPart, ...]
+
+
+class WindowParts(NamedTuple):
+    """What each part of a head adds to the start and end logits of windows' tokens; their sum is the logit."""
+
+    names: tuple[str, ...]
+    windows: list[Floats]  # of each [part, token, start and end]
+
+
+def parts_of_windows(served: ServedModel, windows: Sequence[Window]) -> WindowParts:
+    """Take the logits of all tokens of windows apart by layers; a pass of the encoder of its own."""
+    names: tuple[str, ...] = ()
+    found: dict[int, Floats] = {}
+    for batch in states_in_order_of_length(served.model.encoder, windows, served.config.answers.tokens, served.compute):
+        with torch.no_grad():
+            names, parts = layer_contributions(served.model.head, *batch.seen)
+        of_rows = parts.float().cpu().numpy()
+        for row, window in enumerate(batch.windows.rows.tolist()):
+            found[window] = of_rows[row, :, : len(windows[window])]
+    return WindowParts(names, [found[window] for window in range(len(windows))])
 
 
 def layers_of_spans(
@@ -23,14 +45,8 @@ def layers_of_spans(
     window_of = np.searchsorted(grid.window_at, spans[:, 0], side="right") - 1
     places = spans - grid.window_at[window_of][:, None]
     wanted, own = np.unique(window_of, return_inverse=True)
-    chosen, tokens = [windows[window] for window in wanted], served.config.answers.tokens
-    found: dict[int, Parts] = {}
-    for batch in states_in_order_of_length(served.model.encoder, chosen, tokens, served.compute):
-        with torch.no_grad():
-            names, parts = layer_contributions(served.model.head, *batch.seen)
-        for row, window in enumerate(batch.windows.rows.tolist()):
-            for span in np.flatnonzero(own == window).tolist():
-                start, end = places[span].tolist()
-                of_both = parts[row, :, start, 0].tolist(), parts[row, :, end, 1].tolist()
-                found[span] = tuple(map(LayerPart, names, *of_both))
-    return [found[span] for span in range(len(spans))]
+    names, parts = parts_of_windows(served, [windows[window] for window in wanted])
+    return [
+        tuple(map(LayerPart, names, parts[window][:, first, 0].tolist(), parts[window][:, last, 1].tolist()))
+        for window, (first, last) in zip(own.tolist(), places.tolist(), strict=True)
+    ]

@@ -1,0 +1,187 @@
+"""The X-ray: what every layer adds to the start and end logits of every token that the model read with an answer."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bertvision.errors import DataError
+from bertvision.features.tokens import read_layout, tokenise
+from bertvision.features.windows import Window, answer_tokens, cut_windows
+from bertvision.serving.answer import Answer
+from bertvision.serving.interface import Served
+from bertvision.serving.reader import Reader
+from bertvision.serving.texts import pair_up
+from bertvision.tasks.task import Question
+
+Floats = npt.NDArray[np.float32]
+Side = Literal["special", "question", "context"]
+NOTHING = (0, 0)  # the characters of "no answer", as an `Answer` has them
+DIGITS = 6  # of the numbers in JSON: sums of 30 of them are right to 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class XrayToken:
+    """A token as it stands in its text, and its characters there; special tokens have a name alone."""
+
+    text: str
+    side: Side
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Xray:
+    """One window, token by token, and what each part of the head (`layer 0`, ..., `skip`, `bias`) adds there.
+
+    The sum over the parts is exactly the logit; "no answer" is read from token 0.
+    """
+
+    tokens: tuple[XrayToken, ...]
+    first: int  # the answer's first and last token
+    last: int
+    parts: tuple[str, ...]
+    starts: Floats  # [token, part]
+    ends: Floats
+
+    @property
+    def start_logits(self) -> Floats:
+        """Give every token's logit as the first of an answer."""
+        return _sum(self.starts)
+
+    @property
+    def end_logits(self) -> Floats:
+        """Give every token's logit as the last of an answer."""
+        return _sum(self.ends)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give everything as JSON values."""
+        numbers = {name: getattr(self, name) for name in ("starts", "ends", "start_logits", "end_logits")}
+        return {
+            "tokens": [asdict(token) for token in self.tokens],
+            "first": self.first,
+            "last": self.last,
+            "parts": list(self.parts),
+            **{name: np.round(values.astype(np.float64), DIGITS).tolist() for name, values in numbers.items()},
+        }
+
+
+class Asked(NamedTuple):
+    """A question about a context, and the characters of the answer to look through; None: of the one that is given."""
+
+    question: str
+    context: str
+    answer: tuple[int, int] | None = None
+
+
+def xray(reader: Reader, question: str, context: str, answer: Answer | None = None) -> Xray:
+    """Show what each layer adds to the logits of an answer's window; without `answer`, of the answer that is given.
+
+    `answer` is one of the reader's answers to the same question and context. The head must be a sum over layers.
+    """
+    pairs, _ = pair_up([question], [context])
+    return xray_all(reader, [Asked(*pairs[0], None if answer is None else (answer.start, answer.end))])[0]
+
+
+def xray_all(reader: Reader, asked: Sequence[Asked]) -> list[Xray]:
+    """Look through several answers at once; texts are checked already."""
+    # Layers' states are torch's, and a server of models that run without it imports this module too.
+    from bertvision.heads.contributions import refuse_unless_sum
+    from bertvision.serving.layers import parts_of_windows
+    from bertvision.serving.served import with_states
+
+    served = with_states(reader.served)
+    refuse_unless_sum(served.model.head)
+    asked = _with_answers(reader, asked)
+    questions = [Question(str(place), each.question, each.context, (), "") for place, each in enumerate(asked)]
+    windows = cut_windows(questions, served.tokenizer, served.config.windows, labelled=False)
+    of_each = [list(group) for _, group in groupby(windows, key=lambda window: window.example)]
+    placed = [_places(served, each, own) for each, own in zip(asked, of_each, strict=True)]
+    names, parts = parts_of_windows(served, [place.window for places in placed for place in places])
+    found = iter(parts)
+    return [
+        _xray(served, each, names, [(place, next(found)) for place in places])
+        for each, places in zip(asked, placed, strict=True)
+    ]
+
+
+class _Place(NamedTuple):
+    """A window with the answer's first and last token in it."""
+
+    window: Window
+    first: int
+    last: int
+
+
+def _with_answers(reader: Reader, asked: Sequence[Asked]) -> list[Asked]:
+    """Put the answers that are given where none is named."""
+    open_ones = [each for each in asked if each.answer is None]
+    given = iter(reader.answer_pairs([(each.question, each.context) for each in open_ones]))
+    answers = [next(given)[0] if each.answer is None else None for each in asked]
+    return [
+        each if answer is None else each._replace(answer=(answer.start, answer.end))
+        for each, answer in zip(asked, answers, strict=True)
+    ]
+
+
+def _places(served: Served, asked: Asked, windows: Sequence[Window]) -> list[_Place]:
+    """Find the windows that hold all of an answer; "no answer" stands in every one."""
+    if asked.answer is None or asked.answer == NOTHING:
+        return [_Place(window, 0, 0) for window in windows]
+    start, end = asked.answer
+    ((_, offsets),) = tokenise(served.tokenizer, [asked.context])
+    span = answer_tokens(offsets, start, end) if 0 <= start < end <= len(asked.context) else None
+    if span is None:
+        raise DataError(
+            f"answer: no token stands in characters {start} to {end} of a context of {len(asked.context)}; give the "
+            "start and end of one of the answers, 0 and 0 for 'no answer'"
+        )
+    left, right = offsets[span[0], 0], offsets[span[1], 1]
+    found = []
+    for window in windows:
+        if window.offsets[0, 0] <= left and right <= window.offsets[-1, 1]:
+            first, last = answer_tokens(window.offsets, start, end) or span
+            found.append(_Place(window, window.context_at + first, window.context_at + last))
+    if not found:
+        raise DataError(f"answer: characters {start} to {end} are more than the model reads at once; give fewer")
+    return found
+
+
+def _xray(served: Served, asked: Asked, names: tuple[str, ...], found: Sequence[tuple[_Place, Floats]]) -> Xray:
+    """Choose the window as answers are chosen: an answer's best one, and the lowest "no answer"."""
+    choose = min if asked.answer == NOTHING else max
+    place, parts = choose(found, key=lambda each: _score(*each))
+    tokens = tuple(_tokens(served, asked, place.window))
+    return Xray(tokens, place.first, place.last, names, parts[:, :, 0].T, parts[:, :, 1].T)
+
+
+def _score(place: _Place, parts: Floats) -> float:
+    return float(parts[:, place.first, 0].sum() + parts[:, place.last, 1].sum())
+
+
+def _tokens(served: Served, asked: Asked, window: Window) -> Iterator[XrayToken]:
+    tokenizer = served.tokenizer
+    names = [str(tokenizer.convert_ids_to_tokens(number)) for number in window.ids.tolist()]
+    question_at = len(read_layout(tokenizer).before)
+    blanks = len(asked.question) - len(asked.question.lstrip())  # which questions lose before they are read
+    ((_, offsets),) = tokenise(tokenizer, [asked.question.lstrip()])
+    offsets = offsets[: served.config.windows.max_question_length] + blanks
+    spans: dict[int, tuple[Side, npt.NDArray[np.int32]]] = {
+        **{question_at + place: ("question", span) for place, span in enumerate(offsets)},
+        **{window.context_at + place: ("context", span) for place, span in enumerate(window.offsets)},
+    }
+    for place, name in enumerate(names):
+        if place not in spans:
+            yield XrayToken(name, "special")
+            continue
+        side, (start, end) = spans[place][0], spans[place][1].tolist()
+        text = asked.question if side == "question" else asked.context
+        yield XrayToken(text[start:end] or name, side, start, end)
+
+
+def _sum(parts: Floats) -> Floats:
+    total: Floats = parts.sum(axis=1)
+    return total

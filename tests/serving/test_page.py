@@ -1,0 +1,319 @@
+import json
+import shutil
+import threading
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+import uvicorn
+from playwright.sync_api import expect, sync_playwright
+
+import bertvision
+from bertvision.features.windows import WindowConfig
+from bertvision.serving.app import build_app
+from bertvision.serving.schema import ServeConfig
+
+CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
+QUESTION = "who built the weir?"
+MARKUP = '<img src="x" onerror="window.broken=1"><script>window.broken=1</script> 😀 the <b>weir</b> &amp; ${7*7}'
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = shutil.which("chromium")
+    assert path, "no chromium on this machine; install it: apt-get install -y --no-install-recommends chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])  # CI is root in a container
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def serving(models, **settings):
+    server = uvicorn.Server(uvicorn.Config(build_app(models, ServeConfig(**settings)), port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started and thread.is_alive():
+        thread.join(0.02)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def models(make_shared):
+    windows = WindowConfig(max_length=40, stride=8, max_question_length=8)
+    made = {
+        "reader": make_shared(windows=windows),
+        "mood": make_shared("sst2", ("bad", "good"), windows=windows),
+        "names": make_shared("ner", ("O", "B-A"), windows=windows),
+    }
+    (made["reader"] / "calibration.json").write_text('{"threshold": 1.0, "temperature": 2.0}')
+    return {name: bertvision.load(folder, device="cpu") for name, folder in made.items()}
+
+
+@pytest.fixture(scope="module")
+def reader(models):
+    return models["reader"]
+
+
+@pytest.fixture(scope="module")
+def address(reader):
+    with serving({"weir": reader}) as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser):
+    """Give a function that opens the page; at the end, nothing was refused, broken or fetched from elsewhere."""
+    pages, problems = [], []
+
+    def open_page(address, **settings):
+        page = browser.new_page(**settings)
+        page.set_default_timeout(10_000)
+        pages.append(page)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: problems.append(dialog.message))
+        # A refused request is told to the console, too; tests of refusals look at what the page says.
+        page.on("console", lambda said: problems.append(said.text) if is_problem(said) else None)
+        page.on("request", lambda sent: None if sent.url.startswith(address) else problems.append(sent.url))
+        page.goto(address)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert problems == []
+
+
+def is_problem(said):
+    return said.type in ("error", "warning") and not said.text.startswith("Failed to load resource")
+
+
+def ask(page, question=QUESTION, context=CONTEXT):
+    page.get_by_label("Passage", exact=True).fill(context)
+    page.get_by_label("Question", exact=True).fill(question)
+    page.get_by_role("button", name="Ask", exact=True).click()
+
+
+def post(address, path, body):
+    request = urllib.request.Request(
+        f"{address}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request) as response:
+        return json.load(response)
+
+
+def test_every_candidate_is_marked_in_its_passage_when_it_is_chosen(visit, address, reader):
+    page = visit(address)
+    ask(page)
+    found = reader(QUESTION, CONTEXT, top_k=20)
+    expect(page.locator("#given")).to_have_text(found[0].text or "No answer in this passage")
+    shown = sorted(found, key=lambda answer: -answer.probability)[:6]
+    expect(page.locator(".candidate")).to_have_count(6 + all(answer.text for answer in shown))
+    for place, answer in enumerate(shown):
+        page.locator(".candidate input").nth(place).check()
+        if not answer.text:
+            expect(page.locator("#passage mark")).to_have_count(0)
+            continue
+        before = page.locator("#passage mark").evaluate("mark => mark.previousSibling.textContent.length")
+        assert (page.locator("#passage mark").inner_text(), before) == (answer.text, answer.start)
+    expect(page.locator("#passage")).to_have_text(CONTEXT)
+
+
+def test_the_decision_is_shown_with_its_threshold(visit, address, reader):
+    page = visit(address)
+    with page.expect_request("**/answer") as sent:
+        ask(page)
+    assert sent.value.post_data_json["top_k"] > reader.served.config.answers.n_best  # "no answer" may be the last
+    found = reader(QUESTION, CONTEXT, top_k=20)
+    best = next(answer for answer in found if answer.text)
+    nothing = next(answer for answer in found if not answer.text)
+    # Of the two alone, at the model's temperature of 2; it declines where the odds exceed 1.
+    share = 1 / (1 + 2.718281828 ** ((nothing.score - best.score) / 2))
+    needed = 1 / (1 + 2.718281828 ** (1 / 2))
+    expect(page.locator("#decision-text")).to_contain_text(f"{round(100 * share)} %")
+    expect(page.locator("#decision-text")).to_contain_text(f"answers from {round(100 * needed)} % on")
+    verdict = "answers" if share >= needed else "declines"
+    expect(page.locator("#decision-text")).to_contain_text(f"so it {verdict}.")
+    assert verdict == ("answers" if found[0].text else "declines")
+    track, tick, fill = (page.locator(name).bounding_box() for name in (".track", ".tick", ".fill"))
+    assert (tick["x"] + tick["width"] / 2 - track["x"]) / track["width"] == pytest.approx(needed, abs=0.01)
+    page.wait_for_function(
+        "share => Math.abs(document.querySelector('.fill').offsetWidth / "
+        "document.querySelector('.track').clientWidth - share) < 0.01",
+        arg=share,
+    )
+    assert fill is not None
+
+
+def test_markup_is_shown_and_not_run(visit, address):
+    page = visit(address)
+    ask(page, question=MARKUP, context=MARKUP)
+    page.locator("#heat tbody td").first.wait_for()
+    for radio in page.locator(".candidate input").all():
+        radio.check()
+        expect(page.locator("#passage")).to_have_text(MARKUP)
+    expect(page.locator("#notes")).to_contain_text("The question is longer than the model reads")
+    assert page.evaluate("window.broken") is None
+    assert page.locator("main img, main b, main script").count() == 0
+
+
+def test_nothing_but_the_page_itself_may_run_on_it(address):
+    with urllib.request.urlopen(address) as response:
+        policy = dict(part.strip().split(" ", 1) for part in response.headers["Content-Security-Policy"].split(";"))
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers["Referrer-Policy"] == "no-referrer"
+        assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+        text = response.read().decode()
+    assert policy["default-src"] == "'none'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert {policy[name] for name in ("script-src", "style-src", "connect-src")} == {"'self'"}
+    assert " style=" not in text
+    assert "<style" not in text
+
+
+def test_everything_can_be_done_with_the_keyboard(visit, address):
+    page = visit(address)
+    page.get_by_label("Question", exact=True).wait_for()
+    for _ in range(4):
+        page.keyboard.press("Tab")  # three examples, then the passage
+    page.keyboard.press("Control+A")
+    page.keyboard.type(CONTEXT)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Control+A")
+    page.keyboard.type(QUESTION)
+    page.keyboard.press("Enter")
+    page.locator("#heat tbody td").first.wait_for()
+    assert focused(page, "id") == "question"
+    for wanted in ("passage", "candidate", "bound", "whole", "scroll", "cell"):
+        walk_to(page, wanted)
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        if wanted == "candidate":
+            before = page.locator(".candidate:has(:checked)").inner_text()
+            page.keyboard.press("ArrowDown")
+            assert page.locator(".candidate:has(:checked)").inner_text() != before
+            page.locator("#xray[aria-busy=false]").wait_for()
+    before = page.evaluate("document.activeElement.dataset.part")
+    page.keyboard.press("ArrowRight")
+    assert int(page.evaluate("document.activeElement.dataset.part")) == int(before) + 1
+    told = page.evaluate("document.activeElement.title")
+    expect(page.locator("#detail")).to_have_text(told)
+
+
+def walk_to(page, wanted):
+    """Press Tab until something is focused, from which it is not far."""
+    for _ in range(6):
+        page.keyboard.press("Tab")
+        role = page.evaluate("document.activeElement.closest('td') ? 'cell' : ''")
+        if wanted in (focused(page, "id"), focused(page, "name"), focused(page, "class"), role):
+            return
+    raise AssertionError(f"{wanted} is not reached")
+
+
+def focused(page, name):
+    return page.evaluate("name => document.activeElement.getAttribute(name)", name)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_shows_it_without_scrolling_sideways(visit, address, scheme):
+    page = visit(address, viewport={"width": 360, "height": 740}, color_scheme=scheme)
+    ask(page, context=f"{CONTEXT} {'x' * 200}")
+    page.locator("#heat tbody td").first.wait_for()
+    page.get_by_label("Whole window").check()
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (back == "rgb(15, 20, 26)") == (scheme == "dark")
+
+
+def test_errors_are_said_and_what_was_typed_is_kept(visit, address):
+    page = visit(address)
+    ask(page, question="  ")
+    expect(page.get_by_role("alert")).to_have_text("Question: is blank; write something there")
+    assert focused(page, "id") == "question"
+    assert focused(page, "aria-invalid") == "true"
+    page.route("**/answer", lambda route: route.fulfill(status=429, headers={"Retry-After": "3"}, json={"detail": ""}))
+    ask(page)
+    expect(page.get_by_role("alert")).to_have_text("The server is busy; try again in 3 seconds.")
+    page.unroute_all()
+    page.route("**/answer", lambda route: route.abort())
+    ask(page)
+    expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached.")
+    page.unroute_all()
+    page.route("**/answer", lambda route: None)  # no answer ever comes
+    ask(page)
+    expect(page.get_by_label("Waiting for the answer")).to_be_visible()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("alert")).to_contain_text("Stopped.")
+    expect(page.get_by_label("Waiting for the answer")).to_be_hidden()
+    assert page.get_by_label("Passage", exact=True).input_value() == CONTEXT
+    page.unroute_all()
+    ask(page)
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.locator("#passage")).to_have_text(CONTEXT)
+
+
+def test_the_x_ray_has_a_cell_for_each_layer_and_token_with_the_numbers_of_the_server(visit, address, reader):
+    page = visit(address)
+    ask(page)
+    given = reader(QUESTION, CONTEXT)
+    asked = {"question": QUESTION, "context": CONTEXT, "start": given.start, "end": given.end}
+    expected = post(address, "/xray", asked)
+    page.get_by_label("Whole window").check()
+    for bound in ("start", "end"):
+        page.get_by_label(bound.title(), exact=True).check()
+        shown = page.locator("#heat tbody tr").evaluate_all(
+            "rows => rows.map(row => [...row.querySelectorAll('[data-value]')].map(cell => Number(cell.dataset.value)))"
+        )
+        assert shown == expected[f"{bound}s"]
+        totals = page.locator("#heat .total").all_inner_texts()
+        assert [float(each.replace("−", "-")) for each in totals] == pytest.approx(
+            expected[f"{bound}_logits"], abs=0.051
+        )
+        row = expected[f"{bound}s"][expected["first" if bound == "start" else "last"]]
+        most = max(range(3), key=lambda layer: row[layer])  # the tiny encoder's layers; then comes the bias
+        expect(page.locator("#xray-says")).to_contain_text(f"Layer {most} said most for")
+        expect(page.locator("#xray-says")).to_contain_text(f"{row[most]:+.1f}")
+    tokens = page.locator("#heat .token .text").all_inner_texts()
+    assert tokens == [token["text"] for token in expected["tokens"]]
+
+
+def test_where_the_head_is_no_sum_over_layers_the_answer_stands_without_an_x_ray(visit, address):
+    page = visit(address)
+    ask(page)
+    page.locator("#heat tbody td").first.wait_for()
+    page.route("**/xray", lambda route: route.fulfill(status=422, json={"detail": "this head is no sum"}))
+    ask(page)
+    expect(page.locator("#xray-says")).to_have_text("No X-ray: this head is no sum")
+    expect(page.locator("#heat")).to_be_hidden()
+    expect(page.locator("#passage")).to_have_text(CONTEXT)
+
+
+def test_a_token_is_asked_for_where_the_server_wants_one(visit, reader):
+    with serving({"weir": reader}, token="right") as address:
+        page = visit(address)
+        for given, is_asked_again in (("wrong", True), ("right", False)):
+            page.get_by_label("Token", exact=True).fill(given)
+            page.keyboard.press("Enter")
+            expect(page.get_by_label("Token", exact=True)).to_be_visible(visible=is_asked_again)
+        ask(page)
+        expect(page.locator("#passage")).to_have_text(CONTEXT)
+        assert page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 0, ""]
+
+
+def test_texts_are_classified_and_tagged_where_such_models_are_loaded(visit, models):
+    with serving(models) as address:
+        page = visit(address)
+        page.get_by_role("button", name="Classify").first.click()
+        page.locator("#classify").get_by_label("Text", exact=True).fill(MARKUP)
+        page.locator("#classify-form .main").click()
+        expect(page.locator("#classes .given")).to_have_text(models["mood"](MARKUP).label)
+        page.get_by_role("button", name="Tag").first.click()
+        page.locator("#tag").get_by_label("Text", exact=True).fill(f"{MARKUP} {CONTEXT}")
+        page.locator("#tag-form .main").click()
+        expect(page.locator("#tags .passage")).to_contain_text("window.broken")
+        marks = page.locator("#tags mark").evaluate_all("marks => marks.map(mark => mark.firstChild.textContent)")
+        assert marks == [entity.text for entity in models["names"](f"{MARKUP} {CONTEXT}").entities]
+        assert page.evaluate("window.broken") is None
