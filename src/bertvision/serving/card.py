@@ -84,8 +84,8 @@ def _settings(config: ModelConfig, calibration: Calibration) -> list[str]:
 
 
 def _measured(measured: Measured) -> list[str]:
-    rows = [(name, f"{value:.4g}") for name, value in measured.scores.items()]
-    return ["## Scores, measured again", "", "```text", measured.command, "```", "", *_table(("score", "value"), rows)]
+    rows = [(name, _number(name, value)) for name, value in measured.scores.items()]
+    return ["## Scores", "", "```text", measured.command, "```", "", *_table(("score", "value"), rows)]
 
 
 def _scores(record: RunRecord) -> list[str]:
@@ -107,6 +107,10 @@ def _scores(record: RunRecord) -> list[str]:
         f"The encoder was {tuned}. Made by {commit} on {made.device} in {made.precision}.",
         "",
     ]
+
+
+def _number(name: str, value: float) -> str:
+    return f"{value:,.0f}" if name.endswith("total") else f"{value:.2f}"
 
 
 def _sha(digest: str | None) -> str:
