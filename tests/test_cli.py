@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from bertvision.cli import app
 
 VERBS = ["quickstart", "run", "finetune", "train-heads", "predict", "score", "report", "inspect", "plan", "heads"]
-VERBS += ["ensemble", "compare", "analyze"]
+VERBS += ["ensemble", "compare", "analyze", "costs", "compare-methods"]
 
 
 def call(*arguments):

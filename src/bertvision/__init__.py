@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from bertvision.serving.predictor import load as load
     from bertvision.serving.reader import Reader as Reader
     from bertvision.serving.tagger import Tagger as Tagger
+    from bertvision.serving.xray import xray as xray
     from bertvision.stages.logits import row_logits as row_logits
     from bertvision.stages.logits import token_logits as token_logits
     from bertvision.stages.model_folder import load_model as load_model
@@ -92,6 +93,7 @@ _MODULES = {
     "serving.predictor": ("load",),
     "serving.reader": ("Reader",),
     "serving.tagger": ("Tagger",),
+    "serving.xray": ("xray",),
     "stages.logits": ("row_logits", "token_logits"),
     "stages.model_folder": ("load_model",),
     "stages.predict_file": ("predict_file",),

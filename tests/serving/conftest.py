@@ -57,11 +57,20 @@ def make_folder(encoder, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def shared_reader(saved_encoder, tmp_path_factory):
+def make_shared(saved_encoder, tmp_path_factory):
+    """Write a MODEL_DIR for tests that change nothing of it; gives a function of task and labels."""
+
+    def make(task="squad2", labels=(), **more):
+        folder = tmp_path_factory.mktemp("models") / task
+        return write_model(load_encoder(str(saved_encoder)), folder, task, labels, "learned_pooling", **more)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def shared_reader(make_shared):
     """A reader for tests that change nothing of it."""
-    folder = tmp_path_factory.mktemp("models") / "reader"
-    write_model(load_encoder(str(saved_encoder)), folder, "squad2", (), "learned_pooling")
-    return bertvision.load(folder, device="cpu")
+    return bertvision.load(make_shared(), device="cpu")
 
 
 @pytest.fixture

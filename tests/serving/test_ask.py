@@ -85,10 +85,11 @@ def test_a_file_that_is_not_utf8_ends_with_one_line(folder, tmp_path):
     assert "standard input: is not UTF-8" in ask("-", "--model", folder, stdin=b"\xff\xfe").stderr
 
 
-def test_without_a_model_it_says_how_to_make_one():
-    shown = ask("--context", CONTEXT)
-    assert shown.exit_code == 2
-    assert "bertvision quickstart" in shown.stderr
+def test_without_a_model_the_default_one_is_asked(shared_reader, monkeypatch):
+    monkeypatch.setattr("bertvision.encoder.load.shipped_model", lambda: shared_reader.served.folder)
+    expected = shared_reader(QUESTION, CONTEXT, top_k=1)
+    found = json.loads(ask("--context", CONTEXT, "--json", "--top-k", 1).stdout)
+    assert found["answers"] == [each.as_dict() for each in expected]
 
 
 def test_a_model_of_another_task_is_refused(make_folder):

@@ -131,9 +131,9 @@ def test_the_decision_is_shown_with_its_threshold(visit, address, reader):
     found = reader(QUESTION, CONTEXT, top_k=20)
     best = next(answer for answer in found if answer.text)
     nothing = next(answer for answer in found if not answer.text)
-    # Of the two alone, at the model's temperature of 2; it declines where the odds exceed 1.
-    share = 1 / (1 + 2.718281828 ** ((nothing.score - best.score) / 2))
-    needed = 1 / (1 + 2.718281828 ** (1 / 2))
+    # Of the two alone, at the model's temperature of 2; it declines where the odds exceed 1, which is the middle.
+    share = 1 / (1 + 2.718281828 ** ((nothing.score - 1 - best.score) / 2))
+    needed = 1 / 2
     expect(page.locator("#decision-text")).to_contain_text(f"{round(100 * share)} %")
     expect(page.locator("#decision-text")).to_contain_text(f"answers from {round(100 * needed)} % on")
     verdict = "answers" if share >= needed else "declines"

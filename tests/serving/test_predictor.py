@@ -10,7 +10,6 @@ from bertvision.errors import FolderError
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("default", "no default model ships with this version yet"),
         ("no_such_folder", "no such folder"),
         ("some/where/else", "no such folder"),
         ("nobody/nothing", "not to be had from the hub"),  # tests are offline

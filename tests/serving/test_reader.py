@@ -86,6 +86,16 @@ def test_no_answer_is_given_where_its_odds_exceed_the_threshold(make_folder):
     assert below.probability == below.no_answer_probability == above.no_answer_probability
 
 
+def test_no_answer_scores_less_by_the_calibrated_threshold_whichever_is_asked_for(make_folder):
+    folder = make_folder()
+    (folder / "calibration.json").write_text('{"threshold": -1.5, "temperature": 2.0}')
+    null, spans = scored_spans(folder, QUESTIONS[0], CONTEXT)
+    shares = expected_shares(null + 1.5, spans, CONTEXT, 2.0)
+    for asked in (None, 0.0, math.inf):
+        found = bertvision.load(folder, device="cpu")(QUESTIONS[0], CONTEXT, null_threshold=asked)
+        assert found.no_answer_probability == pytest.approx(shares[""], abs=1e-4)
+
+
 def test_the_threshold_of_the_calibration_is_the_default(make_folder):
     folder = make_folder()
     for threshold, is_given in ((1e6, True), (-1e6, False)):

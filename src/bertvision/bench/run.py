@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from bertvision.bench.decode import DecodeBench, bench_decode
 from bertvision.bench.heads import HeadsBench, bench_heads
+from bertvision.bench.inference import InferenceBench, bench_inference
+from bertvision.bench.serve import ServeBench, bench_serve
 from bertvision.bench.states import StatesBench, bench_states
 from bertvision.bench_record import BenchRecord
 from bertvision.errors import SettingsError
@@ -23,6 +25,8 @@ BENCHES = {
     "heads": Bench(HeadsBench, bench_heads),
     "states": Bench(StatesBench, bench_states),
     "decode": Bench(DecodeBench, bench_decode),
+    "inference": Bench(InferenceBench, bench_inference),
+    "serve": Bench(ServeBench, bench_serve),
 }
 
 

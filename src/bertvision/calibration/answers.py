@@ -1,9 +1,9 @@
 """A model's answers with how likely it holds them to be, at any null threshold and temperature.
 
-A question's candidates are its n-best spans and "no answer"; the confidence of an answer is the softmax over them of
-score / temperature. Candidates with the text of the answer (one span seen by two windows, or a text that stands twice)
-count together. The n-best list is cut off, so that spans beyond it have no share, and a confidence is a little too
-high; a temperature that was fitted on lists of the same length makes up for it.
+A question's candidates are its n-best spans and "no answer", whose score is lowered by the threshold; the confidence of
+an answer is the softmax over them of score / temperature. Candidates with the text of the answer (one span seen by two
+windows, or a text that stands twice) count together. The n-best list is cut off, so that spans beyond it have no share,
+and a confidence is a little too high; a temperature that was fitted on lists of the same length makes up for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,8 +46,12 @@ class Answers:
         return np.where(self.declined(threshold), self.is_impossible, values)
 
     def confidence(self, threshold: float, temperature: float) -> Floats:
-        """Give the probability of the answer taken: of "no answer" where it declines."""
-        weights = np.exp((self.scores - self.scores.max(axis=1, keepdims=True)) / temperature)
+        """Give the probability of the answer taken: of "no answer" where it declines.
+
+        "No answer" scores less by the threshold, so that it is as likely as the best span where the decision turns.
+        """
+        scores = self.scores - np.where(self.is_null, threshold, 0.0)
+        weights = np.exp((scores - scores.max(axis=1, keepdims=True)) / temperature)
         taken = np.where(self.declined(threshold)[:, None], self.is_null, self.is_best)
         shares: Floats = (weights * taken).sum(axis=1) / weights.sum(axis=1)
         return np.minimum(shares, 1.0)

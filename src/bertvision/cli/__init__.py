@@ -12,7 +12,9 @@ from bertvision.cli.answers import ensemble, predict
 from bertvision.cli.ask import ask
 from bertvision.cli.evaluation import analyze, calibrate, compare
 from bertvision.cli.experiments import finetune, plan, quickstart, run, train_heads
+from bertvision.cli.export import export
 from bertvision.cli.layers import layers
+from bertvision.cli.methods import compare_methods, costs
 from bertvision.cli.scores import score
 from bertvision.cli.serve import serve
 from bertvision.cli.views import bench, heads, inspect, report
@@ -20,8 +22,8 @@ from bertvision.console import results
 
 # In the order in which --help lists them.
 VERBS = (
-    *(quickstart, run, finetune, train_heads, predict, ask, serve, score),
-    *(ensemble, compare, analyze, calibrate, layers, report, inspect, heads, plan, bench),
+    *(quickstart, run, finetune, train_heads, predict, ask, serve, export, score),
+    *(ensemble, compare, analyze, calibrate, layers, report, inspect, heads, plan, costs, compare_methods, bench),
 )
 
 app = typer.Typer(

@@ -2,12 +2,14 @@
 
 import logging
 import os
+import socket
 from typing import Annotated
 
 import typer
 
 from bertvision.console import in_one_line, messages
 from bertvision.errors import MissingExtraError, SettingsError
+from bertvision.settings import DEFAULT
 
 LOOPBACK = ("127.0.0.1", "localhost")
 TOKEN = "BERTVISION_TOKEN"
@@ -16,21 +18,26 @@ TOKEN = "BERTVISION_TOKEN"
 @in_one_line
 def serve(
     models: Annotated[
-        list[str],
-        typer.Option("--model", metavar="NAME=DIR", help="A MODEL_DIR or hub id, and its name; any number of them."),
-    ],
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="NAME=DIR",
+            help="A MODEL_DIR or hub id, and its name; any number of them. Without any, the default model.",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = LOOPBACK[0],
-    port: Annotated[int, typer.Option("--port", min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option("--port", help="0: any that is free.", min=0, max=65535)] = 8000,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     max_queue: Annotated[int, typer.Option("--max-queue", help="Requests that may wait.", min=1)] = 64,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds until a request is given up.", min=0.1)] = 30.0,
 ) -> None:
     """Answer over HTTP.
 
-    POST /answer, /classify and /tag, GET /health, /models and /openapi.json. Only this machine can reach it unless
-    --host says otherwise; with BERTVISION_TOKEN in the environment, requests must carry it as a bearer token.
+    A web page at /, POST /answer, /xray, /classify and /tag, GET /health, /models, /metrics (for Prometheus) and
+    /openapi.json. Only this machine can reach it unless --host says otherwise; with BERTVISION_TOKEN in the
+    environment, requests must carry it as a bearer token (the page asks for it).
     """
-    named = [_named(each) for each in models]
+    named = [_named(each) for each in models or (f"{DEFAULT}={DEFAULT}",)]
     if len({name for name, _ in named}) < len(named):
         raise SettingsError("two models have the same name; give every --model its own")
     token = os.environ.get(TOKEN)
@@ -49,20 +56,36 @@ def serve(
         max_queue=max_queue, timeout=timeout, token=token, hosts=LOOPBACK if host in LOOPBACK else ("*",)
     )
     app = build_app({name: bertvision.load(place, device=device) for name, place in named}, config)
+    listening = _listen(host, port)
     if host not in LOOPBACK:
         messages.print(_warning(host, token), markup=False)
+    messages.print(f"the page is at {_address(host, listening)}", markup=False, soft_wrap=True)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     # uvicorn's own lines would hold whole addresses, in which users may have written text.
-    uvicorn.run(
+    settings = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         log_config=None,
         log_level="warning",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=round(timeout) + 1,
     )
+    uvicorn.Server(settings).run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Take the port before anything is printed about it."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        reason = (error.strerror or str(error)).partition(" (while")[0]  # Python says once more what was tried
+        raise SettingsError(f"cannot listen on {host}, port {port}: {reason}; give another --host or --port") from None
+
+
+def _address(host: str, listening: socket.socket) -> str:
+    """Give the address to open on this machine."""
+    name = "localhost" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listening.getsockname()[1]}/"
 
 
 def _named(given: str) -> tuple[str, str]:

@@ -23,11 +23,13 @@ def report(
     Several GLUE tasks below one folder add a table of them all.
     """
     from bertvision.records import read_records
+    from bertvision.report.beside import read_beside
+    from bertvision.report.measured import with_costs
     from bertvision.report.page import write_report
 
-    found = read_records(records)
-    page = write_report(found, check_folder(out))
-    print_records(found, as_json)
+    found, beside = read_records(records), read_beside(records)
+    page = write_report(found, check_folder(out), beside)
+    print_records(with_costs(found, beside.costs), as_json)
     messages.print(f"report: {page}", markup=False)
 
 
@@ -89,7 +91,7 @@ def heads(
 
 @in_one_line
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="heads, states or decode.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="heads, states, decode, inference or serve.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the record.")] = Path("runs/bench"),
     overrides: Set = None,
     quiet: Quiet = False,
@@ -98,8 +100,10 @@ def bench(
     """Measure speeds side by side.
 
     heads: many heads in one pass, against the bare encoder, plain code and a pass for each head. states: live states
-    against kept, stored and the papers' padded ones. decode: logits to scored answers, against run_qa's algorithm. In
-    turns, after a warm-up; prints ratios and writes a record.
+    against kept, stored and the papers' padded ones. decode: logits to scored answers, against run_qa's algorithm.
+    inference: a reader on the CPU in torch, ONNX and int8, with their scores, and its head against the bare encoder.
+    serve: a server under load, over its limit, and at its end. In turns, after a warm-up; prints ratios and writes a
+    record.
     """
     from bertvision.bench.run import run_bench
     from bertvision.bench_record import write_bench_record

@@ -1,21 +1,24 @@
 """HTTP around loaded models: checks, batches, limits; every error is JSON with a `detail`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, HTTPException
 from fastapi.exceptions import RequestValidationError
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from bertvision.errors import DataError, SettingsError
 from bertvision.serving.batcher import Batcher, BusyError, Run
+from bertvision.serving.body import LONGEST_NAME, JsonRoute
 from bertvision.serving.classifier import Classifier
 from bertvision.serving.guard import Guard
+from bertvision.serving.metrics import CONTENT_TYPE, Metrics
 from bertvision.serving.predictor import Predictor
 from bertvision.serving.reader import Asking, Reader
 from bertvision.serving.schema import (
@@ -27,23 +30,39 @@ from bertvision.serving.schema import (
     ServeConfig,
     Tagged,
     TagRequest,
+    Xrayed,
+    XrayRequest,
 )
+from bertvision.serving.static import read_page
 from bertvision.serving.tagger import Tagger
 from bertvision.serving.texts import list_texts, pair_up
+from bertvision.serving.xray import Asked, xray_all
 from bertvision.version import VERSION
 
 VERBS = {Reader: "/answer", Classifier: "/classify", Tagger: "/tag"}
 RETRY_AFTER = "1"  # seconds
+MOST_PROBLEMS = 3  # that are told of one request
+XRAY = "xray"  # how a reader is run for it
+# Those who watch over a service have no token, and the page asks for one where it is wanted.
+OPEN = ("/health", *read_page())
 
 
 def build_app(models: Mapping[str, Predictor], config: ServeConfig) -> FastAPI:
     """Build the server of some models by name; none of its pages needs anything from elsewhere."""
     desk = Desk(models, config)
     app = FastAPI(title="bertvision", version=VERSION, lifespan=desk.lifespan, docs_url=None, redoc_url=None)
+    app.router.route_class = JsonRoute
     _add_routes(app, desk)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(config.hosts), www_redirect=False)
-    paths = frozenset([*VERBS.values(), "/health", "/models", "/openapi.json"])
-    app.add_middleware(Guard, token=config.token, max_body=config.max_body, timeout=config.timeout, paths=paths)
+    _add_page(app)
+    app.add_middleware(
+        Guard,
+        token=config.token,
+        max_body=config.max_body,
+        timeout=config.timeout,
+        hosts=config.hosts,
+        needs_token={path: path not in OPEN for path in _paths(app)},
+        metrics=desk.metrics,
+    )
     for kind in (RequestValidationError, DataError, SettingsError):
         app.add_exception_handler(kind, _say_what_is_wrong)
     return app
@@ -54,7 +73,8 @@ class Desk:
 
     def __init__(self, models: Mapping[str, Predictor], config: ServeConfig) -> None:
         self._models, self._config = models, config
-        self._batchers = {name: self._batcher(model) for name, model in models.items()}
+        self.metrics = Metrics(self._waiting)
+        self._batchers = {name: self._batcher(name, model) for name, model in models.items()}
 
     @property
     def tasks(self) -> dict[str, str]:
@@ -74,7 +94,7 @@ class Desk:
         """Give the model that is asked for, or the first of a kind."""
         fitting = {each: model for each, model in self._models.items() if isinstance(model, kind)}
         if not fitting or (name is not None and name not in fitting):
-            asked = "no model" if name is None else f"no model {name!r}"
+            asked = "no model" if name is None else f"no model {name[:LONGEST_NAME]!r}"
             known = ", ".join(f"{each} ({VERBS[type(model)]})" for each, model in self._models.items())
             raise HTTPException(404, f"{asked} for {VERBS[kind]} is loaded; loaded: {known}")
         chosen = next(iter(fitting)) if name is None else name
@@ -102,17 +122,28 @@ class Desk:
         except TimeoutError:
             raise HTTPException(504, f"no result within {self._config.timeout:g} s; send less at once") from None
 
-    def _batcher(self, model: Predictor) -> Batcher:
+    def _waiting(self) -> dict[str, int]:
+        return {name: batcher.num_waiting for name, batcher in self._batchers.items()}
+
+    def _batcher(self, name: str, model: Predictor) -> Batcher:
         config = self._config
         return Batcher(
-            _run_of(model), max_items=config.max_together, max_wait=config.max_wait, max_queue=config.max_queue
+            _run_of(model),
+            max_items=config.max_together,
+            max_wait=config.max_wait,
+            max_queue=config.max_queue,
+            note=partial(self.metrics.note_run, name),
         )
+
+
+def _paths(app: FastAPI) -> Iterator[str]:
+    return (route.path for route in app.routes if isinstance(route, Route))
 
 
 def _run_of(model: Predictor) -> Run:
     match model:
         case Reader():
-            return lambda how, items: model.answer_pairs(items, how)
+            return lambda how, items: xray_all(model, items) if how == XRAY else model.answer_pairs(items, how)
         case Classifier():
             return lambda how, items: model.classify(items)
         case Tagger():
@@ -125,6 +156,11 @@ def _add_routes(app: FastAPI, desk: Desk) -> None:
         """Tell that the server is up."""
         return Health()
 
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Tell what the server did, for Prometheus."""
+        return Response(desk.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
     @app.get("/models")
     async def models() -> dict[str, str]:
         """Name the loaded models and their tasks."""
@@ -133,11 +169,28 @@ def _add_routes(app: FastAPI, desk: Desk) -> None:
     @app.post("/answer")
     async def answer(asked: AnswerRequest) -> Answered:
         """Answer questions about contexts."""
-        name, _ = desk.find(asked.model, Reader)
+        name, reader = desk.find(asked.model, Reader)
         desk.check_lengths([asked.question, asked.context])
         pairs, _ = pair_up(asked.question, asked.context)
         how = Asking(asked.top_k, asked.null_threshold, asked.max_answer_length, asked.layers)
-        return Answered(model=name, answers=await desk.run(name, how, pairs))
+        fitted = reader.served.calibration
+        threshold = fitted.threshold if asked.null_threshold is None else asked.null_threshold
+        return Answered(
+            model=name,
+            answers=await desk.run(name, how, pairs),
+            null_threshold=threshold if reader.has_null else None,
+            fitted_threshold=fitted.threshold,
+            temperature=fitted.temperature,
+        )
+
+    @app.post("/xray")
+    async def xray(asked: XrayRequest) -> Xrayed:
+        """Show what each layer adds to the logits of every token around an answer."""
+        name, _ = desk.find(asked.model, Reader)
+        desk.check_lengths([asked.question, asked.context])
+        (pair,), _ = pair_up([asked.question], [asked.context])
+        (found,) = await desk.run(name, XRAY, [Asked(*pair, asked.answer)])
+        return Xrayed(model=name, **found.as_dict() | {"tokens": list(found.tokens)})
 
     @app.post("/classify")
     async def classify(asked: ClassifyRequest) -> Classified:
@@ -156,6 +209,18 @@ def _add_routes(app: FastAPI, desk: Desk) -> None:
         return Tagged(model=name, results=await desk.run(name, None, texts))
 
 
+def _add_page(app: FastAPI) -> None:
+    for path, (content, headers) in read_page().items():
+        app.add_route(path, _giving(content, headers), include_in_schema=False)
+
+
+def _giving(content: bytes, headers: Mapping[str, str]) -> Callable[[Request], Awaitable[Response]]:
+    async def give(request: Request) -> Response:
+        return Response(content, headers=headers)
+
+    return give
+
+
 def _strings(value: Any) -> Iterator[str]:  # noqa: ANN401 (what a request may hold)
     if isinstance(value, str):
         yield value
@@ -168,5 +233,10 @@ async def _say_what_is_wrong(request: Request, error: Exception) -> JSONResponse
     """Tell the caller which field is wrong, without sending the text back."""
     if not isinstance(error, RequestValidationError):
         return JSONResponse({"detail": str(error)}, 422)
-    problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
-    return JSONResponse({"detail": "; ".join(problems)}, 422)
+    problems = [f"{_place(each['loc'])}: {each['msg']}" for each in error.errors()[:MOST_PROBLEMS]]
+    more = len(error.errors()) - len(problems)
+    return JSONResponse({"detail": "; ".join(problems) + (f" (and {more:,} more)" if more else "")}, 422)
+
+
+def _place(names: Sequence[str | int]) -> str:
+    return ".".join(str(name)[:LONGEST_NAME] for name in names)

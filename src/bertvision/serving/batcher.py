@@ -1,6 +1,7 @@
 """Requests that come at about the same time -> one run of the model."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from concurrent.futures import Executor
@@ -12,6 +13,7 @@ from typing import Any
 from bertvision.errors import BertVisionError
 
 Run = Callable[[Any, list[Any]], list[Any]]  # (how, items) -> a result for each item
+Note = Callable[[int, float], None]  # told of every run: items, seconds
 
 
 class BusyError(Exception):
@@ -33,11 +35,19 @@ class Batcher:
     Requests of one batch are run together where they are run in the same way (`how`).
     """
 
-    def __init__(self, run: Run, *, max_items: int, max_wait: float, max_queue: int) -> None:
+    def __init__(
+        self, run: Run, *, max_items: int, max_wait: float, max_queue: int, note: Note = lambda items, seconds: None
+    ) -> None:
         self._run, self._max_items, self._max_wait, self._max_queue = run, max_items, max_wait, max_queue
+        self._note = note
         self._waiting: deque[Job] = deque()
         self._changed = asyncio.Event()
         self._closing = False
+
+    @property
+    def num_waiting(self) -> int:
+        """Count the requests that wait."""
+        return len(self._waiting)
 
     async def submit(self, how: Hashable, items: Sequence[Any]) -> list[Any]:
         """Give a result for each item; refuse where too many requests wait."""
@@ -85,7 +95,7 @@ class Batcher:
     async def _run_together(self, executor: Executor, jobs: Sequence[Job]) -> None:
         items = [item for job in jobs for item in job.items]
         try:
-            results = await asyncio.get_running_loop().run_in_executor(executor, self._run, jobs[0].how, items)
+            results = await self._run_once(executor, jobs[0].how, items)
         except BertVisionError as error:
             if len(jobs) > 1:  # one request's bad text is not the others' fault
                 for job in jobs:
@@ -100,6 +110,13 @@ class Batcher:
                 own = [next(found) for _ in job.items]
                 if not job.done.done():
                     job.done.set_result(own)
+
+    async def _run_once(self, executor: Executor, how: Hashable, items: list[Any]) -> list[Any]:
+        started = time.perf_counter()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(executor, self._run, how, items)
+        finally:
+            self._note(len(items), time.perf_counter() - started)
 
 
 def _fail(jobs: Sequence[Job], error: Exception) -> None:

@@ -39,11 +39,13 @@ def decode_answers(
     are_cut: Sequence[bool],
     *,
     has_null: bool,
+    threshold: float | None = None,
 ) -> list[list[Placed]]:
     """List every question's answers; "no answer" is first where its odds exceed the threshold, else the best span is.
 
     Probabilities are those that a temperature is fitted for (`calibration.answers`): the softmax of score / temperature
-    over the n-best list and "no answer", summed over candidates with one text.
+    over the n-best list and "no answer", whose score is lowered by the calibrated threshold whichever `threshold` this
+    call decides by, summed over candidates with one text.
     """
     config = config.model_copy(update={"n_best": max(2, config.n_best)})  # a list of one may lack the best span
     ranked = rank_spans(grid, logits, config)
@@ -54,17 +56,17 @@ def decode_answers(
         ranked = with_null(ranked, nothing, config.n_best)
     bounds = [*first_of_each(ranked.questions).tolist(), len(ranked.questions)]
     parts = [ranked.take(np.arange(first, stop)) for first, stop in pairwise(bounds)]
-    declines = (odds > calibration.threshold).tolist()
+    declines = (odds > (calibration.threshold if threshold is None else threshold)).tolist()
     return [
-        list(_answers(grid, part, calibration.temperature, declined, is_cut, has_null))
+        list(_answers(grid, part, calibration, declined, is_cut, has_null))
         for part, declined, is_cut in zip(parts, declines, are_cut, strict=True)
     ]
 
 
 def _answers(
-    grid: TextGrid, part: Ranking, temperature: float, declined: bool, is_cut: bool, has_null: bool
+    grid: TextGrid, part: Ranking, calibration: Calibration, declined: bool, is_cut: bool, has_null: bool
 ) -> Iterator[Placed]:
-    found = _merge_texts(grid, part, temperature)
+    found = _merge_texts(grid, part, calibration)
     nothing = min(found.shares[""], 1.0) if has_null else None
     given = "" if declined else next(text for text in found.texts if text)
     at = int(grid.context_at[part.questions[0]])
@@ -76,8 +78,10 @@ def _answers(
         yield Placed(Answer(text, start, end, share, nothing, float(part.scores[place]), window, is_cut), (first, last))
 
 
-def _merge_texts(grid: TextGrid, part: Ranking, temperature: float) -> _Candidates:
-    weights = np.exp((part.scores - part.scores.max()) / temperature)
+def _merge_texts(grid: TextGrid, part: Ranking, calibration: Calibration) -> _Candidates:
+    is_null = part.bounds[:, 0] == part.bounds[:, 1]
+    scores = part.scores - np.where(is_null, calibration.threshold, 0.0)
+    weights = np.exp((scores - scores.max()) / calibration.temperature)
     texts: dict[str, int] = {}
     shares: dict[str, float] = {}
     for place, (share, (first, stop)) in enumerate(

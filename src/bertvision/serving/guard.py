@@ -5,24 +5,35 @@ import hmac
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bertvision.serving.metrics import Metrics
+
 log = logging.getLogger("bertvision.serve")
-OPEN = "/health"  # needs no token: those who watch over a service have none
 
 
 class Guard:
     """An ASGI layer that lets a request in when its token is right and its body is small enough and comes in time."""
 
     def __init__(
-        self, app: ASGIApp, *, token: str | None, max_body: int, timeout: float, paths: frozenset[str]
+        self,
+        app: ASGIApp,
+        *,
+        token: str | None,
+        max_body: int,
+        timeout: float,
+        hosts: Sequence[str],  # names that the server answers to; *: to all
+        needs_token: Mapping[str, bool],  # by path, of all that there are
+        metrics: Metrics,
     ) -> None:
-        self._app, self._token, self._max_body, self._timeout, self._paths = app, token, max_body, timeout, paths
+        self._app, self._token, self._max_body, self._timeout = app, token, max_body, timeout
+        self._hosts, self._needs_token, self._metrics = hosts, needs_token, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, and write a line about it."""
@@ -30,19 +41,25 @@ class Guard:
             await self._app(scope, receive, send)
             return
         started, status = time.perf_counter(), 500
+        self._metrics.in_flight += 1
 
         async def note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                # Text that came in goes out as JSON, and no browser may take it for a page.
+                MutableHeaders(scope=message)["X-Content-Type-Options"] = "nosniff"
             await send(message)
 
         try:
             await self._let_in(scope, receive, note)
         finally:
             # Paths that are not ours may hold anything, also a user's text.
-            path = scope["path"] if scope["path"] in self._paths else "(unknown)"
-            write_log("request", method=scope["method"], path=path, status=status, ms=_ms_since(started))
+            path = scope["path"] if scope["path"] in self._needs_token else "(unknown)"
+            seconds = time.perf_counter() - started
+            self._metrics.in_flight -= 1
+            self._metrics.note_request(path, status, seconds)
+            write_log("request", method=scope["method"], path=path, status=status, ms=round(1000 * seconds, 1))
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -59,7 +76,11 @@ class Guard:
             await _refusal(500, "something went wrong here; the log says what kind of thing")(scope, receive, send)
 
     async def _body_or_refusal(self, request: Request, receive: Receive) -> bytes | Response:
-        if self._token is not None and request.url.path != OPEN and not self._is_known(request.headers):
+        if not self._is_named(request.headers):
+            return _refusal(400, f"the header `Host` names another server; this one is {' or '.join(self._hosts)}")
+        # Not `request.url.path`: older versions of starlette build it from the Host header, which a caller chooses.
+        asks_for_token = self._token is not None and self._needs_token.get(request.scope["path"], True)
+        if asks_for_token and not self._is_known(request.headers):
             headers = {"WWW-Authenticate": "Bearer"}
             return _refusal(401, "give the header `Authorization: Bearer TOKEN`", headers)
         too_large = _refusal(413, f"the request is larger than {self._max_body:,} bytes", {"Connection": "close"})
@@ -75,6 +96,10 @@ class Guard:
                     return too_large
                 if not message.get("more_body", False):
                     return body
+
+    def _is_named(self, headers: Mapping[str, str]) -> bool:
+        """Tell whether it is this server that was asked: other sites' names may be made to lead to this machine."""
+        return "*" in self._hosts or headers.get("host", "").lower().partition(":")[0] in self._hosts
 
     def _is_known(self, headers: Mapping[str, str]) -> bool:
         given = headers.get("authorization", "").encode("utf-8", "surrogateescape")
@@ -102,7 +127,3 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 def _refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     return JSONResponse({"detail": message}, status, headers)
-
-
-def _ms_since(started: float) -> float:
-    return round(1000 * (time.perf_counter() - started), 1)

@@ -77,9 +77,14 @@ class Reader(Saveable):
         windows = cut_windows(questions, tokenizer, config.windows, labelled=False)
         grid = text_grid(grid_of(windows, [each.id for each in questions]), [each.context for each in questions])
         answers = _changed(config.answers, max_answer_length=asking.max_answer_length)
-        calibration = _changed(self.served.calibration, threshold=asking.null_threshold)
         found = decode_answers(
-            grid, self.served.logits(windows), answers, calibration, self._are_cut(pairs), has_null=self.has_null
+            grid,
+            self.served.logits(windows),
+            answers,
+            self.served.calibration,
+            self._are_cut(pairs),
+            has_null=self.has_null,
+            threshold=asking.null_threshold,
         )
         kept = [each[: asking.top_k] for each in found]
         if not asking.layers:

@@ -1,11 +1,16 @@
 """What the server takes and gives, as JSON."""
 
-from pydantic import Field
+from typing import Annotated
+
+from pydantic import Field, model_validator
 
 from bertvision.serving.answer import Answer, Classification, Tagging
+from bertvision.serving.xray import XrayToken
 from bertvision.settings import Config
 
-Texts = str | list[str]
+# The first that is no text is enough: a body of a megabyte may hold 500,000 of them.
+ManyTexts = Annotated[list[str], Field(fail_fast=True)]
+Texts = str | ManyTexts
 
 
 class ServeConfig(Config):
@@ -39,11 +44,31 @@ class AnswerRequest(AskedFor):
     layers: bool = Field(False, description="Tell what each layer adds to the scores.")
 
 
+class XrayRequest(AskedFor):
+    """A question about a context, and the characters of one of its answers (0 and 0: of "no answer")."""
+
+    question: str
+    context: str
+    start: int | None = Field(None, ge=0, description="Without start and end: of the answer that is given.")
+    end: int | None = Field(None, ge=0)
+
+    @model_validator(mode="after")
+    def _has_both_or_neither(self) -> "XrayRequest":
+        if (self.start is None) != (self.end is None):
+            raise ValueError("start and end come together; give both or neither")
+        return self
+
+    @property
+    def answer(self) -> tuple[int, int] | None:
+        """Give the characters of the answer that is asked for."""
+        return None if self.start is None or self.end is None else (self.start, self.end)
+
+
 class ClassifyRequest(AskedFor):
     """Texts, or pairs of them; for choices a text with a list of endings."""
 
     text: Texts
-    other: Texts | list[list[str]] | None = None
+    other: Texts | Annotated[list[ManyTexts], Field(fail_fast=True)] | None = None
 
 
 class TagRequest(AskedFor):
@@ -53,10 +78,28 @@ class TagRequest(AskedFor):
 
 
 class Answered(Config):
-    """A list of answers for each question, the one that is given first."""
+    """A list of answers for each question, the one that is given first, and how it was chosen."""
 
     model: str
     answers: list[list[Answer]]
+    # "No answer" is given where its score exceeds the best span's by more than this; None where it is never given.
+    null_threshold: float | None
+    fitted_threshold: float  # the model's own: "no answer" scores less by it in probabilities
+    temperature: float  # scores are divided by it before they become probabilities
+
+
+class Xrayed(Config):
+    """One window, token by token: the sum over the parts, such as `layer 3`, is the logit."""
+
+    model: str
+    tokens: list[XrayToken]
+    first: int  # the answer's first and last token
+    last: int
+    parts: list[str]
+    starts: list[list[float]]  # [token][part]
+    ends: list[list[float]]
+    start_logits: list[float]
+    end_logits: list[float]
 
 
 class Classified(Config):

@@ -12,7 +12,7 @@ export class Result {
     this.heat = new Heat({ onNeedsToken });
   }
 
-  show(asked, { answers: [found], null_threshold: threshold, temperature, model }) {
+  show(asked, { answers: [found], null_threshold: threshold, fitted_threshold: fitted, temperature, model }) {
     this.asked = { ...asked, model };
     this.letters = lettersOf(asked.context);
     const [given] = found;
@@ -20,13 +20,13 @@ export class Result {
     find("#found").hidden = false;
     find("#given").textContent = given.text || "No answer in this passage";
     find("#given").classList.toggle("nothing", !given.text);
-    this.showDecision(found, threshold, temperature);
+    this.showDecision(found, threshold, fitted, temperature);
     this.showCandidates(found);
     this.choose(given);
   }
 
-  // The best answer and "no answer" share 100 %; the threshold is a place on the same bar.
-  showDecision(found, threshold, temperature) {
+  // The best answer and "no answer" share 100 %; the threshold is a place on the same bar: the middle, unless it was asked for.
+  showDecision(found, threshold, fitted, temperature) {
     const nothing = found.find((each) => !each.text);
     const best = found.find((each) => each.text);
     find("#decision").hidden = !nothing || !best;
@@ -34,8 +34,8 @@ export class Result {
       find("#decision-text").textContent = `Probability ${percent(found[0].probability)}; this model never says “no answer”.`;
       return;
     }
-    const share = sigmoid((best.score - nothing.score) / temperature);
-    const needed = threshold === null ? 0 : sigmoid(-threshold / temperature);
+    const share = sigmoid((best.score - nothing.score + fitted) / temperature);
+    const needed = threshold === null ? 0 : sigmoid((fitted - threshold) / temperature);
     const bar = find("#decision");
     bar.style.setProperty("--share", share);
     bar.style.setProperty("--needed", needed);
