@@ -11,7 +11,7 @@ import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from bertvision.errors import FolderError, MissingExtraError, SettingsError
-from bertvision.features.padding import lengths_of, pad_windows, places_of, plan_in_order_of_length
+from bertvision.features.padding import CPU_TOKENS, lengths_of, pad_windows, places_of, plan_in_order_of_length
 from bertvision.features.windows import Window
 from bertvision.files import read_json, sha256_of
 from bertvision.predictions.logits import Logits
@@ -77,7 +77,7 @@ class OnnxModel(Served):
         size = int(window_at[-1]) if is_per_token else len(windows)
         logits = np.empty((size, self.settings.columns), np.float32)
         # Activations in int8 are rounded by the extremes of a whole batch: company would change a window's logits.
-        tokens = 1 if self.settings.int8 else self.settings.answers.tokens
+        tokens = 1 if self.settings.int8 else min(self.settings.answers.tokens, CPU_TOKENS)
         for rows in plan_in_order_of_length(lengths, tokens):
             ids, mask, segments = pad_windows([windows[row] for row in rows], self.pieces.pad_token_id)
             scores = run_graph(self.session, ids, mask, segments)

@@ -11,7 +11,7 @@ from bertvision.activations.live import states_in_order_of_length
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.states import StateBatch
 from bertvision.features.batches import WindowBatch, lengths_of
-from bertvision.features.padding import places_of
+from bertvision.features.padding import CPU_TOKENS, places_of
 from bertvision.features.windows import Window
 from bertvision.heads.head import Head, score_columns
 from bertvision.predictions.logits import Logits
@@ -32,7 +32,12 @@ def logits_of(
     tokens: int = 16384,
     layers: tuple[int, ...] | None = None,
 ) -> dict[str, Logits]:
-    """Give every head's logits per token or per row; heads on the first token's states have a pass of their own."""
+    """Give every head's logits per token or per row; heads on the first token's states have a pass of their own.
+
+    A batch has so many `tokens`, on a CPU at most CPU_TOKENS.
+    """
+    if compute.device.type == "cpu":
+        tokens = min(tokens, CPU_TOKENS)
     if per == "token":
         return token_logits(encoder, heads, windows, compute, progress, tokens, layers)
     found: dict[str, Logits] = {}
