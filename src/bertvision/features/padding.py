@@ -9,8 +9,8 @@ import numpy.typing as npt
 from bertvision.features.windows import Window
 
 Rows = npt.NDArray[np.int64]
-# The most tokens of a batch of prediction on a CPU, which stay in its caches: 51 windows a second of the default model on
-# two cores, 43 in batches of 16,384.
+# The most tokens of a batch of prediction on a CPU, which stay in its caches: 51 windows a second of the default model
+# on two cores, 43 in batches of 16,384.
 CPU_TOKENS = 4096
 
 

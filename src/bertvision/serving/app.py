@@ -18,6 +18,7 @@ from bertvision.serving.batcher import Batcher, BusyError, Run
 from bertvision.serving.body import LONGEST_NAME, JsonRoute
 from bertvision.serving.classifier import Classifier
 from bertvision.serving.guard import Guard
+from bertvision.serving.memory import giving_back
 from bertvision.serving.metrics import CONTENT_TYPE, Metrics
 from bertvision.serving.predictor import Predictor
 from bertvision.serving.reader import Asking, Reader
@@ -128,7 +129,7 @@ class Desk:
     def _batcher(self, name: str, model: Predictor) -> Batcher:
         config = self._config
         return Batcher(
-            _run_of(model),
+            giving_back(_run_of(model)),
             max_items=config.max_together,
             max_wait=config.max_wait,
             max_queue=config.max_queue,
