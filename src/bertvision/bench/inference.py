@@ -18,6 +18,7 @@ from bertvision.bench_record import BenchRecord
 from bertvision.encoder.encode import encode
 from bertvision.errors import SettingsError
 from bertvision.features.batches import collate, lengths_of, plan_in_order_of_length
+from bertvision.features.padding import CPU_TOKENS
 from bertvision.features.windows import Window
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.predictions.logits import Logits
@@ -115,7 +116,8 @@ class InferenceWork:
     def run_bare(self, windows: Sequence[Window]) -> None:
         """Run the encoder as it is served, but keep its last state alone."""
         encoder, pad_id = self.bare.encoder, self.torch.tokenizer.pad_token_id
-        for rows in plan_in_order_of_length(lengths_of(windows), self.torch.config.answers.tokens):
+        tokens = min(self.torch.config.answers.tokens, CPU_TOKENS)
+        for rows in plan_in_order_of_length(lengths_of(windows), tokens):
             batch = collate(windows, rows, pad_id)
             with torch.no_grad():
                 scores = self.bare.head(encode(encoder, batch, last_only=True), batch.mask, batch.segments)
