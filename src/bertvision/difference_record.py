@@ -9,8 +9,17 @@ from bertvision.settings import Config, validate
 FILE = "differences.json"
 
 
+class BestDifference(Config):
+    """How far two rows lie apart, each at the threshold that suits it best, in every seed and every resample anew."""
+
+    difference: float  # in points of best F1, the mean over seeds
+    low: float  # where 95% of the differences of resampled questions lie
+    high: float
+    p_value: float
+
+
 class Difference(Config):
-    """A paired comparison on dev, every question's F1 averaged over seeds first."""
+    """A paired comparison on dev at the threshold 0, every question's F1 averaged over seeds first."""
 
     experiment: str
     row: str  # as reports name it: a method, or method:head
@@ -21,6 +30,7 @@ class Difference(Config):
     low: float  # where 95% of the differences of resampled questions lie
     high: float
     p_value: float
+    best: BestDifference | None = None  # None where predictions lack the best spans of declined questions
 
 
 def write_differences(folder: Path, found: Sequence[Difference]) -> Path:

@@ -1,20 +1,47 @@
 """Records of variants -> rows of one experiment, each method at its best learning rate."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from statistics import fmean
+from typing import NamedTuple, TypeVar
 
 from bertvision.records import RunRecord
 from bertvision.settings import RATE
 
 HELD_OUT = "held_out_f1"
+GIVEN = -1.0  # before every fraction: an encoder that was not tuned here
+_Number = TypeVar("_Number", int, float)
+
+
+class Rate(NamedTuple):
+    """A row's records at one learning rate, of all fractions, and their mean held-out F1 where rates are compared."""
+
+    records: list[RunRecord]
+    held_out: float | None  # None where one of the records that are compared lacks it
+
+
+class Tried(NamedTuple):
+    """A row of a method, with every learning rate that it was tried with."""
+
+    row: str
+    rates: list[Rate]
+    fraction: float | None  # at which rates are compared: the largest that all of them have
+    seeds: list[int]  # that all rates have there, over which they are compared; none: each over its own
+
+    @property
+    def best(self) -> Rate | None:
+        """Give the rate with the highest held-out F1; None where that of some rate is unknown."""
+        scored = [(rate.held_out, rate) for rate in self.rates if rate.held_out is not None]
+        return max(scored, key=lambda pair: pair[0])[1] if len(scored) == len(self.rates) else None
 
 
 def merge_variants(records: Iterable[RunRecord]) -> list[RunRecord]:
     """Give variants their experiment's name and rows of their own, each method at its best learning rate.
 
-    The rate is the one whose held-out F1, the mean over seeds, is the highest; where nothing was held out, every rate
-    stays as a row of its own. Records that are no variants come back as they are.
+    The rate is the one whose held-out F1 is the highest at the largest fraction: the mean over the seeds that all rates
+    of the row have there, or over each rate's own where they share none. It counts at every fraction, because one
+    training passes through all of them. Where nothing was held out, every rate stays as a row of its own. Records
+    that are no variants come back as they are.
     """
     found = list(records)
     plain = [record for record in found if method_of(record) is None]
@@ -24,9 +51,13 @@ def merge_variants(records: Iterable[RunRecord]) -> list[RunRecord]:
 
 def choose(records: Iterable[RunRecord]) -> list[tuple[RunRecord, str]]:
     """Give the records of variants that `merge_variants` keeps, each with the name of its row."""
+    return [pair for tried in tried_rates(records) for pair in _shown(tried)]
+
+
+def tried_rates(records: Iterable[RunRecord]) -> list[Tried]:
+    """Gather the learning rates of every row of every variant."""
     variants = sorted((record for record in records if method_of(record) is not None), key=_method_key)
-    chosen = [each for _, group in groupby(variants, key=_method_key) for each in _best_rate(list(group))]
-    return [(record, _row_name(record, has_rate)) for record, has_rate in chosen]
+    return [_tried(list(group)) for _, group in groupby(variants, key=_method_key)]
 
 
 def group_of(record: RunRecord) -> str:
@@ -46,23 +77,44 @@ def row_of(record: RunRecord) -> str:
     return record.row.partition(RATE)[0] if record.kind in ("head", "control") else record.row
 
 
-def _method_key(record: RunRecord) -> tuple[str, str, str, float, str]:
-    fraction = -1.0 if record.fraction is None else record.fraction
-    return (group_of(record), record.task, method_of(record) or "", fraction, row_of(record))
+def _method_key(record: RunRecord) -> tuple[str, str, str, str]:
+    return (group_of(record), record.task, method_of(record) or "", row_of(record))
 
 
-def _best_rate(group: Sequence[RunRecord]) -> list[tuple[RunRecord, bool]]:
-    """Choose among one row's learning rates; the second value tells whether its name has to tell the rate."""
+def _tried(group: Sequence[RunRecord]) -> Tried:
     by_rate: dict[tuple[str | None, str], list[RunRecord]] = {}
     for record in group:
         by_rate.setdefault((record.config.get("variant"), record.row), []).append(record)
-    if len(by_rate) == 1 or not all(HELD_OUT in record.scores for record in group):
-        return [(record, len(by_rate) > 1) for record in group]
-    best = max(by_rate.values(), key=lambda each: fmean(record.scores[HELD_OUT] for record in each))
-    return [(record, False) for record in best]
+    last = max(_shared(by_rate.values(), _place), default=None)
+    compared = [[each for each in records if last in (None, _place(each))] for records in by_rate.values()]
+    # Often all rates were run with one seed and only the best with more: over other seeds a mean would not compare.
+    seeds = _shared(compared, lambda record: record.seed)
+    scores = [_held_out([each for each in records if each.seed in seeds] or records) for records in compared]
+    rates = [Rate(records, score) for records, score in zip(by_rate.values(), scores, strict=True)]
+    return Tried(_row_name(group[0], has_rate=False), rates, None if last == GIVEN else last, sorted(seeds))
 
 
-def _row_name(record: RunRecord, has_rate: bool) -> str:
+def _shared(groups: Iterable[Sequence[RunRecord]], of: Callable[[RunRecord], _Number]) -> set[_Number]:
+    return set.intersection(*({of(record) for record in records} for records in groups))
+
+
+def _place(record: RunRecord) -> float:
+    return GIVEN if record.fraction is None else record.fraction
+
+
+def _held_out(records: Sequence[RunRecord]) -> float | None:
+    scores = [record.scores[HELD_OUT] for record in records if HELD_OUT in record.scores]
+    return fmean(scores) if len(scores) == len(records) else None
+
+
+def _shown(tried: Tried) -> list[tuple[RunRecord, str]]:
+    if tried.best is not None:
+        return [(record, tried.row) for record in tried.best.records]
+    several = len(tried.rates) > 1
+    return [(record, _row_name(record, has_rate=several)) for rate in tried.rates for record in rate.records]
+
+
+def _row_name(record: RunRecord, *, has_rate: bool) -> str:
     method = record.config["variant"] if has_rate else method_of(record)
     own = record.row if has_rate else row_of(record)
     return str(method) if record.kind == "encoder" else f"{method}:{own}"

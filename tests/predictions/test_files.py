@@ -106,6 +106,12 @@ def test_a_folder_is_read_back_as_it_was_written(tmp_path):
     assert folder.candidates == {each.question_id: each.candidates for each in WITH_NULL}
 
 
+def test_candidates_that_are_not_asked_for_are_not_read(tmp_path):
+    write_predictions(tmp_path, WITH_NULL)
+    (tmp_path / "nbest_predictions.json").write_text("no JSON")
+    assert read_prediction_folder(tmp_path, with_candidates=False).candidates is None
+
+
 def test_what_a_folder_lacks_is_none(tmp_path):
     write_predictions(tmp_path, WITHOUT_NULL)
     (tmp_path / "nbest_predictions.json").unlink()

@@ -17,7 +17,7 @@ def spent(seconds, joules, device):
     )
 
 
-def costs(method, seconds=(0.02,), heads=None, rows=("encoder",)):
+def costs(method, seconds=(0.02,), heads=None, rows=("encoder",), settings=None):
     rounds = [
         Round(
             tuning=spent(each, 2.0, 4_000_000_000),
@@ -32,7 +32,7 @@ def costs(method, seconds=(0.02,), heads=None, rows=("encoder",)):
         rows=dict.fromkeys(rows, ROW),
         rounds=tuple(rounds),
         num_windows=5,
-        settings={},
+        settings=settings or {},
         provenance=PLACE,
     )
 
@@ -84,7 +84,7 @@ def test_a_report_says_how_costs_were_measured(make, tmp_path):
     assert note == ""
     (chapter,) = make_report(records, beside).chapters
     shown = chapter.tables[-1]
-    assert "middle of 3 rounds" in shown.note
+    assert "middle of 1 and 3 rounds" in shown.note
     assert "differ by 100% at most. Not so: bitfit." in shown.note
     write_report(records, tmp_path, beside)
     for name in ("report.md", "report.html", "tables.tex"):
@@ -93,6 +93,18 @@ def test_a_report_says_how_costs_were_measured(make, tmp_path):
 
 
 COLUMN = 6  # train min
+
+
+@pytest.mark.parametrize("tokens", [8192, 65536])
+def test_a_report_says_so_where_costs_were_measured_in_other_batches(make, tokens):
+    record = make("full", finetune={"batch": {"tokens": 8192, "windows": None}})
+    note = costs_note([record.model_copy(update={"experiment": "efficiency"})], [measured_in(tokens)])
+    text = "Tuning was measured in batches of 65,536 tokens; these rows were tuned in 8,192 tokens."
+    assert (text in note) == (tokens == 65536)
+
+
+def measured_in(tokens):
+    return costs("full", (0.02, 0.02), settings={"finetune": {"batch": {"tokens": tokens, "windows": None}}})
 
 
 def test_the_terminals_rows_are_milliseconds_of_a_window():

@@ -1,12 +1,14 @@
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from bertvision.analysis.paired import draw_counts
 from bertvision.cli import app
-from bertvision.difference_record import read_differences
+from bertvision.difference_record import FILE, read_differences
 from bertvision.errors import FolderError
-from bertvision.files import write_json
+from bertvision.files import read_json, write_json
 from bertvision.records import Parameters, Provenance, RunRecord, Seconds, write_record
-from bertvision.stages.compare_methods import compare_folder
+from bertvision.stages.compare_methods import BEST_COLUMNS, COLUMNS, Differences, compare_folder
 
 PLACE = Provenance(commit=None, dirty=None, device="cpu", precision="float32", python="3.11", versions={})
 
@@ -31,14 +33,40 @@ def make_row(out, variant, seed, answers, held_out=50.0):
         provenance=PLACE,
     )
     write_record(out / variant / "records", record)
+    write_json(predictions_of(out, variant, seed) / "predictions.json", answers)
+
+
+def predictions_of(out, variant, seed):
     root = out / variant if seed == 1 else out / variant / "seeds" / str(seed)
-    write_json(root / "predictions" / "1" / "encoder" / "predictions.json", answers)
+    return root / "predictions" / "1" / "encoder"
+
+
+def add_sweeps(out, golds):
+    """Write the best spans, all right but that of the one unanswerable question, and null odds that order them."""
+    spans = {question: text or "stone" for question, text in golds.items()}
+    for (variant, seed), last in LAST.items():
+        odds = {question: float(question in last) + 0.5 * (text == "") for question, text in golds.items()}
+        write_json(predictions_of(out, variant, seed) / "best_spans.json", spans)
+        write_json(predictions_of(out, variant, seed) / "null_odds.json", odds)
+
+
+# By variant and seed, the questions whose odds are above those of the unanswerable one, `q2`.
+LAST = {
+    ("full", 1): ("q0", "q1", "q3"),
+    ("full", 2): ("q4", "q5"),
+    ("lora-lr0.1", 1): (),
+    ("lora-lr0.1", 2): ("q0",),
+}
 
 
 @pytest.fixture
-def out(tmp_path, questions):
+def golds(questions):
+    return {each.id: each.answers[0].text if each.answers else "" for each in questions}
+
+
+@pytest.fixture
+def out(tmp_path, golds):
     """A run folder where `full` answers nothing, and `lora` all in one seed and all but two in the other."""
-    golds = {each.id: each.answers[0].text if each.answers else "" for each in questions}
     nothing = dict.fromkeys(golds, "")
     most = {**golds, "q0": "", "q1": ""}
     for seed, answers in ((1, golds), (2, most)):
@@ -71,8 +99,60 @@ def test_a_method_that_is_not_there_is_named(out, squad_file):
         compare_folder(out, str(squad_file()), "all")
 
 
+def test_best_f1_is_compared_at_thresholds_of_every_row_seed_and_resample(out, golds, squad_file):
+    add_sweeps(out, golds)
+    (found,) = compare_folder(out, str(squad_file()), "full").differences
+    names = list(golds)
+    drawn = np.concatenate(list(draw_counts(np.ones(8, dtype=np.int64), 10_000, seed=1)))
+    counts = [dict(zip(names, each, strict=True)) for each in np.concatenate([np.ones((1, 8)), drawn])]
+
+    def best(count, last):
+        """Answer what stands before the unanswerable question, or all."""
+        return 100 * max(8 - sum(count[name] for name in last), 8 - count["q2"]) / 8
+
+    means = {
+        variant: np.mean([[best(count, LAST[variant, seed]) for count in counts] for seed in (1, 2)], axis=0)
+        for variant in ("full", "lora-lr0.1")
+    }
+    apart = means["lora-lr0.1"] - means["full"]
+    assert found.best.difference == apart[0]
+    assert (found.best.low, found.best.high) == pytest.approx(np.percentile(apart[1:], (2.5, 97.5)))
+    assert found.best.p_value == pytest.approx(2 * ((apart[1:] <= 0).sum() + 1) / 10_001)
+    assert read_differences(out) == [found]
+
+
+@pytest.mark.parametrize("lacking", ["best_spans.json", "null_odds.json"])
+def test_a_seed_without_best_spans_or_odds_leaves_the_best_threshold_out(out, golds, squad_file, lacking):
+    add_sweeps(out, golds)
+    (predictions_of(out, "lora-lr0.1", 2) / lacking).unlink()
+    (found,) = compare_folder(out, str(squad_file()), "full").differences
+    assert found.best is None
+    assert found.seeds == (1, 2)
+
+
+def test_comparisons_of_before_there_were_best_thresholds_are_read(out, squad_file):
+    (found,) = compare_folder(out, str(squad_file()), "full").differences
+    older = [{key: value for key, value in each.items() if key != "best"} for each in read_json(out / FILE)]
+    write_json(out / FILE, older)
+    assert read_differences(out) == [found]
+
+
+def test_the_table_has_best_thresholds_where_a_comparison_has_them(out, golds, squad_file):
+    (plain,) = compare_folder(out, str(squad_file()), "full").differences
+    add_sweeps(out, golds)
+    (found,) = compare_folder(out, str(squad_file()), "full").differences
+    assert Differences([plain], out).header == COLUMNS
+    both = Differences([plain, found], out)
+    assert both.header == (*COLUMNS, *BEST_COLUMNS)
+    heading, without, with_best = both.as_rows()
+    assert heading == ("study, fraction 1, seeds 1, 2, less full",)
+    assert without == (*with_best[:3], "", "")
+    assert with_best[3] == f"{found.best.difference:+.2f}"
+
+
 def test_the_command_prints_intervals(out, squad_file):
     shown = CliRunner().invoke(app, ["compare-methods", str(out), "--data", str(squad_file()), "--against", "lora"])
     assert shown.exit_code == 0, shown.output
-    assert "full" in shown.output
+    assert "study, fraction 1, seeds 1, 2, less lora" in shown.output
+    assert "full" in shown.output.split("less lora")[1]
     assert "-75.00" in shown.output

@@ -44,12 +44,15 @@ def compare_methods(
 
     Resamples questions, paired, the mean over seeds, for every row that a report shows, and writes
     OUT/differences.json, whose 95% intervals `report` puts into its tables. Needs no torch.
+
+    F1 is compared at the threshold 0 of "no answer" and, where predictions have best_spans.json and null_odds.json, at
+    the best threshold, which is chosen anew in every resample for each of the two rows and each seed.
     """
-    from bertvision.stages.compare_methods import COLUMNS, compare_folder
+    from bertvision.stages.compare_methods import compare_folder
 
     found = compare_folder(run, data, against)
     if as_json:
         print_json([each.model_dump(mode="json") for each in found.differences])
         return
-    print_table(COLUMNS, found.as_rows(), (False, *[True] * (len(COLUMNS) - 1)))
+    print_table(found.header, found.as_rows(), (False, *[True] * (len(found.header) - 1)))
     messages.print(f"differences: {found.path}", markup=False)

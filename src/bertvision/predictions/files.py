@@ -22,7 +22,7 @@ WHERE = "give OUT/predictions/FRACTION/ROW or what `bertvision predict --out` wr
 
 @dataclass(frozen=True)
 class PredictionFolder:
-    """What a prediction folder holds, by question; None for a file that it lacks."""
+    """What a prediction folder holds, by question; None for a file that it lacks or that was not asked for."""
 
     path: Path
     answers: dict[str, str]
@@ -36,13 +36,13 @@ class PredictionFolder:
         return self.path / "logits.safetensors"
 
 
-def read_prediction_folder(path: Path) -> PredictionFolder:
+def read_prediction_folder(path: Path, *, with_candidates: bool = True) -> PredictionFolder:
     """Read what `write_predictions` wrote; all files must be about the same questions."""
     answers = read_answers(_checked_folder(path))
     spans_path, odds_path = path / "best_spans.json", path / "null_odds.json"
     spans = read_mapping(spans_path, str) if spans_path.exists() else None
     odds = read_null_odds(odds_path) if odds_path.exists() else None
-    candidates = _read_candidates(path / "nbest_predictions.json")
+    candidates = _read_candidates(path / "nbest_predictions.json") if with_candidates else None
     for name, content in (("best_spans", spans), ("null_odds", odds), ("nbest_predictions", candidates)):
         _check_same_questions(path, name, content, answers)
     return PredictionFolder(path, answers, spans, odds, candidates)

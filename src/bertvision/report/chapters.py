@@ -14,6 +14,7 @@ from bertvision.report.glue import Benchmark, glue_tables
 from bertvision.report.hulburd import hulburd_tables
 from bertvision.report.measured import costs_note, with_costs
 from bertvision.report.measures import measures_of
+from bertvision.report.rates import rate_tables
 from bertvision.report.rows import by_experiment
 from bertvision.report.score_tables import CALIBRATION, calibration_table, models_table, results_table
 from bertvision.report.tables import Captioned
@@ -73,10 +74,11 @@ class Report(NamedTuple):
 
 def make_report(records: Iterable[RunRecord], beside: Beside = NOTHING) -> Report:
     """Make a chapter for each experiment (variants are one together), and a table of GLUE where there are its tasks."""
-    groups = by_experiment(merge_variants(with_costs(records, beside.costs)))
+    measured = with_costs(records, beside.costs)
+    groups = by_experiment(merge_variants(measured))
     slugs = _slugs(list(groups))
     chapters = [
-        Chapter(name, slugs[name], group, _score_tables(group, beside), _pictures(group))
+        Chapter(name, slugs[name], group, [*_score_tables(group, beside), *_rates(measured, group)], _pictures(group))
         for name, group in groups.items()
     ]
     return Report(chapters, glue_tables(record for group in groups.values() for record in group))
@@ -129,6 +131,10 @@ def _score_tables(records: Sequence[RunRecord], beside: Beside) -> list[Captione
         *hulburd_tables(records, beside.differences, note),
         *cost_tables(records, note),
     ]
+
+
+def _rates(records: Sequence[RunRecord], merged: Sequence[RunRecord]) -> list[Captioned]:
+    return rate_tables(records, merged[0].experiment, merged[0].task)  # merging leaves one rate of each row
 
 
 def _caption(records: Sequence[RunRecord]) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bertvision.difference_record import Difference
+from bertvision.difference_record import BestDifference, Difference
 from bertvision.records import RunRecord
-from bertvision.report.efficiency import COLUMNS
+from bertvision.report.efficiency import COLUMNS, Column
 from bertvision.report.rows import Row, full_rows, largest_fraction, statistic
-from bertvision.report.tables import Alignment, Captioned, Table, signed_text
+from bertvision.report.tables import Alignment, Captioned, Table, score_text, signed_text
 
 PAPER_NOTE = (
     "“Paper” is what Hulburd prints for BERT-base, cased, tuned for three epochs on a Titan RTX; all else is of this "
@@ -61,22 +61,44 @@ class Against(NamedTuple):
         )
         return f"“Against full” is the difference in F1 to the row that trains every weight, {interval}."
 
+    @property
+    def best_note(self) -> str:
+        """Say what the differences at the best thresholds are."""
+        is_resampled = any(self._of(each) and each.best for each in self.differences)
+        anew = ", chosen anew in every resample" if is_resampled else ""
+        return (
+            "“Best F1” is that at the threshold for “no answer” that suits these very questions best; “best against "
+            f"full” is the difference in it, each row at its own best threshold{anew}: unlike F1 at the threshold 0, "
+            "it does not depend on where a model's zero lies."
+        )
+
     def text(self, row: Row) -> str:
         """Write how far a row's F1 lies from it."""
-        if self.full is None or row.name == self.full.name:
-            return ""
-        for each in self.differences:
-            if self._of(each) and each.row == row.name:
-                return f"{each.difference:+.1f} ({each.low:+.1f} to {each.high:+.1f})"
-        theirs = {record.seed: record.scores["f1"] for record in self.full.records}
-        apart = [record.scores["f1"] - theirs[record.seed] for record in row.records if record.seed in theirs]
-        return signed_text(statistic(apart))
+        return self._apart(row, "f1", self._found(row))
+
+    def best_text(self, row: Row) -> str:
+        """Write how far a row's best F1 lies from it."""
+        found = self._found(row)
+        return self._apart(row, BEST_KEY, None if found is None else found.best)
 
     def times(self, row: Row) -> str:
         """Write how many times as long a row's inference takes, where both were measured alone."""
         if self.full is None or not (_is_measured(row) and _is_measured(self.full)):
             return ""
         return f"{row.inference_seconds / self.full.inference_seconds:.2f}"
+
+    def _apart(self, row: Row, key: str, found: Difference | BestDifference | None) -> str:
+        """Write a score's paired interval; without one, its difference seed by seed, as far as records have it."""
+        if self.full is None or row.name == self.full.name:
+            return ""
+        if found is not None:
+            return f"{found.difference:+.1f} ({found.low:+.1f} to {found.high:+.1f})"
+        theirs = {record.seed: record.scores[key] for record in self.full.records if key in record.scores}
+        ours = [record for record in row.records if record.seed in theirs and key in record.scores]
+        return signed_text(statistic([record.scores[key] - theirs[record.seed] for record in ours]))
+
+    def _found(self, row: Row) -> Difference | None:
+        return next((each for each in self.differences if self._of(each) and each.row == row.name), None)
 
     def _of(self, each: Difference) -> bool:
         full = self.full
@@ -148,20 +170,33 @@ def _filters(row: Row) -> tuple[str, int] | None:
 
 def _study(caption: str, rows: Sequence[Row], his: Mapping[str, Printed], against: Against) -> Captioned:
     number: Alignment = "right"
-    cells = [(row.name, *_ours(row), against.text(row), *_cells(his[row.name])) for row in rows]
-    header = ("model", *(column.head for column in OURS), AGAINST, *THEIRS)
-    alignments = ("left", *[number] * (len(OURS) + 1), "left", *[number] * (len(THEIRS) - 1))
-    note = f"{PAPER_NOTE} {against.note}"
+    shown = _columns(rows, against)
+    cells = [(row.name, *(column.cell(row) for column in shown), *_cells(his[row.name])) for row in rows]
+    header = ("model", *(column.head for column in shown), *THEIRS)
+    alignments = ("left", *[number] * len(shown), "left", *[number] * (len(THEIRS) - 1))
+    note = f"{PAPER_NOTE} {_note(shown, against)}"
     return Captioned(f"{caption}{_fraction(rows)}", Table(header, alignments, tuple(cells)), note)
 
 
 def _lost(caption: str, rows: Sequence[Row], against: Against) -> Captioned:
     number: Alignment = "right"
-    cells = [(row.name, *_form(row), *_ours(row), against.text(row), against.times(row)) for row in rows]
-    header = ("model", "filters by", "filters", *(column.head for column in OURS), AGAINST, "times full")
-    alignments = ("left", "left", *[number] * (len(OURS) + 3))
-    note = f"{LOST_NOTE} “Times full” compares seconds of inference. {against.note}"
+    shown = [*_columns(rows, against), Column("times full", against.times, "")]
+    cells = [(row.name, *_form(row), *(column.cell(row) for column in shown)) for row in rows]
+    header = ("model", "filters by", "filters", *(column.head for column in shown))
+    alignments = ("left", "left", *[number] * (len(shown) + 1))
+    note = f"{LOST_NOTE} “Times full” compares seconds of inference. {_note(shown, against)}"
     return Captioned(f"{caption}{_fraction(rows)}", Table(header, alignments, tuple(cells)), note)
+
+
+def _columns(rows: Sequence[Row], against: Against) -> list[Column]:
+    """Give this report's own columns; those of best F1 only where a row has it."""
+    columns = [*OURS, Column("against full", against.text, ""), Column(BESTS[1], against.best_text, "")]
+    return [column for column in columns if column.head not in BESTS or any(map(column.cell, rows))]
+
+
+def _note(shown: Sequence[Column], against: Against) -> str:
+    has_best = any(column.head in BESTS for column in shown)
+    return f"{against.note} {against.best_note}" if has_best else against.note
 
 
 def _is_measured(row: Row) -> bool:
@@ -177,16 +212,15 @@ def _form(row: Row) -> tuple[str, str]:
     return (kind.removeprefix("cacnn_"), str(filters))
 
 
-def _ours(row: Row) -> list[str]:
-    return [column.cell(row) for column in OURS]
-
-
 def _cells(printed: Printed) -> tuple[str, ...]:
     name, parameters, exact, f1, minutes, seconds, efficiency = printed
     measure = "" if efficiency is None else f"{efficiency:.2f}"
     return (name, f"{parameters:,}", f"{exact:.1f}", f"{f1:.1f}", str(minutes), seconds, measure)
 
 
-AGAINST = "against full"
-OURS = [column for column in COLUMNS if column.head in ("parameters", "EM", "F1", "train min", "infer s", "efficiency")]
+BEST_KEY = "best_f1"
+BESTS = ("best F1", "best against full")
+BEST = Column(BESTS[0], lambda row: score_text(row.scores.get(BEST_KEY)), "")
+HEADS = ("parameters", "EM", "F1", BEST.head, "train min", "infer s", "efficiency")
+OURS = [column for head in HEADS for column in (*COLUMNS, BEST) if column.head == head]
 THEIRS = tuple(f"paper {head}" for head in ("model", "parameters", "EM", "F1", "train min", "infer s", "efficiency"))

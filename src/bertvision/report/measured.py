@@ -1,6 +1,7 @@
 """Costs measured in one run -> records that have them, and a table for the terminal."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from bertvision.cost_record import MethodCosts, Spent
 from bertvision.methods import group_of, method_of, row_of
@@ -28,17 +29,31 @@ def costs_note(records: Sequence[RunRecord], costs: Sequence[MethodCosts]) -> st
         return ""
     measured = {each.method for each in own}
     others = dict.fromkeys(method for record in records if (method := method_of(record)) not in measured)
-    rounds, spread = max(len(each.rounds) for each in own), max(each.spread for each in own)
+    devices, rounds = _listed(each.provenance.device for each in own), sorted({len(each.rounds) for each in own})
     text = (
-        f"Seconds, memory and energy were measured in turns, in one process that had {_listed(own)} to itself: the "
-        f"middle of {rounds} rounds, scaled to the windows that a row has seen. Between rounds, seconds of tuning "
-        f"differ by {100 * spread:.0f}% at most."
+        f"Seconds, memory and energy were measured in turns, in one process that had {devices} to itself: the middle of "
+        f"{_listed(map(str, rounds))} rounds, scaled to the windows that a row has seen. Between rounds, seconds of "
+        f"tuning differ by {100 * max(each.spread for each in own):.0f}% at most.{_other_batches(records, own)}"
     )
     return f"{text} Not so: {', '.join(map(str, others))}." if others else text
 
 
-def _listed(costs: Iterable[MethodCosts]) -> str:
-    return " and ".join(dict.fromkeys(each.provenance.device for each in costs))
+def _other_batches(records: Sequence[RunRecord], costs: Sequence[MethodCosts]) -> str:
+    """Say so where the tuning was measured in other batches than these rows were tuned in."""
+    measured = _listed(_batch_text(each.settings) for each in costs)
+    tuned = _listed(_batch_text(record.config) for record in records)
+    return (
+        f" Tuning was measured in batches of {measured}; these rows were tuned in {tuned}." if measured != tuned else ""
+    )
+
+
+def _batch_text(settings: Mapping[str, Any]) -> str:
+    sizes = (settings.get("finetune") or {}).get("batch") or {}
+    return next((f"{size:,} {unit}" for unit, size in sizes.items() if size is not None), "")
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return " and ".join(dict.fromkeys(texts))
 
 
 def _measured(record: RunRecord, known: Mapping[tuple[str, str | None], MethodCosts]) -> RunRecord:

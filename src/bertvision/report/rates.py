@@ -1,0 +1,134 @@
+"""Records of variants -> the learning rates that each row was tried with, and which one was chosen."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from bertvision.methods import GIVEN, Rate, Tried, group_of, tried_rates
+from bertvision.records import RunRecord, fraction_name
+from bertvision.report.rows import Statistic
+from bertvision.report.tables import Alignment, Captioned, Table, score_text
+
+CAPTION = "Learning rates, chosen on held-out questions"
+READING = (
+    "Rates from the lowest to the highest, each with its held-out F1 at threshold 0 at the largest fraction that all "
+    "rates of the row have: the mean over the seeds that they share there (where they share none, over each one's "
+    "own). A row has its rate at every fraction."
+)
+TWO = (
+    "A head's rate and that of the encoder below it are chosen together; where several of both were tried, they count "
+    "as two choices."
+)
+BELOW = "encoder rate"
+NONE = "none"
+
+
+class Attempt(NamedTuple):
+    """One of a row's rates and its F1; attempts sort by the rate of the encoder below a head, then by their own."""
+
+    below: float  # 0 where the row is no head
+    rate: float
+    text: str
+    f1: str
+
+
+class Choice(NamedTuple):
+    """A row that was tried with several rates, and the best of them."""
+
+    tried: Tried
+    attempts: list[Attempt]
+    best: Attempt
+
+    @property
+    def by_below(self) -> dict[float, list[Attempt]]:
+        """Split the attempts by the encoder's rate below them: a line of the table each."""
+        return {below: [each for each in self.attempts if each.below == below] for below, *_ in self.attempts}
+
+    @property
+    def end(self) -> str:
+        """Tell whether the row's own rate is the lowest or the highest of those tried."""
+        return _end(self.best.rate, {each.rate for each in self.attempts})
+
+    @property
+    def ends(self) -> list[str]:
+        """Tell the same of every rate that was chosen among several: the encoder's below a head is one, too."""
+        below = self.by_below.keys()
+        found = [_end(self.best.below, below)] if len(below) > 1 else []
+        return [*found, self.end] if len({each.rate for each in self.attempts}) > 1 else found
+
+
+def rate_tables(records: Iterable[RunRecord], experiment: str, task: str) -> list[Captioned]:
+    """Lay out the rates of one experiment's variants, before they are merged; nothing where no row has several."""
+    own = (record for record in records if (group_of(record), record.task) == (experiment, task))
+    found = [(tried, tried.best) for tried in tried_rates(own) if len(tried.rates) > 1]
+    choices = sorted((_choice(tried, best) for tried, best in found if best is not None), key=_place)
+    return [Captioned(CAPTION, _table(choices), _note(choices))] if choices else []
+
+
+def rate_text(rate: float) -> str:
+    """Write a learning rate in its shortest form, such as 3e-3 for 0.003."""
+    digits, power = f"{rate:.5e}".split("e")
+    return min(f"{digits.rstrip('0').rstrip('.')}e{int(power)}", f"{rate:g}", key=len)
+
+
+def _choice(tried: Tried, best: Rate) -> Choice:
+    return Choice(tried, sorted(map(_attempt, tried.rates)), _attempt(best))
+
+
+def _attempt(rate: Rate) -> Attempt:
+    record = rate.records[0]
+    f1 = score_text(None if rate.held_out is None else Statistic(rate.held_out, None))
+    tuned, heads = record.config["finetune"]["lr"], record.config.get("heads", {})
+    if record.kind not in ("head", "control"):
+        return Attempt(0.0, tuned, rate_text(tuned), f1)
+    head = next(each for each in heads["train"] if each["name"] == record.row)
+    own, decay = head.get("lr") or heads["lr"], head.get("weight_decay")
+    return Attempt(tuned, own, rate_text(own) + ("" if decay is None else f", decay {decay:g}"), f1)
+
+
+def _place(choice: Choice) -> tuple[float, bool, int]:
+    first = choice.tried.rates[0].records[0]
+    return (GIVEN if choice.tried.fraction is None else choice.tried.fraction, first.kind != "encoder", first.place)
+
+
+def _end(best: float, tried: Iterable[float]) -> str:
+    lowest, *_, highest = sorted([best, *tried])
+    return "" if lowest == highest else {lowest: "lowest", highest: "highest"}.get(best, "")
+
+
+def _table(choices: Sequence[Choice]) -> Table:
+    number: Alignment = "right"
+    most = max(len(line) for choice in choices for line in choice.by_below.values())
+    numbers = [*([BELOW] if _has_two(choices) else []), *(f"rate {place}" for place in range(1, most + 1))]
+    return Table(
+        header=("fraction", "model", *numbers, "shared seeds", "chosen"),
+        alignments=("left", "left", *[number] * len(numbers), "left", "left"),
+        rows=tuple(cells for choice in choices for cells in _lines(choice, most, _has_two(choices))),
+    )
+
+
+def _lines(choice: Choice, most: int, has_below: bool) -> list[tuple[str, ...]]:
+    tried, best = choice.tried, choice.best
+    chosen = f"{best.text} ({choice.end})" if choice.end else best.text
+    return [
+        (
+            *(fraction_name(tried.fraction), tried.row),
+            *([rate_text(below) if below else ""] if has_below else []),
+            *(f"{each.text}: {each.f1}" for each in line),
+            *[""] * (most - len(line)),
+            *(", ".join(map(str, tried.seeds)) or NONE, chosen if below == best.below else NONE),
+        )
+        for below, line in choice.by_below.items()
+    ]
+
+
+def _has_two(choices: Iterable[Choice]) -> bool:
+    return any(len(choice.by_below) > 1 for choice in choices)
+
+
+def _note(choices: Sequence[Choice]) -> str:
+    ends = [end for choice in choices for end in choice.ends]
+    counted = (
+        f"Of {len(ends)} choices, {ends.count('lowest')} fell on the lowest rate tried and {ends.count('highest')} on "
+        "the highest: there a better one may lie beyond."
+    )
+    return " ".join([READING, *([TWO] if _has_two(choices) else []), counted])
