@@ -19,6 +19,7 @@ from rich.progress import Progress as RichBars
 from bertvision.analysis.sections import Page, Section
 from bertvision.errors import BertVisionError
 from bertvision.files import write_text
+from bertvision.methods import merge_variants
 from bertvision.progress import SILENT, Bar, Progress, SilentBar
 from bertvision.records import RunRecord
 from bertvision.report.rows import by_experiment
@@ -136,11 +137,11 @@ def print_json(content: Any) -> None:  # noqa: ANN401 (anything that JSON can ho
 
 
 def print_records(records: Sequence[RunRecord], as_json: bool) -> None:
-    """Print what came out: a table per experiment and fraction, or JSON."""
+    """Print what came out: a table per experiment (of variants one together, each at its best rate), or JSON."""
     if as_json:
         print_json([record.model_dump(mode="json", exclude={"config"}) for record in records])
         return
-    for name, group in by_experiment(records).items():
+    for name, group in by_experiment(merge_variants(records)).items():
         _print_experiment(name, group)
 
 

@@ -1,8 +1,11 @@
 from math import log10
 
 import pytest
+from typer.testing import CliRunner
 
+from bertvision.cli import app
 from bertvision.methods import merge_variants
+from bertvision.records import write_record
 from bertvision.report.chapters import make_report
 from bertvision.report.efficiency import cost_tables, efficiency
 from bertvision.report.rows import table_rows
@@ -62,6 +65,18 @@ def test_rates_are_compared_over_the_seeds_that_all_of_them_have(make_variant, s
     merged = merge_variants(records)
     assert {(record.row, record.config["variant"]) for record in merged} == {("lora", best)}
     assert [record.seed for record in merged] == ([1] if best == "lora-lr0.1" else list(seeds))
+
+
+def test_the_command_prints_one_table_of_methods(make_variant, tmp_path):
+    for rate, held_out in ((0.1, 60.0), (0.2, 50.0)):
+        for method in ("full", "lora"):
+            record = make_variant(f"{method}-lr{rate}", held_out=held_out, f1=rate)
+            write_record(tmp_path / "out" / method / str(rate) / "records", record)
+    shown = CliRunner().invoke(app, ["report", str(tmp_path / "out"), "--out", str(tmp_path / "report")])
+    lines = shown.stdout.splitlines()
+    assert [line for line in lines if line.startswith("efficiency")] == ["efficiency"]
+    assert [line.split()[0] for line in lines if line.startswith(("full", "lora"))] == ["full", "lora"]
+    assert all(" 0.1 " in line for line in lines if line.startswith(("full", "lora")))
 
 
 def test_a_head_is_shown_at_its_best_rate_too(make_variant):

@@ -84,6 +84,7 @@ def test_a_report_says_how_costs_were_measured(make, tmp_path):
     assert note == ""
     (chapter,) = make_report(records, beside).chapters
     shown = chapter.tables[-1]
+    assert chapter.tables[0].note == shown.note  # its column of seconds is of the same costs
     assert "middle of 1 and 3 rounds" in shown.note
     assert "differ by 100% at most. Not so: bitfit." in shown.note
     write_report(records, tmp_path, beside)

@@ -31,6 +31,16 @@ def test_every_way_of_tuning_is_named_once(figure, many):
     assert sorted(texts) == sorted(f"way_{n}" for n in range(30))
 
 
+def test_ways_of_tuning_are_compared_at_their_best_thresholds_where_all_have_them(make_variant):
+    records = [make_variant(f"way_{n}", f1=50.0 + n) for n in range(20)]
+    best = [record.model_copy(update={"scores": {**record.scores, "best_f1": 66.0}}) for record in records]
+    titles = [
+        draw(score_by_parameters, merge_variants(each)).svg.count("F1 best")
+        for each in (best, [*best[:-1], records[-1]])
+    ]
+    assert titles == [1, 0]
+
+
 def test_names_are_kept_apart_in_their_order_and_within_the_axes():
     heights = apart([0.95, 0.94, 0.93, 0.5, 0.01, 0.0], 0.1)
     assert heights == pytest.approx([0.95, 0.85, 0.75, 0.5, 0.1, 0.0])

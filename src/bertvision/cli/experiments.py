@@ -153,7 +153,6 @@ def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> lis
 
 
 def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool, as_json: bool) -> None:
-    from bertvision.methods import merge_variants
     from bertvision.report.beside import read_beside
     from bertvision.report.page import write_report
     from bertvision.stages.run import run as run_experiment
@@ -166,7 +165,7 @@ def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool,
     together = _folder(out, experiments[0]).parent
     beside = read_beside(together)
     page = write_report(records, together, beside)
-    print_records(records if as_json else merge_variants(records), as_json)
+    print_records(records, as_json)
     if not as_json:
         results.print(f"report: {page}", markup=False)
 

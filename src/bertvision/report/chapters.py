@@ -125,7 +125,7 @@ def _score_tables(records: Sequence[RunRecord], beside: Beside) -> list[Captione
     models, calibration = models_table(records), calibration_table(records)
     note = costs_note(records, beside.costs)
     return [
-        Captioned(_caption(records), results_table(records)),
+        Captioned(_caption(records), results_table(records), note),
         *([Captioned(MODELS, models)] if models is not None else []),
         *([Captioned(CALIBRATED, calibration)] if calibration is not None else []),
         *hulburd_tables(records, beside.differences, note),

@@ -31,9 +31,10 @@ def costs_note(records: Sequence[RunRecord], costs: Sequence[MethodCosts]) -> st
     others = dict.fromkeys(method for record in records if (method := method_of(record)) not in measured)
     devices, rounds = _listed(each.provenance.device for each in own), sorted({len(each.rounds) for each in own})
     text = (
-        f"Seconds, memory and energy were measured in turns, in one process that had {devices} to itself: the middle of "
-        f"{_listed(map(str, rounds))} rounds, scaled to the windows that a row has seen. Between rounds, seconds of "
-        f"tuning differ by {100 * max(each.spread for each in own):.0f}% at most.{_other_batches(records, own)}"
+        f"Seconds, memory and energy were measured in turns, in one process that had {devices} to itself: the "
+        f"middle of {_listed(map(str, rounds))} rounds, scaled to the windows that a row has seen. Between rounds, "
+        f"seconds of tuning differ by {100 * max(each.spread for each in own):.0f}% at most."
+        f"{_other_batches(records, own)}"
     )
     return f"{text} Not so: {', '.join(map(str, others))}." if others else text
 

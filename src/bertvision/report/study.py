@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from bertvision.report.drawing import INK
 from bertvision.report.efficiency import FROZEN, HEADS, INSERTED, OUTPUTS, part_of
+from bertvision.report.measures import Measure, measures_of
 from bertvision.report.plots import (
     PALETTE,
     WIDTH,
@@ -34,8 +35,9 @@ AROUND = 0.9  # inches, of title and label
 
 
 def draw_study(rows: Sequence[Row], label: str, x_of: Callable[[Row], float]) -> tuple[Figure, Axes]:
-    """Draw the main score of every method at the largest fraction; the names stand in the order of scores."""
-    models, measure = largest_fraction(trained(rows)), main_measure(rows)
+    """Draw every method's score at the largest fraction; the names stand in the order of scores."""
+    models = largest_fraction(trained(rows))
+    measure = _measure(models)
     parts = {row.name: part_of(row.records[0]) for row in models}
     legend = {part: style for part, style in STYLES.items() if part in parts.values()}
     height = max(LEAST_HEIGHT, len(models) * LINE_HEIGHT + AROUND)
@@ -54,6 +56,13 @@ def draw_study(rows: Sequence[Row], label: str, x_of: Callable[[Row], float]) ->
     axis.set_title(f"{title_of(measure)}, {fraction_label(models[0])}", loc="left")
     axis.set_xlabel(label)
     return figure, axis
+
+
+def _measure(rows: Sequence[Row]) -> Measure:
+    """Give best F1 where all rows have it: at the threshold 0 they mostly differ in where their zero lies."""
+    columns = measures_of([row.records[0] for row in rows]).columns
+    best = [each for each in columns if each.key == "best_f1" and all(each.key in row.scores for row in rows)]
+    return best[0] if best else main_measure(rows)
 
 
 def apart(wished: Sequence[float], distance: float) -> list[float]:

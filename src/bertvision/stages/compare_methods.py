@@ -140,4 +140,4 @@ def _cells(each: Difference) -> tuple[str, ...]:
 
 
 def _apart_cells(each: Difference | BestDifference) -> tuple[str, str]:
-    return (f"{each.difference:+.2f}", f"{each.low:+.2f} to {each.high:+.2f}")
+    return (f"{each.difference:+.2f}", f"{each.low:+.2f}..{each.high:+.2f}")
