@@ -12,10 +12,7 @@ from bertvision.report.rows import Row, full_rows, largest_fraction
 
 RUN = "bertvision run EXPERIMENT.yaml"
 QUESTIONS = ("squad2",)  # tasks with questions that have no answer
-STUDY = (
-    "Where ways of tuning are compared, each is a point at the largest fraction, its name at the right; with questions "
-    "that have no answer, at the threshold that suits it best."
-)
+STUDY = "Where ways of tuning are compared, each is a point at the largest fraction, its name at the right."
 BEST_OF = "The encoder and the six models with the highest F1 at most, at the largest fraction, of the first seed. "
 AGAIN = "which older versions did not write. Make them again with"
 
