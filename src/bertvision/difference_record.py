@@ -16,6 +16,7 @@ class BestDifference(Config):
     low: float  # where 95% of the differences of resampled questions lie
     high: float
     p_value: float
+    by_seed: tuple[float, ...] = ()  # the difference with each seed alone; empty in older files
 
 
 class Difference(Config):
@@ -30,15 +31,22 @@ class Difference(Config):
     low: float  # where 95% of the differences of resampled questions lie
     high: float
     p_value: float
+    by_seed: tuple[float, ...] = ()  # the difference with each seed alone; empty in older files
     best: BestDifference | None = None  # None where predictions lack the best spans of declined questions
 
 
 def write_differences(folder: Path, found: Sequence[Difference]) -> Path:
-    """Write comparisons beside the records that they are about."""
-    write_json(folder / FILE, [each.model_dump(mode="json") for each in found])
-    return folder / FILE
+    """Write comparisons beside the records that they are about; those with other rows that are there stay."""
+    path, against = folder / FILE, {each.against for each in found}
+    others = [each for each in _read(path) if each.against not in against] if path.exists() else []
+    write_json(path, [each.model_dump(mode="json") for each in (*others, *found)])
+    return path
 
 
 def read_differences(folder: Path) -> list[Difference]:
     """Read all comparisons below a folder; there may be none."""
-    return [validate(Difference, each, str(path)) for path in sorted(folder.rglob(FILE)) for each in read_json(path)]
+    return [each for path in sorted(folder.rglob(FILE)) for each in _read(path)]
+
+
+def _read(path: Path) -> list[Difference]:
+    return [validate(Difference, each, str(path)) for each in read_json(path)]

@@ -87,6 +87,17 @@ def test_rows_that_a_report_shows_are_compared_question_by_question(out, squad_f
     assert read_differences(out) == [found]
 
 
+def test_every_seed_is_told_by_itself(out, squad_file):
+    (found,) = compare_folder(out, str(squad_file()), "full").differences
+    assert found.by_seed == pytest.approx((100 * 7 / 8, 100 * 5 / 8))
+
+
+def test_comparisons_with_another_row_stay_in_the_file_and_those_with_the_same_are_made_anew(out, squad_file):
+    for against in ("full", "lora", "full"):
+        compare_folder(out, str(squad_file()), against)
+    assert [(each.row, each.against) for each in read_differences(out)] == [("full", "lora"), ("lora", "full")]
+
+
 def test_a_seed_that_one_side_lacks_does_not_count(out, squad_file):
     (out / "full" / "seeds" / "2" / "predictions" / "1" / "encoder" / "predictions.json").unlink()
     (found,) = compare_folder(out, str(squad_file()), "full").differences
@@ -116,6 +127,8 @@ def test_best_f1_is_compared_at_thresholds_of_every_row_seed_and_resample(out, g
     }
     apart = means["lora-lr0.1"] - means["full"]
     assert found.best.difference == apart[0]
+    assert len(found.best.by_seed) == 2
+    assert np.mean(found.best.by_seed) == pytest.approx(apart[0])
     assert (found.best.low, found.best.high) == pytest.approx(np.percentile(apart[1:], (2.5, 97.5)))
     assert found.best.p_value == pytest.approx(2 * ((apart[1:] <= 0).sum() + 1) / 10_001)
     assert read_differences(out) == [found]

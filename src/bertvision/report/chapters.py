@@ -7,6 +7,7 @@ from typing import NamedTuple
 from bertvision.methods import merge_variants
 from bertvision.records import RunRecord
 from bertvision.report.beside import Beside
+from bertvision.report.differences import difference_tables
 from bertvision.report.drawing import Drawing, draw
 from bertvision.report.efficiency import COLUMNS, cost_tables
 from bertvision.report.gallery import GALLERY, Picture
@@ -129,6 +130,7 @@ def _score_tables(records: Sequence[RunRecord], beside: Beside) -> list[Captione
         *([Captioned(MODELS, models)] if models is not None else []),
         *([Captioned(CALIBRATED, calibration)] if calibration is not None else []),
         *hulburd_tables(records, beside.differences, note),
+        *difference_tables(records, beside.differences),
         *cost_tables(records, note),
     ]
 

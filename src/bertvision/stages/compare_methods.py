@@ -110,6 +110,7 @@ def _compare(row: Answered, answered: Sequence[Answered], against: str) -> Itera
                 low=low,
                 high=high,
                 p_value=p_value,
+                by_seed=tuple(float((row.worths[seed] - other.worths[seed]).mean()) for seed in seeds),
                 best=_compare_best(row, other, seeds),
             )
 
@@ -120,7 +121,8 @@ def _compare_best(row: Answered, other: Answered, seeds: Sequence[int]) -> BestD
         return None
     apart = _mean(row.bests, seeds) - _mean(other.bests, seeds)
     low, high, p_value = interval_of(apart[1:])
-    return BestDifference(difference=float(apart[0]), low=low, high=high, p_value=p_value)
+    by_seed = tuple(float(row.bests[seed][0] - other.bests[seed][0]) for seed in seeds)
+    return BestDifference(difference=float(apart[0]), low=low, high=high, p_value=p_value, by_seed=by_seed)
 
 
 def _mean(values: Mapping[int, Floats], seeds: Sequence[int]) -> Floats:

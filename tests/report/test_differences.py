@@ -1,0 +1,56 @@
+import pytest
+
+from bertvision.difference_record import BestDifference, Difference
+from bertvision.methods import merge_variants
+from bertvision.report.beside import Beside
+from bertvision.report.chapters import make_report
+from bertvision.report.differences import difference_tables
+
+
+@pytest.fixture
+def records(make_variant):
+    """Two methods at two fractions."""
+    return merge_variants(make_variant(name, fraction=fraction) for name in ("full", "lora") for fraction in (1.0, 0.3))
+
+
+def apart(row="lora", fraction=1.0, against="full", experiment="efficiency", best=None):
+    return Difference(
+        experiment=experiment,
+        row=row,
+        fraction=fraction,
+        against=against,
+        seeds=(1, 2),
+        difference=-2.0,
+        low=-3.25,
+        high=-0.75,
+        p_value=0.01,
+        by_seed=(-1.5, -2.5),
+        best=best,
+    )
+
+
+def test_every_comparison_is_a_row_with_its_interval_and_its_seeds(records):
+    best = BestDifference(difference=0.5, low=-0.25, high=1.0, p_value=0.2, by_seed=(1.5, -0.5))
+    (captioned,) = difference_tables(records, [apart(best=best), apart(fraction=0.3)])
+    cells = ("-2.00", "-3.25 to -0.75", "-1.50, -2.50")
+    assert captioned.table.rows == (
+        ("0.3", "lora", *cells, "", "", ""),
+        ("1", "lora", *cells, "+0.50", "-0.25 to +1.00", "+1.50, -0.50"),
+    )
+
+
+def test_rows_that_were_compared_with_another_stand_in_a_table_of_their_own(records):
+    found = difference_tables(records, [apart(), apart("full", against="lora")])
+    assert [(each.caption, each.table.rows[0][1]) for each in found] == [
+        ("Question by question, less lora", "full"),
+        ("Question by question, less full", "lora"),
+    ]
+
+
+def test_comparisons_of_rows_that_a_report_does_not_show_are_left_out(records):
+    assert difference_tables(records, [apart("bitfit"), apart(experiment="other"), apart(fraction=2.0)]) == []
+
+
+def test_a_chapter_has_its_comparisons(records):
+    (chapter,) = make_report(records, Beside(differences=[apart()])).chapters
+    assert "Question by question, less full" in [each.caption for each in chapter.tables]
