@@ -30,17 +30,12 @@ HEADS = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]
 
 
 @pytest.fixture
-def settings(squad_file, encoder_folder):
-    data = str(squad_file())
+def settings(tiny):
     return {
-        "name": "tiny",
-        "data": {"train": data, "dev": data},
-        "encoder": str(encoder_folder),
-        "windows": {"max_length": 24, "stride": 4},
+        **tiny,
         "finetune": {"fractions": [0, 0.5, 1], "batch": {"windows": 2}, "lr": 1e-3},
         "heads": {"train": HEADS, "batch": {"windows": 4}},
         "ensembles": [{"of": ["encoder", "learned_pooling"]}, {"of": ["encoder", "last_linear"], "how": "mean"}],
-        "device": "cpu",
     }
 
 

@@ -18,15 +18,10 @@ pytestmark = pytest.mark.flow
 
 
 @pytest.fixture
-def settings(squad_file, encoder_folder):
-    data = str(squad_file())
+def settings(tiny):
     return {
-        "name": "tiny",
-        "data": {"train": data, "dev": data},
-        "encoder": str(encoder_folder),
-        "windows": {"max_length": 24, "stride": 4},
+        **tiny,
         "finetune": {"fractions": [8], "batch": {"windows": 2}, "lr": 3e-3, "dropout": 0.0},
-        "device": "cpu",
     }
 
 

@@ -42,17 +42,12 @@ TUNINGS = {
 
 
 @pytest.fixture
-def settings(squad_file, encoder_folder):
-    data = str(squad_file())
+def settings(tiny):
     return {
-        "name": "tiny",
-        "data": {"train": data, "dev": data},
-        "encoder": str(encoder_folder),
-        "windows": {"max_length": 24, "stride": 4},
+        **tiny,
         "finetune": {"fractions": [1], "batch": {"windows": 2}, "lr": 1e-2},
         "heads": {"train": ["learned_pooling"], "batch": {"windows": 4}},
         "ensembles": [{"of": ["encoder", "learned_pooling"]}],
-        "device": "cpu",
     }
 
 
