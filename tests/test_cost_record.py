@@ -31,12 +31,13 @@ def test_costs_are_those_in_the_middle_and_peaks_the_highest():
     found = costs([turn(spent(9.0, 1.0, 5)), turn(spent(1.0, 3.0, 6), 2.0, 7.0), turn(spent(2.0, 2.0, 4), 3.0, 5.0)])
     assert found.tuning == spent(2.0, 2.0, 6)
     assert found.speed("encoder") == Speed(seconds=2.0, latency=5.0)
-    assert found.spread == (9.0 - 1.0) / 2.0
+    assert found.spread == ((9.0 - 1.0) / 2.0, (3.0 - 1.0) / 2.0, (7.0 - 1.0) / 5.0)
 
 
 def test_what_was_not_measured_is_none():
     found = costs([turn(None), turn(None)])
-    assert (found.tuning, found.heads, found.speed("ladder"), found.spread) == (None, None, None, 0.0)
+    assert (found.tuning, found.heads, found.speed("ladder"), found.spread.tuning) == (None, None, None, None)
+    assert costs([turn(spent(1.0))]).spread == (None, None, None)  # one round lies apart from none
     assert costs([turn(spent(1.0, 4.0)), turn(spent(1.0))]).tuning.joules is None
 
 
@@ -47,6 +48,30 @@ def test_costs_are_found_anywhere_below_a_folder(tmp_path):
     assert (tmp_path / "results" / "study" / "costs" / "study.json").exists()
     assert read_costs(tmp_path) == [one, other]
     assert read_costs(tmp_path / "nowhere") == []
+
+
+def test_rounds_lie_as_far_apart_as_those_of_the_unsteadiest_row():
+    speeds = [(1.0, 4.0, 2.0, 2.0), (1.5, 4.0, 3.0, 3.0), (1.0, 5.0, 2.0, 2.0)]
+    rounds = [
+        Round(
+            tuning=None,
+            heads=None,
+            rows={"encoder": Speed(seconds=a, latency=b), "ladder": Speed(seconds=c, latency=d)},
+        )
+        for a, b, c, d in speeds
+    ]
+    both = costs(rounds).model_copy(update={"rows": dict.fromkeys(("encoder", "ladder"), costs([]).rows["encoder"])})
+    assert both.spread == (None, 0.5, 0.5)  # seconds of either, the latency of the second
+
+
+def test_costs_of_one_method_in_two_files_are_refused_and_both_are_named(tmp_path):
+    for folder in ("small", "large"):
+        write_costs(tmp_path / folder, costs([turn(spent(0.25))]))
+    with pytest.raises(
+        FolderError, match=r"(?s)large/costs/full.json and .*small/costs/full.json: both.*`full`.*report"
+    ):
+        read_costs(tmp_path)
+    assert len(read_costs(tmp_path / "small")) == 1
 
 
 def test_another_file_among_the_costs_is_named(tmp_path):

@@ -1,40 +1,42 @@
-"""Sets costs measured in batches of several sizes side by side: python tools/batches.py OUT.md FOLDER FOLDER.
+"""Sets costs measured in batches of several sizes side by side: python tools/batches.py OUT.md COSTS COSTS.
 
-Each folder holds what `bertvision costs` wrote; the methods are those of the first.
+Each is an OUT/costs of `bertvision costs`; the methods are those of the first.
 """
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertvision.cost_record import MethodCosts, read_costs
+from bertvision.cost_record import MethodCosts, read_method_costs
 from bertvision.files import write_text
 from bertvision.report.tables import Table, to_markdown
-
-HEADS = ("train ms", "apart", "infer ms", "peak GB")
 
 
 def main(out: Path, folders: Sequence[Path]) -> None:
     """Write a row for each method: what a window costs, and how far the rounds lie apart."""
-    by_folder = [{each.method: each for each in read_costs(folder)} for folder in folders]
-    heads = [f"{head}, {_tokens(next(iter(found.values())))}" for found in by_folder for head in HEADS]
+    by_folder = [
+        {each.method: each for each in map(read_method_costs, sorted(folder.glob("*.json")))} for folder in folders
+    ]
+    heads = [head for found in by_folder for head in _heads(next(iter(found.values())))]
     rows = tuple(
         (str(method), *(cell for found in by_folder for cell in _cells(found[method]))) for method in by_folder[0]
     )
     write_text(out, to_markdown(Table(("model", *heads), ("left", *["right"] * len(heads)), rows)))
 
 
-def _tokens(costs: MethodCosts) -> str:
-    return f"{costs.settings['finetune']['batch']['tokens']:,}"
+def _heads(costs: MethodCosts) -> tuple[str, ...]:
+    """Name columns with the batches that they were measured in: rows answer in others than they are tuned in."""
+    tuned, answered = costs.settings["finetune"]["batch"]["tokens"], costs.settings["answers"]["tokens"]
+    return (f"train ms, {tuned:,}", f"apart, {tuned:,}", f"infer ms, {answered:,}", f"peak GB, {tuned:,}")
 
 
 def _cells(costs: MethodCosts) -> tuple[str, ...]:
-    tuning, speed = costs.tuning, costs.speed("encoder")
+    tuning, speed, apart = costs.tuning, costs.speed("encoder"), costs.spread.tuning
     assert tuning is not None
     assert speed is not None
     return (
         f"{1000 * tuning.seconds:.3f}",
-        f"{100 * costs.spread:.0f}%",
+        "" if apart is None else f"{100 * apart:.0f}%",
         f"{1000 * speed.seconds:.3f}",
         f"{(tuning.peak_device_bytes or 0) / 1e9:.1f}",
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -48,6 +48,14 @@ class RowSize(Config):
     operations: float  # floating-point operations for each window, counted
 
 
+class Spread(NamedTuple):
+    """How far rounds lie apart, as a share of their middle; None where fewer than two have it."""
+
+    tuning: float | None  # of its seconds
+    seconds: float | None  # of inference: of the row whose rounds lie farthest apart
+    latency: float | None  # likewise
+
+
 class MethodCosts(Config):
     """One method of an experiment: its `encoder` and its heads, measured once a round."""
 
@@ -78,10 +86,14 @@ class MethodCosts(Config):
         return Speed(seconds=_median(found, "seconds"), latency=_median(found, "latency"))
 
     @property
-    def spread(self) -> float:
-        """Give how far the tuning's seconds lie apart in the rounds, as a share of their middle."""
-        seconds = [each.tuning.seconds for each in self.rounds if each.tuning is not None]
-        return (max(seconds) - min(seconds)) / median(seconds) if seconds else 0.0
+    def spread(self) -> Spread:
+        """Give how far the rounds' seconds lie apart."""
+        speeds = [[each.rows[row] for each in self.rounds if row in each.rows] for row in self.rows]
+        return Spread(
+            tuning=_apart([each.tuning.seconds for each in self.rounds if each.tuning is not None]),
+            seconds=_farthest([[speed.seconds for speed in found] for found in speeds]),
+            latency=_farthest([[speed.latency for speed in found] for found in speeds]),
+        )
 
 
 def costs_path(out: Path, experiment: str, method: str | None) -> Path:
@@ -95,8 +107,18 @@ def write_costs(out: Path, costs: MethodCosts) -> None:
 
 
 def read_costs(folder: Path) -> list[MethodCosts]:
-    """Read all costs below a folder, in a fixed order; there may be none."""
-    return [read_method_costs(path) for path in sorted(folder.rglob(f"{FOLDER}/*.json"))]
+    """Read all costs below a folder, in a fixed order; there may be none, and of each method one."""
+    costs: list[MethodCosts] = []
+    paths: dict[tuple[str, str | None], Path] = {}
+    for path in sorted(folder.rglob(f"{FOLDER}/*.json")):
+        found = read_method_costs(path)
+        if (first := paths.setdefault((found.experiment, found.method), path)) != path:
+            raise FolderError(
+                f"{first} and {path}: both hold costs of `{found.method or found.experiment}` in experiment "
+                f"`{found.experiment}`, expected one; report a folder that holds only one of them"
+            )
+        costs.append(found)
+    return costs
 
 
 def read_method_costs(path: Path) -> MethodCosts:
@@ -123,6 +145,14 @@ def _middle(found: list[Spent]) -> Spent | None:
         peak_process_bytes=max(each.peak_process_bytes for each in found),
         peak_device_bytes=max((each.peak_device_bytes for each in found if each.peak_device_bytes), default=None),
     )
+
+
+def _farthest(rows: Iterable[list[float]]) -> float | None:
+    return max((apart for values in rows if (apart := _apart(values)) is not None), default=None)
+
+
+def _apart(values: list[float]) -> float | None:
+    return (max(values) - min(values)) / median(values) if len(values) > 1 else None
 
 
 def _median(found: Iterable[Spent | Speed], name: str) -> float:

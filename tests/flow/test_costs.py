@@ -9,9 +9,11 @@ from typer.testing import CliRunner
 from bertvision.cli import app
 from bertvision.cost_record import Round, read_costs
 from bertvision.encoder.load import load_encoder
+from bertvision.errors import SettingsError
 from bertvision.experiment import read_experiments
 from bertvision.report.measured import with_costs
 from bertvision.stages import method_turn
+from bertvision.stages.measure import Subject
 from bertvision.stages.measure_methods import measure_methods, one_rate_each
 from bertvision.stages.run import run
 
@@ -110,7 +112,7 @@ def test_a_rows_size_is_the_one_that_its_record_has(path, tmp_path, one_round):
 
 
 def test_what_a_method_costs_is_measured_on_the_windows_of_its_steps(path, tmp_path, monkeypatch, one_round):
-    monkeypatch.setattr(method_turn, "SIZES", {"cpu": method_turn.Size(6, 2, 3, 1)})
+    monkeypatch.setattr(method_turn, "SIZES", {"cpu": method_turn.Size(6, 2, 3, 1, 32, 1)})
     seen, original = [], method_turn.tune_together
 
     def noting(line, seed, encoder, output):
@@ -127,6 +129,21 @@ def test_what_a_method_costs_is_measured_on_the_windows_of_its_steps(path, tmp_p
     assert first.seconds == pytest.approx((whole.seconds - warm.seconds) / 6)
     assert first.data_seconds == pytest.approx((whole.data_seconds - warm.data_seconds) / 6)
     assert first.peak_process_bytes == whole.peak_process_bytes
+
+
+def test_a_row_answers_so_many_windows_as_often_as_its_device_allows(path, tmp_path, monkeypatch, one_round):
+    monkeypatch.setattr(method_turn, "SIZES", {"cpu": method_turn.Size(6, 1, 1, 1, 5, 3)})
+    answered, original = [], Subject.run
+
+    def noting(subject, batches):
+        answered.append(sum(len(rows) for rows in batches))
+        return original(subject, batches)
+
+    monkeypatch.setattr(Subject, "run", noting)
+    measure_methods(read_experiments(path, ["variant=lora"]), tmp_path / "out")
+    passes, one_by_one = answered[:4], answered[4:-1]  # the last is that in which operations are counted
+    assert passes == [5] * (1 + 3)  # one to warm up
+    assert one_by_one == [1] * (8 * (1 + 3))  # dev has eight windows
 
 
 def test_the_encoder_that_methods_start_from_stays_as_it_is(path, tmp_path, monkeypatch, one_round):
@@ -189,6 +206,25 @@ def test_methods_that_see_other_windows_or_were_measured_otherwise_are_refused(p
     with pytest.raises(Exception, match=r"lora.json: measured differently \(settings.finetune.batch.windows was 2"):
         measure_methods(read_experiments(path, ["variant=lora", "finetune.batch={windows: 4}"]), out)
     measure_methods(read_experiments(path, ["variant=lora", "finetune.lr=0.5", "seeds=[3]"]), out)
+
+
+@pytest.mark.parametrize(
+    ("own", "named"),
+    [
+        ({"batch": {"windows": 4}}, r"finetune.batch.windows was 2 and is now 4"),
+        ({"accumulate": 2}, r"accumulate was 1"),
+    ],
+)
+def test_methods_that_see_windows_in_other_batches_are_refused(path, tmp_path, turns, own, named):
+    settings = json.loads(path.read_text())
+    settings["variants"]["lora"]["finetune"] = own
+    path.write_text(json.dumps(settings))
+    with pytest.raises(
+        SettingsError, match=rf"full and lora cannot be .*{named}.*share .*finetune.batch.*--set KEY=VALUE"
+    ):
+        measure_methods(read_experiments(path), tmp_path / "out")
+    alike = ["finetune.batch.windows=4", "finetune.accumulate=1"]  # as the message says
+    assert len(measure_methods(read_experiments(path, alike), tmp_path / "out")) == len(VARIANTS)
 
 
 def test_the_report_shows_costs_of_one_run_in_place_of_the_records_own(path, tmp_path, one_round):

@@ -23,6 +23,19 @@ def test_nothing_trained_has_no_efficiency():
     assert efficiency(60.0, 0) is None
 
 
+@pytest.mark.parametrize("f1", [38.1, 50.0])
+def test_what_no_answer_at_all_would_reach_has_no_efficiency(f1):
+    assert efficiency(f1, 1000) is None
+
+
+@pytest.mark.parametrize(("scores", "shown"), [((49.0, 53.0), f"{1 / 3:.2f}"), ((45.0, 53.0), "")])
+def test_a_rows_efficiency_is_that_of_its_mean_over_seeds(make_variant, scores, shown):
+    others = [make_variant("full", f1=80.0, seed=seed) for seed in (1, 2)]
+    records = [make_variant("top_0", f1=f1, seed=seed, trainable=1000) for seed, f1 in enumerate(scores, start=1)]
+    (table,) = cost_tables(merge_variants([*others, *records]))
+    assert {row[0]: row[-1] for row in table.table.rows} == {"full": "10.00", "top_0": shown}
+
+
 def test_variants_become_rows_of_one_experiment(make_variant, make_record):
     records = [make_record(), make_variant("full"), make_variant("heads"), make_variant("heads", row="ladder")]
     merged = merge_variants(records)

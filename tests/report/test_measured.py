@@ -86,7 +86,8 @@ def test_a_report_says_how_costs_were_measured(make, tmp_path):
     shown = chapter.tables[-1]
     assert chapter.tables[0].note == shown.note  # its column of seconds is of the same costs
     assert "middle of 1 and 3 rounds" in shown.note
-    assert "differ by 100% at most. Not so: bitfit." in shown.note
+    text = "differ by at most 100% in seconds of tuning, 0% in seconds of inference, 0% in milliseconds of one window."
+    assert f"{text} Not so: bitfit." in shown.note
     write_report(records, tmp_path, beside)
     for name in ("report.md", "report.html", "tables.tex"):
         assert "that had one GPU to itself" in (tmp_path / name).read_text()
@@ -106,6 +107,20 @@ def test_a_report_says_so_where_costs_were_measured_in_other_batches(make, token
 
 def measured_in(tokens):
     return costs("full", (0.02, 0.02), settings={"finetune": {"batch": {"tokens": tokens, "windows": None}}})
+
+
+@pytest.mark.parametrize("tokens", [16384, 131072])
+def test_a_report_says_so_where_rows_were_run_alone_in_other_batches(make, tokens):
+    record = make("full", answers={"tokens": 16384}).model_copy(update={"experiment": "efficiency"})
+    note = costs_note([record], [costs("full", (0.02, 0.02), settings={"answers": {"tokens": tokens}})])
+    text = "Inference was measured in batches of 131,072 tokens; these rows answered in 16,384 tokens."
+    assert (text in note) == (tokens == 131072)
+
+
+def test_a_single_round_says_nothing_of_how_far_rounds_lie_apart(make):
+    note = costs_note([make("full").model_copy(update={"experiment": "efficiency"})], [costs("full")])
+    assert "measured in turns" in note
+    assert "differ" not in note
 
 
 def test_the_terminals_rows_are_milliseconds_of_a_window():

@@ -41,6 +41,22 @@ def test_ways_of_tuning_are_compared_at_their_best_thresholds_where_all_have_the
     assert titles == [1, 0]
 
 
+def test_a_head_stands_at_all_weights_that_were_trained_for_it(make_variant):
+    records = [make_variant("full", trainable=1999), make_variant("heads", row="ladder", trainable=10)]
+    records.append(make_variant("top_0", trainable=20))
+    (axis,) = score_by_parameters(merge_variants(records)).axes
+    shipped = 8_000_000 // 4  # weights of four bytes that differ from where training started
+    assert sorted(x for line in axis.lines for x in line.get_xdata()) == [20, 1999, shipped]
+    assert axis.get_xlabel() == "trained parameters, those below a head included"
+
+
+def test_the_axis_says_so_where_old_records_cannot_tell_what_was_trained_below_a_head(make_variant):
+    records = [make_variant("full", trainable=1999), make_variant("top_0", trainable=20)]
+    records.append(make_variant("heads", row="ladder", trainable=10).model_copy(update={"efficiency": None}))
+    (axis,) = score_by_parameters(merge_variants(records)).axes
+    assert axis.get_xlabel() == "trained parameters, those below a head left out"
+
+
 def test_names_are_kept_apart_in_their_order_and_within_the_axes():
     heights = apart([0.95, 0.94, 0.93, 0.5, 0.01, 0.0], 0.1)
     assert heights == pytest.approx([0.95, 0.85, 0.75, 0.5, 0.1, 0.0])

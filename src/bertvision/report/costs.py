@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from bertvision.records import RowKind, RunRecord
+from bertvision.report.efficiency import all_trained
 from bertvision.report.plots import (
     Series,
     Style,
@@ -31,9 +32,7 @@ def score_by_parameters(records: Iterable[RunRecord]) -> Figure | None:
     """Draw the main score against trainable parameters, for the largest fraction that has scores; None without."""
     every, key = _scored(records)
     if is_study(every):
-        figure, axis = draw_study(every, "trainable parameters", lambda row: row.parameters)
-        _scale_by_powers(axis, [row.parameters for row in largest_fraction(trained(every))])
-        return figure
+        return _study_by_parameters(every)
     rows = few_models(every)
     models = largest_fraction(trained(rows))
     if not models:
@@ -60,6 +59,18 @@ def score_by_training(records: Iterable[RunRecord]) -> Figure | None:
 def score_by_inference(records: Iterable[RunRecord]) -> Figure | None:
     """Draw the main score against the seconds of the pass over dev; None without scores."""
     return _by_seconds(records, "seconds of the pass over dev", lambda row: row.inference_seconds)
+
+
+def _study_by_parameters(rows: Sequence[Row]) -> Figure:
+    """Count for a head what was trained below it as well: without it the head would not have its score."""
+    models = largest_fraction(trained(rows))
+    counts = {row.name: count for row in models if (count := all_trained(row.records[0])) is not None}
+    label = "trained parameters, those below a head included"
+    if len(counts) < len(models):  # records of before that was noted
+        counts, label = {row.name: row.parameters for row in models}, "trained parameters, those below a head left out"
+    figure, axis = draw_study(rows, label, lambda row: counts[row.name])
+    _scale_by_powers(axis, list(counts.values()))
+    return figure
 
 
 def _by_seconds(records: Iterable[RunRecord], label: str, seconds_of: Callable[[Row], float]) -> Figure | None:

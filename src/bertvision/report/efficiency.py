@@ -32,8 +32,19 @@ def cost_tables(records: Sequence[RunRecord], note: str = "") -> list[Captioned]
 
 
 def efficiency(f1: float, parameters: int) -> float | None:
-    """Give Hulburd's measure, (F1 - 50) / log10(trained parameters); None where that has no sense."""
-    return (f1 - FLOOR) / log10(parameters) if parameters > 1 else None
+    """Give Hulburd's measure, (F1 - 50) / log10(trained parameters); None where that has no sense.
+
+    Below 50 it would be the higher, the more parameters a method needs.
+    """
+    return (f1 - FLOOR) / log10(parameters) if parameters > 1 and f1 > FLOOR else None
+
+
+def all_trained(record: RunRecord) -> int | None:
+    """Count the weights that were trained for a row, those below a head included; None where a record cannot tell."""
+    if record.kind == "encoder":
+        return record.parameters.trainable
+    # Shipped are all weights that differ from where training started.
+    return None if record.efficiency is None else record.efficiency.ship_bytes // 4
 
 
 def part_of(record: RunRecord) -> str:
@@ -105,12 +116,13 @@ def _energy(record: RunRecord) -> float | None:
     return None if cost is None or cost.joules is None else cost.joules / 1000
 
 
-def _efficiency(record: RunRecord) -> float | None:
-    f1, cost = record.scores.get("f1"), record.efficiency
-    if f1 is None or cost is None:
-        return None
-    # What was trained below a head counts as well: shipped are all weights that differ from where training started.
-    return efficiency(f1, record.parameters.trainable if record.kind == "encoder" else cost.ship_bytes // 4)
+def _efficiency(row: Row) -> str:
+    """Write the measure of the mean F1: of single seeds those below 50 would drop out."""
+    f1, parameters = row.scores.get("f1"), all_trained(row.records[0])
+    if f1 is None or parameters is None:
+        return ""
+    found = efficiency(f1.mean, parameters)
+    return "" if found is None else score_text(Statistic(found, None), 2)
 
 
 def _rate(row: Row) -> str:
@@ -134,7 +146,8 @@ COLUMNS = (
     Column("kJ", _cost(_energy, 1), "energy of the tuning, where the device has a meter"),
     Column(
         "efficiency",
-        _cost(_efficiency, 2),
-        "(F1 - 50) / log10(parameters), as Hulburd has it; for a head what was trained in its encoder counts as well",
+        _efficiency,
+        "(F1 - 50) / log10(parameters), as Hulburd has it; for a head what was trained in its encoder counts as well; "
+        "empty where F1 is 50 or less, because there more parameters would raise it",
     ),
 )

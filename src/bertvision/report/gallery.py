@@ -100,7 +100,7 @@ GALLERY = (
         figure=score_by_parameters,
         caption="Models at the largest fraction. Circles are heads, squares controls, triangles ensembles and the star "
         "the encoder, which counts those of its own parameters that were trained, as ensembles with it do; every other "
-        f"model counts what it adds. {STUDY}",
+        f"model counts what it adds. {STUDY} There a head counts what was trained below it as well.",
         describe=_says("Scatter chart of the table's main score against its parameters, for the largest fraction."),
         missing="The chart of scores by parameters needs scored records. Score a run with",
     ),

@@ -32,25 +32,40 @@ def costs_note(records: Sequence[RunRecord], costs: Sequence[MethodCosts]) -> st
     devices, rounds = _listed(each.provenance.device for each in own), sorted({len(each.rounds) for each in own})
     text = (
         f"Seconds, memory and energy were measured in turns, in one process that had {devices} to itself: the "
-        f"middle of {_listed(map(str, rounds))} rounds, scaled to the windows that a row has seen. Between rounds, "
-        f"seconds of tuning differ by {100 * max(each.spread for each in own):.0f}% at most."
-        f"{_other_batches(records, own)}"
+        f"middle of {_listed(map(str, rounds))} rounds, scaled to the windows that a row has seen."
+        f"{_apart(own)}{_other_batches(records, own)}"
     )
     return f"{text} Not so: {', '.join(map(str, others))}." if others else text
 
 
+def _apart(costs: Sequence[MethodCosts]) -> str:
+    """Say how far rounds lie apart, of the method where they do most; nothing where there is one round alone."""
+    named = ("seconds of tuning", "seconds of inference", "milliseconds of one window")
+    by_kind = zip(*(each.spread for each in costs), strict=True)
+    most = [max((share for share in shares if share is not None), default=None) for shares in by_kind]
+    parts = [f"{100 * share:.0f}% in {name}" for name, share in zip(named, most, strict=True) if share is not None]
+    return f" Rounds of a method differ by at most {', '.join(parts)}." if parts else ""
+
+
 def _other_batches(records: Sequence[RunRecord], costs: Sequence[MethodCosts]) -> str:
-    """Say so where the tuning was measured in other batches than these rows were tuned in."""
-    measured = _listed(_batch_text(each.settings) for each in costs)
-    tuned = _listed(_batch_text(record.config) for record in records)
-    return (
-        f" Tuning was measured in batches of {measured}; these rows were tuned in {tuned}." if measured != tuned else ""
-    )
+    """Say so where the tuning or inference was measured in other batches than those of these rows."""
+    text = ""
+    for name, verb, batch_of in (("Tuning", "were tuned", _tuning_batch), ("Inference", "answered", _answers_batch)):
+        measured = _listed(batch_of(each.settings) for each in costs)
+        own = _listed(batch_of(record.config) for record in records)
+        if measured != own:
+            text += f" {name} was measured in batches of {measured}; these rows {verb} in {own}."
+    return text
 
 
-def _batch_text(settings: Mapping[str, Any]) -> str:
+def _tuning_batch(settings: Mapping[str, Any]) -> str:
     sizes = (settings.get("finetune") or {}).get("batch") or {}
     return next((f"{size:,} {unit}" for unit, size in sizes.items() if size is not None), "")
+
+
+def _answers_batch(settings: Mapping[str, Any]) -> str:
+    tokens = (settings.get("answers") or {}).get("tokens")
+    return "" if tokens is None else f"{tokens:,} tokens"
 
 
 def _listed(texts: Iterable[str]) -> str:

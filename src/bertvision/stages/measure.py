@@ -80,12 +80,18 @@ def measure_inference(
 
 
 def open_alone(
-    encoder: Encoder, config: HeadConfig, head: Head, windows: Sequence[Window], compute: Compute, tokens: int
+    encoder: Encoder,
+    config: HeadConfig,
+    head: Head,
+    windows: Sequence[Window],
+    compute: Compute,
+    tokens: int,
+    wanted: int | None = None,
 ) -> Alone:
-    """Get one row ready to be run alone, in batches of so many tokens."""
+    """Get one row ready to be run alone, in batches of so many tokens; `wanted` windows of all, or what suits here."""
     subject = Subject(encoder, head.to(compute.device).eval(), reading_of(config, head), windows, compute)
     lengths = lengths_of(windows)
-    sample = spread(len(windows), SAMPLE.get(compute.device.type, SAMPLE["cpu"]))
+    sample = spread(len(windows), wanted or SAMPLE.get(compute.device.type, SAMPLE["cpu"]))
     batches = [sample[rows] for rows in plan_in_order_of_length(lengths[sample], tokens)]
     return Alone(subject, batches, float(lengths.sum() / lengths[sample].sum()))
 

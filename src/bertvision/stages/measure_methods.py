@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,11 @@ from bertvision.stages.method_turn import Turn, num_measured, size_for, take_tur
 from bertvision.training.device import choose_compute
 
 ROUNDS = 3
-SHARED = {"task", "data", "encoder", "windows", "answers", "device", "precision"}  # alike for all methods of a file
+# Alike for all methods of a file.
+SHARED = (
+    *("task", "data", "encoder", "windows", "answers", "device", "precision"),
+    *("states.layers", "finetune.batch", "finetune.accumulate"),
+)
 # What costs do not depend on.
 UNLIKE: dict[str, Any] = {
     **dict.fromkeys(("name", "variant", "seeds", "measure", "ensembles"), True),
@@ -66,19 +72,20 @@ def _method(experiment: Experiment) -> str | None:
 
 
 def _check_alike(methods: Mapping[str, Experiment]) -> None:
-    """Refuse methods that do not see the same windows: their costs could not be compared."""
+    """Refuse methods that do not see the same windows in the same batches: their costs could not be compared."""
     (first, start), *others = ((name, _shared(method)) for name, method in methods.items())
     for name, settings in others:
         if difference := first_difference(start, settings):
             raise SettingsError(
                 f"{first} and {name} cannot be measured side by side: {difference}; let all variants share "
-                f"{', '.join(sorted(SHARED))}, or measure some alone with --set variant=NAME and an --out of their own"
+                f"{', '.join(SHARED)} (--set KEY=VALUE holds for all of them), or measure some alone with "
+                "--set variant=NAME and an --out of their own"
             )
 
 
 def _shared(experiment: Experiment) -> Settings:
-    layers = {"states": {"layers": experiment.states.layers}}
-    return {**experiment.model_dump(mode="json", include=SHARED), **layers}
+    settings = experiment.model_dump(mode="json")
+    return {name: reduce(getitem, name.split("."), settings) for name in SHARED}
 
 
 def _kept(line: Line, experiment: Experiment) -> MethodCosts:

@@ -29,16 +29,19 @@ from bertvision.tuning.tune import start_tuning
 
 
 class Size(NamedTuple):
-    """How much a turn trains: enough for a steady figure in seconds."""
+    """How much a turn trains and answers: enough for a steady figure in seconds."""
 
     examples: int  # of train, from which windows are cut
     warm: int  # steps of tuning that do not count
     steps: int  # that do
     passes: int  # of heads over all these windows, after one that does not count
+    answered: int  # windows of dev that a row answers alone
+    repeats: int  # of that, and of answering one by one, after one that does not count; the middle counts
 
 
-# On a GPU about two seconds of tuning: a driver's meter of energy moves ten to fifty times a second.
-SIZES = {"cpu": Size(24, 1, 2, 1), "cuda": Size(4096, 6, 40, 2)}
+# On a GPU about two seconds of tuning: a driver's meter of energy moves ten to fifty times a second. And about a second
+# of answering, by a small encoder on an H200: single passes of 1,024 windows, 0.08 s, differed by up to half.
+SIZES = {"cpu": Size(24, 1, 2, 1, 32, 1), "cuda": Size(4096, 6, 40, 2, 4096, 3)}
 
 
 class Turn(NamedTuple):
@@ -156,16 +159,17 @@ def _output_row(line: Line, encoder: Encoder, output: Output, inside: int) -> Ro
     return Row(ENCODER, "encoder", parameters, output.head, output.config, inside + count.total)
 
 
-def _alone(line: Line, encoder: Encoder, row: Row) -> Alone:
+def _alone(line: Line, encoder: Encoder, row: Row, wanted: int | None = None) -> Alone:
     assert row.head is not None
     assert row.config is not None
     tokens = line.experiment.answers.tokens
-    return open_alone(encoder, row.config, row.head, line.dev.windows, line.compute, tokens)
+    return open_alone(encoder, row.config, row.head, line.dev.windows, line.compute, tokens, wanted)
 
 
 def _speed(line: Line, encoder: Encoder, row: Row) -> Speed:
-    alone, windows = _alone(line, encoder, row), len(line.dev.windows)
-    return Speed(seconds=alone.seconds(repeats=1) / windows, latency=alone.latency(repeats=1))
+    size = size_for(line.compute)
+    alone, windows = _alone(line, encoder, row, size.answered), len(line.dev.windows)
+    return Speed(seconds=alone.seconds(size.repeats) / windows, latency=alone.latency(size.repeats))
 
 
 def _size(line: Line, encoder: Encoder, row: Row) -> RowSize:

@@ -22,8 +22,8 @@ from bertvision.stages.use_config import ONNX_FORMAT, UseConfig
 from bertvision.tasks.catalog import TASKS
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
 from bertvision.training.objective import Objective, objective_of
-from bertvision.tuning.adapter_file import ADAPTERS, save_adapters
-from bertvision.tuning.variants import merge_tuning, plain_state, variant_of, variants_of
+from bertvision.tuning.adapter_file import ADAPTERS, save_adapters, save_plain
+from bertvision.tuning.variants import merge_tuning, variant_of, variants_of
 
 WEIGHTS = "head.safetensors"
 LORA = "lora.safetensors"  # the tuning alone, of an encoder that has it merged into its weights
@@ -66,12 +66,10 @@ def save_encoder(folder: Path, encoder: Encoder, output: Head, config: ModelConf
 
     Adapters and parasites stand in a file of their own beside the plain encoder; `load_encoder` inserts them again.
     """
-    is_tuned = variants_of(encoder.model).active is not None
-    plain = {name: value.cpu() for name, value in plain_state(encoder.model).items()} if is_tuned else None
     with quiet_transformers():
-        encoder.model.save_pretrained(folder, state_dict=plain)
+        save_plain(folder, encoder.model)
         encoder.tokenizer.save_pretrained(folder)
-    if is_tuned:
+    if variants_of(encoder.model).active is not None:
         save_adapters(folder / ADAPTERS, encoder.model)
     save_head(folder, output, config)
 
