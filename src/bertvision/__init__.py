@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from bertvision.training.device import choose_compute as choose_compute
     from bertvision.tuning.adapter_file import load_adapters as load_adapters
     from bertvision.tuning.adapter_file import save_adapters as save_adapters
+    from bertvision.tuning.adapter_file import save_plain as save_plain
     from bertvision.tuning.config import TuneConfig as TuneConfig
     from bertvision.tuning.tune import tune as tune
     from bertvision.tuning.variants import merge_tuning as merge_tuning
@@ -101,7 +102,7 @@ _MODULES = {
     "tasks.squad": ("read_squad", "read_squad_rows"),
     "tasks.task": ("Answer", "Question"),
     "training.device": ("choose_compute",),
-    "tuning.adapter_file": ("load_adapters", "save_adapters"),
+    "tuning.adapter_file": ("load_adapters", "save_adapters", "save_plain"),
     "tuning.config": ("TuneConfig",),
     "tuning.tune": ("tune",),
     "tuning.variants": ("merge_tuning", "remove_tuning", "set_active", "train_active", "trained_state"),

@@ -74,6 +74,17 @@ def test_padding_and_the_rest_of_a_batch_change_nothing(make_model, kind, batch,
     torch.testing.assert_close(unmasked, alone)
 
 
+def test_a_mask_given_by_position_counts_as_one_given_by_name(make_model, kind, batch, shake):
+    model = make_model(kind)
+    with_parasites(model, width=4, length=9)
+    shake(model)
+    with torch.no_grad():
+        by_name, by_position = model(**batch), model(batch["input_ids"], batch["attention_mask"])
+        unmasked = model(batch["input_ids"])
+    assert torch.equal(by_position.last_hidden_state, by_name.last_hidden_state)
+    assert not torch.allclose(unmasked.last_hidden_state[1], by_name.last_hidden_state[1], atol=1e-3)
+
+
 def test_a_row_that_is_too_long_is_refused_in_one_line(make_model, batch):
     model = make_model()
     with_parasites(model, length=6)

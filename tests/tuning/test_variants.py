@@ -8,10 +8,12 @@ from bertvision.tuning.config import TuneConfig
 from bertvision.tuning.tune import tune
 from bertvision.tuning.variants import (
     merge_tuning,
+    plain_state,
     remove_tuning,
     set_active,
     train_active,
     trained_state,
+    variants_of,
 )
 
 EVERYTHING = [
@@ -75,6 +77,24 @@ def test_removing_one_tuning_leaves_the_others(make_model, batch, shake, states_
     remove_tuning(model, "two")
     assert torch.equal(states_of(model, batch), third)
     assert trained_state(model, "three").keys() == trained_state(model).keys()
+
+
+def test_a_removed_tuning_leaves_no_values_behind(make_model):
+    model = make_model()
+    tune(model, TuneConfig(train="none", insert="houlsby:4"), seed=1, name="one")
+    tune(model, TuneConfig(train="all"), seed=1, name="two")
+    remove_tuning(model, "two")
+    set_active(model, "one")
+    words = model.embeddings.word_embeddings.weight
+    words.data += 1  # no tuning's any more
+    assert torch.equal(plain_state(model)["embeddings.word_embeddings.weight"], words)
+
+
+def test_asking_for_tunings_leaves_no_trace_on_the_encoder(make_model):
+    model = make_model()
+    assert variants_of(model).by_name == {}
+    set_active(model, None)
+    assert "tunings" not in model.__dict__
 
 
 def test_after_a_switch_the_chosen_tuning_can_learn_on(make_model):

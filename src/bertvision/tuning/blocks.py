@@ -11,6 +11,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from bertvision.errors import EncoderError
+from bertvision.tuning.slots import key_of
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,10 @@ PARTS = {
     "xlm-roberta": BERT,
 }
 
-# What is put into an encoder hangs below one of these words, under the name of its tuning.
-INSERTED = re.compile(r"(?:^|(?<=\.))(adapters|lora_A|lora_B|parasites)\.([^.]+)\.")
+# What is put into an encoder hangs below one of these words, under the key of its tuning.
+WORDS = "adapters|lora_A|lora_B|parasites"
+INSERTED = re.compile(rf"(?:^|(?<=\.))({WORDS})\.([^.]+)\.")
+WITHIN_INSERTED = rf"(?:.*\.)?(?:{WORDS})\..*"  # of a module's name
 
 
 def parts_of(model: PreTrainedModel) -> Parts:
@@ -78,5 +81,5 @@ def inserted_parameters(model: PreTrainedModel, tuning: str) -> dict[str, nn.Par
     return {
         INSERTED.sub(r"\1.", name): param
         for name, param in model.named_parameters()
-        if (match := found[name]) is not None and match[2] == tuning
+        if (match := found[name]) is not None and match[2] == key_of(tuning)
     }

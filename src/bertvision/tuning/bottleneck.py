@@ -2,6 +2,10 @@
 
 They are children of the place that they follow, called by a forward hook there: the encoder's own weights keep their
 names, its classes stay transformers' own, and copies, autocast and `save_pretrained` work as before.
+
+"Pfeiffer" is Houlsby's second adapter alone: of a feed-forward's output x and its residual r a block like BERT's makes
+LN(x + A(x) + r), with A(x) = W2 gelu(W1 x). AdapterFusion's own (AdapterHub's `seq_bn`) reads behind the sum and the
+norm, LN(x + A(LN(x + r)) + r), with ReLU in A and frozen norms.
 """
 
 from typing import Any, Literal

@@ -48,12 +48,12 @@ class ParasiteConfig(Config):
 class TuneConfig(Config):
     """What is trained inside the encoder: its own weights, what is inserted into it, and its layer norms.
 
-    Hulburd's L12 is `train: all`, L6 is `train: top:6`, L0 is `train: none`, L0-A64 adds `insert: houlsby:64`. BitFit
-    and LoRA as published leave the norms alone: `norms: false`.
+    Hulburd's L12 is `train: all`, L6 is `train: top:6`, L0 is `train: none`, L0-A64 adds `insert: houlsby:64`.
+    As published LoRA leaves the norms alone, and BitFit their gains (it trains their biases): `norms: false`.
     """
 
     train: str = "all"  # all (embeddings and pooler too), top:n blocks, bitfit (every bias) or none
-    insert: str = "none"  # houlsby:width, pfeiffer:width, lora:rank or none
+    insert: str = "none"  # houlsby:width, pfeiffer:width (Houlsby's second adapter alone), lora:rank or none
     norms: bool = True  # layer norms are trained even where their block is frozen
     parasites: ParasiteConfig | None = None
 

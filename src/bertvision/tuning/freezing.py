@@ -62,7 +62,10 @@ def _chosen_names(model: PreTrainedModel, trained: Trained) -> set[str]:
         case "bitfit":
             biases = {name for name in names if name.endswith(".bias")}
             if not biases:
-                raise EncoderError(f"train: bitfit trains biases, and this {type(model).__name__} has none; use norms")
+                raise EncoderError(
+                    f"train: bitfit trains biases, and this {type(model).__name__} has none; "
+                    "to train its norms alone, write train: none with norms: true"
+                )
             return biases
         case "top":
             if trained.top > num_blocks:

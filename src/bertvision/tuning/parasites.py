@@ -4,6 +4,7 @@ From SPEC 10.1, with its two defects mended: padding has no part in the vector, 
 does; and no sigmoid stands before the loss, because logits are the output layer's business.
 """
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -102,9 +103,17 @@ def _current(slot: nn.Module) -> Parasites | None:
     return current if isinstance(current, Parasites) else None
 
 
-def _begin(model: nn.Module, _arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-    if (parasites := _current(model.get_submodule(SLOT))) is not None:
-        parasites.begin(keywords.get("attention_mask"))
+def _begin(model: PreTrainedModel, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    if (parasites := _current(model.get_submodule(SLOT))) is None:
+        return
+    if model.training and model.is_gradient_checkpointing:
+        # A block is run again in the backward pass, when the mask and the states before it are gone.
+        raise EncoderError(
+            "parasites cannot learn with gradient checkpointing, which would give wrong gradients; "
+            "call model.gradient_checkpointing_disable(), or insert adapters or LoRA instead"
+        )
+    by_position = dict(zip(inspect.signature(model.forward).parameters, arguments, strict=False))
+    parasites.begin({**by_position, **keywords}.get("attention_mask"))
 
 
 def _feed(

@@ -7,13 +7,25 @@ from torch import nn
 
 
 class Slot(nn.ModuleDict):
-    """What several tunings inserted at one place, by their names; `active` names the one that acts."""
+    """What several tunings inserted at one place, by their keys; `active` names the tuning that acts."""
 
     active: str | None = None
 
     def current(self) -> nn.Module | None:
         """Give the module that acts, or None where the encoder is to be plain here."""
-        return self[self.active] if self.active is not None and self.active in self else None
+        key = None if self.active is None else key_of(self.active)
+        return self[key] if key is not None and key in self else None
+
+
+EMPTY, PREFIX = Slot(), "tuning_"
+
+
+def key_of(tuning: str) -> str:
+    """Name what a tuning inserts: as the tuning, behind a prefix where torch takes no child of that name.
+
+    Torch refuses the names of a module's attributes, such as `train` or `type`; transformers adds to them as it loads.
+    """
+    return f"{PREFIX}{tuning}" if hasattr(EMPTY, tuning) or tuning.startswith(PREFIX) else tuning
 
 
 def fill_slot(owner: nn.Module, word: str, tuning: str, module: nn.Module) -> bool:
@@ -23,16 +35,16 @@ def fill_slot(owner: nn.Module, word: str, tuning: str, module: nn.Module) -> bo
         owner.add_module(word, Slot())
     slot = owner.get_submodule(word)
     assert isinstance(slot, Slot)
-    slot[tuning] = module
+    slot[key_of(tuning)] = module
     return is_first
 
 
 def empty_slot(owner: nn.Module, word: str, tuning: str) -> bool:
     """Take a tuning's module away again; tells whether it was the last one, so that hooks can go."""
     slot = owner._modules.get(word)
-    if not isinstance(slot, Slot) or tuning not in slot:
+    if not isinstance(slot, Slot) or key_of(tuning) not in slot:
         return False
-    del slot[tuning]
+    del slot[key_of(tuning)]
     if not len(slot):
         owner.__delattr__(word)
     return not len(slot)

@@ -15,7 +15,14 @@ from bertvision.tuning.config import TuneConfig
 from bertvision.tuning.freezing import NORMS, set_trained, trained_names
 from bertvision.tuning.lora import insert_lora
 from bertvision.tuning.parasites import insert_parasites
-from bertvision.tuning.variants import add_variant, set_active, train_active, variant_of, variants_of
+from bertvision.tuning.variants import (
+    add_variant,
+    set_active,
+    train_active,
+    undone_on_failure,
+    variant_of,
+    variants_of,
+)
 
 PART_OF_WORD = {"adapters": "adapters", "lora_A": "LoRA", "lora_B": "LoRA", "parasites": "parasites"}
 
@@ -51,11 +58,12 @@ def tune(model: PreTrainedModel, config: TuneConfig, seed: int, name: str = "tun
             f"a tuning's name is a word of letters, digits and _, used once, got {name!r}; used: {known}"
         )
     names = trained_names(model, config.trained, norms=config.norms)
-    with RandomStream(seed_for(seed, "tune"), torch.device("cpu")).entered():
-        _insert(model, config, name)
-    add_variant(model, name, config, names)
-    set_active(model, name)
-    train_active(model)
+    with undone_on_failure(model, name):
+        add_variant(model, name, config, names)
+        with RandomStream(seed_for(seed, "tune"), torch.device("cpu")).entered():
+            _insert(model, config, name)
+        set_active(model, name)
+        train_active(model)
     return what_is_trained(model)
 
 

@@ -4,14 +4,17 @@ A tuning is all that differs from the plain encoder: what was inserted, and the 
 The latter are exchanged when another tuning (or none) becomes active, so every tuning has its own norms.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from bertvision.errors import EncoderError, SettingsError
+from bertvision.training.checkpoint import fingerprint_tensors
 from bertvision.tuning.blocks import INSERTED, inserted_parameters, plain_name, plain_parameters
 from bertvision.tuning.bottleneck import remove_bottlenecks
 from bertvision.tuning.config import TuneConfig
@@ -19,6 +22,8 @@ from bertvision.tuning.freezing import set_trained
 from bertvision.tuning.lora import activate_lora, merge_lora, remove_lora
 from bertvision.tuning.parasites import remove_parasites
 from bertvision.tuning.slots import Slot
+
+POOLER = "pooler."  # begins the names of its weights, in all kinds of encoder that have one
 
 
 @dataclass
@@ -29,6 +34,13 @@ class Variant:
     values: dict[str, Tensor]
 
 
+class Base(NamedTuple):
+    """Fingerprints of a plain encoder; the pooler apart: transformers makes a random one if a checkpoint has none."""
+
+    encoder: str
+    pooler: str
+
+
 @dataclass
 class Variants:
     """All tunings of an encoder, the active one's name, and the plain values of all weights that any of them trains."""
@@ -36,16 +48,26 @@ class Variants:
     by_name: dict[str, Variant] = field(default_factory=dict)
     active: str | None = None
     plain: dict[str, Tensor] = field(default_factory=dict)
+    base: Base | None = None  # of the encoder when its first tuning came: after a cast it cannot be told any more
 
 
 def variants_of(model: PreTrainedModel) -> Variants:
     """Give an encoder's tunings, which are kept with it and copied with it."""
-    found: Variants = model.__dict__.setdefault("tunings", Variants())
+    found: Variants = model.__dict__.get("tunings", Variants())
     return found
+
+
+def keep_base(model: PreTrainedModel) -> Base | None:
+    """Give the plain encoder's fingerprints, taken at the first call; None while its weights have no values (meta)."""
+    variants: Variants = model.__dict__.setdefault("tunings", Variants())
+    if variants.base is None:
+        variants.base = _fingerprints(plain_state(model))
+    return variants.base
 
 
 def add_variant(model: PreTrainedModel, name: str, config: TuneConfig, names: set[str]) -> None:
     """Note a tuning that starts from the plain encoder and trains these weights of it."""
+    keep_base(model)
     variants, own = variants_of(model), plain_parameters(model)
     # Also where another tuning acts: a weight without a plain value yet is one that no tuning has changed.
     variants.plain |= {each: own[each].detach().clone() for each in names - variants.plain.keys()}
@@ -64,10 +86,9 @@ def set_active(model: PreTrainedModel, name: str | None) -> None:
     if name is not None:
         _write(model, variants.by_name[name].values)
     variants.active = name
-    learning = {each for each, param in model.named_parameters() if param.requires_grad}
+    learning = _learning(model)
     activate_lora(model, name)  # peft lets the active LoRA learn
-    for each, param in model.named_parameters():
-        param.requires_grad_(each in learning)
+    _let_learn(model, learning)
     for module in model.modules():
         if isinstance(module, Slot):
             module.active = name
@@ -89,8 +110,27 @@ def remove_tuning(model: PreTrainedModel, name: str) -> None:
         remove(model, name)
     variants = variants_of(model)
     del variants.by_name[name]
+    trained = {each for variant in variants.by_name.values() for each in variant.values}
+    variants.plain = {each: value for each, value in variants.plain.items() if each in trained}
     if not variants.by_name:
         del model.__dict__["tunings"]
+
+
+@contextmanager
+def undone_on_failure(model: PreTrainedModel, name: str) -> Iterator[None]:
+    """Within this a tuning is added; if that fails, the encoder is as before: what acts, what learns, what is in it."""
+    is_new, active = name not in variants_of(model).by_name, variants_of(model).active
+    learning = _learning(model)
+    try:
+        yield
+    except BaseException:  # Ctrl-C too: an encoder with half a tuning would give wrong numbers later
+        if is_new and name in variants_of(model).by_name:
+            set_active(model, active)
+            remove_tuning(model, name)
+        if not variants_of(model).by_name:
+            model.__dict__.pop("tunings", None)
+        _let_learn(model, learning)
+        raise
 
 
 def merge_tuning(model: PreTrainedModel) -> None:
@@ -135,10 +175,29 @@ def trained_weights(model: PreTrainedModel, name: str) -> dict[str, Tensor]:
 
 
 def plain_state(model: PreTrainedModel) -> dict[str, Tensor]:
-    """Give the plain encoder's weights, whatever tuning acts."""
+    """Give the plain encoder's weights under their plain names, whatever tuning acts, in today's number format."""
     kept = {name: tensor for name, tensor in model.state_dict().items() if INSERTED.search(name) is None}
     own = {plain_name(name): tensor.detach() for name, tensor in kept.items()}
-    return own if variants_of(model).active is None else {**own, **variants_of(model).plain}
+    if variants_of(model).active is None:
+        return own
+    return {**own, **{name: value.to(own[name]) for name, value in variants_of(model).plain.items()}}
+
+
+def _fingerprints(state: Mapping[str, Tensor]) -> Base | None:
+    if any(tensor.is_meta for tensor in state.values()):
+        return None
+    pooler = {name: tensor for name, tensor in state.items() if name.startswith(POOLER)}
+    rest = {name: tensor for name, tensor in state.items() if name not in pooler}
+    return Base(fingerprint_tensors(rest), fingerprint_tensors(pooler))
+
+
+def _learning(model: PreTrainedModel) -> set[str]:
+    return {name for name, param in model.named_parameters() if param.requires_grad}
+
+
+def _let_learn(model: PreTrainedModel, names: set[str]) -> None:
+    for name, param in model.named_parameters():
+        param.requires_grad_(name in names)
 
 
 def _write(model: PreTrainedModel, values: Mapping[str, Tensor]) -> None:
