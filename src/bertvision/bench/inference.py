@@ -47,9 +47,10 @@ class InferenceBench(Config):
     model: str = DEFAULT  # or a MODEL_DIR of a reader
     data: str = "sample:dev"  # or a SQuAD file; where it has answers, every side is scored
     questions: int = Field(1000, ge=1)  # spread over the file, answered once by every side
-    windows: int = Field(200, ge=1)  # of these questions, run in every round
-    singles: int = Field(20, ge=1)  # questions that are asked one by one in every round
-    rounds: int = Field(5, ge=1)
+    # Many short rounds: on a machine with neighbours, two sides that run a second apart are the ones to compare.
+    windows: int = Field(48, ge=1)  # of these questions, run in every round
+    singles: int = Field(4, ge=1)  # questions that are asked one by one in every round
+    rounds: int = Field(25, ge=1)
 
 
 def bench_inference(config: InferenceBench, progress: Progress = SILENT) -> BenchRecord:
