@@ -93,6 +93,34 @@ def test_adapters_see_what_a_sublayer_adds_to_the_residual(make_model, kind, bat
             torch.testing.assert_close(got[norm2][0], got[norm1][1] + got["second"][1])
 
 
+def test_pfeiffers_adapter_reads_what_the_plain_block_gives_and_changes_what_is_normalised(
+    make_model, kind, batch, shake
+):
+    model = make_model(kind)
+    tune(model, TuneConfig(train="none", insert="pfeiffer:8"), seed=1)
+    shake(model)
+    _, dense, before, norm = INSIDE.get(kind, BERT)
+    for block in blocks(model):
+        (adapter,) = bottlenecks(block)
+        kept = {name: [] for name in (norm or dense, before, "block")}
+        for name in (norm or dense, before):
+            block.get_submodule(name).register_forward_hook(
+                lambda _, args, output, keep=kept[name]: keep.append((args[0], output)), prepend=True
+            )
+        record(block, kept["block"])
+        model(**batch)
+        left = kept["block"][0][1]
+        left = left[0] if isinstance(left, tuple) else left
+        (entered, plain), *_ = kept[norm or dense]  # the sum and its norm; of ModernBERT what the dense layer gives
+        inner = (plain @ adapter.down.weight.T + adapter.down.bias).clamp(min=0)
+        changes = inner @ adapter.up.weight.T + adapter.up.bias
+        if norm is None:
+            torch.testing.assert_close(left, kept[before][0][0] + plain + changes)
+        else:
+            last = block.get_submodule(norm)
+            torch.testing.assert_close(left, F.layer_norm(entered + changes, (32,), last.weight, last.bias, last.eps))
+
+
 @pytest.mark.parametrize("place", [0, 1])
 def test_adapters_stand_behind_dropout(make_model, place, batch):
     model = make_model()

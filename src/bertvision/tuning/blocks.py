@@ -21,6 +21,7 @@ class Parts:
     blocks: str = "encoder.layer"
     attention: str = "attention.output.dropout"
     feed_forward: str = "output.dropout"
+    norm: str | None = "output.LayerNorm"  # of the feed-forward's output and its residual; None: norms stand before
     query_value: tuple[str, ...] = ("query", "value")  # what LoRA changes
     before: tuple[str, ...] = ("embeddings.",)  # makes the first state
     after: tuple[str, ...] = ("pooler.",)  # reads the last one; all else outside of blocks serves every block
@@ -35,9 +36,13 @@ PARTS = {
     "deberta-v2": Parts(  # v3's too
         query_value=("query_proj", "value_proj"), behind_first=("encoder.conv",), gives_pair=True
     ),
-    "distilbert": Parts("transformer.layer", "attention.out_lin", "ffn.dropout", ("q_lin", "v_lin")),
+    "distilbert": Parts(
+        "transformer.layer", "attention.out_lin", "ffn.dropout", "output_layer_norm", query_value=("q_lin", "v_lin")
+    ),
     "electra": Parts(before=("embeddings.", "embeddings_project.")),
-    "modernbert": Parts("layers", "attn.out_drop", "mlp.Wo", ("Wqkv",), after=("final_norm.",)),  # one matrix for all
+    "modernbert": Parts(
+        "layers", "attn.out_drop", "mlp.Wo", norm=None, query_value=("Wqkv",), after=("final_norm.",)
+    ),  # one matrix for all
     "mpnet": Parts(attention="attention.dropout", query_value=("q", "v"), gives_pair=True),
     "roberta": BERT,
     "xlm-roberta": BERT,

@@ -3,66 +3,85 @@
 They are children of the place that they follow, called by a forward hook there: the encoder's own weights keep their
 names, its classes stay transformers' own, and copies, autocast and `save_pretrained` work as before.
 
-"Pfeiffer" is Houlsby's second adapter alone: of a feed-forward's output x and its residual r a block like BERT's makes
-LN(x + A(x) + r), with A(x) = W2 gelu(W1 x). AdapterFusion's own (AdapterHub's `seq_bn`) reads behind the sum and the
-norm, LN(x + A(LN(x + r)) + r), with ReLU in A and frozen norms.
+Of a feed-forward's output x and its residual r a block like BERT's makes LN(x + r). Houlsby's second adapter makes it
+LN(x + A(x) + r), Pfeiffer's LN(x + A(LN(x + r)) + r), with ReLU in A: it reads what the plain block would give
+(AdapterFusion; AdapterHub's `seq_bn`). Where norms stand before, as in ModernBERT, it reads x as Houlsby's second does.
 """
 
 from typing import Any, Literal
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from bertvision.shapes import TokenFeatures
 from bertvision.tuning.blocks import blocks_of, parts_of
 from bertvision.tuning.slots import Slot, empty_slot, fill_slot, remove_hooks
 
+Kind = Literal["houlsby", "pfeiffer"]
 SLOT = "adapters"
 START = 1e-3  # standard deviation at the start, which makes an adapter nearly the identity
 
 
 class Bottleneck(nn.Module):
-    """Project down, apply GELU (tanh form), project up, add to what came in (SPEC 11.2)."""
+    """Project down, apply GELU (tanh form, SPEC 11.2) or ReLU, project up, add to what came in."""
 
-    def __init__(self, hidden: int, width: int) -> None:
+    def __init__(self, hidden: int, width: int, kind: Kind = "houlsby") -> None:
         super().__init__()
         self.down, self.up = nn.Linear(hidden, width), nn.Linear(width, hidden)
+        self.activation = nn.GELU(approximate="tanh") if kind == "houlsby" else nn.ReLU()
         for layer in (self.down, self.up):
             nn.init.trunc_normal_(layer.weight, std=START, a=-2 * START, b=2 * START)  # as TensorFlow truncates
             nn.init.zeros_(layer.bias)
 
     def forward(self, features: TokenFeatures) -> TokenFeatures:
         """Change every token by itself: padding and neighbours play no part."""
-        changes: Tensor = self.up(F.gelu(self.down(features), approximate="tanh"))
-        return features + changes
+        return features + self.changes(features)
+
+    def changes(self, features: TokenFeatures) -> TokenFeatures:
+        """Give what is added."""
+        changes: Tensor = self.up(self.activation(self.down(features)))
+        return changes
 
 
-def insert_bottlenecks(model: PreTrainedModel, kind: Literal["houlsby", "pfeiffer"], width: int, tuning: str) -> None:
-    """Put an adapter behind every block's attention and feed-forward (Houlsby), or the latter alone (Pfeiffer)."""
+def insert_bottlenecks(model: PreTrainedModel, kind: Kind, width: int, tuning: str) -> None:
+    """Put adapters behind every block's attention and feed-forward (Houlsby), or one behind the last norm (Pfeiffer)."""
     own = next(model.parameters())
-    for place in places_of(model, kind):
+    for place in _places_of(model, kind):
         # Made on the CPU, so that a seed gives the same start on every device.
-        adapter = Bottleneck(int(model.config.hidden_size), width).to(own.device, own.dtype)
+        adapter = Bottleneck(int(model.config.hidden_size), width, kind).to(own.device, own.dtype)
         if fill_slot(place, SLOT, tuning, adapter):
-            place.register_forward_hook(_adapt)
+            place.register_forward_hook(_adapt_norm if isinstance(place, nn.LayerNorm) else _adapt)
 
 
 def remove_bottlenecks(model: PreTrainedModel, tuning: str) -> None:
     """Take a tuning's adapters away."""
-    for place in places_of(model, "houlsby"):
+    for place in dict.fromkeys([*_places_of(model, "houlsby"), *_places_of(model, "pfeiffer")]):
         if empty_slot(place, SLOT, tuning):
-            remove_hooks(place._forward_hooks, lambda hook: hook is _adapt)
+            remove_hooks(place._forward_hooks, lambda hook: hook in (_adapt, _adapt_norm))
 
 
-def places_of(model: PreTrainedModel, kind: Literal["houlsby", "pfeiffer"]) -> list[nn.Module]:
+def _places_of(model: PreTrainedModel, kind: Kind) -> list[nn.Module]:
     """List the modules that adapters follow, block by block."""
     parts = parts_of(model)
-    inside = (parts.attention, parts.feed_forward) if kind == "houlsby" else (parts.feed_forward,)
+    inside = (parts.attention, parts.feed_forward) if kind == "houlsby" else (parts.norm or parts.feed_forward,)
     return [block.get_submodule(path) for block in blocks_of(model) for path in inside]
 
 
 def _adapt(place: nn.Module, _arguments: Any, output: Tensor) -> Tensor:  # noqa: ANN401 (torch's form of a hook)
-    slot = place.get_submodule(SLOT)
-    adapter = slot.current() if isinstance(slot, Slot) else None
+    adapter = _current(place)
     return output if adapter is None else adapter(output)
+
+
+def _adapt_norm(place: nn.Module, arguments: tuple[Tensor], output: Tensor) -> Tensor:
+    """Add what the adapter makes of a norm's output to its input, and normalise again."""
+    adapter = _current(place)
+    if adapter is None:
+        return output
+    normed: Tensor = place.forward(arguments[0] + adapter.changes(output))  # not called: that would come here again
+    return normed
+
+
+def _current(place: nn.Module) -> Bottleneck | None:
+    slot = place.get_submodule(SLOT)
+    current = slot.current() if isinstance(slot, Slot) else None
+    return current if isinstance(current, Bottleneck) else None

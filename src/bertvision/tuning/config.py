@@ -53,7 +53,7 @@ class TuneConfig(Config):
     """
 
     train: str = "all"  # all (embeddings and pooler too), top:n blocks, bitfit (every bias) or none
-    insert: str = "none"  # houlsby:width, pfeiffer:width (Houlsby's second adapter alone), lora:rank or none
+    insert: str = "none"  # houlsby:width, pfeiffer:width, lora:rank or none
     norms: bool = True  # layer norms are trained even where their block is frozen
     parasites: ParasiteConfig | None = None
 
