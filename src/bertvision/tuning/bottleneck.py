@@ -44,7 +44,7 @@ class Bottleneck(nn.Module):
 
 
 def insert_bottlenecks(model: PreTrainedModel, kind: Kind, width: int, tuning: str) -> None:
-    """Put adapters behind every block's attention and feed-forward (Houlsby), or one behind the last norm (Pfeiffer)."""
+    """Put adapters behind every block's attention and feed-forward (Houlsby) or behind its last norm (Pfeiffer)."""
     own = next(model.parameters())
     for place in _places_of(model, kind):
         # Made on the CPU, so that a seed gives the same start on every device.
