@@ -43,6 +43,24 @@ def test_one_variant_can_be_chosen(path):
         read_experiment(path)
 
 
+def test_a_name_without_its_rate_chooses_all_rates(path):
+    found = read_experiments(path, ["variant=top_1"])
+    assert [each.variant for each in found] == ["top_1-lr0.0001", "top_1-lr0.0003"]
+    assert [each.variant for each in read_experiments(path, ["variant=top_1", "variant=full"])][0] == "full"
+
+
+def test_a_rate_on_top_of_a_list_of_rates_is_refused_because_names_would_tell_another(path):
+    with pytest.raises(SettingsError, match=r"top_1-lr0\.0001 has its learning rate by the list in the file; leave"):
+        read_experiments(path, ["finetune.lr=1e-2"])
+    assert read_experiment(path, ["finetune.lr=1e-2", "variant=full"]).finetune.lr == 1e-2
+
+
+def test_a_variant_is_not_called_as_a_folder_of_reports(path):
+    path.write_text("variants: {full: {}, costs: {}}\n")
+    with pytest.raises(SettingsError, match="'costs' is a folder of reports; call the variant something else"):
+        read_experiments(path)
+
+
 def test_a_file_without_variants_is_one_experiment(path):
     path.write_text("seeds: [3]\n")
     (found,) = read_experiments(path)

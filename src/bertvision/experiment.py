@@ -18,6 +18,7 @@ from bertvision.heads.training import HeadsConfig, with_every_setting
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.settings import (
+    RATE,
     Config,
     Settings,
     expand_variants,
@@ -61,6 +62,7 @@ class MeasureConfig(Config):
 
 
 NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$"
+TAKEN = ("costs", "figures", "records")  # folders in the one of all variants
 
 
 class Experiment(Config):
@@ -220,15 +222,18 @@ def read_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
 def read_experiments(path: Path, overrides: Iterable[str] = ()) -> list[Experiment]:
     """Read a YAML whose `variants` (name: settings that go on top) are an experiment each; without any it is one.
 
-    The override `variant=NAME` chooses one of them. A variant whose `finetune.lr` is a list stands for one with each.
+    The override `variant=NAME` chooses one of them. A variant whose `finetune.lr` is a list stands for one with each; its
+    own name chooses all of these.
     """
     settings, overrides = {"name": path.stem, **read_yaml(path)}, list(overrides)
     chosen = [each.partition("=")[2] for each in overrides if each.startswith("variant=")]
     variants = expand_variants(settings.pop("variants", None), str(path))
-    if unknown := [name for name in chosen if name not in variants]:
+    if unknown := [name for name in chosen if not any(name in _names(each) for each in variants)]:
         known = ", ".join(variants) or "none, it is one experiment"
         raise SettingsError(f"{path}: no variant {unknown[0]!r}; known: {known}")
+    variants = {name: own for name, own in variants.items() if not chosen or _names(name) & set(chosen)}
     rest = [each for each in overrides if not each.startswith("variant=")]
+    _check_variants(path, variants, rest)
     if not variants:
         return [build_experiment(settings, rest, str(path))]
     return [
@@ -236,8 +241,24 @@ def read_experiments(path: Path, overrides: Iterable[str] = ()) -> list[Experime
             merge(settings, {**own, "name": f"{settings['name']}-{name}", "variant": name}), rest, f"{path}, {name}"
         )
         for name, own in variants.items()
-        if not chosen or name in chosen
     ]
+
+
+def _names(variant: str) -> set[str]:
+    """Give what a variant is called: with its learning rate, and the whole list of rates."""
+    return {variant, variant.partition(RATE)[0]}
+
+
+def _check_variants(path: Path, variants: Iterable[str], overrides: Iterable[str]) -> None:
+    """Refuse names that a report's own folders have, and a rate that would belie those in names."""
+    if taken := [name for name in variants if name in TAKEN]:
+        raise SettingsError(f"{path}: {taken[0]!r} is a folder of reports; call the variant something else")
+    rated = [name for name in variants if RATE in name]
+    if rated and any(each.startswith("finetune.lr=") for each in overrides):
+        raise SettingsError(
+            f"{path}: {rated[0]} has its learning rate by the list in the file; leave finetune.lr out and choose one "
+            "with --set variant=NAME, or change the list"
+        )
 
 
 def quickstart_experiment(overrides: Iterable[str] = ()) -> Experiment:

@@ -30,7 +30,7 @@ def test_a_loaded_tuning_gives_the_same_states_exactly(make_model, settings, bat
     model, fresh = make_model(), make_model()
     tuned = tune(model, TuneConfig.model_validate(settings), seed=1, name="mine")
     shake(model)
-    save_adapters(tmp_path / "mine.safetensors", model)
+    save_adapters(str(tmp_path / "mine.safetensors"), model)
     loaded = load_adapters(tmp_path / "mine.safetensors", fresh, "yours")
     assert torch.equal(states_of(fresh, batch), states_of(model, batch))
     assert loaded.trained == tuned.trained

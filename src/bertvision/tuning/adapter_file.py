@@ -45,27 +45,28 @@ class About(Config):
     pooler: str | None = None  # only where its values matter to the tuning
 
 
-def save_adapters(path: Path, model: PreTrainedModel, name: str | None = None) -> None:
+def save_adapters(path: Path | str, model: PreTrainedModel, name: str | None = None) -> None:
     """Write a tuning (the active one unless named) without the encoder: what it inserted, and weights it trained."""
     name = variants_of(model).active if name is None else name
     config, base = variant_of(model, name).config, _base_of(model)
     pooler = base.pooler if _changes_pooler(model, name) else None
     about = About(**_shape_of(model), tune=config, base=base.encoder, format=2, pooler=pooler)
     tensors = {each: value.contiguous() for each, value in trained_state(model, name).items()}
-    write_bytes(check_file(path), save(tensors, metadata={KEY: json.dumps(about.model_dump(mode="json"))}))
+    write_bytes(check_file(Path(path)), save(tensors, metadata={KEY: json.dumps(about.model_dump(mode="json"))}))
 
 
-def save_plain(folder: Path, model: PreTrainedModel) -> None:
+def save_plain(folder: Path | str, model: PreTrainedModel) -> None:
     """Write the plain encoder as `save_pretrained` does, under its plain names, whatever tunings it has."""
     model.save_pretrained(folder, state_dict=plain_state(model))
 
 
-def load_adapters(path: Path, model: PreTrainedModel, name: str = "tuned", *, any_base: bool = False) -> Tuned:
+def load_adapters(path: Path | str, model: PreTrainedModel, name: str = "tuned", *, any_base: bool = False) -> Tuned:
     """Read a tuning into an encoder under a name of its own and let it act: its outputs are those it was saved with.
 
     The encoder must be the one it was trained on, with the same weights and number format; `any_base` lifts that. After
     an error the encoder is what it was.
     """
+    path = Path(path)
     about, tensors = _read(path)
     with undone_on_failure(model, name):
         _check_shape(path, model, about)
