@@ -222,8 +222,8 @@ def read_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
 def read_experiments(path: Path, overrides: Iterable[str] = ()) -> list[Experiment]:
     """Read a YAML whose `variants` (name: settings that go on top) are an experiment each; without any it is one.
 
-    The override `variant=NAME` chooses one of them. A variant whose `finetune.lr` is a list stands for one with each; its
-    own name chooses all of these.
+    The override `variant=NAME` chooses one of them. A variant whose `finetune.lr` is a list stands for one with each,
+    and its own name chooses all of these.
     """
     settings, overrides = {"name": path.stem, **read_yaml(path)}, list(overrides)
     chosen = [each.partition("=")[2] for each in overrides if each.startswith("variant=")]

@@ -1,6 +1,7 @@
 """The whole line with other weights tuned than all of the encoder's, and with other output layers."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -202,6 +203,17 @@ def test_an_output_head_reads_the_layers_that_heads_read_and_goes_on_with_them(s
     assert (
         load_model(again).head.pooler.layer_weights().tolist() != load_model(place).head.pooler.layer_weights().tolist()
     )
+
+
+def test_a_missing_package_is_named_before_any_variant_is_trained(settings, out, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    path = tmp_path / "several.yaml"
+    variants = {"full": {}, "lora": {"tune": {"train": "none", "insert": "lora:2"}}}
+    path.write_text(json.dumps({**settings, "name": "several", "variants": variants}))
+    found = CliRunner().invoke(app, ["run", str(path), "--out", str(out)])
+    assert found.exit_code == 2
+    assert "bertvision[peft]" in found.output
+    assert not out.exists()
 
 
 def test_all_variants_of_a_file_are_run_side_by_side_and_reported_together(settings, out, tmp_path):

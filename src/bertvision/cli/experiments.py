@@ -101,8 +101,9 @@ def plan(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = 
     if as_json:
         print_json(planned.as_dict())
         return
-    results.print(planned.title, markup=False)
-    print_table(COLUMNS, planned.as_rows(), (False, *[True] * (len(COLUMNS) - 2), False))
+    if planned.choice is not None:
+        results.print(planned.title, markup=False)
+        print_table(COLUMNS, planned.as_rows(), (False, *[True] * (len(COLUMNS) - 2), False))
     results.print(textwrap.fill(planned.sentence, 80), markup=False)
 
 
@@ -156,7 +157,10 @@ def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool,
     from bertvision.report.beside import read_beside
     from bertvision.report.page import write_report
     from bertvision.stages.run import run as run_experiment
+    from bertvision.tuning.lora import check_peft
 
+    if any(each.tune is not None and each.tune.inserted[0] == "lora" for each in experiments):
+        check_peft()  # before the variants ahead of it are trained
     records = []
     for experiment in experiments:
         if not quiet:

@@ -12,10 +12,9 @@ from bertvision.tuning.slots import key_of
 
 def insert_lora(model: PreTrainedModel, rank: int, tuning: str) -> None:
     """Put LoRA of a rank on query and value; ModernBERT has one matrix for query, key and value, so on all three."""
-    try:
-        from peft import LoraConfig, inject_adapter_in_model
-    except ImportError:
-        raise MissingExtraError("peft", "peft") from None
+    check_peft()
+    from peft import LoraConfig, inject_adapter_in_model
+
     # Of the encoder's own: by their bare names peft would also take an adapter of a tuning named "value" for one.
     targets = rf"(?!{WITHIN_INSERTED}).*\.(?:{'|'.join(parts_of(model).query_value)})"
     # Scale 1 (alpha = rank), as in the paper's runs with RoBERTa base (Hu et al. 2021, table 9).
@@ -24,6 +23,14 @@ def insert_lora(model: PreTrainedModel, rank: int, tuning: str) -> None:
         inject_adapter_in_model(config, model, adapter_name=key_of(tuning))
     finally:  # peft leaves its config behind and would warn about it at the next tuning; ours is kept elsewhere
         model.__dict__.pop("peft_config", None)
+
+
+def check_peft() -> None:
+    """Say what to install where peft is missing."""
+    try:
+        import peft  # noqa: F401 (that it is there is the question)
+    except ImportError:
+        raise MissingExtraError("peft", "peft") from None
 
 
 def activate_lora(model: PreTrainedModel, tuning: str | None) -> None:
