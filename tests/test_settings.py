@@ -18,6 +18,7 @@ class Stage(Config):
     optim: Optim = Optim()
     fractions: tuple[float, ...] = ()
     parts: tuple[Optim, ...] = ()
+    last: Optim | None = None
 
     @model_validator(mode="after")
     def _is_possible(self) -> "Stage":
@@ -141,7 +142,9 @@ def test_a_config_cannot_be_changed():
         ({"optm": {}}, "unknown key `optm`; did you mean `optim`?"),
         ({"optim": {"wamrup": 0.1}}, "unknown key `optim.wamrup`; did you mean `warmup`?"),
         ({"optim": {"qqq": 0.1}}, "unknown key `optim.qqq`; known keys: warmup, schedule"),
-        ({"qqq": 1}, "unknown key `qqq`; known keys: lr, epochs, optim, fractions, parts"),
+        ({"qqq": 1}, "unknown key `qqq`; known keys: lr, epochs, optim, fractions, parts, last"),
+        ({"last": {"wamrup": 0.1}}, "unknown key `last.wamrup`; did you mean `warmup`?"),
+        ({"last": {"qqq": 0.1}}, "unknown key `last.qqq`; known keys: warmup, schedule"),
         ({"parts": [{"wamrup": 0.1}]}, "unknown key `parts.0.wamrup`"),
         ({"lr": "fast"}, '`lr`: Input should be a valid number, got "fast"'),
         ({"epochs": 1.5}, "`epochs`: Input should be a valid integer"),

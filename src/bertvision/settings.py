@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -145,12 +145,18 @@ def _did_you_mean(kind: type[BaseModel], location: tuple[int | str, ...]) -> str
     known = list(kind.model_fields)
     for part in location[:-1]:
         field = kind.model_fields.get(str(part))
-        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+        held = [] if field is None else _configs_in(field.annotation)
+        if len(held) != 1:
             return ""
-        kind = field.annotation
+        kind = held[0]
         known = list(kind.model_fields)
     close = difflib.get_close_matches(str(location[-1]), known, n=1)
     return f"; did you mean `{close[0]}`?" if close else f"; known keys: {', '.join(known)}"
+
+
+def _configs_in(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401 (a class, or a union such as `Config | None`)
+    kinds = get_args(annotation) or (annotation,)
+    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
 
 
 class _Loader(yaml.SafeLoader):

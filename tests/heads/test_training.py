@@ -102,6 +102,11 @@ def test_training_stops_when_every_head_diverges(source, encoder, cpu):
         train(make_config(epochs=5), source, encoder, cpu, spoil)
 
 
+def test_a_training_without_heads_has_none_that_diverged(source, encoder, cpu):
+    _, ends = train(make_config([], epochs=2), source, encoder, cpu)
+    assert [(end.epoch, end.diverged) for end in ends] == [(1, ()), (2, ())]
+
+
 def test_a_training_that_was_cut_short_goes_on_to_the_same_weights(source, encoder, cpu, tmp_path):
     config = make_config(epochs=2, save_every=1e-9)  # saves after every step
 

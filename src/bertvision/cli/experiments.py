@@ -92,7 +92,7 @@ def plan(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = 
 
     Measures encoder, heads, memory and disk for a few seconds, prints what training the heads would take with each
     source of states, for one seed and fraction, and says which one `states: auto` chooses. With `tune`, it also says
-    whether `finetune.bottom: auto` keeps the output of frozen blocks.
+    whether `finetune.bottom: auto` keeps the output of frozen blocks; without heads, only that.
     """
     from bertvision.stages.plan_states import COLUMNS, plan_states
 

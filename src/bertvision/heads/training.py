@@ -195,7 +195,7 @@ def _diverged(groups: Sequence[Group]) -> tuple[str, ...]:
     for group in groups:
         group.give_up()  # those whose epoch ends in numbers that are none
     diverged = tuple(diverged_among(groups))
-    if len(diverged) == sum(len(group.learners) for group in groups):
+    if diverged and len(diverged) == sum(len(group.learners) for group in groups):
         raise TrainingError(f"every head diverged ({', '.join(diverged)}); try a lower heads.lr")
     return diverged
 

@@ -20,50 +20,60 @@ from bertvision.tuning.tune import start_tuning
 
 PARTS = ("encode", "keep", "read", "heads")
 COLUMNS = ("source", "total", *PARTS, "kept", "fits")
+NOTHING = "Nothing to plan: heads.train is empty, and no `tune` freezes a block."
 
 
 @dataclass(frozen=True)
 class StatesPlan:
     """The three estimates for one seed and fraction, and the choice; and that for frozen blocks while tuning."""
 
-    title: str
-    choice: Choice
+    title: str = ""  # what the estimates are of
+    choice: Choice | None = None  # None where no heads are trained
     bottom: Choice | None = None  # None where every weight of the encoder is tuned
 
     @property
     def sentence(self) -> str:
         """Say what is chosen and why."""
-        chosen = {"states.source": self.choice, **({} if self.bottom is None else {"finetune.bottom": self.bottom})}
+        planned = {"states.source": self.choice, "finetune.bottom": self.bottom}
+        chosen = {name: each for name, each in planned.items() if each is not None}
+        if not chosen:
+            return NOTHING
         return " ".join(f"{name}: auto would choose {each.source}: {each.reason}." for name, each in chosen.items())
 
     def as_rows(self) -> list[tuple[str, ...]]:
         """Give the estimates as a table."""
-        return [_row(estimate) for estimate in self.choice.estimates]
+        return [] if self.choice is None else [_row(estimate) for estimate in self.choice.estimates]
 
     def as_dict(self) -> dict[str, Any]:
         """Give everything as JSON values."""
-        bottom = {} if self.bottom is None else {"bottom": _as_dict(self.bottom)}
-        return {**_as_dict(self.choice), **bottom}
+        states = {} if self.choice is None else _as_dict(self.choice)
+        return states if self.bottom is None else {**states, "bottom": _as_dict(self.bottom)}
 
 
 def plan_states(experiment: Experiment, out: Path, progress: Progress = SILENT) -> StatesPlan:
     """Measure the encoder that the experiment starts from; a tuned one is as fast."""
-    line = prepare(experiment, out, progress)
-    seed, objective, encoder = (
-        experiment.seeds[0],
+    line, seed = prepare(experiment, out, progress), experiment.seeds[0]
+    bottom = _plan_tuning(line, seed)
+    if not experiment.heads.train:
+        return StatesPlan(bottom=bottom)
+    return StatesPlan(*_plan_heads(line, seed), bottom)
+
+
+def _plan_heads(line: Line, seed: int) -> tuple[str, Choice]:
+    config, objective, encoder = (
+        line.experiment.heads,
         line.objective,
-        freeze(load_encoder(experiment.encoder), line.compute),
+        freeze(load_encoder(line.experiment.encoder), line.compute),
     )
     # Where some heads read all tokens, theirs is the pass that costs.
-    cls = all(reads_cls(head, objective) for head in experiment.heads.train)
-    heads = [head for head in experiment.heads.train if reads_cls(head, objective) == cls]
+    cls = all(reads_cls(head, objective) for head in config.train)
+    heads = [head for head in config.train if reads_cls(head, objective) == cls]
     wanted = wanted_states(line, seed, encoder, objective=objective, cls=cls)
     folder = states_folder(line, seed, line.fractions[0], line.start_fingerprint, cls=cls)
     choice = plan_source(line, seed, wanted, folder, heads, objective)
-    tokens, passes = int(lengths_of(wanted.windows).sum()), experiment.heads.epochs
+    tokens, passes = int(lengths_of(wanted.windows).sum()), config.epochs
     work = f"{len(wanted.windows):,} windows, {tokens:,} tokens, {passes} {'passes' if passes > 1 else 'pass'}"
-    title = f"{experiment.name}: {work}, {len(heads)} {'heads' if len(heads) > 1 else 'head'}"
-    return StatesPlan(title, choice, _plan_tuning(line, seed))
+    return f"{line.experiment.name}: {work}, {len(heads)} {'heads' if len(heads) > 1 else 'head'}", choice
 
 
 def _plan_tuning(line: Line, seed: int) -> Choice | None:
