@@ -11,6 +11,7 @@ from bertvision.cost_record import Round, read_costs
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import SettingsError
 from bertvision.experiment import read_experiments
+from bertvision.progress import Silent
 from bertvision.report.measured import with_costs
 from bertvision.stages import method_turn
 from bertvision.stages.measure import Subject
@@ -27,6 +28,16 @@ VARIANTS = {
         "heads": {"train": ["learned_pooling", "ladder"], "settings": [{"lr": 1e-3}, {"lr": 1e-2}]},
     },
 }
+
+
+class Listener(Silent):
+    """Notes what is said."""
+
+    def __init__(self):
+        self.said = []
+
+    def say(self, message):
+        self.said.append(message)
 
 
 @pytest.fixture
@@ -96,6 +107,21 @@ def test_measuring_that_was_stopped_goes_on_and_then_has_nothing_to_do(path, tmp
     assert turns == ["cacnn", "lora", "full-lr0.001", "full-lr0.001", "lora", "cacnn", "heads"]
     turns.clear()
     assert measure_methods(read_experiments(path), out) == done
+    assert turns == []
+
+
+def test_what_is_kept_is_said_in_place_of_rounds_that_are_not_measured(path, tmp_path, turns, monkeypatch):
+    out, experiments, first, rest, again = tmp_path / "out", read_experiments(path), *(Listener() for _ in range(3))
+    monkeypatch.setattr("bertvision.stages.measure_methods.ROUNDS", 1)
+    measure_methods(experiments, out, first)
+    monkeypatch.setattr("bertvision.stages.measure_methods.ROUNDS", 3)
+    measure_methods(experiments, out, rest)
+    turns.clear()
+    monkeypatch.setattr("bertvision.stages.measure_methods.load_encoder", None)  # nor is there a turn to warm up
+    measure_methods(experiments, out, again)
+    assert first.said == ["round 1 of 1"]
+    assert rest.said == [f"4 of 12 turns are in {out / 'costs'} already", "round 2 of 3", "round 3 of 3"]
+    assert again.said == [f"all 12 turns are in {out / 'costs'} already; delete it to measure again"]
     assert turns == []
 
 

@@ -65,6 +65,7 @@ def test_every_rate_stands_from_the_lowest_with_its_score_over_shared_seeds(tune
     lora = ("lora", "1e-3: 65.3", "3e-3: 70.3", "", "1", "3e-3 (highest)")
     assert captioned.table.rows == (("1", *full), ("1", *lora))
     assert "Of 2 choices, 0 fell on the lowest rate tried and 1 on the highest" in captioned.note
+    assert "tie" not in captioned.note
 
 
 def test_a_row_has_one_rate_chosen_at_the_largest_fraction_that_all_rates_have(make_variant):
@@ -95,6 +96,32 @@ def test_rates_without_a_shared_seed_say_so(make_variant):
     ]
     (captioned,) = rate_tables(records, "efficiency", "squad2")
     assert captioned.table.rows == (("1", "full", "0.1: 70.0", "0.2: 61.0", "none", "0.1 (lowest)"),)
+
+
+@pytest.mark.parametrize(("tied", "chosen"), [((0.1, 0.2), "0.1"), ((0.2, 0.3), "0.2"), ((0.1, 0.3), "0.1")])
+def test_rates_that_tie_for_the_best_are_at_no_edge(make_variant, tied, chosen):
+    records = [
+        make_variant(f"full-lr{rate}", rate=rate, held_out=70.0 if rate in tied else 60.0) for rate in (0.1, 0.2, 0.3)
+    ]
+    (captioned,) = rate_tables(records, "efficiency", "squad2")
+    assert captioned.table.rows[0][-1] == f"{chosen} (tie)"
+    assert "Of 1 choices, 0 fell on the lowest rate tried and 0 on the highest" in captioned.note
+    assert captioned.note.endswith("Rates that tie for the best count for neither end.")
+
+
+def test_a_tie_between_two_encoders_rates_leaves_the_heads_own_rate_at_its_edge(make_heads):
+    scores = {"ladder": 70.0, "ladder-lr0.003": 60.0}
+    records = make_heads({(below, row): score for below in (1e-4, 5e-5) for row, score in scores.items()})
+    (captioned,) = rate_tables(records, "efficiency", "squad2")
+    assert {row[-1] for row in captioned.table.rows} == {"1e-3 (lowest)", "none"}
+    assert "Of 2 choices, 1 fell on the lowest rate tried and 0 on the highest" in captioned.note
+
+
+def test_nothing_is_counted_where_only_the_weight_decay_was_chosen(make_heads):
+    records = make_heads({(1e-4, "ladder-lr0.003-weight_decay0"): 73.0, (1e-4, "ladder-lr0.003"): 72.0})
+    (captioned,) = rate_tables(records, "efficiency", "squad2")
+    assert captioned.table.rows[0][-1] == "3e-3, decay 0"
+    assert "choices" not in captioned.note
 
 
 def test_a_heads_rates_are_its_own(make_heads):

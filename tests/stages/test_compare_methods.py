@@ -5,16 +5,17 @@ from typer.testing import CliRunner
 from bertvision.analysis.paired import draw_counts
 from bertvision.cli import app
 from bertvision.difference_record import FILE, read_differences
-from bertvision.errors import FolderError
+from bertvision.errors import DataError, FolderError
 from bertvision.files import read_json, write_json
-from bertvision.records import Parameters, Provenance, RunRecord, Seconds, write_record
+from bertvision.records import DataFile, Parameters, Provenance, RunRecord, Seconds, write_record
 from bertvision.stages.compare_methods import BEST_COLUMNS, COLUMNS, Differences, compare_folder
 
 PLACE = Provenance(commit=None, dirty=None, device="cpu", precision="float32", python="3.11", versions={})
+DEV = DataFile(name="the_dev.json", sha256=None, questions=8, dropped=0, windows=8)
 
 
-def make_row(out, variant, seed, answers, held_out=50.0):
-    """Write a variant's record and its answers as a run does."""
+def make_row(out, variant, seed, answers, held_out=50.0, **changes):
+    """Write a variant's record and its answers as a run does; `changes` replace fields of the record."""
     record = RunRecord(
         experiment=f"study-{variant}",
         task="squad2",
@@ -27,12 +28,12 @@ def make_row(out, variant, seed, answers, held_out=50.0):
         parameters=Parameters(total=2, trainable=2, encoder=1),
         seconds=Seconds(finetune=1.0, heads=None, predict=1.0),
         schedule_horizon=None,
-        data={},
+        data={"dev": DEV},
         encoder_fingerprint="",
         config={"variant": variant, "seeds": [1, 2]},
         provenance=PLACE,
     )
-    write_record(out / variant / "records", record)
+    write_record(out / variant / "records", record.model_copy(update=changes))
     write_json(predictions_of(out, variant, seed) / "predictions.json", answers)
 
 
@@ -105,9 +106,87 @@ def test_a_seed_that_one_side_lacks_does_not_count(out, squad_file):
     assert found.difference == pytest.approx(100 * 7 / 8)
 
 
-def test_a_method_that_is_not_there_is_named(out, squad_file):
-    with pytest.raises(FolderError, match=r"nothing to compare with 'all'; its rows are full, lora; choose one"):
-        compare_folder(out, str(squad_file()), "all")
+def test_a_folder_that_is_not_there_or_holds_no_record_is_refused(tmp_path):
+    with pytest.raises(
+        FolderError, match=r"gone: no such folder; give the run folder of an experiment with `variants`"
+    ):
+        compare_folder(tmp_path / "gone", "unread.json", "full")
+    with pytest.raises(FolderError, match=r"no records \(\*-seed\*.json\) below it; give the run folder"):
+        compare_folder(tmp_path, "unread.json", "full")
+
+
+def test_records_that_are_no_variants_are_left_to_compare(tmp_path):
+    make_row(tmp_path, "full", 1, {}, experiment="plain", config={"seeds": [1]})
+    with pytest.raises(
+        FolderError, match=r"no record of a variant among its 1, such as plain, expected .*`bertvision com"
+    ):
+        compare_folder(tmp_path, "unread.json", "full")
+
+
+def test_variants_of_another_task_are_left_to_compare(tmp_path):
+    make_row(tmp_path, "full", 1, {}, task="mrpc")
+    make_row(tmp_path, "lora", 1, {}, task="swag")
+    with pytest.raises(FolderError, match=r"records of mrpc, swag, expected squad1 or squad2: .*`bertvision compare`"):
+        compare_folder(tmp_path, "unread.json", "full")
+
+
+def test_variants_of_another_task_do_not_stand_in_the_way_of_those_with_answers(out, squad_file):
+    make_row(out, "frozen", 1, {"0": "equivalent"}, task="mrpc")
+    assert [each.row for each in compare_folder(out, str(squad_file()), "full").differences] == ["lora"]
+
+
+def test_the_first_predictions_that_are_missing_are_named(out):
+    for path in out.rglob("predictions.json"):
+        path.unlink()
+    missing = predictions_of(out, "full", 1) / "predictions.json"
+    with pytest.raises(FolderError, match=rf"records but no predictions beside them, expected {missing}; give the"):
+        compare_folder(out, "unread.json", "full")
+
+
+def test_a_row_without_predictions_is_told_from_one_that_is_unknown(out):
+    make_row(out, "top_0", 1, {})
+    for seed in (1, 2):
+        (predictions_of(out, "lora-lr0.1", seed) / "predictions.json").unlink()
+    with pytest.raises(
+        FolderError, match=r"no predictions of 'lora', expected .*lora-lr0.1.*json; rows that have them"
+    ):
+        compare_folder(out, "unread.json", "lora")
+
+
+def test_one_method_alone_is_nothing_to_compare(tmp_path):
+    make_row(tmp_path, "full", 1, {})
+    with pytest.raises(
+        FolderError, match=r"only one row with predictions, full, expected two or more; run more variants"
+    ):
+        compare_folder(tmp_path, "unread.json", "all")
+
+
+@pytest.mark.parametrize(
+    ("against", "told"),
+    [
+        ("all", r"no row 'all'; its rows are full, lora; choose one with --against"),
+        ("lora-lr0.1", r"no row 'lora-lr0.1'; its rows are .*; that variant's row is called lora: --against lora$"),
+    ],
+)
+def test_a_row_that_is_not_there_is_named_beside_those_that_are(out, against, told):
+    with pytest.raises(FolderError, match=told):
+        compare_folder(out, "unread.json", against)
+
+
+def test_rows_without_a_seed_in_common_are_told(tmp_path, golds, squad_file):
+    make_row(tmp_path, "full", 1, golds)
+    make_row(tmp_path, "lora", 2, golds)
+    with pytest.raises(FolderError, match=r"no row shares an experiment, a fraction and a seed with 'full'; run"):
+        compare_folder(tmp_path, str(squad_file()), "full")
+
+
+@pytest.mark.parametrize("lacking", ["gold", "prediction"])
+def test_predictions_for_another_file_name_the_one_that_was_scored(out, golds, questions, squad_file, lacking):
+    if lacking == "prediction":
+        write_json(predictions_of(out, "full", 1) / "predictions.json", dict(list(golds.items())[1:]))
+    gold = squad_file("other.json", questions[1:] if lacking == "gold" else questions)
+    with pytest.raises(DataError, match=r"answers are not to the . questions of .*other.json.*--data the_dev.json"):
+        compare_folder(out, str(gold), "full")
 
 
 def test_best_f1_is_compared_at_thresholds_of_every_row_seed_and_resample(out, golds, squad_file):

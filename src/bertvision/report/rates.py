@@ -1,6 +1,6 @@
 """Records of variants -> the learning rates that each row was tried with, and which one was chosen."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from bertvision.methods import GIVEN, Rate, Tried, group_of, tried_rates
@@ -18,6 +18,8 @@ TWO = (
     "A head's rate and that of the encoder below it are chosen together; where several of both were tried, they count "
     "as two choices."
 )
+TIE = "tie"
+TIES = "Rates that tie for the best count for neither end."
 BELOW = "encoder rate"
 NONE = "none"
 
@@ -37,6 +39,7 @@ class Choice(NamedTuple):
     tried: Tried
     attempts: list[Attempt]
     best: Attempt
+    ties: list[Attempt]  # those as good as the best, itself among them
 
     @property
     def by_below(self) -> dict[float, list[Attempt]]:
@@ -45,14 +48,14 @@ class Choice(NamedTuple):
 
     @property
     def end(self) -> str:
-        """Tell whether the row's own rate is the lowest or the highest of those tried."""
-        return _end(self.best.rate, {each.rate for each in self.attempts})
+        """Tell whether the row's own rate is the lowest or the highest of those tried, or no better than another."""
+        return _end({each.rate for each in self.ties}, {each.rate for each in self.attempts})
 
     @property
     def ends(self) -> list[str]:
         """Tell the same of every rate that was chosen among several: the encoder's below a head is one, too."""
         below = self.by_below.keys()
-        found = [_end(self.best.below, below)] if len(below) > 1 else []
+        found = [_end({each.below for each in self.ties}, below)] if len(below) > 1 else []
         return [*found, self.end] if len({each.rate for each in self.attempts}) > 1 else found
 
 
@@ -71,7 +74,8 @@ def rate_text(rate: float) -> str:
 
 
 def _choice(tried: Tried, best: Rate) -> Choice:
-    return Choice(tried, sorted(map(_attempt, tried.rates)), _attempt(best))
+    ties = [_attempt(rate) for rate in tried.rates if rate.held_out == best.held_out]
+    return Choice(tried, sorted(map(_attempt, tried.rates)), _attempt(best), ties)
 
 
 def _attempt(rate: Rate) -> Attempt:
@@ -90,9 +94,12 @@ def _place(choice: Choice) -> tuple[float, bool, int]:
     return (GIVEN if choice.tried.fraction is None else choice.tried.fraction, first.kind != "encoder", first.place)
 
 
-def _end(best: float, tried: Iterable[float]) -> str:
-    lowest, *_, highest = sorted([best, *tried])
-    return "" if lowest == highest else {lowest: "lowest", highest: "highest"}.get(best, "")
+def _end(best: Collection[float], tried: Collection[float]) -> str:
+    first, *others = best
+    if others:
+        return TIE
+    lowest, highest = min(tried), max(tried)
+    return "" if lowest == highest else {lowest: "lowest", highest: "highest"}.get(first, "")
 
 
 def _table(choices: Sequence[Choice]) -> Table:
@@ -131,4 +138,5 @@ def _note(choices: Sequence[Choice]) -> str:
         f"Of {len(ends)} choices, {ends.count('lowest')} fell on the lowest rate tried and {ends.count('highest')} on "
         "the highest: there a better one may lie beyond."
     )
-    return " ".join([READING, *([TWO] if _has_two(choices) else []), counted])
+    said = {READING: True, TWO: _has_two(choices), counted: bool(ends), TIES: TIE in ends}
+    return " ".join(sentence for sentence, is_said in said.items() if is_said)

@@ -1,6 +1,6 @@
 """OUT/differences.json: how far methods lie from one of them, question by question; needs no torch."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -11,17 +11,32 @@ from bertvision.analysis.best_threshold import Sweep, build_sweep, resample_best
 from bertvision.analysis.paired import Floats, interval_of, paired_bootstrap
 from bertvision.analysis.scored import score_answers
 from bertvision.difference_record import BestDifference, Difference, write_differences
-from bertvision.errors import FolderError
-from bertvision.methods import choose, group_of
-from bertvision.predictions.files import read_prediction_folder
+from bertvision.errors import DataError, FolderError
+from bertvision.methods import choose, group_of, method_of
+from bertvision.predictions.files import PredictionFolder, read_prediction_folder
 from bertvision.records import RunRecord, fraction_name, read_record, record_paths
 from bertvision.run_folder import folder_of_seed
+from bertvision.settings import RATE
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import Question
 
 COLUMNS = ("model", "F1", "95% interval")
 BEST_COLUMNS = ("best", "95% interval")
+TASKS = ("squad1", "squad2")
 Key = tuple[str, float | None, str]  # an experiment, a fraction, and the name of a row
+
+
+class Shown(NamedTuple):
+    """A record that a report shows, the name of its row, and the folder of its predictions, which may be absent."""
+
+    record: RunRecord
+    row: str
+    place: Path
+
+    @property
+    def answers(self) -> Path:
+        """Name the file without which there is nothing to compare."""
+        return self.place / "predictions.json"
 
 
 class Answered(NamedTuple):
@@ -55,42 +70,104 @@ class Differences(NamedTuple):
 
 def compare_folder(out: Path, gold: str, against: str) -> Differences:
     """Compare every row that a report of a run folder shows with one of them at the same fraction."""
+    shown = _find_shown(out)
+    there = [each for each in shown if each.answers.exists()]
+    _check_rows(out, shown, there, against)
     questions = read_squad(gold, answers="texts", hub_split="validation").examples
-    answered = _read_answered(out, questions)
+    answered = _read_answered(there, gold, questions)
     differences = [each for row in answered for each in _compare(row, answered, against)]
     if not differences:
-        known = ", ".join(dict.fromkeys(each.row for each in answered)) or "none with predictions"
         raise FolderError(
-            f"{out}: nothing to compare with {against!r}; its rows are {known}; choose one with --against"
+            f"{out}: no row shares an experiment, a fraction and a seed with {against!r}; run the others with its "
+            f"fractions and seeds, or choose another of {_names(there)} with --against"
         )
     return Differences(differences, write_differences(out, differences))
 
 
-def _read_answered(out: Path, questions: Sequence[Question]) -> list[Answered]:
-    """Read the answers of all rows whose predictions are there."""
+def _find_shown(out: Path) -> list[Shown]:
+    """Find the rows that a report shows; refuse a folder without variants that answer questions."""
     places = [(read_record(path), path) for path in record_paths(out)]
-    path_of = {id(record): path for record, path in places}
-    found: dict[Key, Answered] = {}
-    sweeps: dict[tuple[Key, int], Sweep] = {}
-    for record, row in choose(record for record, _ in places):
-        place = _predictions(record, path_of[id(record)])
-        if (place / "predictions.json").exists():
-            folder = read_prediction_folder(place, with_candidates=False)
-            key = (group_of(record), record.fraction, row)
-            scored = score_answers(str(place), questions, folder.answers)
-            found.setdefault(key, Answered(*key, {}, {})).worths[record.seed] = 100 * scored.worth("f1", questions)
-            if folder.best_spans is not None and folder.null_odds is not None:
-                sweeps[key, record.seed] = build_sweep(questions, folder.best_spans, folder.null_odds)
-    bests = resample_best_f1(list(sweeps.values())) if sweeps else ()  # all at once, for they share their resamples
-    for (key, seed), best in zip(sweeps, bests, strict=True):
-        found[key].bests[seed] = best
-    return list(found.values())
+    if not places:
+        lack = "no records (*-seed*.json) below it" if out.is_dir() else "no such folder"
+        raise FolderError(f"{out}: {lack}; give the run folder of an experiment with `variants`")
+    variants = [(record, path) for record, path in places if method_of(record) is not None]
+    if not variants:
+        raise FolderError(
+            f"{out}: no record of a variant among its {len(places):,}, such as {places[0][0].experiment}, expected "
+            "those of an experiment with `variants`; compare two predictions with `bertvision compare`"
+        )
+    path_of = {id(record): path for record, path in variants if record.task in TASKS}
+    if not path_of:
+        found = ", ".join(sorted({record.task for record, _ in variants}))
+        raise FolderError(
+            f"{out}: records of {found}, expected {' or '.join(TASKS)}: compare-methods compares answers to questions; "
+            "compare two predictions of any task with `bertvision compare`"
+        )
+    chosen = choose(record for record, _ in variants if record.task in TASKS)
+    return [Shown(record, row, _predictions(record, path_of[id(record)])) for record, row in chosen]
 
 
 def _predictions(record: RunRecord, path: Path) -> Path:
     """Find a record's predictions: records lie in OUT/records."""
     folder = folder_of_seed(path.parent.parent, record.seed, tuple(record.config["seeds"]))
     return folder.predictions(record.fraction, record.row)
+
+
+def _check_rows(out: Path, shown: Sequence[Shown], there: Sequence[Shown], against: str) -> None:
+    """Refuse a choice of rows, those with predictions among those shown, that leaves nothing to compare."""
+    if not there:
+        raise FolderError(
+            f"{out}: records but no predictions beside them, expected {shown[0].answers}; give the folder that "
+            "`bertvision run` wrote, or copy its predictions here"
+        )
+    rows = {each.row for each in there}
+    missing = [each.answers for each in shown if each.row == against]
+    if missing and against not in rows:
+        raise FolderError(
+            f"{out}: no predictions of {against!r}, expected {missing[0]}; rows that have them are {_names(there)}; "
+            "copy its predictions here, or choose one of those with --against"
+        )
+    if len(rows) == 1:
+        raise FolderError(
+            f"{out}: only one row with predictions, {_names(there)}, expected two or more; run more variants into the "
+            "same folder, or give the folder above if this is one variant's"
+        )
+    if against not in rows:
+        method = against.partition(RATE)[0]  # a variant's folder has its learning rate, too
+        called = f"that variant's row is called {method}: --against {method}"
+        advice = called if method in rows else "choose one with --against"
+        raise FolderError(f"{out}: no row {against!r}; its rows are {_names(there)}; {advice}")
+
+
+def _names(shown: Iterable[Shown]) -> str:
+    return ", ".join(dict.fromkeys(each.row for each in shown))
+
+
+def _read_answered(shown: Iterable[Shown], gold: str, questions: Sequence[Question]) -> list[Answered]:
+    """Read the answers of all rows."""
+    found: dict[Key, Answered] = {}
+    sweeps: dict[tuple[Key, int], Sweep] = {}
+    for record, row, place in shown:
+        folder = read_prediction_folder(place, with_candidates=False)
+        _check_covered(record, folder, gold, questions)
+        key = (group_of(record), record.fraction, row)
+        scored = score_answers(str(place), questions, folder.answers)
+        found.setdefault(key, Answered(*key, {}, {})).worths[record.seed] = 100 * scored.worth("f1", questions)
+        if folder.best_spans is not None and folder.null_odds is not None:
+            sweeps[key, record.seed] = build_sweep(questions, folder.best_spans, folder.null_odds)
+    bests = resample_best_f1(list(sweeps.values())) if sweeps else ()  # all at once, for they share their resamples
+    for (key, seed), best in zip(sweeps, bests, strict=True):
+        found[key].bests[seed] = best
+    return list(found.values())
+
+
+def _check_covered(record: RunRecord, folder: PredictionFolder, gold: str, questions: Sequence[Question]) -> None:
+    if odd := folder.answers.keys() ^ {question.id for question in questions}:
+        raise DataError(
+            f"{folder.path}: its {len(folder.answers):,} answers are not to the {len(questions):,} questions of "
+            f"{gold}, such as {min(odd)!r}; give the file that its record was scored on: --data "
+            f"{record.data['dev'].name}"
+        )
 
 
 def _compare(row: Answered, answered: Sequence[Answered], against: str) -> Iterator[Difference]:

@@ -1,13 +1,13 @@
 """OUT/costs: what every method of an experiment costs, measured in turns in one process, warm."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from bertvision.cost_record import MethodCosts, costs_path, read_method_costs, write_costs
+from bertvision.cost_record import FOLDER, MethodCosts, costs_path, read_method_costs, write_costs
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError, SettingsError
 from bertvision.experiment import Experiment
@@ -44,17 +44,9 @@ def measure_methods(experiments: Sequence[Experiment], out: Path, progress: Prog
     with locked(out):
         line = replace(prepare(first, out, progress, size.examples), progress=SILENT)
         costs = {name: _kept(line, method) for name, method in methods.items()}
-        start = load_encoder(first.encoder)
-        if line.compute.device.type == "cuda":  # the first to run in a process loads kernels: three times as long
-            take_turn(replace(line, experiment=first), start, {})
-        with progress.bar("measure", ROUNDS * len(methods)) as bar:
-            for number in range(ROUNDS):
-                progress.say(f"round {number + 1} of {ROUNDS}")
-                for name in list(methods)[:: -1 if number % 2 else 1]:
-                    if len(costs[name].rounds) == number:
-                        turn = take_turn(replace(line, experiment=methods[name]), start, costs[name].rows)
-                        costs[name] = _with_turn(costs[name], turn)
-                        write_costs(out, costs[name])
+        if num_left := _count_left(costs.values(), out, progress):
+            with progress.bar("measure", num_left) as bar:
+                for name in _take_turns(line, methods, costs, progress):
                     bar.advance(1, lambda name=name: name)  # type: ignore[misc]
     return list(costs.values())
 
@@ -109,6 +101,35 @@ def _kept(line: Line, experiment: Experiment) -> MethodCosts:
     if difference := first_difference(old, new):
         raise FolderError(f"{path}: measured differently ({difference}); delete it, or choose another --out")
     return there
+
+
+def _count_left(costs: Collection[MethodCosts], out: Path, progress: Progress) -> int:
+    """Count the turns that are still to take, and say so where some were taken before."""
+    kept, total = sum(len(each.rounds) for each in costs), ROUNDS * len(costs)
+    if kept == total:
+        progress.say(f"all {total} turns are in {out / FOLDER} already; delete it to measure again")
+    elif kept:
+        progress.say(f"{kept} of {total} turns are in {out / FOLDER} already")
+    return total - kept
+
+
+def _take_turns(
+    line: Line, methods: Mapping[str, Experiment], costs: dict[str, MethodCosts], progress: Progress
+) -> Iterator[str]:
+    """Take the turns that are left, add each to its method's costs, and give the method's name after it."""
+    first = next(iter(methods.values()))
+    start = load_encoder(first.encoder)
+    if line.compute.device.type == "cuda":  # the first to run in a process loads kernels: three times as long
+        take_turn(replace(line, experiment=first), start, {})
+    for number in range(ROUNDS):
+        left = [name for name in methods if len(costs[name].rounds) == number]
+        if left:
+            progress.say(f"round {number + 1} of {ROUNDS}")
+        for name in left[:: -1 if number % 2 else 1]:
+            turn = take_turn(replace(line, experiment=methods[name]), start, costs[name].rows)
+            costs[name] = _with_turn(costs[name], turn)
+            write_costs(line.out, costs[name])
+            yield name
 
 
 def _with_turn(costs: MethodCosts, turn: Turn) -> MethodCosts:
