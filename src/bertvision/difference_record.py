@@ -9,17 +9,17 @@ from bertvision.settings import Config, validate
 FILE = "differences.json"
 
 
-class BestDifference(Config):
-    """How far two rows lie apart, each at the threshold that suits it best, in every seed and every resample anew."""
+class Apart(Config):
+    """How far two rows lie apart in points of F1, the mean over seeds."""
 
-    difference: float  # in points of best F1, the mean over seeds
+    difference: float
     low: float  # where 95% of the differences of resampled questions lie
     high: float
     p_value: float
     by_seed: tuple[float, ...] = ()  # the difference with each seed alone; empty in older files
 
 
-class Difference(Config):
+class Difference(Apart):
     """A paired comparison on dev at the threshold 0, every question's F1 averaged over seeds first."""
 
     experiment: str
@@ -27,12 +27,9 @@ class Difference(Config):
     fraction: float | None
     against: str  # another row at the same fraction
     seeds: tuple[int, ...]  # that both have
-    difference: float  # in points of F1
-    low: float  # where 95% of the differences of resampled questions lie
-    high: float
-    p_value: float
-    by_seed: tuple[float, ...] = ()  # the difference with each seed alone; empty in older files
-    best: BestDifference | None = None  # None where predictions lack the best spans of declined questions
+    # Each row at the threshold that suits it best, in every seed and every resample anew; None where predictions lack
+    # the best spans of declined questions.
+    best: Apart | None = None
 
 
 def write_differences(folder: Path, found: Sequence[Difference]) -> Path:

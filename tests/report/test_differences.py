@@ -1,6 +1,6 @@
 import pytest
 
-from bertvision.difference_record import BestDifference, Difference
+from bertvision.difference_record import Apart, Difference
 from bertvision.methods import merge_variants
 from bertvision.report.beside import Beside
 from bertvision.report.chapters import make_report
@@ -30,7 +30,7 @@ def apart(row="lora", fraction=1.0, against="full", experiment="efficiency", bes
 
 
 def test_every_comparison_is_a_row_with_its_interval_and_its_seeds(records):
-    best = BestDifference(difference=0.5, low=-0.25, high=1.0, p_value=0.2, by_seed=(1.5, -0.5))
+    best = Apart(difference=0.5, low=-0.25, high=1.0, p_value=0.2, by_seed=(1.5, -0.5))
     (captioned,) = difference_tables(records, [apart(best=best), apart(fraction=0.3)])
     cells = ("-2.00", "-3.25 to -0.75", "-1.50, -2.50")
     assert captioned.table.rows == (

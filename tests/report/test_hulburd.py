@@ -1,6 +1,6 @@
 import pytest
 
-from bertvision.difference_record import BestDifference, Difference
+from bertvision.difference_record import Apart, Difference
 from bertvision.methods import merge_variants
 from bertvision.report.hulburd import PAPER, hulburd_tables
 
@@ -101,7 +101,7 @@ def test_best_f1_stands_beside_f1_in_every_table(study):
 def test_differences_of_best_f1_have_intervals_where_they_were_compared(study):
     known = {"experiment": "efficiency", "against": "full", "seeds": (1, 2), "fraction": 1.0}
     apart = {"difference": -2.5, "low": -3.25, "high": -1.0, "p_value": 0.01}
-    best = BestDifference(difference=-0.5, low=-1.125, high=0.25, p_value=0.2)
+    best = Apart(difference=-0.5, low=-1.125, high=0.25, p_value=0.2)
     found = [Difference(row="top_6", best=best, **known, **apart), Difference(row="top_0", **known, **apart)]
     blocks, *_ = hulburd_tables(add_best(study), found)
     assert column(blocks, "best against full") == ["", "-0.5 (-1.1 to +0.2)", "-6.5 ± 0.7"]

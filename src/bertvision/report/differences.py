@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bertvision.difference_record import BestDifference, Difference
+from bertvision.difference_record import Apart, Difference
 from bertvision.records import RunRecord, fraction_name
 from bertvision.report.rows import table_rows
 from bertvision.report.tables import Alignment, Captioned, Table
@@ -39,7 +39,7 @@ def _table(differences: Sequence[Difference]) -> Table:
     return Table(HEADER, ("left", "left", *[number] * (len(HEADER) - 2)), rows)
 
 
-def _cells(each: Difference | BestDifference | None) -> tuple[str, str, str]:
+def _cells(each: Apart | None) -> tuple[str, str, str]:
     if each is None:
         return ("", "", "")
     by_seed = ", ".join(f"{difference:+.2f}" for difference in each.by_seed)

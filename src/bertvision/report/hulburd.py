@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bertvision.difference_record import BestDifference, Difference
+from bertvision.difference_record import Apart, Difference
 from bertvision.records import RunRecord
 from bertvision.report.efficiency import COLUMNS, Column
 from bertvision.report.rows import Row, full_rows, largest_fraction, statistic
@@ -87,7 +87,7 @@ class Against(NamedTuple):
             return ""
         return f"{row.inference_seconds / self.full.inference_seconds:.2f}"
 
-    def _apart(self, row: Row, key: str, found: Difference | BestDifference | None) -> str:
+    def _apart(self, row: Row, key: str, found: Apart | None) -> str:
         """Write a score's paired interval; without one, its difference seed by seed, as far as records have it."""
         if self.full is None or row.name == self.full.name:
             return ""

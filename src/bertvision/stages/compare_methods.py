@@ -10,7 +10,7 @@ import numpy as np
 from bertvision.analysis.best_threshold import Sweep, build_sweep, resample_best_f1
 from bertvision.analysis.paired import Floats, interval_of, paired_bootstrap
 from bertvision.analysis.scored import score_answers
-from bertvision.difference_record import BestDifference, Difference, write_differences
+from bertvision.difference_record import Apart, Difference, write_differences
 from bertvision.errors import DataError, FolderError
 from bertvision.methods import choose, group_of, method_of
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
@@ -192,14 +192,14 @@ def _compare(row: Answered, answered: Sequence[Answered], against: str) -> Itera
             )
 
 
-def _compare_best(row: Answered, other: Answered, seeds: Sequence[int]) -> BestDifference | None:
+def _compare_best(row: Answered, other: Answered, seeds: Sequence[int]) -> Apart | None:
     """Compare best F1; None where a seed of either has none, so that both comparisons are of the same seeds."""
     if not row.bests.keys() & other.bests.keys() >= set(seeds):
         return None
     apart = _mean(row.bests, seeds) - _mean(other.bests, seeds)
     low, high, p_value = interval_of(apart[1:])
     by_seed = tuple(float(row.bests[seed][0] - other.bests[seed][0]) for seed in seeds)
-    return BestDifference(difference=float(apart[0]), low=low, high=high, p_value=p_value, by_seed=by_seed)
+    return Apart(difference=float(apart[0]), low=low, high=high, p_value=p_value, by_seed=by_seed)
 
 
 def _mean(values: Mapping[int, Floats], seeds: Sequence[int]) -> Floats:
@@ -218,5 +218,5 @@ def _cells(each: Difference) -> tuple[str, ...]:
     return (each.row, *_apart_cells(each), *best)
 
 
-def _apart_cells(each: Difference | BestDifference) -> tuple[str, str]:
+def _apart_cells(each: Apart) -> tuple[str, str]:
     return (f"{each.difference:+.2f}", f"{each.low:+.2f}..{each.high:+.2f}")
