@@ -5,10 +5,10 @@ from pathlib import Path
 import typer.main
 from click import Command, Context
 
-from bertvision.bench_record import read_bench_records
 from bertvision.cli import app
 from bertvision.encoder.load import SHIPPED
 from bertvision.heads.catalog import CATALOG, KINDS
+from bertvision.records import read_bench_records
 from bertvision.report.benchmarks import bench_chapter
 from bertvision.report.measures import TASKS
 from bertvision.stages.list_heads import list_heads

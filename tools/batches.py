@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertvision.cost_record import MethodCosts, read_method_costs
 from bertvision.files import write_text
+from bertvision.records import MethodCosts, read_method_costs
 from bertvision.report.tables import Table, to_markdown
 
 

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from bertvision.files import write_text
-from bertvision.methods import merge_variants
-from bertvision.records import RunRecord, read_records
+from bertvision.records import RunRecord, merge_variants, read_records
 from bertvision.report.tables import Table, to_markdown
 
 SHARES = (10, 25, 40)  # percent declined

@@ -19,9 +19,8 @@ from rich.progress import Progress as RichBars
 from bertvision.analysis.sections import Page, Section
 from bertvision.errors import BertVisionError
 from bertvision.files import write_text
-from bertvision.methods import merge_variants
 from bertvision.progress import SILENT, Bar, Progress, SilentBar
-from bertvision.records import RunRecord
+from bertvision.records import RunRecord, merge_variants
 from bertvision.report.rows import by_experiment
 from bertvision.report.score_tables import terminal_note, terminal_table
 from bertvision.report.tables import Alignment, Table, markdown_text, to_markdown

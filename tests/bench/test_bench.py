@@ -9,9 +9,8 @@ from bertvision.bench import heads as bench_heads_module
 from bertvision.bench.rounds import measure_in_turns
 from bertvision.bench.run import run_bench
 from bertvision.bench.subjects import read_bench_data, windows_like_squad
-from bertvision.bench_record import BenchRecord, Side, read_bench_records, write_bench_record
 from bertvision.errors import DataError, FolderError, SettingsError
-from bertvision.records import provenance
+from bertvision.records import BenchRecord, Side, provenance, read_bench_records, write_bench_record
 from bertvision.report.benchmarks import bench_chapter, bench_rows
 
 CPU = torch.device("cpu")

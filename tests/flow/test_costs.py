@@ -7,11 +7,11 @@ import torch
 from typer.testing import CliRunner
 
 from bertvision.cli import app
-from bertvision.cost_record import Round, read_costs
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import SettingsError
 from bertvision.experiment import read_experiments
 from bertvision.progress import Silent
+from bertvision.records import Round, read_costs
 from bertvision.report.measured import with_costs
 from bertvision.stages import method_turn
 from bertvision.stages.measure import Subject

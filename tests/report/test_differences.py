@@ -1,7 +1,6 @@
 import pytest
 
-from bertvision.difference_record import Apart, Difference
-from bertvision.methods import merge_variants
+from bertvision.records import Apart, Difference, merge_variants
 from bertvision.report.beside import Beside
 from bertvision.report.chapters import make_report
 from bertvision.report.differences import difference_tables

@@ -4,8 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bertvision.cli import app
-from bertvision.methods import merge_variants
-from bertvision.records import write_record
+from bertvision.records import merge_variants, write_record
 from bertvision.report.chapters import make_report
 from bertvision.report.efficiency import cost_tables, efficiency
 from bertvision.report.rows import table_rows

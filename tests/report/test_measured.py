@@ -1,7 +1,6 @@
 import pytest
 
-from bertvision.cost_record import MethodCosts, Round, RowSize, Speed, Spent
-from bertvision.records import DataFile, Parameters, Provenance
+from bertvision.records import DataFile, MethodCosts, Parameters, Provenance, Round, RowSize, Speed, Spent
 from bertvision.report.beside import Beside
 from bertvision.report.chapters import make_report
 from bertvision.report.measured import COLUMNS, costs_note, costs_rows, with_costs

@@ -1,6 +1,6 @@
 import pytest
 
-from bertvision.methods import merge_variants
+from bertvision.records import merge_variants
 from bertvision.report.chapters import make_report
 from bertvision.report.page import write_report
 from bertvision.report.rates import CAPTION, rate_tables, rate_text

@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from bertvision.methods import merge_variants
+from bertvision.records import merge_variants
 from bertvision.report.costs import score_by_inference, score_by_parameters, score_by_training
 from bertvision.report.drawing import draw
 from bertvision.report.plots import MOST_MODELS, few_models, row_styles

@@ -4,10 +4,18 @@ from typer.testing import CliRunner
 
 from bertvision.analysis.paired import draw_counts
 from bertvision.cli import app
-from bertvision.difference_record import FILE, read_differences
 from bertvision.errors import DataError, FolderError
 from bertvision.files import read_json, write_json
-from bertvision.records import DataFile, Parameters, Provenance, RunRecord, Seconds, write_record
+from bertvision.records import (
+    DIFFERENCES_FILE,
+    DataFile,
+    Parameters,
+    Provenance,
+    RunRecord,
+    Seconds,
+    read_differences,
+    write_record,
+)
 from bertvision.stages.compare_methods import BEST_COLUMNS, COLUMNS, Differences, compare_folder
 
 PLACE = Provenance(commit=None, dirty=None, device="cpu", precision="float32", python="3.11", versions={})
@@ -224,8 +232,8 @@ def test_a_seed_without_best_spans_or_odds_leaves_the_best_threshold_out(out, go
 
 def test_comparisons_of_before_there_were_best_thresholds_are_read(out, squad_file):
     (found,) = compare_folder(out, str(squad_file()), "full").differences
-    older = [{key: value for key, value in each.items() if key != "best"} for each in read_json(out / FILE)]
-    write_json(out / FILE, older)
+    older = [{key: value for key, value in each.items() if key != "best"} for each in read_json(out / DIFFERENCES_FILE)]
+    write_json(out / DIFFERENCES_FILE, older)
     assert read_differences(out) == [found]
 
 

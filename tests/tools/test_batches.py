@@ -1,8 +1,7 @@
 import runpy
 from pathlib import Path
 
-from bertvision.cost_record import MethodCosts, Round, RowSize, Speed, Spent, write_costs
-from bertvision.records import Parameters, Provenance
+from bertvision.records import MethodCosts, Parameters, Provenance, Round, RowSize, Speed, Spent, write_costs
 
 TOOL = Path(__file__).parents[2] / "tools" / "batches.py"
 PLACE = Provenance(commit=None, dirty=None, device="one GPU", precision="bf16", python="3.11", versions={})

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from bertvision.bench.rounds import measure_in_turns
 from bertvision.bench.run_qa import answer_plainly, windows_by_question
-from bertvision.bench_record import BenchRecord
 from bertvision.encoder.load import load_tokenizer
 from bertvision.errors import DataError
 from bertvision.features.windows import WindowConfig, cut_windows
@@ -20,7 +19,7 @@ from bertvision.predictions.prediction import AnswerConfig, Prediction, without_
 from bertvision.predictions.spans import decode_spans
 from bertvision.predictions.texts import text_grid
 from bertvision.progress import SILENT, Progress
-from bertvision.records import provenance
+from bertvision.records import BenchRecord, provenance
 from bertvision.settings import Config
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import Question

@@ -8,7 +8,6 @@ from pydantic import Field
 from bertvision.activations.live import LiveStates
 from bertvision.bench.rounds import measure_in_turns
 from bertvision.bench.subjects import subject, windows_like_squad
-from bertvision.bench_record import BenchRecord
 from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import Encoder
 from bertvision.features.batches import BatchConfig, StepPlan, collate, lengths_of
@@ -17,7 +16,7 @@ from bertvision.heads.build import HeadConfig
 from bertvision.heads.head import Head
 from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
-from bertvision.records import provenance
+from bertvision.records import BenchRecord, provenance
 from bertvision.settings import Config
 from bertvision.training.device import Compute, Precision, choose_compute
 from bertvision.training.losses import span_loss

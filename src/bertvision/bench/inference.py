@@ -14,7 +14,6 @@ import torch
 from pydantic import Field
 
 from bertvision.bench.rounds import measure_in_turns
-from bertvision.bench_record import BenchRecord
 from bertvision.encoder.encode import encode
 from bertvision.errors import SettingsError
 from bertvision.features.batches import collate, lengths_of, plan_in_order_of_length
@@ -23,7 +22,7 @@ from bertvision.features.windows import Window
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
-from bertvision.records import provenance
+from bertvision.records import BenchRecord, provenance
 from bertvision.serving.onnx_export import export_onnx
 from bertvision.serving.onnx_graph import write_graph
 from bertvision.serving.onnx_model import OnnxModel, open_onnx, open_session

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from bertvision.bench_record import Side
 from bertvision.progress import SILENT, Progress
+from bertvision.records import Side
 from bertvision.training.device import wait_for
 
 

@@ -8,9 +8,9 @@ from bertvision.bench.heads import HeadsBench, bench_heads
 from bertvision.bench.inference import InferenceBench, bench_inference
 from bertvision.bench.serve import ServeBench, bench_serve
 from bertvision.bench.states import StatesBench, bench_states
-from bertvision.bench_record import BenchRecord
 from bertvision.errors import SettingsError
 from bertvision.progress import SILENT, Progress
+from bertvision.records import BenchRecord
 from bertvision.settings import Config, validate, with_overrides
 
 

@@ -14,10 +14,9 @@ from pydantic import Field, model_validator
 
 from bertvision.bench.connection import Address, Reply, connected
 from bertvision.bench.server import Server, running
-from bertvision.bench_record import BenchRecord, Side
 from bertvision.errors import DataError, SettingsError
 from bertvision.progress import SILENT, Bar, Progress
-from bertvision.records import provenance
+from bertvision.records import BenchRecord, Side, provenance
 from bertvision.settings import DEFAULT, Config
 from bertvision.stages.model_folder import find_model
 from bertvision.stages.questions import read_questions

@@ -22,7 +22,6 @@ from bertvision.activations.speeds import measure_speeds
 from bertvision.bench.padded import PaddedStates
 from bertvision.bench.rounds import measure_in_turns
 from bertvision.bench.subjects import BenchData, read_bench_data, subject
-from bertvision.bench_record import BenchRecord
 from bertvision.encoder.encode import freeze, shape_of_states
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.states import StateSource
@@ -30,7 +29,7 @@ from bertvision.features.batches import BatchConfig, StepPlan, lengths_of
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
-from bertvision.records import provenance
+from bertvision.records import BenchRecord, provenance
 from bertvision.settings import Config
 from bertvision.training.device import Compute, Precision, choose_compute
 

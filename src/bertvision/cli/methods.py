@@ -17,8 +17,8 @@ def costs(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet =
     Tunes each for some steps, trains its heads and runs its rows alone, in turns and warm, and writes OUT/costs, which
     `report` uses in place of what runs that shared a machine have measured. Nothing else should run meanwhile.
     """
-    from bertvision.cost_record import FOLDER
     from bertvision.experiment import read_experiments
+    from bertvision.records import COSTS_FOLDER
     from bertvision.report.measured import COLUMNS, costs_rows
     from bertvision.stages.measure_methods import measure_methods
 
@@ -30,7 +30,7 @@ def costs(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet =
         print_json([each.model_dump(mode="json") for each in measured])
         return
     print_table(COLUMNS, costs_rows(measured), (False, *[True] * (len(COLUMNS) - 1)))
-    results.print(f"milliseconds are of one window; costs: {folder / FOLDER}", markup=False)
+    results.print(f"milliseconds are of one window; costs: {folder / COSTS_FOLDER}", markup=False)
 
 
 @in_one_line

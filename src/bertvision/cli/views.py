@@ -106,7 +106,7 @@ def bench(
     record.
     """
     from bertvision.bench.run import run_bench
-    from bertvision.bench_record import write_bench_record
+    from bertvision.records import write_bench_record
     from bertvision.report.benchmarks import COLUMNS, bench_rows, figure_rows
 
     record = run_bench(name, overrides or (), progress_for(quiet))

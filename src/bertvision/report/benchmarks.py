@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from bertvision.bench_record import BenchRecord, Ratio, Side
+from bertvision.records import BenchRecord, Ratio, Side
 
 COLUMNS = ("side", "seconds", "times the first")
 PLAIN = (str, int, float, bool)  # settings that fit into a line

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bertvision.cost_record import MethodCosts, read_costs
-from bertvision.difference_record import Difference, read_differences
+from bertvision.records import Difference, MethodCosts, read_costs, read_differences
 
 
 class Beside(NamedTuple):

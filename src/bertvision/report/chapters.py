@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bertvision.methods import merge_variants
-from bertvision.records import RunRecord
+from bertvision.records import RunRecord, merge_variants
 from bertvision.report.beside import Beside
 from bertvision.report.differences import difference_tables
 from bertvision.report.drawing import Drawing, draw

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from bertvision.difference_record import Apart, Difference
-from bertvision.records import RunRecord, fraction_name
+from bertvision.records import Apart, Difference, RunRecord, fraction_name
 from bertvision.report.rows import table_rows
 from bertvision.report.tables import Alignment, Captioned, Table
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bertvision.difference_record import Apart, Difference
-from bertvision.records import RunRecord
+from bertvision.records import Apart, Difference, RunRecord
 from bertvision.report.efficiency import COLUMNS, Column
 from bertvision.report.rows import Row, full_rows, largest_fraction, statistic
 from bertvision.report.tables import Alignment, Captioned, Table, score_text, signed_text

@@ -3,9 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bertvision.cost_record import MethodCosts, Spent
-from bertvision.methods import group_of, method_of, row_of
-from bertvision.records import Efficiency, Inference, RunRecord, Seconds
+from bertvision.records import (
+    Efficiency,
+    Inference,
+    MethodCosts,
+    RunRecord,
+    Seconds,
+    Spent,
+    group_of,
+    method_of,
+    row_of,
+)
 
 COLUMNS = ("model", "trained", "train ms", "infer ms", "ms alone", "peak GB")
 NOTHING = Spent(seconds=0.0, data_seconds=0.0, joules=None, peak_process_bytes=0, peak_device_bytes=None)

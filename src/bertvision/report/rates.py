@@ -3,8 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from bertvision.methods import GIVEN, Rate, Tried, group_of, tried_rates
-from bertvision.records import RunRecord, fraction_name
+from bertvision.records import GIVEN, Rate, RunRecord, Tried, fraction_name, group_of, tried_rates
 from bertvision.report.rows import Statistic
 from bertvision.report.tables import Alignment, Captioned, Table, score_text
 

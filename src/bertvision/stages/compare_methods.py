@@ -10,11 +10,20 @@ import numpy as np
 from bertvision.analysis.best_threshold import Sweep, build_sweep, resample_best_f1
 from bertvision.analysis.paired import Floats, interval_of, paired_bootstrap
 from bertvision.analysis.scored import score_answers
-from bertvision.difference_record import Apart, Difference, write_differences
 from bertvision.errors import DataError, FolderError
-from bertvision.methods import choose, group_of, method_of
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
-from bertvision.records import RunRecord, fraction_name, read_record, record_paths
+from bertvision.records import (
+    Apart,
+    Difference,
+    RunRecord,
+    choose,
+    fraction_name,
+    group_of,
+    method_of,
+    read_record,
+    record_paths,
+    write_differences,
+)
 from bertvision.run_folder import folder_of_seed
 from bertvision.settings import RATE
 from bertvision.tasks.squad import read_squad

@@ -7,13 +7,12 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from bertvision.cost_record import FOLDER, MethodCosts, costs_path, read_method_costs, write_costs
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError, SettingsError
 from bertvision.experiment import Experiment
 from bertvision.files import locked
 from bertvision.progress import SILENT, Progress
-from bertvision.records import provenance
+from bertvision.records import COSTS_FOLDER, MethodCosts, costs_path, provenance, read_method_costs, write_costs
 from bertvision.settings import RATE, Settings, first_difference
 from bertvision.stages.line import Line, prepare
 from bertvision.stages.method_turn import Turn, num_measured, size_for, take_turn
@@ -107,9 +106,9 @@ def _count_left(costs: Collection[MethodCosts], out: Path, progress: Progress) -
     """Count the turns that are still to take, and say so where some were taken before."""
     kept, total = sum(len(each.rounds) for each in costs), ROUNDS * len(costs)
     if kept == total:
-        progress.say(f"all {total} turns are in {out / FOLDER} already; delete it to measure again")
+        progress.say(f"all {total} turns are in {out / COSTS_FOLDER} already; delete it to measure again")
     elif kept:
-        progress.say(f"{kept} of {total} turns are in {out / FOLDER} already")
+        progress.say(f"{kept} of {total} turns are in {out / COSTS_FOLDER} already")
     return total - kept
 
 

@@ -7,14 +7,13 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import NamedTuple
 
-from bertvision.cost_record import Round, RowSize, Speed, Spent
 from bertvision.encoder.encode import freeze, layers_of_output
 from bertvision.encoder.finetune import plan_steps
 from bertvision.encoder.load import Encoder
 from bertvision.heads.build import HeadConfig, reads_cls
 from bertvision.heads.head import Head, count_parameters
 from bertvision.heads.training import build_heads, train_heads_together
-from bertvision.records import Parameters
+from bertvision.records import Parameters, Round, RowSize, Speed, Spent
 from bertvision.settings import RATE
 from bertvision.stages.finetune import Output, output_layer, tune_together
 from bertvision.stages.line import Line

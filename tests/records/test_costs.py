@@ -1,8 +1,17 @@
 import pytest
 
-from bertvision.cost_record import MethodCosts, Round, RowSize, Speed, Spent, read_costs, write_costs
 from bertvision.errors import FolderError
-from bertvision.records import Parameters, Provenance
+from bertvision.records import (
+    MethodCosts,
+    Parameters,
+    Provenance,
+    Round,
+    RowSize,
+    Speed,
+    Spent,
+    read_costs,
+    write_costs,
+)
 
 
 def spent(seconds, joules=None, device=None):

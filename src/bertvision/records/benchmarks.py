@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from bertvision.errors import FolderError
 from bertvision.files import read_json, write_json
-from bertvision.records import Provenance
+from bertvision.records.runs import Provenance
 from bertvision.settings import Config
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from bertvision.files import read_json, write_json
 from bertvision.settings import Config, validate
 
-FILE = "differences.json"
+DIFFERENCES_FILE = "differences.json"
 
 
 class Apart(Config):
@@ -34,7 +34,7 @@ class Difference(Apart):
 
 def write_differences(folder: Path, found: Sequence[Difference]) -> Path:
     """Write comparisons beside the records that they are about; those with other rows that are there stay."""
-    path, against = folder / FILE, {each.against for each in found}
+    path, against = folder / DIFFERENCES_FILE, {each.against for each in found}
     others = [each for each in _read(path) if each.against not in against] if path.exists() else []
     write_json(path, [each.model_dump(mode="json") for each in (*others, *found)])
     return path
@@ -42,7 +42,7 @@ def write_differences(folder: Path, found: Sequence[Difference]) -> Path:
 
 def read_differences(folder: Path) -> list[Difference]:
     """Read all comparisons below a folder; there may be none."""
-    return [each for path in sorted(folder.rglob(FILE)) for each in _read(path)]
+    return [each for path in sorted(folder.rglob(DIFFERENCES_FILE)) for each in _read(path)]
 
 
 def _read(path: Path) -> list[Difference]:

@@ -5,7 +5,7 @@ from itertools import groupby
 from statistics import fmean
 from typing import NamedTuple, TypeVar
 
-from bertvision.records import RunRecord
+from bertvision.records.runs import RunRecord
 from bertvision.settings import RATE
 
 HELD_OUT = "held_out_f1"

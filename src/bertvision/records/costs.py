@@ -9,10 +9,10 @@ from pydantic import ValidationError
 
 from bertvision.errors import FolderError
 from bertvision.files import read_json, write_json
-from bertvision.records import Parameters, Provenance
+from bertvision.records.runs import Parameters, Provenance
 from bertvision.settings import Config
 
-FOLDER = "costs"
+COSTS_FOLDER = "costs"
 
 
 class Spent(Config):
@@ -98,7 +98,7 @@ class MethodCosts(Config):
 
 def costs_path(out: Path, experiment: str, method: str | None) -> Path:
     """Name a method's file in a run folder."""
-    return out / FOLDER / f"{method or experiment}.json"
+    return out / COSTS_FOLDER / f"{method or experiment}.json"
 
 
 def write_costs(out: Path, costs: MethodCosts) -> None:
@@ -110,7 +110,7 @@ def read_costs(folder: Path) -> list[MethodCosts]:
     """Read all costs below a folder, in a fixed order; there may be none, and of each method one."""
     costs: list[MethodCosts] = []
     paths: dict[tuple[str, str | None], Path] = {}
-    for path in sorted(folder.rglob(f"{FOLDER}/*.json")):
+    for path in sorted(folder.rglob(f"{COSTS_FOLDER}/*.json")):
         found = read_method_costs(path)
         if (first := paths.setdefault((found.experiment, found.method), path)) != path:
             raise FolderError(
