@@ -23,7 +23,12 @@ def path(tmp_path):
 
 def test_every_variant_and_every_rate_of_one_is_an_experiment(path):
     found = read_experiments(path, ["heads.epochs=3"])
-    assert [each.name for each in found] == ["several-full", "several-top_1-lr0.0001", "several-top_1-lr0.0003"]
+    assert [each.title for each in found] == ["several-full", "several-top_1-lr0.0001", "several-top_1-lr0.0003"]
+    assert [(each.name, each.variant, each.method) for each in found] == [
+        ("several", "full", "full"),
+        ("several", "top_1-lr0.0001", "top_1"),
+        ("several", "top_1-lr0.0003", "top_1"),
+    ]
     assert [each.finetune.lr for each in found] == [1e-5, 1e-4, 3e-4]
     assert [each.tune for each in found] == [None, TuneConfig(train="top:1"), TuneConfig(train="top:1")]
     assert {each.finetune.fractions for each in found} == {(1.0,)}
@@ -111,5 +116,4 @@ def test_bad_settings_of_tuning_are_refused(settings, message):
 def test_the_default_spelled_out_is_the_default():
     plain = build_experiment({})
     assert build_experiment({"tune": {"train": "all", "norms": True}, "measure": {"inference": False}}) == plain
-    assert plain.tuning_settings().keys() == {"finetune"}
-    assert "head" not in plain.tuning_settings()["finetune"]
+    assert plain.tuning_settings()["tune"] is None

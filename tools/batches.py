@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertvision.files import write_text
-from bertvision.records import MethodCosts, read_method_costs
+from bertvision.records import CostRecord, read_method_costs
 from bertvision.report.tables import Table, to_markdown
 
 
@@ -24,13 +24,13 @@ def main(out: Path, folders: Sequence[Path]) -> None:
     write_text(out, to_markdown(Table(("model", *heads), ("left", *["right"] * len(heads)), rows)))
 
 
-def _heads(costs: MethodCosts) -> tuple[str, ...]:
+def _heads(costs: CostRecord) -> tuple[str, ...]:
     """Name columns with the batches that they were measured in: rows answer in others than they are tuned in."""
     tuned, answered = costs.settings["finetune"]["batch"]["tokens"], costs.settings["answers"]["tokens"]
     return (f"train ms, {tuned:,}", f"apart, {tuned:,}", f"infer ms, {answered:,}", f"peak GB, {tuned:,}")
 
 
-def _cells(costs: MethodCosts) -> tuple[str, ...]:
+def _cells(costs: CostRecord) -> tuple[str, ...]:
     tuning, speed, apart = costs.tuning, costs.speed("encoder"), costs.spread.tuning
     assert tuning is not None
     assert speed is not None

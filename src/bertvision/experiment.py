@@ -18,9 +18,9 @@ from bertvision.heads.training import HeadsConfig, with_every_setting
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.settings import (
-    RATE,
     Config,
     Settings,
+    VariantSettings,
     expand_variants,
     merge,
     parse_yaml,
@@ -69,7 +69,8 @@ class Experiment(Config):
     """Everything that decides what a run does; each (row, fraction, seed) of it becomes one record."""
 
     name: str = Field("experiment", pattern=NAME)
-    variant: str | None = Field(None, pattern=NAME)  # which of a file's `variants` this is; its name ends with it
+    variant: str | None = Field(None, pattern=NAME)  # which of a file's `variants` this is
+    method: str | None = Field(None, pattern=NAME)  # that variant, whatever its learning rate
     task: TaskName = "squad2"
     data: DataConfig = DataConfig()
     encoder: str = "default"  # `default`, `default-model`, a folder (also an earlier OUT/encoder/<fraction>), a hub id
@@ -134,10 +135,13 @@ class Experiment(Config):
 
     @property
     def folder(self) -> Path:
-        """Name its run folder: a file's variants lie side by side in one."""
-        if self.variant is None:
-            return Path(self.name)
-        return Path(self.name.removesuffix(f"-{self.variant}")) / self.variant
+        """Return its run folder: a file's variants lie side by side in one."""
+        return Path(self.name, self.variant or "")
+
+    @property
+    def title(self) -> str:
+        """Return what sets it apart from the other variants of its file."""
+        return self.name if self.variant is None else f"{self.name}-{self.variant}"
 
     @property
     def output(self) -> HeadConfig:
@@ -145,14 +149,10 @@ class Experiment(Config):
         return output_head(self.finetune.head)
 
     def tuning_settings(self) -> Settings:
-        """Give what decides a tuned encoder; folders from before a setting was there do not name it."""
-        own = self.finetune
-        absent = {name for name in ("head", "teacher") if getattr(own, name) is None}
-        finetune = own.model_dump(mode="json", exclude={"fractions", "save_every", "bottom"} | absent)
-        tune: Settings = {} if self.tune is None else {"tune": self.tune.model_dump(mode="json")}
-        # Frozen bottoms had dropout once; where their output comes from (`bottom`) changes nothing.
-        quiet: Settings = {"bottom": "eval"} if self.tune is not None and self.tune.freezes_bottom else {}
-        return {"finetune": finetune, **tune, **quiet}
+        """Return what decides a tuned encoder."""
+        # Where the output of frozen blocks comes from (`bottom`) changes nothing.
+        finetune = self.finetune.model_dump(mode="json", exclude={"fractions", "save_every", "bottom"})
+        return {"finetune": finetune, "tune": None if self.tune is None else self.tune.model_dump(mode="json")}
 
 
 OPTIM_V2: Settings = {
@@ -228,32 +228,29 @@ def read_experiments(path: Path, overrides: Iterable[str] = ()) -> list[Experime
     settings, overrides = {"name": path.stem, **read_yaml(path)}, list(overrides)
     chosen = [each.partition("=")[2] for each in overrides if each.startswith("variant=")]
     variants = expand_variants(settings.pop("variants", None), str(path))
-    if unknown := [name for name in chosen if not any(name in _names(each) for each in variants)]:
-        known = ", ".join(variants) or "none, it is one experiment"
+    if unknown := [name for name in chosen if not any(name in (each.name, each.method) for each in variants)]:
+        known = ", ".join(each.name for each in variants) or "none, it is one experiment"
         raise SettingsError(f"{path}: no variant {unknown[0]!r}; known: {known}")
-    variants = {name: own for name, own in variants.items() if not chosen or _names(name) & set(chosen)}
+    variants = [each for each in variants if not chosen or {each.name, each.method} & set(chosen)]
     rest = [each for each in overrides if not each.startswith("variant=")]
     _check_variants(path, variants, rest)
     if not variants:
         return [build_experiment(settings, rest, str(path))]
     return [
         build_experiment(
-            merge(settings, {**own, "name": f"{settings['name']}-{name}", "variant": name}), rest, f"{path}, {name}"
+            merge(settings, {**own, "variant": name, "method": method}),
+            rest,
+            f"{path}, {name}",
         )
-        for name, own in variants.items()
+        for name, method, own, _ in variants
     ]
 
 
-def _names(variant: str) -> set[str]:
-    """Give what a variant is called: with its learning rate, and the whole list of rates."""
-    return {variant, variant.partition(RATE)[0]}
-
-
-def _check_variants(path: Path, variants: Iterable[str], overrides: Iterable[str]) -> None:
+def _check_variants(path: Path, variants: Iterable[VariantSettings], overrides: Iterable[str]) -> None:
     """Refuse names that a report's own folders have, and a rate that would belie those in names."""
-    if taken := [name for name in variants if name in TAKEN]:
+    if taken := [each.name for each in variants if each.name in TAKEN]:
         raise SettingsError(f"{path}: {taken[0]!r} is a folder of reports; call the variant something else")
-    rated = [name for name in variants if RATE in name]
+    rated = [each.name for each in variants if each.has_own_rate]
     if rated and any(each.startswith("finetune.lr=") for each in overrides):
         raise SettingsError(
             f"{path}: {rated[0]} has its learning rate by the list in the file; leave finetune.lr out and choose one "

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -19,7 +19,6 @@ DEFAULT = "default"  # the name of what comes with the package: an encoder, and 
 
 # These mappings hold a choice (`{tokens: n}` or `{windows: n}`), so a later one replaces an earlier one whole.
 REPLACED_WHOLE = ("batch",)
-RATE = "-lr"  # between a variant's name and its learning rate, where it is tried with several
 
 
 class Config(BaseModel):
@@ -29,6 +28,15 @@ class Config(BaseModel):
 
 
 ConfigType = TypeVar("ConfigType", bound=Config)
+
+
+class VariantSettings(NamedTuple):
+    """One of a file's variants: a method at one learning rate."""
+
+    name: str  # of its folder
+    method: str  # as the file calls it
+    settings: Settings
+    has_own_rate: bool  # the method is tried with several
 
 
 def validate(kind: type[ConfigType], settings: Settings, origin: str) -> ConfigType:
@@ -94,21 +102,22 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Settings:
     return merged
 
 
-def expand_variants(given: Any, origin: str) -> dict[str, Settings]:  # noqa: ANN401 (what the YAML holds)
-    """Give a file's `variants` by name; one whose `finetune.lr` is a list stands for one with each rate."""
+def expand_variants(given: Any, origin: str) -> list[VariantSettings]:  # noqa: ANN401 (what the YAML holds)
+    """Return a file's `variants`; one whose `finetune.lr` is a list stands for one with each rate."""
     if given is None:
-        return {}
+        return []
     if not isinstance(given, dict) or not all(own is None or isinstance(own, dict) for own in given.values()):
         raise SettingsError(f"{origin}: `variants` is to map names to settings, such as top_6: {{tune: {{...}}}}")
-    variants: dict[str, Settings] = {}
-    for name, own in given.items():
-        finetune = (own or {}).get("finetune")
-        rates = finetune.get("lr") if isinstance(finetune, dict) else None
-        if not isinstance(rates, list):
-            variants[str(name)] = own or {}
-        else:
-            variants |= {f"{name}{RATE}{rate}": merge(own, {"finetune": {"lr": rate}}) for rate in rates}
-    return variants
+    return [variant for method, own in given.items() for variant in _with_each_rate(str(method), own or {})]
+
+
+def _with_each_rate(method: str, own: Settings) -> list[VariantSettings]:
+    finetune = own.get("finetune")
+    rates = finetune.get("lr") if isinstance(finetune, dict) else None
+    if not isinstance(rates, list):
+        return [VariantSettings(method, method, own, has_own_rate=False)]
+    settings = {rate: merge(own, {"finetune": {"lr": rate}}) for rate in rates}
+    return [VariantSettings(f"{method}-lr{rate}", method, each, has_own_rate=True) for rate, each in settings.items()]
 
 
 def first_difference(one: Any, other: Any, path: str = "") -> str | None:  # noqa: ANN401 (JSON values)

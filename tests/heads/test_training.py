@@ -160,6 +160,7 @@ def test_every_head_is_trained_with_every_setting_that_is_asked_for():
         ("mine-lr0.01", 0.01, 0.5),
         ("mine-lr0.1-weight_decay0.0", 0.1, 0.0),
     ]
+    assert [head.setting_of for head in config.train] == ["last_linear", "last_linear", "mine", "mine"]
 
 
 def test_settings_decide_what_is_learned(source, encoder, cpu):

@@ -2,7 +2,7 @@ import pytest
 
 from bertvision.errors import FolderError
 from bertvision.records import (
-    MethodCosts,
+    CostRecord,
     Parameters,
     Provenance,
     Round,
@@ -21,7 +21,7 @@ def spent(seconds, joules=None, device=None):
 
 
 def costs(rounds, method="full"):
-    return MethodCosts(
+    return CostRecord(
         experiment="study",
         method=method,
         rows={"encoder": RowSize(parameters=Parameters(total=3, trainable=2, encoder=1), ship_bytes=8, operations=1e9)},
@@ -86,5 +86,7 @@ def test_costs_of_one_method_in_two_files_are_refused_and_both_are_named(tmp_pat
 def test_another_file_among_the_costs_is_named(tmp_path):
     (tmp_path / "costs").mkdir()
     (tmp_path / "costs" / "full.json").write_text("{}")
-    with pytest.raises(FolderError, match=r"full.json: not a method's costs: `experiment`: Field required; delete it"):
+    with pytest.raises(
+        FolderError, match=r"full.json: not a method's costs of this version: `experiment`: Field required; delete it"
+    ):
         read_costs(tmp_path)

@@ -75,10 +75,17 @@ def make_variant(make_record: MakeRecord) -> MakeRecord:
         kind = "encoder" if row == "encoder" else "head"
         scores = {"exact": f1 - 3, "f1": f1, **({} if held_out is None else {"held_out_f1": held_out})}
         own = {"variant": variant, "finetune": {"lr": rate, **config.pop("finetune", {})}, **config}
+        head = next((each for each in own.get("heads", {}).get("train", []) if each["name"] == row), {})
         return make_record(
-            experiment=f"efficiency-{variant}",
+            experiment="efficiency",
+            variant=variant,
+            method=variant.partition("-lr")[0],
             row=row,
+            setting_of=row.partition("-lr")[0] if "-lr" in row else None,
             kind=kind,
+            encoder_lr=rate,
+            lr=head.get("lr") or (None if kind == "encoder" else 1e-3),
+            weight_decay=head.get("weight_decay"),
             seed=seed,
             fraction=fraction,
             scores=scores,

@@ -1,6 +1,6 @@
 import pytest
 
-from bertvision.records import Apart, Difference, merge_variants
+from bertvision.records import Apart, DifferenceRecord, merge_variants
 from bertvision.report.beside import Beside
 from bertvision.report.chapters import make_report
 from bertvision.report.differences import difference_tables
@@ -13,7 +13,7 @@ def records(make_variant):
 
 
 def apart(row="lora", fraction=1.0, against="full", experiment="efficiency", best=None):
-    return Difference(
+    return DifferenceRecord(
         experiment=experiment,
         row=row,
         fraction=fraction,

@@ -1,6 +1,6 @@
 import pytest
 
-from bertvision.records import DataFile, MethodCosts, Parameters, Provenance, Round, RowSize, Speed, Spent
+from bertvision.records import CostRecord, DataFile, Parameters, Provenance, Round, RowSize, Speed, Spent
 from bertvision.report.beside import Beside
 from bertvision.report.chapters import make_report
 from bertvision.report.measured import COLUMNS, costs_note, costs_rows, with_costs
@@ -25,7 +25,7 @@ def costs(method, seconds=(0.02,), heads=None, rows=("encoder",), settings=None)
         )
         for each in seconds
     ]
-    return MethodCosts(
+    return CostRecord(
         experiment="efficiency",
         method=method,
         rows=dict.fromkeys(rows, ROW),

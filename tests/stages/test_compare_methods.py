@@ -25,7 +25,9 @@ DEV = DataFile(name="the_dev.json", sha256=None, questions=8, dropped=0, windows
 def make_row(out, variant, seed, answers, held_out=50.0, **changes):
     """Write a variant's record and its answers as a run does; `changes` replace fields of the record."""
     record = RunRecord(
-        experiment=f"study-{variant}",
+        experiment="study",
+        variant=variant,
+        method=variant.partition("-lr")[0],
         task="squad2",
         row="encoder",
         kind="encoder",
@@ -124,7 +126,7 @@ def test_a_folder_that_is_not_there_or_holds_no_record_is_refused(tmp_path):
 
 
 def test_records_that_are_no_variants_are_left_to_compare(tmp_path):
-    make_row(tmp_path, "full", 1, {}, experiment="plain", config={"seeds": [1]})
+    make_row(tmp_path, "full", 1, {}, experiment="plain", variant=None, method=None, config={"seeds": [1]})
     with pytest.raises(
         FolderError, match=r"no record of a variant among its 1, such as plain, expected .*`bertvision com"
     ):

@@ -1,7 +1,7 @@
 import runpy
 from pathlib import Path
 
-from bertvision.records import MethodCosts, Parameters, Provenance, Round, RowSize, Speed, Spent, write_costs
+from bertvision.records import CostRecord, Parameters, Provenance, Round, RowSize, Speed, Spent, write_costs
 
 TOOL = Path(__file__).parents[2] / "tools" / "batches.py"
 PLACE = Provenance(commit=None, dirty=None, device="one GPU", precision="bf16", python="3.11", versions={})
@@ -19,7 +19,7 @@ def costs(tuned, answered, seconds):
         )
         for each in seconds
     ]
-    return MethodCosts(
+    return CostRecord(
         experiment="study",
         method="full",
         rows={"encoder": ROW},

@@ -17,7 +17,7 @@ from bertvision.errors import TrainingError
 from bertvision.features.batches import BatchConfig, Rows, WindowBatch, collate, lengths_of, plan_epoch
 from bertvision.features.windows import Window
 from bertvision.progress import SILENT, Progress
-from bertvision.settings import Config, Settings
+from bertvision.settings import Config
 from bertvision.training.accounting import Costs, Meter
 from bertvision.training.checkpoint import load_progress, save_progress
 from bertvision.training.device import Compute
@@ -110,7 +110,7 @@ def finetune_encoder(
     losses_of = _losses_of(encoder, output, config, compute, objective, read, teach)
     group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of)
     position = load_progress(saved, [group]) if saved is not None else None
-    done, before = (position["step"], _costs_of(position)) if position else (0, spent)
+    done, before = (position["step"], Costs(**position["costs"])) if position else (0, spent)
     meter = Meter(compute.device, before)
     pending = [(fraction, stop) for fraction, stop in stops if stop >= done]
     while pending and pending[0][1] == done:
@@ -170,11 +170,6 @@ def steps_of_fractions(
     """Give, for each fraction, after how many steps its share of windows was first seen."""
     seen = np.cumsum([0, *(sum(len(rows) for rows in step) for step in steps)])
     return [(fraction, int(np.searchsorted(seen, num_windows_of(fraction, num_windows)))) for fraction in fractions]
-
-
-def _costs_of(position: Settings) -> Costs:
-    """Give what a stopped training had cost; one from before costs were noted knows its seconds."""
-    return Costs(**position.get("costs", {"seconds": position.get("seconds", 0.0)}))
 
 
 def _check(group: Group, number: int) -> None:

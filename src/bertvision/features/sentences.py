@@ -12,8 +12,8 @@ from bertvision.features.windows import Label, Window
 from bertvision.progress import SILENT, Progress
 from bertvision.tasks.task import TextRow
 
-RowKind = Literal["class", "labels", "number"]
-UNKNOWN: dict[RowKind, Label] = {"class": 0, "labels": (), "number": 0.0}
+ResultKind = Literal["class", "labels", "number"]
+UNKNOWN: dict[ResultKind, Label] = {"class": 0, "labels": (), "number": 0.0}
 Layouts = tuple[Layout, Layout]  # around one text, and around two
 
 
@@ -21,7 +21,7 @@ def cut_rows(
     rows: Sequence[TextRow],
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
-    kind: RowKind,
+    kind: ResultKind,
     progress: Progress = SILENT,
 ) -> list[Window]:
     """Turn every row into one window of at most `max_length` tokens; longer texts lose their end, the longer one first.
@@ -72,7 +72,7 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     return (longer, shorter) if first > second else (shorter, longer)
 
 
-def _label(row: TextRow, kind: RowKind) -> Label:
+def _label(row: TextRow, kind: ResultKind) -> Label:
     if row.label is None:
         return UNKNOWN[kind]
     return float(row.label) if kind == "number" and isinstance(row.label, int | float) else row.label

@@ -29,6 +29,7 @@ class HeadConfig(Config):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    setting_of: str | None = None  # the head that this one tries another setting of (`heads.settings`)
     pooler: PoolerConfig
     budget_of: str | None = None  # choose the pooler's width so that the head is as large as this one of the catalog
     readout: ReadoutKind = "linear"

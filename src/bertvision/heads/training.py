@@ -82,10 +82,11 @@ def with_every_setting(heads: Settings) -> Settings:
 
 
 def _variant(head: Any, setting: dict[str, Any]) -> Any:  # noqa: ANN401 (what the YAML holds)
-    """Give a head other settings and a name that tells them."""
+    """Return a head with other settings and a name that tells them."""
     own = {"head": head, "name": head} if isinstance(head, str) else dict(head)
     told = "-".join(f"{key}{value}" for key, value in setting.items())
-    return {**own, **setting, "name": f"{own.get('name', own.get('head'))}-{told}"}
+    name = own.get("name", own.get("head"))
+    return {**own, **setting, "name": f"{name}-{told}", "setting_of": name}
 
 
 def build_heads(

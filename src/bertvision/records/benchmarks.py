@@ -1,15 +1,12 @@
-"""`BenchRecord`: one comparison of speeds as one JSON file, with where it was measured."""
+"""`BenchRecord`: one comparison of speeds."""
 
 import re
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal, NamedTuple
-
-from pydantic import ValidationError
+from typing import Any, NamedTuple
 
 from bertvision.errors import FolderError
-from bertvision.files import read_json, write_json
-from bertvision.records.runs import Provenance
+from bertvision.records.record import Provenance, Record, read_file, write_file
 from bertvision.settings import Config
 
 
@@ -28,10 +25,9 @@ class Ratio(NamedTuple):
     highest: float
 
 
-class BenchRecord(Config):
+class BenchRecord(Record):
     """A comparison: its sides were measured in turns, round by round, in one process, after a warm-up."""
 
-    format: Literal[1] = 1
     name: str
     variant: str  # what it was measured on, such as the encoder
     about: str
@@ -50,20 +46,12 @@ class BenchRecord(Config):
 def write_bench_record(folder: Path, record: BenchRecord) -> Path:
     """Write a record into a folder, under the comparison's name, what it was measured on, and the device."""
     device = re.sub(r"[^a-z0-9]+", "_", record.provenance.device.lower()).strip("_")
-    path = folder / f"{record.name}-{record.variant}-{device}.json"
-    write_json(path, record.model_dump(mode="json"))
-    return path
+    return write_file(folder / f"{record.name}-{record.variant}-{device}.json", record)
 
 
 def read_bench_records(folder: Path) -> list[BenchRecord]:
     """Read every record of a folder, in a fixed order."""
-    records = []
-    for path in sorted(folder.glob("*.json")):
-        read_json(path)  # says what is wrong with a damaged file
-        try:
-            records.append(BenchRecord.model_validate_json(path.read_bytes()))
-        except ValidationError as error:
-            raise FolderError(f"{path}: not a benchmark's record: {error.errors()[0]['msg']}") from None
+    records = [read_file(BenchRecord, path, "a benchmark's record") for path in sorted(folder.glob("*.json"))]
     if not records:
         raise FolderError(f"{folder}: no records in it; `bertvision bench` writes them")
     return records

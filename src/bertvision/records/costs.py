@@ -1,15 +1,13 @@
-"""`MethodCosts`: what one way of training costs, as one JSON file, measured in turns with others in one process."""
+"""`CostRecord`: what one method costs, measured in turns with others in one process."""
 
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal, NamedTuple
-
-from pydantic import ValidationError
+from typing import Any, NamedTuple
 
 from bertvision.errors import FolderError
-from bertvision.files import read_json, write_json
-from bertvision.records.runs import Parameters, Provenance
+from bertvision.records.record import Provenance, Record, read_file, write_file
+from bertvision.records.runs import Parameters
 from bertvision.settings import Config
 
 COSTS_FOLDER = "costs"
@@ -56,12 +54,11 @@ class Spread(NamedTuple):
     latency: float | None  # likewise
 
 
-class MethodCosts(Config):
+class CostRecord(Record):
     """One method of an experiment: its `encoder` and its heads, measured once a round."""
 
-    format: Literal[1] = 1
     experiment: str
-    method: str | None  # a variant without its learning rate; None for an experiment without variants
+    method: str | None  # None for an experiment without variants
     rows: dict[str, RowSize]
     rounds: tuple[Round, ...]
     num_windows: int  # of training that a round measures the tuning on
@@ -70,16 +67,16 @@ class MethodCosts(Config):
 
     @property
     def tuning(self) -> Spent | None:
-        """Give the tuning's costs in the middle of all rounds."""
+        """Return the tuning's costs in the middle of all rounds."""
         return _middle([each.tuning for each in self.rounds if each.tuning is not None])
 
     @property
     def heads(self) -> Spent | None:
-        """Give the heads' costs in the middle of all rounds."""
+        """Return the heads' costs in the middle of all rounds."""
         return _middle([each.heads for each in self.rounds if each.heads is not None])
 
     def speed(self, row: str) -> Speed | None:
-        """Give a row's speed in the middle of all rounds; None for a row that is no model by itself."""
+        """Return a row's speed in the middle of all rounds; None for a row that is no model by itself."""
         found = [each.rows[row] for each in self.rounds if row in each.rows]
         if not found:
             return None
@@ -87,7 +84,7 @@ class MethodCosts(Config):
 
     @property
     def spread(self) -> Spread:
-        """Give how far the rounds' seconds lie apart."""
+        """Return how far the rounds' seconds lie apart."""
         speeds = [[each.rows[row] for each in self.rounds if row in each.rows] for row in self.rows]
         return Spread(
             tuning=_apart([each.tuning.seconds for each in self.rounds if each.tuning is not None]),
@@ -97,18 +94,18 @@ class MethodCosts(Config):
 
 
 def costs_path(out: Path, experiment: str, method: str | None) -> Path:
-    """Name a method's file in a run folder."""
+    """Return the path of a method's file in a run folder."""
     return out / COSTS_FOLDER / f"{method or experiment}.json"
 
 
-def write_costs(out: Path, costs: MethodCosts) -> None:
+def write_costs(out: Path, costs: CostRecord) -> None:
     """Write a method's costs into a run folder."""
-    write_json(costs_path(out, costs.experiment, costs.method), costs.model_dump(mode="json"))
+    write_file(costs_path(out, costs.experiment, costs.method), costs)
 
 
-def read_costs(folder: Path) -> list[MethodCosts]:
+def read_costs(folder: Path) -> list[CostRecord]:
     """Read all costs below a folder, in a fixed order; there may be none, and of each method one."""
-    costs: list[MethodCosts] = []
+    costs: list[CostRecord] = []
     paths: dict[tuple[str, str | None], Path] = {}
     for path in sorted(folder.rglob(f"{COSTS_FOLDER}/*.json")):
         found = read_method_costs(path)
@@ -121,17 +118,9 @@ def read_costs(folder: Path) -> list[MethodCosts]:
     return costs
 
 
-def read_method_costs(path: Path) -> MethodCosts:
+def read_method_costs(path: Path) -> CostRecord:
     """Read one method's costs."""
-    read_json(path)  # says what is wrong with a damaged file
-    try:
-        return MethodCosts.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        raise FolderError(
-            f"{path}: not a method's costs: `{place}`: {problem['msg']}; delete it and measure again"
-        ) from None
+    return read_file(CostRecord, path, "a method's costs", "delete it and measure again")
 
 
 def _middle(found: list[Spent]) -> Spent | None:

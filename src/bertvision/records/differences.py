@@ -1,10 +1,13 @@
-"""`Difference`: how far a row's F1 lies from another's, question by question, as a line of one JSON file."""
+"""`DifferenceRecord`: how far a row's F1 lies from another's, question by question; one file holds several."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertvision.files import read_json, write_json
-from bertvision.settings import Config, validate
+from pydantic import RootModel
+
+from bertvision.files import write_json
+from bertvision.records.record import read_file
+from bertvision.settings import Config
 
 DIFFERENCES_FILE = "differences.json"
 
@@ -16,10 +19,10 @@ class Apart(Config):
     low: float  # where 95% of the differences of resampled questions lie
     high: float
     p_value: float
-    by_seed: tuple[float, ...] = ()  # the difference with each seed alone; empty in older files
+    by_seed: tuple[float, ...]  # the difference with each seed alone
 
 
-class Difference(Apart):
+class DifferenceRecord(Apart):
     """A paired comparison on dev at the threshold 0, every question's F1 averaged over seeds first."""
 
     experiment: str
@@ -28,11 +31,15 @@ class Difference(Apart):
     against: str  # another row at the same fraction
     seeds: tuple[int, ...]  # that both have
     # Each row at the threshold that suits it best, in every seed and every resample anew; None where predictions lack
-    # the best spans of declined questions.
+    # the best spans of questions without an answer.
     best: Apart | None = None
 
 
-def write_differences(folder: Path, found: Sequence[Difference]) -> Path:
+class DifferenceFile(RootModel[list[DifferenceRecord]]):
+    """All comparisons of a run folder."""
+
+
+def write_differences(folder: Path, found: Sequence[DifferenceRecord]) -> Path:
     """Write comparisons beside the records that they are about; those with other rows that are there stay."""
     path, against = folder / DIFFERENCES_FILE, {each.against for each in found}
     others = [each for each in _read(path) if each.against not in against] if path.exists() else []
@@ -40,10 +47,10 @@ def write_differences(folder: Path, found: Sequence[Difference]) -> Path:
     return path
 
 
-def read_differences(folder: Path) -> list[Difference]:
+def read_differences(folder: Path) -> list[DifferenceRecord]:
     """Read all comparisons below a folder; there may be none."""
     return [each for path in sorted(folder.rglob(DIFFERENCES_FILE)) for each in _read(path)]
 
 
-def _read(path: Path) -> list[Difference]:
-    return [validate(Difference, each, str(path)) for each in read_json(path)]
+def _read(path: Path) -> list[DifferenceRecord]:
+    return read_file(DifferenceFile, path, "differences", "delete it and run `bertvision compare-methods`").root

@@ -1,4 +1,4 @@
-"""Records of variants -> rows of one experiment, each method at its best learning rate."""
+"""Records of variants -> one row for each method, at its best learning rate."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
@@ -6,7 +6,6 @@ from statistics import fmean
 from typing import NamedTuple, TypeVar
 
 from bertvision.records.runs import RunRecord
-from bertvision.settings import RATE
 
 HELD_OUT = "held_out_f1"
 GIVEN = -1.0  # before every fraction: an encoder that was not tuned here
@@ -30,13 +29,13 @@ class Tried(NamedTuple):
 
     @property
     def best(self) -> Rate | None:
-        """Give the rate with the highest held-out F1; None where that of some rate is unknown."""
+        """Return the rate with the highest held-out F1; None where that of some rate is unknown."""
         scored = [(rate.held_out, rate) for rate in self.rates if rate.held_out is not None]
         return max(scored, key=lambda pair: pair[0])[1] if len(scored) == len(self.rates) else None
 
 
 def merge_variants(records: Iterable[RunRecord]) -> list[RunRecord]:
-    """Give variants their experiment's name and rows of their own, each method at its best learning rate.
+    """Return records whose variants are rows of their own, each method at its best learning rate.
 
     The rate is the one whose held-out F1 is the highest at the largest fraction: the mean over the seeds that all rates
     of the row have there, or over each rate's own where they share none. It counts at every fraction, because one
@@ -44,47 +43,29 @@ def merge_variants(records: Iterable[RunRecord]) -> list[RunRecord]:
     that are no variants come back as they are.
     """
     found = list(records)
-    plain = [record for record in found if method_of(record) is None]
-    named = [record.model_copy(update={"experiment": group_of(record), "row": row}) for record, row in choose(found)]
-    return [*plain, *named]
+    plain = [record for record in found if record.method is None]
+    return [*plain, *(record.model_copy(update={"row": row}) for record, row in choose(found))]
 
 
 def choose(records: Iterable[RunRecord]) -> list[tuple[RunRecord, str]]:
-    """Give the records of variants that `merge_variants` keeps, each with the name of its row."""
+    """Return the records of variants that `merge_variants` keeps, each with the name of its row."""
     return [pair for tried in tried_rates(records) for pair in _shown(tried)]
 
 
 def tried_rates(records: Iterable[RunRecord]) -> list[Tried]:
     """Gather the learning rates of every row of every variant."""
-    variants = sorted((record for record in records if method_of(record) is not None), key=_method_key)
+    variants = sorted((record for record in records if record.method is not None), key=_method_key)
     return [_tried(list(group)) for _, group in groupby(variants, key=_method_key)]
 
 
-def group_of(record: RunRecord) -> str:
-    """Name the experiment that a record's variant belongs to."""
-    variant = record.config.get("variant")
-    return record.experiment if variant is None else record.experiment.removesuffix(f"-{variant}")
-
-
-def method_of(record: RunRecord) -> str | None:
-    """Name a record's variant without its learning rate; None where the experiment has no variants."""
-    variant: str | None = record.config.get("variant")
-    return None if variant is None else variant.partition(RATE)[0]
-
-
-def row_of(record: RunRecord) -> str:
-    """Name a row without its head's learning rate (`heads.settings`)."""
-    return record.row.partition(RATE)[0] if record.kind in ("head", "control") else record.row
-
-
 def _method_key(record: RunRecord) -> tuple[str, str, str, str]:
-    return (group_of(record), record.task, method_of(record) or "", row_of(record))
+    return (record.experiment, record.task, record.method or "", record.model)
 
 
 def _tried(group: Sequence[RunRecord]) -> Tried:
     by_rate: dict[tuple[str | None, str], list[RunRecord]] = {}
     for record in group:
-        by_rate.setdefault((record.config.get("variant"), record.row), []).append(record)
+        by_rate.setdefault((record.variant, record.row), []).append(record)
     last = max(_shared(by_rate.values(), _place), default=None)
     compared = [[each for each in records if last in (None, _place(each))] for records in by_rate.values()]
     # Often all rates were run with one seed and only the best with more: over other seeds a mean would not compare.
@@ -115,6 +96,5 @@ def _shown(tried: Tried) -> list[tuple[RunRecord, str]]:
 
 
 def _row_name(record: RunRecord, *, has_rate: bool) -> str:
-    method = record.config["variant"] if has_rate else method_of(record)
-    own = record.row if has_rate else row_of(record)
+    method, own = (record.variant, record.row) if has_rate else (record.method, record.model)
     return str(method) if record.kind == "encoder" else f"{method}:{own}"

@@ -1,22 +1,14 @@
-"""`RunRecord`: one run as one JSON file, with where it came from."""
+"""`RunRecord`: one model of one run, with its scores and costs."""
 
-import os
-import platform
-import subprocess
 from collections.abc import Iterable
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import ValidationError
-
 from bertvision.errors import FolderError
-from bertvision.files import read_json, write_json
+from bertvision.records.record import Provenance, Record, read_file, write_file
 from bertvision.settings import Config
-from bertvision.version import VERSION
 
-RowKind = Literal["baseline", "encoder", "head", "control", "ensemble"]  # baseline: an answer that reads nothing
-PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
+ResultKind = Literal["baseline", "encoder", "head", "control", "ensemble"]  # baseline: an answer that reads nothing
 
 
 class Parameters(Config):
@@ -57,17 +49,6 @@ class Efficiency(Config):
     inference: Inference | None = None  # with measure.inference
 
 
-class Provenance(Config):
-    """Where a record came from."""
-
-    commit: str | None  # of bertvision itself; None where it was installed without its repository
-    dirty: bool | None
-    device: str
-    precision: str
-    python: str
-    versions: dict[str, str]
-
-
 class DataFile(Config):
     """One split as it was read."""
 
@@ -88,23 +69,28 @@ class Curves(Config):
     risk_coverage: list[tuple[float, float]] = []  # share answered (ascending), share wrong among them
 
 
-class RunRecord(Config):
+class RunRecord(Record):
     """One (row, fraction, seed) of an experiment: what was asked, what came out, what it cost."""
 
-    format: Literal[1] = 1
     experiment: str
+    variant: str | None = None  # which of the experiment's variants, as its folder is called; None: it has none
+    method: str | None = None  # that variant, whatever its learning rate
     task: str
     row: str  # `encoder`, a head's name, or an ensemble's name
-    kind: RowKind
+    setting_of: str | None = None  # the head that this one tries another setting of (`heads.settings`)
+    kind: ResultKind
     place: int = 0  # among the rows of its fraction, as the experiment lists them
     fraction: float | None  # None where the encoder was used as given
     seed: int
+    encoder_lr: float | None = None  # learning rate of the encoder's tuning; None where it was used as given
+    lr: float | None = None  # of a head
+    weight_decay: float | None = None  # of a head with one of its own
     scores: dict[str, float]  # at the epoch fixed beforehand (heads.report_epoch)
     epochs: list[dict[str, float]]  # scores after every epoch of head training; empty for encoder and ensembles
-    curves: Curves | None = None  # of answers with a probability; None in records from before there were any
+    curves: Curves | None = None  # None where answers have no probabilities
     parameters: Parameters
     seconds: Seconds
-    efficiency: Efficiency | None = None  # None in records from before it was measured, and of baselines
+    efficiency: Efficiency | None = None  # None where it was not measured, and of baselines
     layer_weights: list[float] | None = None  # of a head that weighs the layers, layer 0 first
     # Where a head took its states from, or fine-tuning those of frozen blocks: computed each time, or kept, and how.
     states: str = "live"
@@ -114,6 +100,16 @@ class RunRecord(Config):
     encoder_fingerprint: str
     config: dict[str, Any]
     provenance: Provenance
+
+    @property
+    def run(self) -> str:
+        """Return the name of the run: its experiment and, where there are several, its variant."""
+        return self.experiment if self.variant is None else f"{self.experiment}-{self.variant}"
+
+    @property
+    def model(self) -> str:
+        """Return the row's name whatever setting of a head it tries."""
+        return self.setting_of or self.row
 
 
 def record_path(folder: Path, row: str, fraction: float | None, seed: int) -> Path:
@@ -128,9 +124,7 @@ def fraction_name(fraction: float | None) -> str:
 
 def write_record(folder: Path, record: RunRecord) -> Path:
     """Write a record into a folder of records."""
-    path = record_path(folder, record.row, record.fraction, record.seed)
-    write_json(path, record.model_dump(mode="json"))
-    return path
+    return write_file(record_path(folder, record.row, record.fraction, record.seed), record)
 
 
 def read_records(folder: Path) -> list[RunRecord]:
@@ -150,19 +144,12 @@ def record_paths(folder: Path) -> list[Path]:
 
 def read_record(path: Path) -> RunRecord:
     """Read one record."""
-    text = read_json(path)
-    try:
-        return RunRecord.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        found = f" (format {text.get('format')})" if isinstance(text, dict) else ""
-        raise FolderError(f"{path}: not a record of this version{found}: `{place}`: {problem['msg']}") from None
+    return read_file(RunRecord, path, "a record")
 
 
 def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
     """Sort records by experiment, fraction and seed, then by kind (baseline, encoder, ...) as configured."""
-    kinds = {kind: number for number, kind in enumerate(get_args(RowKind))}
+    kinds = {kind: number for number, kind in enumerate(get_args(ResultKind))}
 
     def key(record: RunRecord) -> tuple[Any, ...]:
         fraction = -1.0 if record.fraction is None else record.fraction
@@ -171,38 +158,5 @@ def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
     return sorted(records, key=key)
 
 
-def provenance(device: str, precision: str) -> Provenance:
-    """Describe this machine and this code."""
-    commit, dirty = _commit()
-    return Provenance(
-        commit=commit,
-        dirty=dirty,
-        device=device,
-        precision=precision,
-        python=platform.python_version(),
-        versions={"bertvision": VERSION, **{name: metadata.version(name) for name in PACKAGES}},
-    )
-
-
 def _is_record_place(path: Path) -> bool:
     return "-seed" in path.name and not path.name.startswith(".")
-
-
-def _commit() -> tuple[str | None, bool | None]:
-    # A copy of the tree without its repository (another machine, say) is told its commit by the environment.
-    if given := os.environ.get("BERTVISION_COMMIT"):
-        return given.removesuffix("-dirty"), given.endswith("-dirty")
-    here = Path(__file__).parent
-    commit = _git(here, "rev-parse", "HEAD")
-    tracked = _git(here, "ls-files", "--error-unmatch", __file__)
-    if commit is None or tracked is None:  # installed as a wheel, or below somebody else's repository
-        return None, None
-    return commit, bool(_git(here, "status", "--porcelain", "--untracked-files=no"))
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bertvision.records import Difference, MethodCosts, read_costs, read_differences
+from bertvision.records import CostRecord, DifferenceRecord, read_costs, read_differences
 
 
 class Beside(NamedTuple):
     """Small files that stages leave in a run folder for its report."""
 
-    costs: Sequence[MethodCosts] = ()
-    differences: Sequence[Difference] = ()
+    costs: Sequence[CostRecord] = ()
+    differences: Sequence[DifferenceRecord] = ()
 
 
 def read_beside(folder: Path) -> Beside:

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from bertvision.records import RowKind, RunRecord
+from bertvision.records import ResultKind, RunRecord
 from bertvision.report.efficiency import all_trained
 from bertvision.report.plots import (
     Series,
@@ -25,7 +25,7 @@ from bertvision.report.plots import (
 from bertvision.report.rows import Row, Statistic, full_rows, largest_fraction, trained
 from bertvision.report.study import draw_study
 
-KIND_MARKERS: dict[RowKind, str] = {"encoder": "*", "head": "o", "control": "s", "ensemble": "^"}
+KIND_MARKERS: dict[ResultKind, str] = {"encoder": "*", "head": "o", "control": "s", "ensemble": "^"}
 
 
 def score_by_parameters(records: Iterable[RunRecord]) -> Figure | None:

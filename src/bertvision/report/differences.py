@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bertvision.records import Apart, Difference, RunRecord, fraction_name
+from bertvision.records import Apart, DifferenceRecord, RunRecord, fraction_name
 from bertvision.report.rows import table_rows
 from bertvision.report.tables import Alignment, Captioned, Table
 
@@ -15,7 +15,7 @@ NOTE = (
 HEADER = ("fraction", "model", "F1 at 0", "95% interval", "by seed", "F1 best", "95% interval", "by seed")
 
 
-def difference_tables(records: Sequence[RunRecord], differences: Sequence[Difference]) -> list[Captioned]:
+def difference_tables(records: Sequence[RunRecord], differences: Sequence[DifferenceRecord]) -> list[Captioned]:
     """Lay out how far one experiment's rows lie from each row that they were compared with."""
     own = [each for each in differences if each.experiment == records[0].experiment]
     place_of = {(row.fraction, row.name): place for place, row in enumerate(table_rows(records))}
@@ -28,11 +28,11 @@ def difference_tables(records: Sequence[RunRecord], differences: Sequence[Differ
     ]
 
 
-def _key(each: Difference) -> tuple[float | None, str]:
+def _key(each: DifferenceRecord) -> tuple[float | None, str]:
     return (each.fraction, each.row)
 
 
-def _table(differences: Sequence[Difference]) -> Table:
+def _table(differences: Sequence[DifferenceRecord]) -> Table:
     number: Alignment = "right"
     rows = tuple((fraction_name(each.fraction), each.row, *_cells(each), *_cells(each.best)) for each in differences)
     return Table(HEADER, ("left", "left", *[number] * (len(HEADER) - 2)), rows)

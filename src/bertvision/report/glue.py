@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple, get_args
 
-from bertvision.records import RowKind, RunRecord
+from bertvision.records import ResultKind, RunRecord
 from bertvision.report.measures import TASKS
 from bertvision.report.rows import Row, Statistic, full_rows, largest_fraction, statistic, trained
 from bertvision.report.tables import Alignment, Table, score_text
@@ -22,7 +22,7 @@ GLUE = {
     "wnli": "WNLI",
 }
 WNLI = "wnli"
-KINDS: tuple[RowKind, ...] = get_args(RowKind)
+KINDS: tuple[ResultKind, ...] = get_args(ResultKind)
 
 
 class Benchmark(NamedTuple):
@@ -36,7 +36,7 @@ class Benchmark(NamedTuple):
 class Line(NamedTuple):
     """A row of the table: one model's rows by task."""
 
-    kind: RowKind
+    kind: ResultKind
     name: str
     by_task: dict[str, Row]
 

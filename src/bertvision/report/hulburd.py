@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bertvision.records import Apart, Difference, RunRecord
+from bertvision.records import Apart, DifferenceRecord, RunRecord
 from bertvision.report.efficiency import COLUMNS, Column
 from bertvision.report.rows import Row, full_rows, largest_fraction, statistic
 from bertvision.report.tables import Alignment, Captioned, Table, score_text, signed_text
@@ -48,7 +48,7 @@ class Against(NamedTuple):
     """The row that trains every weight, and paired comparisons with it where there are any."""
 
     full: Row | None
-    differences: Sequence[Difference]
+    differences: Sequence[DifferenceRecord]
 
     @property
     def note(self) -> str:
@@ -96,10 +96,10 @@ class Against(NamedTuple):
         ours = [record for record in row.records if record.seed in theirs and key in record.scores]
         return signed_text(statistic([record.scores[key] - theirs[record.seed] for record in ours]))
 
-    def _found(self, row: Row) -> Difference | None:
+    def _found(self, row: Row) -> DifferenceRecord | None:
         return next((each for each in self.differences if self._of(each) and each.row == row.name), None)
 
-    def _of(self, each: Difference) -> bool:
+    def _of(self, each: DifferenceRecord) -> bool:
         full = self.full
         return full is not None and (each.experiment, each.fraction, each.against) == (
             full.experiment,
@@ -109,7 +109,7 @@ class Against(NamedTuple):
 
 
 def hulburd_tables(
-    records: Sequence[RunRecord], differences: Sequence[Difference] = (), note: str = ""
+    records: Sequence[RunRecord], differences: Sequence[DifferenceRecord] = (), note: str = ""
 ) -> list[Captioned]:
     """Lay out an experiment on SQuAD 2.0 as Hulburd does, at the largest fraction; `note` tells how costs were taken.
 

@@ -4,39 +4,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bertvision.records import (
+    CostRecord,
     Efficiency,
     Inference,
-    MethodCosts,
     RunRecord,
     Seconds,
     Spent,
-    group_of,
-    method_of,
-    row_of,
 )
 
 COLUMNS = ("model", "trained", "train ms", "infer ms", "ms alone", "peak GB")
 NOTHING = Spent(seconds=0.0, data_seconds=0.0, joules=None, peak_process_bytes=0, peak_device_bytes=None)
 
 
-def costs_rows(costs: Iterable[MethodCosts]) -> list[tuple[str, ...]]:
+def costs_rows(costs: Iterable[CostRecord]) -> list[tuple[str, ...]]:
     """Give a line for every row of every method: what one window takes in training and when it is answered."""
     return [_line(each, name) for each in costs for name in each.rows]
 
 
-def with_costs(records: Iterable[RunRecord], costs: Sequence[MethodCosts]) -> list[RunRecord]:
+def with_costs(records: Iterable[RunRecord], costs: Sequence[CostRecord]) -> list[RunRecord]:
     """Give records the seconds, memory and energy that were measured in one run, for the windows that they saw."""
     known = {(each.experiment, each.method): each for each in costs}
     return [_measured(record, known) for record in records]
 
 
-def costs_note(records: Sequence[RunRecord], costs: Sequence[MethodCosts]) -> str:
+def costs_note(records: Sequence[RunRecord], costs: Sequence[CostRecord]) -> str:
     """Say how the costs of one experiment's rows were measured; nothing where they are what its own runs noted."""
     own = [each for each in costs if each.experiment == records[0].experiment and each.rounds]
     if not own:
         return ""
     measured = {each.method for each in own}
-    others = dict.fromkeys(method for record in records if (method := method_of(record)) not in measured)
+    others = dict.fromkeys(method for record in records if (method := record.method) not in measured)
     devices, rounds = _listed(each.provenance.device for each in own), sorted({len(each.rounds) for each in own})
     text = (
         f"Seconds, memory and energy were measured in turns, in one process that had {devices} to itself: the "
@@ -46,7 +43,7 @@ def costs_note(records: Sequence[RunRecord], costs: Sequence[MethodCosts]) -> st
     return f"{text} Not so: {', '.join(map(str, others))}." if others else text
 
 
-def _apart(costs: Sequence[MethodCosts]) -> str:
+def _apart(costs: Sequence[CostRecord]) -> str:
     """Say how far rounds lie apart, of the method where they do most; nothing where there is one round alone."""
     named = ("seconds of tuning", "seconds of inference", "milliseconds of one window")
     by_kind = zip(*(each.spread for each in costs), strict=True)
@@ -55,7 +52,7 @@ def _apart(costs: Sequence[MethodCosts]) -> str:
     return f" Rounds of a method differ by at most {', '.join(parts)}." if parts else ""
 
 
-def _other_batches(records: Sequence[RunRecord], costs: Sequence[MethodCosts]) -> str:
+def _other_batches(records: Sequence[RunRecord], costs: Sequence[CostRecord]) -> str:
     """Say so where the tuning or inference was measured in other batches than those of these rows."""
     text = ""
     for name, verb, batch_of in (("Tuning", "were tuned", _tuning_batch), ("Inference", "answered", _answers_batch)):
@@ -80,8 +77,8 @@ def _listed(texts: Iterable[str]) -> str:
     return " and ".join(dict.fromkeys(texts))
 
 
-def _measured(record: RunRecord, known: Mapping[tuple[str, str | None], MethodCosts]) -> RunRecord:
-    costs = known.get((group_of(record), method_of(record)))
+def _measured(record: RunRecord, known: Mapping[tuple[str, str | None], CostRecord]) -> RunRecord:
+    costs = known.get((record.experiment, record.method))
     if costs is None or record.efficiency is None or not costs.rounds:
         return record
     tuning, heads = costs.tuning or NOTHING, (costs.heads if record.kind != "encoder" else None) or NOTHING
@@ -119,8 +116,8 @@ def _num_passed(record: RunRecord) -> float:
     return float(config.get("share", 1.0) * epochs * record.data["train"].windows)
 
 
-def _inference(record: RunRecord, costs: MethodCosts) -> Inference | None:
-    row, windows = row_of(record), record.data["dev"].windows
+def _inference(record: RunRecord, costs: CostRecord) -> Inference | None:
+    row, windows = record.model, record.data["dev"].windows
     speed = costs.speed(row)
     if speed is None:
         return None
@@ -132,7 +129,7 @@ def _inference(record: RunRecord, costs: MethodCosts) -> Inference | None:
     )
 
 
-def _line(costs: MethodCosts, name: str) -> tuple[str, ...]:
+def _line(costs: CostRecord, name: str) -> tuple[str, ...]:
     size, speed, is_encoder = costs.rows[name], costs.speed(name), name == "encoder"
     spent = costs.tuning if is_encoder else costs.heads
     method = costs.method or costs.experiment

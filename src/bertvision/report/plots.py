@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bertvision.records import RowKind
+from bertvision.records import ResultKind
 from bertvision.report.drawing import INK
 from bertvision.report.measures import Measure, measures_of
 from bertvision.report.rows import Row, Statistic, largest_fraction, trained
@@ -24,7 +24,7 @@ LONG_LABEL = 18  # characters; two longer labels do not fit side by side
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours, so that 42 series differ in one or the other
 LineStyle = Literal["-", "--", ":", "-.", ""]
-LINES: dict[RowKind, LineStyle] = {"baseline": "-.", "encoder": "-", "head": "-", "control": "--", "ensemble": ":"}
+LINES: dict[ResultKind, LineStyle] = {"baseline": "-.", "encoder": "-", "head": "-", "control": "--", "ensemble": ":"}
 
 
 class Style(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from bertvision.records import GIVEN, Rate, RunRecord, Tried, fraction_name, group_of, tried_rates
+from bertvision.records import GIVEN, Rate, RunRecord, Tried, fraction_name, tried_rates
 from bertvision.report.rows import Statistic
 from bertvision.report.tables import Alignment, Captioned, Table, score_text
 
@@ -60,7 +60,7 @@ class Choice(NamedTuple):
 
 def rate_tables(records: Iterable[RunRecord], experiment: str, task: str) -> list[Captioned]:
     """Lay out the rates of one experiment's variants, before they are merged; nothing where no row has several."""
-    own = (record for record in records if (group_of(record), record.task) == (experiment, task))
+    own = (record for record in records if (record.experiment, record.task) == (experiment, task))
     found = [(tried, tried.best) for tried in tried_rates(own) if len(tried.rates) > 1]
     choices = sorted((_choice(tried, best) for tried, best in found if best is not None), key=_place)
     return [Captioned(CAPTION, _table(choices), _note(choices))] if choices else []
@@ -80,12 +80,11 @@ def _choice(tried: Tried, best: Rate) -> Choice:
 def _attempt(rate: Rate) -> Attempt:
     record = rate.records[0]
     f1 = score_text(None if rate.held_out is None else Statistic(rate.held_out, None))
-    tuned, heads = record.config["finetune"]["lr"], record.config.get("heads", {})
-    if record.kind not in ("head", "control"):
-        return Attempt(0.0, tuned, rate_text(tuned), f1)
-    head = next(each for each in heads["train"] if each["name"] == record.row)
-    own, decay = head.get("lr") or heads["lr"], head.get("weight_decay")
-    return Attempt(tuned, own, rate_text(own) + ("" if decay is None else f", decay {decay:g}"), f1)
+    below = record.encoder_lr or 0.0
+    if record.lr is None:
+        return Attempt(0.0, below, rate_text(below), f1)
+    decay = "" if record.weight_decay is None else f", decay {record.weight_decay:g}"
+    return Attempt(below, record.lr, f"{rate_text(record.lr)}{decay}", f1)
 
 
 def _place(choice: Choice) -> tuple[float, bool, int]:

@@ -6,7 +6,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from bertvision.errors import FolderError
-from bertvision.records import RowKind, RunRecord, fraction_name, in_order
+from bertvision.records import ResultKind, RunRecord, fraction_name, in_order
 
 
 class Statistic(NamedTuple):
@@ -23,7 +23,7 @@ class Row:
     experiment: str
     fraction: float | None
     name: str
-    kind: RowKind
+    kind: ResultKind
     data: float  # share of the training data that heads were trained on
     records: tuple[RunRecord, ...]  # a seed each
     parameters: int  # trainable

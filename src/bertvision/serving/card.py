@@ -100,7 +100,7 @@ def _scores(record: RunRecord) -> list[str]:
     commit = "an unknown commit" if made.commit is None else f"commit {made.commit}{' (changed)' if made.dirty else ''}"
     tuned = "as given" if record.fraction is None else f"tuned for {fraction_name(record.fraction)} of an epoch"
     return [
-        f"## Scores of {record.experiment}: {record.row}, seed {record.seed}",
+        f"## Scores of {record.run}: {record.row}, seed {record.seed}",
         "",
         *_table(("score on dev", "value"), rows),
         *_table(("data", "file"), data),

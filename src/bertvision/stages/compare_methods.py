@@ -14,18 +14,15 @@ from bertvision.errors import DataError, FolderError
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
 from bertvision.records import (
     Apart,
-    Difference,
+    DifferenceRecord,
     RunRecord,
     choose,
     fraction_name,
-    group_of,
-    method_of,
     read_record,
     record_paths,
     write_differences,
 )
 from bertvision.run_folder import folder_of_seed
-from bertvision.settings import RATE
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import Question
 
@@ -61,7 +58,7 @@ class Answered(NamedTuple):
 class Differences(NamedTuple):
     """What was found, and where it was written."""
 
-    differences: list[Difference]
+    differences: list[DifferenceRecord]
     path: Path
 
     @property
@@ -99,10 +96,10 @@ def _find_shown(out: Path) -> list[Shown]:
     if not places:
         lack = "no records (*-seed*.json) below it" if out.is_dir() else "no such folder"
         raise FolderError(f"{out}: {lack}; give the run folder of an experiment with `variants`")
-    variants = [(record, path) for record, path in places if method_of(record) is not None]
+    variants = [(record, path) for record, path in places if record.method is not None]
     if not variants:
         raise FolderError(
-            f"{out}: no record of a variant among its {len(places):,}, such as {places[0][0].experiment}, expected "
+            f"{out}: no record of a variant among its {len(places):,}, such as {places[0][0].run}, expected "
             "those of an experiment with `variants`; compare two predictions with `bertvision compare`"
         )
     path_of = {id(record): path for record, path in variants if record.task in TASKS}
@@ -142,9 +139,9 @@ def _check_rows(out: Path, shown: Sequence[Shown], there: Sequence[Shown], again
             "same folder, or give the folder above if this is one variant's"
         )
     if against not in rows:
-        method = against.partition(RATE)[0]  # a variant's folder has its learning rate, too
-        called = f"that variant's row is called {method}: --against {method}"
-        advice = called if method in rows else "choose one with --against"
+        methods = [each.record.method for each in shown if each.record.variant == against]
+        called = [f"that variant's row is called {each}: --against {each}" for each in methods if each in rows]
+        advice = called[0] if called else "choose one with --against"
         raise FolderError(f"{out}: no row {against!r}; its rows are {_names(there)}; {advice}")
 
 
@@ -159,7 +156,7 @@ def _read_answered(shown: Iterable[Shown], gold: str, questions: Sequence[Questi
     for record, row, place in shown:
         folder = read_prediction_folder(place, with_candidates=False)
         _check_covered(record, folder, gold, questions)
-        key = (group_of(record), record.fraction, row)
+        key = (record.experiment, record.fraction, row)
         scored = score_answers(str(place), questions, folder.answers)
         found.setdefault(key, Answered(*key, {}, {})).worths[record.seed] = 100 * scored.worth("f1", questions)
         if folder.best_spans is not None and folder.null_odds is not None:
@@ -179,14 +176,14 @@ def _check_covered(record: RunRecord, folder: PredictionFolder, gold: str, quest
         )
 
 
-def _compare(row: Answered, answered: Sequence[Answered], against: str) -> Iterator[Difference]:
+def _compare(row: Answered, answered: Sequence[Answered], against: str) -> Iterator[DifferenceRecord]:
     for other in answered:
         is_other = other.row == against != row.row
         seeds = sorted(row.worths.keys() & other.worths.keys())
         if is_other and (other.experiment, other.fraction) == (row.experiment, row.fraction) and seeds:
             apart = _mean(row.worths, seeds) - _mean(other.worths, seeds)
             low, high, p_value = paired_bootstrap(apart, np.arange(len(apart)))
-            yield Difference(
+            yield DifferenceRecord(
                 experiment=row.experiment,
                 row=row.row,
                 fraction=row.fraction,
@@ -216,13 +213,13 @@ def _mean(values: Mapping[int, Floats], seeds: Sequence[int]) -> Floats:
     return mean
 
 
-def _heading(each: Difference) -> str:
+def _heading(each: DifferenceRecord) -> str:
     seeds = ", ".join(map(str, each.seeds))
     many = "seeds" if len(each.seeds) > 1 else "seed"
     return f"{each.experiment}, fraction {fraction_name(each.fraction)}, {many} {seeds}, less {each.against}"
 
 
-def _cells(each: Difference) -> tuple[str, ...]:
+def _cells(each: DifferenceRecord) -> tuple[str, ...]:
     best = ("", "") if each.best is None else _apart_cells(each.best)
     return (each.row, *_apart_cells(each), *best)
 

@@ -113,22 +113,21 @@ def finetune_seconds(line: Line, seed: int, fraction: float | None) -> float:
     return seconds
 
 
-def finetune_costs(place: Path) -> Costs | None:
-    """Give all that a fine-tuning cost; None in a folder from before it was noted."""
-    costs: Settings | None = read_json(place / TIMING).get("costs")
-    return None if costs is None else Costs(**costs)
+def finetune_costs(place: Path) -> Costs:
+    """Return all that a fine-tuning cost."""
+    return Costs(**read_json(place / TIMING)["costs"])
 
 
 def trained_parameters(place: Path) -> int | None:
-    """Tell how many weights a fine-tuning trained, output layer included; None where the folder does not say."""
-    if not (place / TIMING).exists():  # a model that was saved without its run
+    """Return how many weights a fine-tuning trained, output layer included; None for a model without its run."""
+    if not (place / TIMING).exists():
         return None
-    trained: int | None = read_json(place / TIMING).get("trained")
+    trained: int = read_json(place / TIMING)["trained"]
     return trained
 
 
 def bottom_states(place: Path) -> str:
-    """Tell where a fine-tuning took the output of frozen blocks from."""
+    """Return where a fine-tuning took the output of frozen blocks from."""
     if not (place / TIMING).exists():
         return "live"
     states: str = read_json(place / TIMING).get("bottom", "live")

@@ -94,10 +94,9 @@ class Line:
     def made_by(self, stage: str, seed: int, **more: object) -> Settings:
         """Name what decides a stage's result, beside the settings of the stage itself."""
         data, split = self.experiment.data, self.task.train
-        # Of the settings of data only those that differ from the defaults, so that a new one changes no older folder.
         apart = {"held_out"} if isinstance(data.held_out, str) else set()  # no part of what is learned from
         files = {"train", "dev", "also", "on_bad"} | apart
-        layout = data.model_dump(mode="json", exclude=files, exclude_defaults=True)
+        layout = data.model_dump(mode="json", exclude=files)
         source: Settings = {"name": split.name, "sha256": split.sha256, "on_bad": data.on_bad, **layout}
         return {
             "stage": stage,

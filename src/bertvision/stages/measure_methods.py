@@ -12,8 +12,8 @@ from bertvision.errors import FolderError, SettingsError
 from bertvision.experiment import Experiment
 from bertvision.files import locked
 from bertvision.progress import SILENT, Progress
-from bertvision.records import COSTS_FOLDER, MethodCosts, costs_path, provenance, read_method_costs, write_costs
-from bertvision.settings import RATE, Settings, first_difference
+from bertvision.records import COSTS_FOLDER, CostRecord, costs_path, provenance, read_method_costs, write_costs
+from bertvision.settings import Settings, first_difference
 from bertvision.stages.line import Line, prepare
 from bertvision.stages.method_turn import Turn, num_measured, size_for, take_turn
 from bertvision.training.device import choose_compute
@@ -26,12 +26,12 @@ SHARED = (
 )
 # What costs do not depend on.
 UNLIKE: dict[str, Any] = {
-    **dict.fromkeys(("name", "variant", "seeds", "measure", "ensembles"), True),
+    **dict.fromkeys(("name", "variant", "method", "seeds", "measure", "ensembles"), True),
     "finetune": {"lr", "fractions", "save_every"},
 }
 
 
-def measure_methods(experiments: Sequence[Experiment], out: Path, progress: Progress = SILENT) -> list[MethodCosts]:
+def measure_methods(experiments: Sequence[Experiment], out: Path, progress: Progress = SILENT) -> list[CostRecord]:
     """Measure every method once a round, forwards in one and backwards in the next; what OUT/costs holds is kept.
 
     Variants that differ in their learning rate alone are one method.
@@ -54,12 +54,8 @@ def one_rate_each(experiments: Sequence[Experiment]) -> dict[str, Experiment]:
     """Give a file's methods by name, each with the first of its learning rates."""
     methods: dict[str, Experiment] = {}
     for experiment in experiments:
-        methods.setdefault(_method(experiment) or experiment.name, experiment)
+        methods.setdefault(experiment.method or experiment.name, experiment)
     return methods
-
-
-def _method(experiment: Experiment) -> str | None:
-    return None if experiment.variant is None else experiment.variant.partition(RATE)[0]
 
 
 def _check_alike(methods: Mapping[str, Experiment]) -> None:
@@ -79,20 +75,19 @@ def _shared(experiment: Experiment) -> Settings:
     return {name: reduce(getitem, name.split("."), settings) for name in SHARED}
 
 
-def _kept(line: Line, experiment: Experiment) -> MethodCosts:
+def _kept(line: Line, experiment: Experiment) -> CostRecord:
     """Give what OUT/costs holds of a method; refuse what was measured with other settings or on another device."""
-    group = experiment.folder.parts[0]
     settings = experiment.model_dump(mode="json", exclude=UNLIKE)
-    fresh = MethodCosts(
-        experiment=group,
-        method=_method(experiment),
+    fresh = CostRecord(
+        experiment=experiment.name,
+        method=experiment.method,
         rows={},
         rounds=(),
         num_windows=num_measured(replace(line, experiment=experiment)),
         settings=settings,
         provenance=provenance(line.compute.name, line.compute.precision),
     )
-    path = costs_path(line.out, group, fresh.method)
+    path = costs_path(line.out, fresh.experiment, fresh.method)
     if not path.exists():
         return fresh
     there = read_method_costs(path)
@@ -102,7 +97,7 @@ def _kept(line: Line, experiment: Experiment) -> MethodCosts:
     return there
 
 
-def _count_left(costs: Collection[MethodCosts], out: Path, progress: Progress) -> int:
+def _count_left(costs: Collection[CostRecord], out: Path, progress: Progress) -> int:
     """Count the turns that are still to take, and say so where some were taken before."""
     kept, total = sum(len(each.rounds) for each in costs), ROUNDS * len(costs)
     if kept == total:
@@ -113,7 +108,7 @@ def _count_left(costs: Collection[MethodCosts], out: Path, progress: Progress) -
 
 
 def _take_turns(
-    line: Line, methods: Mapping[str, Experiment], costs: dict[str, MethodCosts], progress: Progress
+    line: Line, methods: Mapping[str, Experiment], costs: dict[str, CostRecord], progress: Progress
 ) -> Iterator[str]:
     """Take the turns that are left, add each to its method's costs, and give the method's name after it."""
     first = next(iter(methods.values()))
@@ -131,5 +126,5 @@ def _take_turns(
             yield name
 
 
-def _with_turn(costs: MethodCosts, turn: Turn) -> MethodCosts:
+def _with_turn(costs: CostRecord, turn: Turn) -> CostRecord:
     return costs.model_copy(update={"rounds": (*costs.rounds, turn.round), "rows": turn.rows})

@@ -14,7 +14,6 @@ from bertvision.heads.build import HeadConfig, reads_cls
 from bertvision.heads.head import Head, count_parameters
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.records import Parameters, Round, RowSize, Speed, Spent
-from bertvision.settings import RATE
 from bertvision.stages.finetune import Output, output_layer, tune_together
 from bertvision.stages.line import Line
 from bertvision.stages.measure import Alone, open_alone
@@ -127,7 +126,7 @@ def _heads(line: Line, encoder: Encoder, inside: int) -> tuple[list[Row], Spent 
             head, count = heads[config.name], count_parameters(heads[config.name])
             head.layers = line.places[cls]
             parameters = Parameters(total=count.total, trainable=count.trainable, encoder=encoder.num_parameters)
-            name = config.name.partition(RATE)[0]
+            name = config.setting_of or config.name
             rows.setdefault(name, Row(name, config.kind, parameters, head, config, inside + count.total))
     return list(rows.values()), _both(spent)
 

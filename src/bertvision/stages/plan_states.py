@@ -73,7 +73,7 @@ def _plan_heads(line: Line, seed: int) -> tuple[str, Choice]:
     choice = plan_source(line, seed, wanted, folder, heads, objective)
     tokens, passes = int(lengths_of(wanted.windows).sum()), config.epochs
     work = f"{len(wanted.windows):,} windows, {tokens:,} tokens, {passes} {'passes' if passes > 1 else 'pass'}"
-    return f"{line.experiment.name}: {work}, {len(heads)} {'heads' if len(heads) > 1 else 'head'}", choice
+    return f"{line.experiment.title}: {work}, {len(heads)} {'heads' if len(heads) > 1 else 'head'}", choice
 
 
 def _plan_tuning(line: Line, seed: int) -> Choice | None:

@@ -131,11 +131,11 @@ def _measured(line: Line, rows: Sequence[Row], encoder: Encoder) -> dict[str, In
 
 
 def _efficiency(this: Pass, row: Row) -> Efficiency | None:
-    costs: Costs | None = Costs()
+    if row.kind == "baseline":
+        return None
+    costs = Costs()
     if this.fraction is not None:
         costs = finetune_costs(this.line.folder(this.seed).encoder(this.fraction))
-    if costs is None or row.kind == "baseline":
-        return None
     return Efficiency(
         encoder_seconds=round(costs.seconds - costs.data_seconds, 3),
         heads_seconds=row.seconds or 0.0,
@@ -185,12 +185,16 @@ def _record(this: Pass, row: Row, place: int, scores: Scores, curves: Curves | N
     epochs = {**row.epochs, config.heads.reported: scores} if row.kind in ("head", "control") else {}
     return RunRecord(
         experiment=config.name,
+        variant=config.variant,
+        method=config.method,
         task=config.task,
         row=row.name,
         kind=row.kind,
         place=place,
         fraction=this.fraction,
         seed=this.seed,
+        encoder_lr=None if this.fraction is None else config.finetune.lr,
+        **_own_settings(this, row),
         scores=scores,
         epochs=[epochs[epoch] for epoch in sorted(epochs)],
         curves=curves,
@@ -210,6 +214,14 @@ def _record(this: Pass, row: Row, place: int, scores: Scores, curves: Curves | N
         config=config.model_dump(mode="json"),
         provenance=provenance(line.compute.name, line.compute.precision),
     )
+
+
+def _own_settings(this: Pass, row: Row) -> dict[str, Any]:
+    """Return what sets a head's training apart from that of others; nothing for other rows."""
+    if row.config is None or row.kind not in ("head", "control"):
+        return {}
+    lr = row.config.lr or this.line.experiment.heads.lr
+    return {"setting_of": row.config.setting_of, "lr": lr, "weight_decay": row.config.weight_decay}
 
 
 def _finished_records(line: Line, seed: int, fraction: float | None) -> list[RunRecord] | None:

@@ -9,7 +9,7 @@ from bertvision.experiment import EnsembleConfig
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.head import Head, count_parameters
 from bertvision.metrics.squad import Scores
-from bertvision.records import Parameters, RowKind
+from bertvision.records import Parameters, ResultKind
 from bertvision.stages.finetune import bottom_states, trained_parameters
 from bertvision.stages.heads import load_heads
 from bertvision.stages.line import Line
@@ -23,7 +23,7 @@ class Row:
     """One line of the results: the encoder's own output layer, a head, or an ensemble of rows."""
 
     name: str
-    kind: RowKind
+    kind: ResultKind
     parameters: Parameters
     head: Head | None = None  # None for an ensemble
     config: HeadConfig | None = None  # of that head
