@@ -29,7 +29,7 @@ def test_there_are_configs_and_a_quickstart_to_check():
 @pytest.mark.parametrize("path", YAMLS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_every_yaml_that_comes_with_the_project_is_valid(path):
     experiments = read_experiments(path)
-    assert all(each.name == (f"{path.stem}-{each.variant}" if each.variant else path.stem) for each in experiments)
+    assert all(each.title == (f"{path.stem}-{each.variant}" if each.variant else path.stem) for each in experiments)
     assert any(each.heads.train or each.finetune.fractions for each in experiments)
 
 

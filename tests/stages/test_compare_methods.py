@@ -22,7 +22,7 @@ PLACE = Provenance(commit=None, dirty=None, device="cpu", precision="float32", p
 DEV = DataFile(name="the_dev.json", sha256=None, questions=8, dropped=0, windows=8)
 
 
-def make_row(out, variant, seed, answers, held_out=50.0, **changes):
+def make_row(out, variant, seed, answers, /, held_out=50.0, **changes):
     """Write a variant's record and its answers as a run does; `changes` replace fields of the record."""
     record = RunRecord(
         experiment="study",
