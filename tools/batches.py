@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bertvision.files import write_text
 from bertvision.records import CostRecord, read_method_costs
-from bertvision.report.tables import Table, to_markdown
+from bertvision.report.renderers import Table, to_markdown
 
 
 def main(out: Path, folders: Sequence[Path]) -> None:

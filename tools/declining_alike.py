@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bertvision.files import write_text
 from bertvision.records import RunRecord, merge_variants, read_records
-from bertvision.report.tables import Table, to_markdown
+from bertvision.report.renderers import Table, to_markdown
 
 SHARES = (10, 25, 40)  # percent declined
 POINTS = 101

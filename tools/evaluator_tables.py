@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertvision.report.tables import Table, to_markdown
+from bertvision.report.renderers import Table, to_markdown
 
 INTERVALS = ("95%, by question", "95%, by article", "p, by article")
 

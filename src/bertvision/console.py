@@ -21,9 +21,9 @@ from bertvision.errors import BertVisionError
 from bertvision.files import write_text
 from bertvision.progress import SILENT, Bar, Progress, SilentBar
 from bertvision.records import RunRecord, merge_variants
-from bertvision.report.rows import by_experiment
+from bertvision.report.renderers import Alignment, Table, markdown_text, to_markdown
+from bertvision.report.results import by_experiment
 from bertvision.report.score_tables import terminal_note, terminal_table
-from bertvision.report.tables import Alignment, Table, markdown_text, to_markdown
 
 Parameters = ParamSpec("Parameters")
 SECONDS_BETWEEN_NOTES = 0.5

@@ -12,7 +12,7 @@ from bertvision.errors import SettingsError
 from bertvision.experiment import read_experiments
 from bertvision.progress import Silent
 from bertvision.records import Round, read_costs
-from bertvision.report.measured import with_costs
+from bertvision.report.costs import with_costs
 from bertvision.stages import method_turn
 from bertvision.stages.measure import Subject
 from bertvision.stages.measure_methods import measure_methods, one_rate_each

@@ -6,7 +6,7 @@ import matplotlib
 import pytest
 
 from bertvision.records import Parameters, Seconds
-from bertvision.report.costs import score_by_inference, score_by_parameters, score_by_training
+from bertvision.report.cost_figures import score_by_inference, score_by_parameters, score_by_training
 from bertvision.report.drawing import INK, draw, for_file, for_page, house_look, to_svg
 from bertvision.report.figures import finetuning_curve, layer_weights, less_data_curve
 from bertvision.report.gallery import GALLERY

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from bertvision.report.latex import latex_text, to_latex, to_latex_file
-from bertvision.report.tables import Table
+from bertvision.report.renderers import Table
 
 TABLE = Table(
     ("fraction", "model", "F1"),

@@ -1,5 +1,5 @@
 from bertvision.report.plots import MOST_MODELS, few_models, title_of_few
-from bertvision.report.rows import full_rows
+from bertvision.report.results import full_rows
 
 
 def rows_of(make_record, heads):

@@ -19,7 +19,7 @@ def costs(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet =
     """
     from bertvision.experiment import read_experiments
     from bertvision.records import COSTS_FOLDER
-    from bertvision.report.measured import COLUMNS, costs_rows
+    from bertvision.report.costs import COLUMNS, costs_rows
     from bertvision.stages.measure_methods import measure_methods
 
     experiments = read_experiments(config, overrides or ())

@@ -24,7 +24,7 @@ def report(
     """
     from bertvision.records import read_records
     from bertvision.report.beside import read_beside
-    from bertvision.report.measured import with_costs
+    from bertvision.report.costs import with_costs
     from bertvision.report.page import write_report
 
     found, beside = read_records(records), read_beside(records)

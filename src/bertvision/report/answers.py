@@ -16,7 +16,7 @@ from bertvision.report.plots import (
     row_styles,
     title_of,
 )
-from bertvision.report.rows import Row, full_rows, largest_fraction, trained
+from bertvision.report.results import Row, full_rows, largest_fraction, trained
 
 TYPES = (("HasAns_f1", "has an answer", PALETTE[0]), ("NoAns_f1", "has none", PALETTE[1]))
 SLOT_HEIGHT = 0.5  # inches for a name and two bars

@@ -6,18 +6,18 @@ from typing import NamedTuple
 
 from bertvision.records import RunRecord, merge_variants
 from bertvision.report.beside import Beside
+from bertvision.report.costs import costs_note, with_costs
 from bertvision.report.differences import difference_tables
 from bertvision.report.drawing import Drawing, draw
 from bertvision.report.efficiency import COLUMNS, cost_tables
 from bertvision.report.gallery import GALLERY, Picture
 from bertvision.report.glue import Benchmark, glue_tables
 from bertvision.report.hulburd import hulburd_tables
-from bertvision.report.measured import costs_note, with_costs
 from bertvision.report.measures import measures_of
 from bertvision.report.rates import rate_tables
-from bertvision.report.rows import by_experiment
+from bertvision.report.renderers import Captioned
+from bertvision.report.results import by_experiment
 from bertvision.report.score_tables import CALIBRATION, calibration_table, models_table, results_table
-from bertvision.report.tables import Captioned
 
 READING = (
     "Each row is one model at one fraction: the part of an epoch that the encoder was fine-tuned for before it was "

@@ -1,128 +1,148 @@
-"""Records of one experiment -> the main score against what it costs: parameters, training, inference."""
+"""Costs measured in one run -> records that have them, and a table for the terminal."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
-
-from bertvision.records import ResultKind, RunRecord
-from bertvision.report.efficiency import all_trained
-from bertvision.report.plots import (
-    Series,
-    Style,
-    draw_baselines,
-    draw_series,
-    few_models,
-    fraction_label,
-    is_study,
-    main_measure,
-    panels,
-    row_styles,
-    title_of,
-    title_of_few,
+from bertvision.records import (
+    CostRecord,
+    Efficiency,
+    Inference,
+    RunRecord,
+    Seconds,
+    Spent,
 )
-from bertvision.report.rows import Row, Statistic, full_rows, largest_fraction, trained
-from bertvision.report.study import draw_study
 
-KIND_MARKERS: dict[ResultKind, str] = {"encoder": "*", "head": "o", "control": "s", "ensemble": "^"}
+COLUMNS = ("model", "trained", "train ms", "infer ms", "ms alone", "peak GB")
+NOTHING = Spent(seconds=0.0, data_seconds=0.0, joules=None, peak_process_bytes=0, peak_device_bytes=None)
 
 
-def score_by_parameters(records: Iterable[RunRecord]) -> Figure | None:
-    """Draw the main score against trainable parameters, for the largest fraction that has scores; None without."""
-    every, key = _scored(records)
-    if is_study(every):
-        return _study_by_parameters(every)
-    rows = few_models(every)
-    models = largest_fraction(trained(rows))
-    if not models:
+def costs_rows(costs: Iterable[CostRecord]) -> list[tuple[str, ...]]:
+    """Give a line for every row of every method: what one window takes in training and when it is answered."""
+    return [_line(each, name) for each in costs for name in each.rows]
+
+
+def with_costs(records: Iterable[RunRecord], costs: Sequence[CostRecord]) -> list[RunRecord]:
+    """Give records the seconds, memory and energy that were measured in one run, for the windows that they saw."""
+    known = {(each.experiment, each.method): each for each in costs}
+    return [_measured(record, known) for record in records]
+
+
+def costs_note(records: Sequence[RunRecord], costs: Sequence[CostRecord]) -> str:
+    """Say how the costs of one experiment's rows were measured; nothing where they are what its own runs noted."""
+    own = [each for each in costs if each.experiment == records[0].experiment and each.rounds]
+    if not own:
+        return ""
+    measured = {each.method for each in own}
+    others = dict.fromkeys(method for record in records if (method := record.method) not in measured)
+    devices, rounds = _listed(each.provenance.device for each in own), sorted({len(each.rounds) for each in own})
+    text = (
+        f"Seconds, memory and energy were measured in turns, in one process that had {devices} to itself: the "
+        f"middle of {_listed(map(str, rounds))} rounds, scaled to the windows that a row has seen."
+        f"{_apart(own)}{_other_batches(records, own)}"
+    )
+    return f"{text} Not so: {', '.join(map(str, others))}." if others else text
+
+
+def _apart(costs: Sequence[CostRecord]) -> str:
+    """Say how far rounds lie apart, of the method where they do most; nothing where there is one round alone."""
+    named = ("seconds of tuning", "seconds of inference", "milliseconds of one window")
+    by_kind = zip(*(each.spread for each in costs), strict=True)
+    most = [max((share for share in shares if share is not None), default=None) for shares in by_kind]
+    parts = [f"{100 * share:.0f}% in {name}" for name, share in zip(named, most, strict=True) if share is not None]
+    return f" Rounds of a method differ by at most {', '.join(parts)}." if parts else ""
+
+
+def _other_batches(records: Sequence[RunRecord], costs: Sequence[CostRecord]) -> str:
+    """Say so where the tuning or inference was measured in other batches than those of these rows."""
+    text = ""
+    for name, verb, batch_of in (("Tuning", "were tuned", _tuning_batch), ("Inference", "answered", _answers_batch)):
+        measured = _listed(batch_of(each.settings) for each in costs)
+        own = _listed(batch_of(record.config) for record in records)
+        if measured != own:
+            text += f" {name} was measured in batches of {measured}; these rows {verb} in {own}."
+    return text
+
+
+def _tuning_batch(settings: Mapping[str, Any]) -> str:
+    sizes = (settings.get("finetune") or {}).get("batch") or {}
+    return next((f"{size:,} {unit}" for unit, size in sizes.items() if size is not None), "")
+
+
+def _answers_batch(settings: Mapping[str, Any]) -> str:
+    tokens = (settings.get("answers") or {}).get("tokens")
+    return "" if tokens is None else f"{tokens:,} tokens"
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return " and ".join(dict.fromkeys(texts))
+
+
+def _measured(record: RunRecord, known: Mapping[tuple[str, str | None], CostRecord]) -> RunRecord:
+    costs = known.get((record.experiment, record.method))
+    if costs is None or record.efficiency is None or not costs.rounds:
+        return record
+    tuning, heads = costs.tuning or NOTHING, (costs.heads if record.kind != "encoder" else None) or NOTHING
+    tuned, passed = _num_tuned(record), _num_passed(record)
+    tuning_seconds, heads_seconds = tuned * tuning.seconds, passed * heads.seconds
+    parts = [(tuning.joules, tuned), (heads.joules, passed)]
+    joules = [each * windows for each, windows in parts if each is not None]
+    device = [each.peak_device_bytes for each in (tuning, heads) if each.peak_device_bytes is not None]
+    efficiency = Efficiency(
+        encoder_seconds=tuned * (tuning.seconds - tuning.data_seconds),
+        heads_seconds=heads_seconds,
+        data_seconds=tuned * tuning.data_seconds,
+        peak_process_bytes=max(tuning.peak_process_bytes, heads.peak_process_bytes),
+        peak_device_bytes=max(device, default=None),
+        joules=sum(joules) if joules else None,
+        ship_bytes=record.efficiency.ship_bytes,
+        inference=_inference(record, costs) or record.efficiency.inference,
+    )
+    has_heads = record.seconds.heads is not None
+    seconds = Seconds(
+        finetune=tuning_seconds, heads=heads_seconds if has_heads else None, predict=record.seconds.predict
+    )
+    return record.model_copy(update={"efficiency": efficiency, "seconds": seconds})
+
+
+def _num_tuned(record: RunRecord) -> float:
+    """Count the windows that the encoder was tuned on."""
+    return (record.fraction or 0.0) * record.data["train"].windows
+
+
+def _num_passed(record: RunRecord) -> float:
+    """Count the windows that heads have learnt from, until the epoch that counts."""
+    config = record.config.get("heads", {})
+    epochs = config.get("report_epoch") or config.get("epochs", 1)
+    return float(config.get("share", 1.0) * epochs * record.data["train"].windows)
+
+
+def _inference(record: RunRecord, costs: CostRecord) -> Inference | None:
+    row, windows = record.model, record.data["dev"].windows
+    speed = costs.speed(row)
+    if speed is None:
         return None
-    styles = _point_styles(rows)
-    legend = {f"{number}  {row.name}": styles[row.name] for number, row in enumerate(models, start=1)}
-    figure, (axis,) = panels(1, {**legend, **_baselines(rows, styles)})
-    for number, row in enumerate(models, start=1):
-        _draw_point(axis, row.parameters, row.scores[key], styles[row.name], str(number))
-    draw_baselines(axis, rows, key)
-    _scale_by_powers(axis, [row.parameters for row in models])
-    title = f"{title_of(main_measure(rows))}, {fraction_label(models[0])}"
-    axis.set_title(title_of_few(every, rows, title), loc="left")
-    axis.set_xlabel("trainable parameters")
-    axis.margins(0.12)
-    return figure
+    return Inference(
+        seconds=speed.seconds * windows,
+        latency=speed.latency,
+        operations=costs.rows[row].operations * windows,
+        windows=windows,
+    )
 
 
-def score_by_training(records: Iterable[RunRecord]) -> Figure | None:
-    """Draw the main score against the seconds of training; None without scores."""
-    return _by_seconds(records, "seconds of training", lambda row: row.seconds)
+def _line(costs: CostRecord, name: str) -> tuple[str, ...]:
+    size, speed, is_encoder = costs.rows[name], costs.speed(name), name == "encoder"
+    spent = costs.tuning if is_encoder else costs.heads
+    method = costs.method or costs.experiment
+    memory = None if spent is None else spent.peak_device_bytes or spent.peak_process_bytes
+    return (
+        method if is_encoder else f"{method}:{name}",
+        f"{size.parameters.trainable:,}",
+        _number(None if spent is None else 1000 * spent.seconds),
+        _number(None if speed is None else 1000 * speed.seconds),
+        _number(None if speed is None else 1000 * speed.latency),
+        _number(None if memory is None else memory / 1e9),
+    )
 
 
-def score_by_inference(records: Iterable[RunRecord]) -> Figure | None:
-    """Draw the main score against the seconds of the pass over dev; None without scores."""
-    return _by_seconds(records, "seconds of the pass over dev", lambda row: row.inference_seconds)
-
-
-def _study_by_parameters(rows: Sequence[Row]) -> Figure:
-    """Count for a head what was trained below it as well: without it the head would not have its score."""
-    models = largest_fraction(trained(rows))
-    counts = {row.name: count for row in models if (count := all_trained(row.records[0])) is not None}
-    label = "trained parameters, those below a head included"
-    if len(counts) < len(models):  # records of before that was noted
-        counts, label = {row.name: row.parameters for row in models}, "trained parameters, those below a head left out"
-    figure, axis = draw_study(rows, label, lambda row: counts[row.name])
-    _scale_by_powers(axis, list(counts.values()))
-    return figure
-
-
-def _by_seconds(records: Iterable[RunRecord], label: str, seconds_of: Callable[[Row], float]) -> Figure | None:
-    every, key = _scored(records)
-    if is_study(every):
-        return draw_study(every, label, seconds_of)[0]
-    rows = few_models(every)
-    if not trained(rows):
-        return None
-    styles = row_styles(rows)
-    curves: dict[str, Series] = {}
-    for row in trained(rows):
-        curve = curves.setdefault(row.name, Series(row.name, styles[row.name], [], []))
-        curve.x.append(seconds_of(row))
-        curve.y.append(row.scores[key])
-    figure, (axis,) = panels(1, styles)
-    for series in curves.values():
-        draw_series(axis, series)
-    draw_baselines(axis, rows, key)
-    axis.set_title(title_of_few(every, rows, title_of(main_measure(rows))), loc="left")
-    axis.set_xlabel(label)
-    axis.set_xlim(left=0)
-    return figure
-
-
-def _scored(records: Iterable[RunRecord]) -> tuple[list[Row], str]:
-    rows = full_rows(records)
-    key = main_measure(rows).key
-    return [row for row in rows if key in row.scores], key
-
-
-def _point_styles(rows: Sequence[Row]) -> dict[str, Style]:
-    styles = row_styles(rows)
-    points = {row.name: KIND_MARKERS[row.kind] for row in trained(rows)}
-    return {
-        name: style._replace(marker=points[name], line="") if name in points else style
-        for name, style in styles.items()
-    }
-
-
-def _baselines(rows: Sequence[Row], styles: dict[str, Style]) -> dict[str, Style]:
-    return {row.name: styles[row.name] for row in rows if row.kind == "baseline"}
-
-
-def _draw_point(axis: Axes, parameters: int, score: Statistic, style: Style, label: str) -> None:
-    draw_series(axis, Series(label, style, [float(parameters)], [score]))
-    axis.annotate(label, (parameters, score.mean), textcoords="offset points", xytext=(6, 4), fontsize=10)
-
-
-def _scale_by_powers(axis: Axes, counts: Sequence[int]) -> None:
-    if all(counts):
-        axis.set_xscale("log")
-    else:  # a logarithm has no place for a model without weights of its own
-        axis.set_xscale("symlog", linthresh=min((count for count in counts if count), default=1))
-    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from bertvision.records import Apart, DifferenceRecord, RunRecord, fraction_name
-from bertvision.report.rows import table_rows
-from bertvision.report.tables import Alignment, Captioned, Table
+from bertvision.report.renderers import Alignment, Captioned, Table
+from bertvision.report.results import table_rows
 
 # Seeds are told apart because a bootstrap of questions cannot know what another training would have answered.
 NOTE = (

@@ -5,8 +5,8 @@ from math import log10
 from typing import NamedTuple
 
 from bertvision.records import RunRecord
-from bertvision.report.rows import Row, Statistic, statistic, table_rows, training_seconds
-from bertvision.report.tables import Alignment, Captioned, Table, score_text
+from bertvision.report.renderers import Alignment, Captioned, Table, score_text
+from bertvision.report.results import Row, Statistic, statistic, table_rows, training_seconds
 
 FLOOR = 50.0  # Hulburd's: about what an answer of nothing gets on SQuAD 2.0
 

@@ -25,7 +25,7 @@ from bertvision.report.plots import (
     title_of,
     title_of_few,
 )
-from bertvision.report.rows import Row, full_rows, largest_fraction, table_rows, trained
+from bertvision.report.results import Row, full_rows, largest_fraction, table_rows, trained
 
 EARLY, LATE = "#0072B2", "#D55E00"
 UNIFORM_STYLE = Style(INK, "", "--")

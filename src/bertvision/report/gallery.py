@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from bertvision.records import RunRecord
 from bertvision.report.answers import question_types, reliability, risk_coverage, threshold_curve
-from bertvision.report.costs import score_by_inference, score_by_parameters, score_by_training
+from bertvision.report.cost_figures import score_by_inference, score_by_parameters, score_by_training
 from bertvision.report.drawing import Draw
 from bertvision.report.figures import finetuning_curve, layer_weights, less_data_curve
-from bertvision.report.rows import Row, full_rows, largest_fraction
+from bertvision.report.results import Row, full_rows, largest_fraction
 
 RUN = "bertvision run EXPERIMENT.yaml"
 QUESTIONS = ("squad2",)  # tasks with questions that have no answer

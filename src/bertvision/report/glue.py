@@ -6,8 +6,8 @@ from typing import NamedTuple, get_args
 
 from bertvision.records import ResultKind, RunRecord
 from bertvision.report.measures import TASKS
-from bertvision.report.rows import Row, Statistic, full_rows, largest_fraction, statistic, trained
-from bertvision.report.tables import Alignment, Table, score_text
+from bertvision.report.renderers import Alignment, Table, score_text
+from bertvision.report.results import Row, Statistic, full_rows, largest_fraction, statistic, trained
 
 # In GLUE's order; where a task has two scores, their mean counts.
 GLUE = {

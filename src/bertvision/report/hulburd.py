@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from bertvision.records import Apart, DifferenceRecord, RunRecord
 from bertvision.report.efficiency import COLUMNS, Column
-from bertvision.report.rows import Row, full_rows, largest_fraction, statistic
-from bertvision.report.tables import Alignment, Captioned, Table, score_text, signed_text
+from bertvision.report.renderers import Alignment, Captioned, Table, score_text, signed_text
+from bertvision.report.results import Row, full_rows, largest_fraction, statistic
 
 PAPER_NOTE = (
     "“Paper” is what Hulburd prints for BERT-base, cased, tuned for three epochs on a Titan RTX; all else is of this "

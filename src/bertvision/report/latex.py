@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from bertvision.report.tables import Table, bodies
+from bertvision.report.renderers import Table, bodies
 
 HEAD = r"""% Tables of a bertvision report. In the preamble: \usepackage{booktabs,graphicx}
 """

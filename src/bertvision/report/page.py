@@ -23,9 +23,9 @@ from bertvision.report.drawing import Drawing, for_file, for_page
 from bertvision.report.gallery import Picture
 from bertvision.report.glue import Benchmark
 from bertvision.report.latex import to_latex_file
+from bertvision.report.renderers import Captioned, Table, to_html
 from bertvision.report.sources import Fact, config_texts, data_table, facts
 from bertvision.report.summary import to_summary
-from bertvision.report.tables import Captioned, Table, to_html
 
 
 def write_report(records: Iterable[RunRecord], folder: Path, beside: Beside = NOTHING) -> Path:

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from bertvision.records import ResultKind
 from bertvision.report.drawing import INK
 from bertvision.report.measures import Measure, measures_of
-from bertvision.report.rows import Row, Statistic, largest_fraction, trained
+from bertvision.report.results import Row, Statistic, largest_fraction, trained
 
 WIDTH = 5.0  # inches: narrow, so that the text is still readable where a phone shrinks the figure to 360 pixels
 PANEL_HEIGHT = 2.5

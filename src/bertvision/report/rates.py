@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from bertvision.records import GIVEN, Rate, RunRecord, Tried, fraction_name, tried_rates
-from bertvision.report.rows import Statistic
-from bertvision.report.tables import Alignment, Captioned, Table, score_text
+from bertvision.report.renderers import Alignment, Captioned, Table, score_text
+from bertvision.report.results import Statistic
 
 CAPTION = "Learning rates, chosen on held-out questions"
 READING = (

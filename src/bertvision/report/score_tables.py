@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from bertvision.records import RunRecord, fraction_name
 from bertvision.report.measures import Measure, measures_of
-from bertvision.report.rows import Row, full_rows, table_rows, trained
-from bertvision.report.tables import Alignment, Table, score_text, share_text
+from bertvision.report.renderers import Alignment, Table, score_text, share_text
+from bertvision.report.results import Row, full_rows, table_rows, trained
 
 NUMBER: Alignment = "right"
 CALIBRATION = (

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from bertvision.records import DataFile, Provenance, RunRecord
-from bertvision.report.tables import Table
+from bertvision.report.renderers import Table
 
 Value = TypeVar("Value")
 SHORT_HASH = 12

@@ -20,7 +20,7 @@ from bertvision.report.plots import (
     panels,
     title_of,
 )
-from bertvision.report.rows import Row, largest_fraction, trained
+from bertvision.report.results import Row, largest_fraction, trained
 
 STYLES = {
     FROZEN: Style(INK, "*", ""),

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from bertvision.records import RunRecord
 from bertvision.report.chapters import READING, Chapter, Report, Shown, ending, figure_path, meanings
 from bertvision.report.glue import Benchmark
+from bertvision.report.renderers import Captioned, markdown_text, to_markdown
 from bertvision.report.sources import data_table, facts
-from bertvision.report.tables import Captioned, markdown_text, to_markdown
 
 
 def to_summary(report: Report) -> str:

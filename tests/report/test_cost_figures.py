@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from bertvision.records import merge_variants
-from bertvision.report.costs import score_by_inference, score_by_parameters, score_by_training
+from bertvision.report.cost_figures import score_by_inference, score_by_parameters, score_by_training
 from bertvision.report.drawing import draw
 from bertvision.report.plots import MOST_MODELS, few_models, row_styles
-from bertvision.report.rows import table_rows
+from bertvision.report.results import table_rows
 from bertvision.report.study import apart
 
 FIGURES = (score_by_parameters, score_by_training, score_by_inference)

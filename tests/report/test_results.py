@@ -4,7 +4,7 @@ import pytest
 
 from bertvision.errors import FolderError
 from bertvision.records import Parameters, Seconds
-from bertvision.report.rows import by_experiment, full_rows, largest_fraction, table_rows
+from bertvision.report.results import by_experiment, full_rows, largest_fraction, table_rows
 
 
 def test_scores_are_means_over_seeds_with_the_deviation_of_a_sample(make_record):

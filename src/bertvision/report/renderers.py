@@ -8,7 +8,7 @@ from html import escape
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from bertvision.report.rows import Statistic
+from bertvision.report.results import Statistic
 
 Alignment = Literal["left", "right"]
 ROW_HEADS = ("model", "split")  # columns whose cells name their row

@@ -3,7 +3,7 @@ import pytest
 from bertvision.records import CostRecord, DataFile, Parameters, Provenance, Round, RowSize, Speed, Spent
 from bertvision.report.beside import Beside
 from bertvision.report.chapters import make_report
-from bertvision.report.measured import COLUMNS, costs_note, costs_rows, with_costs
+from bertvision.report.costs import COLUMNS, costs_note, costs_rows, with_costs
 from bertvision.report.page import write_report
 
 PLACE = Provenance(commit=None, dirty=None, device="one GPU", precision="bf16", python="3.11", versions={})

@@ -1,7 +1,7 @@
 import pytest
 
+from bertvision.report.renderers import Table, markdown_text, share_text, to_html, to_markdown
 from bertvision.report.score_tables import results_table
-from bertvision.report.tables import Table, markdown_text, share_text, to_html, to_markdown
 
 
 @pytest.mark.parametrize(
