@@ -9,7 +9,8 @@ from pathlib import Path
 
 from bertvision.files import write_text
 from bertvision.records import CostRecord, read_method_costs
-from bertvision.report.renderers import Table, to_markdown
+from bertvision.report.renderers import to_markdown
+from bertvision.tables import Table
 
 
 def main(out: Path, folders: Sequence[Path]) -> None:
@@ -21,7 +22,7 @@ def main(out: Path, folders: Sequence[Path]) -> None:
     rows = tuple(
         (str(method), *(cell for found in by_folder for cell in _cells(found[method]))) for method in by_folder[0]
     )
-    write_text(out, to_markdown(Table(("model", *heads), ("left", *["right"] * len(heads)), rows)))
+    write_text(out, to_markdown(Table("", ("model", *heads), rows)))
 
 
 def _heads(costs: CostRecord) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from bertvision.files import write_text
 from bertvision.records import RunRecord, merge_variants, read_records
-from bertvision.report.renderers import Table, to_markdown
+from bertvision.report.renderers import to_markdown
+from bertvision.tables import Column, Table
 
 SHARES = (10, 25, 40)  # percent declined
 POINTS = 101
@@ -18,7 +19,7 @@ def main(folder: Path, out: Path) -> None:
     """Write a row for each record: its F1 at 0, the share that it declines there, and its F1 at equal shares."""
     heads = ("F1 at 0", *(f"F1, {share}% declined" for share in SHARES), "F1 best", "span F1")
     rows = tuple(_cells(record) for record in merge_variants(read_records(folder)) if record.curves is not None)
-    write_text(out, to_markdown(Table(("fraction", "model", *heads), ("left", "left", *["right"] * len(heads)), rows)))
+    write_text(out, to_markdown(Table("", ("fraction", Column("model", "left"), *heads), rows)))
 
 
 def _cells(record: RunRecord) -> tuple[str, ...]:

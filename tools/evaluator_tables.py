@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertvision.report.renderers import Table, to_markdown
+from bertvision.report.renderers import to_markdown
+from bertvision.tables import Column, Table
 
 INTERVALS = ("95%, by question", "95%, by article", "p, by article")
 
@@ -26,8 +27,8 @@ def tables_page(made: Mapping[str, Any]) -> str:
 
 def _table(names: Sequence[str], numbers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Write rows whose first cells are names and whose others are numbers."""
-    alignments = (*["left"] * len(names), *["right"] * len(numbers))
-    return to_markdown(Table((*names, *numbers), alignments, tuple(map(tuple, rows))))
+    columns = (*(Column(name, "left") for name in names), *(Column(number) for number in numbers))
+    return to_markdown(Table("", columns, tuple(map(tuple, rows))))
 
 
 def _compare_table(compared: Sequence[Mapping[str, Any]]) -> str:

@@ -13,13 +13,15 @@ from typing import Any
 
 from bertvision.files import write_json, write_text
 from bertvision.records import RunRecord, read_records
-from bertvision.report.renderers import Table, to_markdown
+from bertvision.report.renderers import to_markdown
 from bertvision.run_folder import folder_of_seed
 from bertvision.stages.compare_files import CompareConfig, compare_files
+from bertvision.tables import Column, Table
 from bertvision.tasks.catalog import TASKS, task_name
 
 ENCODER = "encoder"
 HEADS = ("adapter_386_shared_skip", "learned_pooling")
+NAMES = ("head", "score", "the head is")  # columns of names, beside the first
 HEADER = ("task", "head", "seed", "score", "encoder", "head's", "difference", "95% interval", "p", "the head is")
 VERDICTS = ("above", "inside", "below")
 NEAR = 2.0  # points below the encoder that the heads were asked to stay within
@@ -67,8 +69,8 @@ def _verdict(interval: dict[str, Any]) -> str | None:
 
 
 def _table(compared: Sequence[dict[str, Any]]) -> Table:
-    alignments = ("left", "left", "right", "left", *["right"] * 5, "left")
-    return Table(HEADER, alignments, tuple(map(_row, compared)))
+    columns = tuple(Column(head, "left") if head in NAMES else head for head in HEADER)
+    return Table("", columns, tuple(map(_row, compared)))
 
 
 def _row(each: dict[str, Any]) -> tuple[str, ...]:

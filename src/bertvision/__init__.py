@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from bertvision.predictions.spans import predict_spans as predict_spans
     from bertvision.records import RunRecord as RunRecord
     from bertvision.records import read_records as read_records
-    from bertvision.report.page import write_report as write_report
     from bertvision.serving.classifier import Classifier as Classifier
     from bertvision.serving.predictor import load as load
     from bertvision.serving.reader import Reader as Reader
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from bertvision.stages.model_folder import load_model as load_model
     from bertvision.stages.predict_file import predict_file as predict_file
     from bertvision.stages.run import run as run
+    from bertvision.studies.reports import write_report as write_report
     from bertvision.tasks.squad import read_squad as read_squad
     from bertvision.tasks.squad import read_squad_rows as read_squad_rows
     from bertvision.tasks.task import Answer as Answer
@@ -98,7 +98,7 @@ _MODULES = {
     "predictions.prediction": ("AnswerConfig", "Prediction"),
     "predictions.spans": ("predict_spans",),
     "records": ("RunRecord", "read_records"),
-    "report.page": ("write_report",),
+    "studies.reports": ("write_report",),
     "serving.classifier": ("Classifier",),
     "serving.predictor": ("load",),
     "serving.reader": ("Reader",),

@@ -3,10 +3,10 @@
 import functools
 import json
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec
@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichBars
 
-from bertvision.analysis.sections import Page, Section
 from bertvision.errors import BertVisionError
 from bertvision.files import write_text
 from bertvision.progress import SILENT, Bar, Progress, SilentBar
 from bertvision.records import RunRecord, merge_variants
-from bertvision.report.renderers import Alignment, Table, markdown_text, to_markdown
+from bertvision.report.renderers import markdown_text, to_markdown, to_terminal
 from bertvision.report.results import by_experiment
-from bertvision.report.score_tables import terminal_note, terminal_table
+from bertvision.report.score_tables import terminal_table
+from bertvision.tables import Cells, Page, Table
 
 Parameters = ParamSpec("Parameters")
 SECONDS_BETWEEN_NOTES = 0.5
@@ -79,23 +79,16 @@ def progress_for(quiet: bool) -> Progress:
     return SILENT if quiet else TerminalProgress()
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool], title: str = "") -> None:
-    """Print a table; a row of a single cell is the heading of the rows below it.
-
-    Two blanks between columns: rich's own tables take three, which is too wide for 80 columns.
-    """
-    whole = [row for row in (header, *rows) if len(row) == len(header)]
-    widths = [max(len(row[column]) for row in whole) for column in range(len(header))]
-    head, *body = ["  ".join(map(_aligned, row, widths, numbers)).rstrip() for row in (header, *rows)]
-    rule = "─" * (sum(widths) + 2 * len(widths) - 2)
-    results.print("\n".join(["", *([title] if title else []), head, rule, *body, ""]), markup=False)
+def print_table(table: Table) -> None:
+    """Print a table."""
+    results.print(to_terminal(table), markup=False, emoji=False)
 
 
 def print_page(page: Page) -> None:
     """Print an analysis."""
     results.print("\n".join(page.head), markup=False, emoji=False)
-    for section in page.sections:
-        _print_section(section)
+    for table in page.tables:
+        print_table(table)
     for item in page.items:
         results.print(f"\n{item}", markup=False, emoji=False)
 
@@ -115,19 +108,11 @@ def page_as_markdown(page: Page) -> str:
     """Write an analysis as Markdown."""
     head = "\n".join(f"- {markdown_text(line)}" for line in page.head)
     items = ["## Disagreements\n", "```text\n" + "\n\n".join(page.items) + "\n```\n"] if page.items else []
-    return "\n".join(["# Analysis\n", f"{head}\n", *map(_section_as_markdown, page.sections), *items])
+    return "\n".join(["# Analysis\n", f"{head}\n", *map(_table_as_markdown, page.tables), *items])
 
 
-def _print_section(section: Section) -> None:
-    print_table(section.header, section.rows, (False, *[True] * (len(section.header) - 1)), section.title)
-    if section.note:
-        results.print(textwrap.fill(section.note, 80), markup=False, emoji=False)
-
-
-def _section_as_markdown(section: Section) -> str:
-    number: Alignment = "right"
-    table = to_markdown(Table(section.header, ("left", *[number] * (len(section.header) - 1)), section.rows))
-    return "\n".join([f"## {section.title}\n", table, *([f"{section.note}\n"] if section.note else [])])
+def _table_as_markdown(table: Table) -> str:
+    return "\n".join([f"## {table.title}\n", to_markdown(table), *([f"{table.note}\n"] if table.note else [])])
 
 
 def print_json(content: Any) -> None:  # noqa: ANN401 (anything that JSON can hold)
@@ -146,26 +131,20 @@ def print_records(records: Sequence[RunRecord], as_json: bool) -> None:
 
 def _print_experiment(name: str, records: Sequence[RunRecord]) -> None:
     table = terminal_table(records)
-    rows: list[Sequence[str]] = []
-    for part, group in groupby(table.rows, key=lambda row: row[0]):
-        rows.append([f"[{_tuned_for(part)}]"])
-        # The deviation over seeds would not fit into 80 columns; the report shows it.
-        rows += [[cell.partition(" ±")[0] for cell in row[1:]] for row in group]
+    rows: list[Cells] = []
+    for fraction, group in groupby(table.rows, key=lambda row: str(row[0])):
+        rows += [(f"[{_tuned_for(fraction)}]",), *(row[1:] for row in group)]
     seeds = len({record.seed for record in records})
     title = f"{name}, mean of {seeds} seeds" if seeds > 1 else name
-    print_table(table.header[1:], rows, [alignment == "right" for alignment in table.alignments[1:]], title)
-    if explained := terminal_note(records):
-        results.print(f"{textwrap.fill(explained, 80)}\n", markup=False)
+    print_table(replace(table, title=title, columns=table.columns[1:], rows=tuple(rows)))
+    if table.note:
+        results.print()
 
 
 def _tuned_for(fraction: str) -> str:
     known = {"": "baseline", "given": "encoder as given", "0": "encoder untuned"}
     is_part = known.get(fraction) is None and float(fraction) <= 1
     return known.get(fraction, f"encoder tuned for {fraction} {'of an epoch' if is_part else 'epochs'}")
-
-
-def _aligned(cell: str, width: int, is_number: bool) -> str:
-    return cell.rjust(width) if is_number else cell.ljust(width)
 
 
 def in_one_line(command: Callable[Parameters, None]) -> Callable[Parameters, None]:

@@ -90,7 +90,7 @@ class Experiment(Config):
     @field_validator("tune", "measure")
     @classmethod
     def _default_is_none(cls, given: Config | None) -> Config | None:
-        """Give a default one name, so that spelling it out changes no run folder and no record."""
+        """Return one name for a default, so that spelling it out changes no run folder and no record."""
         return None if given in (TuneConfig(), MeasureConfig()) else given
 
     @model_validator(mode="after")

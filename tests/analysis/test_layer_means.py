@@ -30,7 +30,7 @@ def test_kinds_of_questions_are_averaged_apart():
     assert [each.has_answer for each in found.parts] == [-1, 2, 3, 0]
     assert [each.no_answer for each in found.parts] == [2, -2, -3, 0]
     assert [each.apart for each in found.parts] == [-3, 4, 6, 0]
-    assert [section.title for section in found.as_page().sections] == [
+    assert [section.title for section in found.as_page().tables] == [
         "What each layer says",
         "Which layer tells answerable questions from others",
     ]
@@ -39,14 +39,14 @@ def test_kinds_of_questions_are_averaged_apart():
 def test_what_cannot_be_averaged_stays_absent():
     found = make(QuestionParts(BEST, NOTHING, NULL), is_impossible=np.array([False, False]))
     assert (found.total.gold, found.total.no_answer, found.total.apart) == (None, None, None)
-    (section,) = found.as_page().sections
+    (section,) = found.as_page().tables
     assert section.header[:-1] == ("part", "best", "none", "best-none")
-    assert make(QuestionParts(BEST, NOTHING, None)).as_page().sections[0].header[:-1] == ("part", "best")
+    assert make(QuestionParts(BEST, NOTHING, None)).as_page().tables[0].header[:-1] == ("part", "best")
 
 
 def test_a_bar_points_to_what_its_layer_speaks_for():
     null = np.array([[0.0, 0, 0, 0]])
-    section = make(QuestionParts(np.array([[4.0, -2, 0.1, 0]]), NOTHING, null)).as_page().sections[0]
+    section = make(QuestionParts(np.array([[4.0, -2, 0.1, 0]]), NOTHING, null)).as_page().tables[0]
     assert section.header[-1] == "   against│for       "
     assert [row[-1] for row in section.rows] == [
         "··········│██████████",
@@ -59,13 +59,13 @@ def test_a_bar_points_to_what_its_layer_speaks_for():
 
 
 def test_a_head_that_says_nothing_has_no_bars():
-    section = make(QuestionParts(np.zeros((1, 4)), NOTHING, np.zeros((1, 4)))).as_page().sections[0]
+    section = make(QuestionParts(np.zeros((1, 4)), NOTHING, np.zeros((1, 4)))).as_page().tables[0]
     assert {row[-1] for row in section.rows} == {"··········│··········", ""}
 
 
 @pytest.mark.parametrize("size", [1e-3, 99])
 def test_tables_fit_into_80_columns(size):
     found = make(QuestionParts(-size * BEST, size * BEST, NULL), [0.25, 0.75], np.array([False, True]))
-    for section in found.as_page().sections:
+    for section in found.as_page().tables:
         columns = zip(section.header, *section.rows, strict=True)
         assert sum(2 + max(map(len, column)) for column in columns) - 2 <= 80

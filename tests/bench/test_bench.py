@@ -11,7 +11,7 @@ from bertvision.bench.run import run_bench
 from bertvision.bench.subjects import read_bench_data, windows_like_squad
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.records import BenchRecord, Side, provenance, read_bench_records, write_bench_record
-from bertvision.report.benchmarks import bench_chapter, bench_rows
+from bertvision.report.benchmarks import bench_chapter, bench_tables
 
 CPU = torch.device("cpu")
 
@@ -47,7 +47,7 @@ def test_a_chapter_shows_seconds_ratios_and_numbers():
     assert "| fast | 2 (2-3) | 0.333 (0.333-0.5) |" in text
     assert "| tokens | 12,345 |" in text
     assert "3 rounds, middle and range" in text
-    assert bench_rows(make_record())[0] == ("slow", "6 (4-9)", "1")
+    assert bench_tables(make_record())[0].texts[0] == ("slow", "6 (4-9)", "1")
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"name": "heads"}'])

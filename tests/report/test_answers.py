@@ -1,9 +1,8 @@
 import pytest
 
 from bertvision.records import Curves
-from bertvision.report.answers import question_types, reliability, risk_coverage, threshold_curve
-from bertvision.report.drawing import house_look
-from bertvision.report.plots import PALETTE
+from bertvision.report.drawing import PALETTE, house_look
+from bertvision.report.figures import question_types, reliability, risk_coverage, threshold_curve
 
 
 def axes_of(figure, records):

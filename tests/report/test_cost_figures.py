@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 from bertvision.records import merge_variants
-from bertvision.report.cost_figures import score_by_inference, score_by_parameters, score_by_training
-from bertvision.report.drawing import draw
-from bertvision.report.plots import MOST_MODELS, few_models, row_styles
-from bertvision.report.results import table_rows
-from bertvision.report.study import apart
+from bertvision.report.cost_figures import apart, score_by_inference, score_by_parameters, score_by_training
+from bertvision.report.drawing import MOST_MODELS, draw, few_models, row_styles
+from bertvision.report.results import results_of
 
 FIGURES = (score_by_parameters, score_by_training, score_by_inference)
 
@@ -66,7 +64,7 @@ def test_names_are_kept_apart_in_their_order_and_within_the_axes():
 
 
 def test_of_many_ways_of_tuning_a_curve_shows_the_best_and_each_looks_its_own(many):
-    shown = few_models(table_rows(many))
+    shown = few_models(results_of(many))
     names = {row.name for row in shown}
     assert names == {f"way_{n}" for n in range(30 - MOST_MODELS, 30)}
     assert len(set(row_styles(shown).values())) == MOST_MODELS

@@ -1,10 +1,9 @@
 import pytest
 
 from bertvision.records import CostRecord, DataFile, Parameters, Provenance, Round, RowSize, Speed, Spent
-from bertvision.report.beside import Beside
 from bertvision.report.chapters import make_report
-from bertvision.report.costs import COLUMNS, costs_note, costs_rows, with_costs
-from bertvision.report.page import write_report
+from bertvision.report.costs import costs_note, costs_table, with_costs
+from bertvision.studies.reports import PAPERS, write_report
 
 PLACE = Provenance(commit=None, dirty=None, device="one GPU", precision="bf16", python="3.11", versions={})
 ROW = RowSize(parameters=Parameters(total=3, trainable=2000, encoder=1), ship_bytes=8, operations=3e9)
@@ -78,19 +77,19 @@ def test_records_without_measured_costs_stay_as_they_are(make, make_record):
 
 def test_a_report_says_how_costs_were_measured(make, tmp_path):
     records = [make("full"), make("lora"), make("bitfit")]
-    beside = Beside([costs("full", (0.02, 0.03, 0.01)), costs("lora")])
+    measured = [costs("full", (0.02, 0.03, 0.01)), costs("lora")]
     note = costs_note(records, [])
     assert note == ""
-    (chapter,) = make_report(records, beside).chapters
+    (chapter,) = make_report(records, measured, contents=PAPERS).chapters
     shown = chapter.tables[-1]
     assert chapter.tables[0].note == shown.note  # its column of seconds is of the same costs
     assert "middle of 1 and 3 rounds" in shown.note
     text = "differ by at most 100% in seconds of tuning, 0% in seconds of inference, 0% in milliseconds of one window."
     assert f"{text} Not so: bitfit." in shown.note
-    write_report(records, tmp_path, beside)
+    write_report(records, tmp_path, measured)
     for name in ("report.md", "report.html", "tables.tex"):
         assert "that had one GPU to itself" in (tmp_path / name).read_text()
-    assert [row[COLUMN] for row in shown.table.rows if row[0] == "full"] == [f"{1000 * 0.02 / 60:.2f}"]
+    assert [row[COLUMN] for row in shown.texts if row[0] == "full"] == [f"{1000 * 0.02 / 60:.2f}"]
 
 
 COLUMN = 6  # train min
@@ -123,8 +122,8 @@ def test_a_single_round_says_nothing_of_how_far_rounds_lie_apart(make):
 
 
 def test_the_terminals_rows_are_milliseconds_of_a_window():
-    rows = costs_rows([costs("heads", heads=spent(0.01, 1.0, None), rows=("encoder", "ladder"))])
-    assert [dict(zip(COLUMNS, row, strict=True)) for row in rows] == [
+    table = costs_table([costs("heads", heads=spent(0.01, 1.0, None), rows=("encoder", "ladder"))])
+    assert [dict(zip(table.header, row, strict=True)) for row in table.texts] == [
         {
             "model": "heads",
             "trained": "2,000",

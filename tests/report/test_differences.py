@@ -1,9 +1,9 @@
 import pytest
 
 from bertvision.records import Apart, DifferenceRecord, merge_variants
-from bertvision.report.beside import Beside
 from bertvision.report.chapters import make_report
-from bertvision.report.differences import difference_tables
+from bertvision.report.results import Evidence
+from bertvision.report.score_tables import difference_tables
 
 
 @pytest.fixture
@@ -30,26 +30,31 @@ def apart(row="lora", fraction=1.0, against="full", experiment="efficiency", bes
 
 def test_every_comparison_is_a_row_with_its_interval_and_its_seeds(records):
     best = Apart(difference=0.5, low=-0.25, high=1.0, p_value=0.2, by_seed=(1.5, -0.5))
-    (captioned,) = difference_tables(records, [apart(best=best), apart(fraction=0.3)])
+    (table,) = difference_tables(Evidence(records, differences=[apart(best=best), apart(fraction=0.3)]))
     cells = ("-2.00", "-3.25 to -0.75", "-1.50, -2.50")
-    assert captioned.table.rows == (
+    assert table.texts == (
         ("0.3", "lora", *cells, "", "", ""),
         ("1", "lora", *cells, "+0.50", "-0.25 to +1.00", "+1.50, -0.50"),
     )
 
 
 def test_rows_that_were_compared_with_another_stand_in_a_table_of_their_own(records):
-    found = difference_tables(records, [apart(), apart("full", against="lora")])
-    assert [(each.caption, each.table.rows[0][1]) for each in found] == [
+    found = difference_tables(Evidence(records, differences=[apart(), apart("full", against="lora")]))
+    assert [(each.title, each.texts[0][1]) for each in found] == [
         ("Question by question, less lora", "full"),
         ("Question by question, less full", "lora"),
     ]
 
 
 def test_comparisons_of_rows_that_a_report_does_not_show_are_left_out(records):
-    assert difference_tables(records, [apart("bitfit"), apart(experiment="other"), apart(fraction=2.0)]) == []
+    assert (
+        difference_tables(
+            Evidence(records, differences=[apart("bitfit"), apart(experiment="other"), apart(fraction=2.0)])
+        )
+        == []
+    )
 
 
 def test_a_chapter_has_its_comparisons(records):
-    (chapter,) = make_report(records, Beside(differences=[apart()])).chapters
-    assert "Question by question, less full" in [each.caption for each in chapter.tables]
+    (chapter,) = make_report(records, differences=[apart()]).chapters
+    assert "Question by question, less full" in [each.title for each in chapter.tables]

@@ -168,8 +168,8 @@ def test_scores_stand_over_the_seconds_of_training_and_of_the_pass_over_dev(make
         assert line.get_xydata().tolist() == points
 
 
-def test_figures_show_the_main_score_of_their_task_and_its_baseline(make_task):
-    records = make_task("cola", {"matthews": 40.0})
+def test_figures_show_the_main_score_of_their_task_and_its_baseline(make_task_records):
+    records = make_task_records("cola", {"matthews": 40.0})
     for figure in (score_by_parameters, score_by_training, score_by_inference):
         with house_look():
             drawn = figure(records)

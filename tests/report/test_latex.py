@@ -1,19 +1,20 @@
 import re
+from dataclasses import replace
 
 import pytest
 
-from bertvision.report.latex import latex_text, to_latex, to_latex_file
-from bertvision.report.renderers import Table
+from bertvision.report.renderers import latex_text, to_latex, to_latex_file
+from bertvision.tables import Column, Number, Table
 
 TABLE = Table(
-    ("fraction", "model", "F1"),
-    ("left", "left", "right"),
-    (("0.1", "a_b", "1.0 ± 0.2"), ("0.1", "c", ""), ("1", "50%", "2")),
+    "x",
+    ("fraction", Column("model", "left"), "F1"),
+    (("0.1", "a_b", Number(1.0, deviation=0.2)), ("0.1", "c", ""), ("1", "50%", "2")),
 )
 
 
 def test_a_table_has_a_rule_between_fractions_and_as_many_cells_as_columns():
-    body = to_latex(TABLE, "x").partition(r"\begin{tabular}{llr}" "\n")[2].partition(r"\end{tabular}")[0]
+    body = to_latex(TABLE).partition(r"\begin{tabular}{llr}" "\n")[2].partition(r"\end{tabular}")[0]
     assert body.splitlines() == [
         r"\toprule",
         r"{}fraction & model & F1 \\",
@@ -41,10 +42,10 @@ def test_latex_shows_text_as_it_is(text, written):
 
 
 def test_a_file_says_which_packages_it_needs_and_holds_every_table():
-    text = to_latex_file([("one", TABLE), ("two", TABLE)])
+    text = to_latex_file([replace(TABLE, title="one"), replace(TABLE, title="two", note="three")])
     assert text.startswith("% ")
     assert r"\usepackage{booktabs,graphicx}" in text.splitlines()[0]
-    assert re.findall(r"\\caption\{(.*)\}", text) == ["one", "two"]
+    assert re.findall(r"\\caption\{(.*)\}", text) == ["one", "two. three"]
 
 
 def test_braces_and_environments_of_a_report_are_balanced(rich_written):

@@ -131,8 +131,8 @@ def test_thresholds_are_explained_only_where_no_answer_is_possible(tmp_path, mak
     assert text.count("it flatters every row") == times
 
 
-def test_figures_of_thresholds_are_not_missed_by_tasks_that_have_none(tmp_path, make_task):
-    text = "".join(outline_of(write_report(make_task("sst2", {"accuracy": 90.0}), tmp_path)).text)
+def test_figures_of_thresholds_are_not_missed_by_tasks_that_have_none(tmp_path, make_task_records):
+    text = "".join(outline_of(write_report(make_task_records("sst2", {"accuracy": 90.0}), tmp_path)).text)
     assert "fine-tuning curve needs" in text
     assert not re.search("threshold|reliability|risk-coverage", text)
 
@@ -143,14 +143,16 @@ def test_a_whole_report_draws_every_figure_and_misses_none(rich_written):
     assert EXPERIMENT_FILE not in text
 
 
-def test_a_column_that_tasks_take_differently_is_explained_for_each(tmp_path, make_task):
-    write_report(make_task("ner", {"f1": 90.0}) + make_task("mrpc", {"f1": 80.0, "accuracy": 70.0}), tmp_path)
+def test_a_column_that_tasks_take_differently_is_explained_for_each(tmp_path, make_task_records):
+    write_report(
+        make_task_records("ner", {"f1": 90.0}) + make_task_records("mrpc", {"f1": 80.0, "accuracy": 70.0}), tmp_path
+    )
     (line,) = re.findall(r"^- \*\*F1\*\*: (.*)$", (tmp_path / "report.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert line == "of the positive class: harmonic mean of precision and recall (mrpc); harmonic mean of the two (ner)"
 
 
-def test_glue_stands_before_its_tasks_in_every_format(tmp_path, make_task):
-    write_report(make_task("rte", {"accuracy": 60.0}) + make_task("cola", {"matthews": 40.0}), tmp_path)
+def test_glue_stands_before_its_tasks_in_every_format(tmp_path, make_task_records):
+    write_report(make_task_records("rte", {"accuracy": 60.0}) + make_task_records("cola", {"matthews": 40.0}), tmp_path)
     for name in ("report.html", "report.md", "tables.tex"):
         text = (tmp_path / name).read_text(encoding="utf-8")
         assert 0 < text.index("average of 2 without WNLI") < text.index("Scores on cola")

@@ -1,5 +1,5 @@
-from bertvision.report.plots import MOST_MODELS, few_models, title_of_few
-from bertvision.report.results import full_rows
+from bertvision.report.drawing import MOST_MODELS, few_models, title_of_few
+from bertvision.report.results import full_results
 
 
 def rows_of(make_record, heads):
@@ -11,7 +11,7 @@ def rows_of(make_record, heads):
         for fraction in (0.3, 1.0)
         for row, kind, score in models
     ]
-    return full_rows(records)
+    return full_results(records)
 
 
 def test_of_few_models_all_are_shown(make_record):

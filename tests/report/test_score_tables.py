@@ -3,13 +3,12 @@ from bertvision.report.score_tables import (
     calibration_table,
     models_table,
     results_table,
-    terminal_note,
     terminal_table,
 )
 
 
 def cell(table, head, row=0):
-    return table.rows[row][table.header.index(head)]
+    return table.texts[row][table.header.index(head)]
 
 
 def test_a_table_has_the_columns_in_their_order(make_record):
@@ -25,7 +24,7 @@ def test_cells_are_rounded_and_have_thousands_separators(make_record):
         seconds=Seconds(finetune=1200.0, heads=34.4, predict=1.0),
     )
     table = results_table([record])
-    assert table.rows == (
+    assert table.texts == (
         ("1", "learned_pooling", "head", "1,234,567", "3.7", "53.6", "58.0", "", "", "", "65.0", "80.3", "1,234"),
     )
 
@@ -51,13 +50,13 @@ def test_a_threshold_that_the_experiment_sets_is_named_instead_of_0(make_record)
 def test_a_task_without_unanswerable_questions_has_no_thresholds(make_record):
     table = results_table([make_record(task="squad1", scores={"exact_match": 70.0, "f1": 80.0})])
     assert table.header[-3:] == ("EM", "F1", "seconds")
-    assert table.rows[0][-3:-1] == ("70.0", "80.0")
+    assert table.texts[0][-3:-1] == ("70.0", "80.0")
 
 
-def test_a_baseline_stands_first_without_fraction_parameters_and_seconds(make_task):
-    table = results_table(make_task("sst2", {"accuracy": 50.9}))
-    assert table.rows[0] == ("", "majority", "baseline", "", "", "50.9", "")
-    assert [row[1] for row in table.rows] == ["majority", "encoder", "learned_pooling"]
+def test_a_baseline_stands_first_without_fraction_parameters_and_seconds(make_task_records):
+    table = results_table(make_task_records("sst2", {"accuracy": 50.9}))
+    assert table.texts[0] == ("", "majority", "baseline", "", "", "50.9", "")
+    assert [row[1] for row in table.texts] == ["majority", "encoder", "learned_pooling"]
 
 
 def test_errors_in_the_labels_unit_keep_three_digits(make_record):
@@ -67,7 +66,7 @@ def test_errors_in_the_labels_unit_keep_three_digits(make_record):
 
 def test_a_task_that_nobody_knows_shows_every_score_by_its_key(make_record):
     table = results_table([make_record(task="new", scores={"b": 1.0, "a": 2.0})])
-    assert (table.header[-3:-1], table.rows[0][-3:-1]) == (("a", "b"), ("2.0", "1.0"))
+    assert (table.header[-3:-1], table.texts[0][-3:-1]) == (("a", "b"), ("2.0", "1.0"))
 
 
 def test_shares_of_the_data_have_a_column_only_where_there_are_several(make_record):
@@ -88,9 +87,9 @@ def test_calibration_has_a_table_where_there_is_some(rich_records, make_record):
 def test_a_terminal_has_short_heads_and_a_line_that_names_the_thresholds(make_record):
     heads = ("fraction", "model", "parameters", "EM", "F1", "tuned", "best", "span", "secs")
     assert terminal_table([make_record()]).header == heads
-    note = terminal_note([make_record()])
+    note = terminal_table([make_record()]).note
     assert note.endswith("EM at 0, F1 at 0, tuned: F1 tuned on held-out, best: F1 best.")
-    assert terminal_note([make_record(task="cola", scores={"matthews": 40.0})]) == ""
+    assert terminal_table([make_record(task="cola", scores={"matthews": 40.0})]).note == ""
 
 
 def test_several_seeds_show_their_deviation(make_record):
@@ -111,7 +110,7 @@ def test_seeds_have_a_column_only_where_rows_differ_in_them(make_record):
 def test_experiments_have_a_column_only_where_there_are_several(make_record):
     assert "experiment" not in results_table([make_record()]).header
     table = results_table([make_record(experiment="a"), make_record(experiment="b")])
-    assert [row[0] for row in table.rows] == ["a", "b"]
+    assert [row[0] for row in table.texts] == ["a", "b"]
 
 
 def test_an_encoder_used_as_given_has_no_number_for_its_fraction(make_record):
@@ -129,7 +128,7 @@ def test_models_stand_once_with_their_fractions_side_by_side(make_record):
         *("0.3: EM / F1 at 0", "0.3: EM / F1 tuned on held-out", "0.3: EM / F1 best"),
         *("1: EM / F1 at 0", "1: EM / F1 tuned on held-out", "1: EM / F1 best"),
     )
-    assert table.rows == (
+    assert table.texts == (
         ("a", "60,000", "0.20", "40.0 / 41.0", "", "50.0 / 51.0", "", "", ""),
         ("b", "60,000", "0.20", "41.0 / 42.0", "", "51.0 / 52.0", "42.0 / 43.0", "", "52.0 / 53.0"),
     )
@@ -139,9 +138,9 @@ def test_one_fraction_needs_no_table_of_its_own(make_record):
     assert models_table([make_record(row="a"), make_record(row="b")]) is None
 
 
-def test_a_baseline_has_the_same_score_at_every_fraction(make_task):
-    records = make_task("mrpc", {"accuracy": 68.4, "f1": 81.2})
+def test_a_baseline_has_the_same_score_at_every_fraction(make_task_records):
+    records = make_task_records("mrpc", {"accuracy": 68.4, "f1": 81.2})
     untuned = [record.model_copy(update={"fraction": 0.1}) for record in records if record.kind == "head"]
     table = models_table([*records, *untuned])
     assert table.header[3:] == ("0.1: F1 / accuracy", "1: F1 / accuracy")
-    assert table.rows[0] == ("majority", "", "", "81.2 / 68.4", "81.2 / 68.4")
+    assert table.texts[0] == ("majority", "", "", "81.2 / 68.4", "81.2 / 68.4")

@@ -12,7 +12,7 @@ def test_data_are_listed_once_with_counts_and_the_start_of_their_hash(make_recor
     train = DataFile(name="train.json", sha256="0123456789abcdef" * 4, questions=130_319, dropped=2, windows=131_754)
     hub = DataFile(name="rajpurkar/squad_v2", sha256=None, questions=7, dropped=0, windows=8)
     table = data_table([make_record(seed=seed, data={"train": train, "dev": hub}) for seed in (1, 2)])
-    assert table.rows == (
+    assert table.texts == (
         ("train", "train.json", "130,319", "2", "131,754", "0123456789ab"),
         ("dev", "rajpurkar/squad_v2", "7", "0", "8", ""),
     )

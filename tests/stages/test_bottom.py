@@ -196,14 +196,14 @@ def test_without_heads_a_plan_speaks_of_frozen_blocks_alone(make_experiment, tmp
     plan = plan_states(make_experiment(), tmp_path)
     assert plan.sentence.startswith("finetune.bottom: auto would choose ")
     assert "states.source" not in plan.sentence
-    assert (plan.as_rows(), list(plan.as_dict())) == ([], ["bottom"])
+    assert (plan.as_table().rows, list(plan.as_dict())) == ((), ["bottom"])
 
 
 def test_without_heads_and_frozen_blocks_there_is_nothing_to_plan(make_experiment, tmp_path):
     settings = make_experiment().model_dump(mode="json") | {"tune": None}
     plan = plan_states(build_experiment(settings), tmp_path)
     assert plan.sentence.startswith("Nothing to plan: ")
-    assert (plan.as_rows(), plan.as_dict()) == ([], {})
+    assert (plan.as_table().rows, plan.as_dict()) == ((), {})
 
 
 def test_where_every_weight_is_tuned_a_plan_says_nothing_of_frozen_ones(make_experiment, tmp_path):

@@ -93,7 +93,7 @@ def test_without_held_out_answers_each_half_is_judged_by_the_other(make):
     )
     assert found.after.f1 == pytest.approx(together / 40)
     assert "no held-out answers" in found.fitted_on
-    assert " / " in found.as_page().sections[0].rows[1][1]
+    assert " / " in found.as_page().tables[0].rows[1][1]
 
 
 def test_a_folder_without_best_spans_is_read_from_its_n_best(make):

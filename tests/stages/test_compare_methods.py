@@ -243,10 +243,10 @@ def test_the_table_has_best_thresholds_where_a_comparison_has_them(out, golds, s
     (plain,) = compare_folder(out, str(squad_file()), "full").differences
     add_sweeps(out, golds)
     (found,) = compare_folder(out, str(squad_file()), "full").differences
-    assert Differences([plain], out).header == COLUMNS
-    both = Differences([plain, found], out)
+    assert Differences([plain], out).as_table().header == COLUMNS
+    both = Differences([plain, found], out).as_table()
     assert both.header == (*COLUMNS, *BEST_COLUMNS)
-    heading, without, with_best = both.as_rows()
+    heading, without, with_best = both.texts
     assert heading == ("study, fraction 1, seeds 1, 2, less full",)
     assert without == (*with_best[:3], "", "")
     assert with_best[3] == f"{found.best.difference:+.2f}"

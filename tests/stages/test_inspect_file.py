@@ -20,7 +20,7 @@ def inspect(saved_encoder, tmp_path):
 
 
 def shown(found):
-    return dict(found.as_rows())
+    return dict(found.as_tables()[0].rows)
 
 
 def test_rows_are_counted_by_class_and_those_that_lose_their_end(inspect):

@@ -110,7 +110,7 @@ def test_a_task_without_no_answer_has_spans_alone(model, questions, squad_file):
     found = layers_of_file(folder, str(squad_file(chosen=answerable)))
     assert found.total.best is not None
     assert (found.total.null, found.total.difference, found.total.apart) == (None, None, None)
-    (section,) = found.as_page().sections
+    (section,) = found.as_page().tables
     assert section.header[:4] == ("part", "weight", "best", "gold")
 
 

@@ -159,8 +159,8 @@ def test_a_plan_measures_and_gives_three_estimates(make_line, tmp_path):
     plan = plan_states(line.experiment, tmp_path / "elsewhere")
     tokens = sum(len(window) for window in line.train)
     assert plan.title == f"experiment: {len(line.train)} windows, {tokens} tokens, 3 passes, 2 heads"
-    assert [row[0] for row in plan.as_rows()] == ["live", "ram", "disk"]
-    assert all(len(row) == len(COLUMNS) for row in plan.as_rows())
+    assert [row[0] for row in plan.as_table().rows] == ["live", "ram", "disk"]
+    assert all(len(row) == len(COLUMNS) for row in plan.as_table().rows)
     assert plan.choice.source in plan.sentence
     found = json.loads(json.dumps(plan.as_dict()))
     quickest = min(found["estimates"], key=lambda each: each["seconds"])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from bertvision.analysis.groups import Grouping, count_words
 from bertvision.analysis.outcomes import OUTCOMES, outcome_of
 from bertvision.analysis.scored import ScoredAnswers
-from bertvision.analysis.sections import Section, number_cell
+from bertvision.tables import Table, number_cell
 from bertvision.tasks.task import Question
 
 Models = Mapping[str, ScoredAnswers]  # A, or A and B
@@ -76,7 +76,7 @@ def lengths_of_right(
     return {name: _lengths(group, pieces) for name, group in groups.items()}
 
 
-def group_section(grouping: Grouping, scores: Mapping[str, Mapping[str, GroupScore]]) -> Section:
+def group_section(grouping: Grouping, scores: Mapping[str, Mapping[str, GroupScore]]) -> Table:
     """Lay out a grouping's scores; an empty group has empty cells."""
     models = list(next(iter(scores.values())))
     shown = ("exact", "f1", "declined") if len(models) == 1 else ("exact", "f1")  # three of each are over 80 columns
@@ -89,19 +89,19 @@ def group_section(grouping: Grouping, scores: Mapping[str, Mapping[str, GroupSco
         )
         for name, each in scores.items()
     )
-    return Section(f"By {grouping.title}", (grouping.title, "questions", *heads), rows, grouping.note)
+    return Table(f"By {grouping.title}", (grouping.title, "questions", *heads), rows, grouping.note)
 
 
-def error_section(errors: Mapping[str, Errors]) -> Section:
+def error_section(errors: Mapping[str, Errors]) -> Table:
     """Lay out what the wrong answers are."""
     rows = tuple(
         (label, *(_cell(getattr(each, name)) for each in errors.values())) for name, label in ERROR_ROWS.items()
     )
     heads = ["questions"] if len(errors) == 1 else list(errors)
-    return Section("Errors by exact match", ("answers", *heads), rows)
+    return Table("Errors by exact match", ("answers", *heads), rows)
 
 
-def length_section(lengths: Mapping[str, LengthsOfRight]) -> Section:
+def length_section(lengths: Mapping[str, LengthsOfRight]) -> Table:
     """Lay out the lengths of contexts."""
     rows = tuple(
         (name, f"{each.questions:,}", number_cell(each.mean_words), number_cell(each.mean_pieces))
@@ -109,7 +109,7 @@ def length_section(lengths: Mapping[str, LengthsOfRight]) -> Section:
     )
     header = ("right by exact match", "questions", "mean words", "mean word pieces")
     note = "Word pieces are those of A's tokenizer. Empty: no such question, or A's folder has no logits."
-    return Section("Context length by who is right", header, rows, note)
+    return Table("Context length by who is right", header, rows, note)
 
 
 def _lengths(group: Sequence[Question], pieces: Mapping[str, int] | None) -> LengthsOfRight:

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bertvision.analysis.sections import Section, number_cell, short_name
 from bertvision.metrics.tags import entities
+from bertvision.tables import Table, number_cell, short_name
 from bertvision.tasks.task import Kind
 
 ALL = "all"
@@ -54,14 +54,14 @@ def count_types(kind: Kind, labels: Sequence[str], golds: Sequence[Any], given: 
     return counts
 
 
-def type_section(title: str, noun: str, counts: Mapping[str, Mapping[str, TypeCounts]]) -> Section:
+def type_section(title: str, noun: str, counts: Mapping[str, Mapping[str, TypeCounts]]) -> Table:
     """Lay out types by model; what cannot be divided is an empty cell."""
     models = tuple(counts)
     names = dict.fromkeys(name for of_model in counts.values() for name in of_model if name != ALL)
     if any(ALL in of_model for of_model in counts.values()):
         names[ALL] = None
     header = (noun, "gold", *(f"{share} {model}" for model in models for share in ("prec.", "recall", "F1")))
-    return Section(title, header, tuple(_type_row(name, counts) for name in names))
+    return Table(title, header, tuple(_type_row(name, counts) for name in names))
 
 
 def _type_row(name: str, counts: Mapping[str, Mapping[str, TypeCounts]]) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from bertvision.analysis.groups import group_types
 from bertvision.analysis.outcomes import Outcomes, count_outcomes, outcome_section
 from bertvision.analysis.paired import mcnemar_p_value, paired_bootstrap
 from bertvision.analysis.scored import MetricName, ScoredAnswers
-from bertvision.analysis.sections import Section, number_cell, p_cell
 from bertvision.errors import DataError
+from bertvision.tables import Table, number_cell, p_cell
 from bertvision.tasks.task import Question
 
 ResampledUnit = Literal["question", "article"]
@@ -50,17 +50,17 @@ class Comparison:
         """Give everything as JSON values."""
         return asdict(self) | {"outcomes": {name: each._asdict() for name, each in self.outcomes.items()}}
 
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[Table]:
         """Give everything as tables."""
         note = bootstrap_note(self.resamples, f"{self.units:,} {self.resampled}s", self.seed)
         mcnemar = mcnemar_note(self.mcnemar_p_value, "questions")
         return [difference_section(self.differences, note), outcome_section(self.outcomes, mcnemar)]
 
 
-def difference_section(differences: Sequence[Difference], note: str) -> Section:
+def difference_section(differences: Sequence[Difference], note: str) -> Table:
     """Lay out differences; what has no value is an empty cell."""
     rows = tuple(_difference_row(each) for each in differences)
-    return Section("Scores", ("metric", "A", "B", "B - A", "95% interval", "p"), rows, note)
+    return Table("Scores", ("metric", "A", "B", "B - A", "95% interval", "p"), rows, note)
 
 
 def bootstrap_note(resamples: int, units: str, seed: int) -> str:

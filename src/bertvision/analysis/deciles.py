@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertvision.analysis.sections import Section, number_cell
 from bertvision.metrics.labels import Numbers, mae, rmse
+from bertvision.tables import Table, number_cell
 
 TENTHS = np.arange(1, 10) / 10
 
@@ -31,14 +31,14 @@ def score_deciles(golds: Sequence[float], given: Sequence[float]) -> list[Number
     return [_errors(gold[each], found[each]) for each in (*groups, np.ones(len(gold), dtype=bool))]
 
 
-def decile_section(errors: Mapping[str, Sequence[NumberErrors]]) -> Section:
+def decile_section(errors: Mapping[str, Sequence[NumberErrors]]) -> Table:
     """Lay out the errors of the models side by side."""
     header = ("gold", "rows", *(f"{what} {model}" for model in errors for what in ("bias", "MAE", "RMSE")))
     digits = _digits(max(of_model[-1].rmse or 0.0 for of_model in errors.values()))
     rows = [_row(same, digits) for same in zip(*errors.values(), strict=True)]
     rows[-1] = ("all", *rows[-1][1:])
     note = "Tenths of the rows by their gold numbers. Bias: mean error, below 0 where too little is said."
-    return Section("Errors by gold number", header, tuple(rows), note)
+    return Table("Errors by gold number", header, tuple(rows), note)
 
 
 def _errors(gold: Numbers, found: Numbers) -> NumberErrors:

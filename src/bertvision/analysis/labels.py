@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bertvision.analysis.groups import WORD
-from bertvision.analysis.sections import Section, number_cell, short_name
+from bertvision.tables import Table, number_cell, short_name
 
 Texts = Sequence[str]
 # Of two classes the one to be found; in RTE and QNLI it is class 0.
@@ -65,9 +65,7 @@ def mean_words(texts: Sequence[Texts], places: int) -> tuple[float | None, ...]:
     return tuple(_mean([len(WORD.findall(each[place].lower())) for each in texts]) for place in range(places))
 
 
-def class_section(
-    scores: Mapping[str, ClassScores], names: Sequence[str], all_words: Sequence[float | None]
-) -> Section:
+def class_section(scores: Mapping[str, ClassScores], names: Sequence[str], all_words: Sequence[float | None]) -> Table:
     """Lay out the models' scores side by side, and the words of the texts, which have these names."""
     rows = [("right", *(f"{each.right:,}" for each in scores.values()), "")]
     rows.append(("right, %", *(_percent(each.accuracy) for each in scores.values()), ""))
@@ -75,10 +73,10 @@ def class_section(
     for place, name in enumerate(names):
         words = (number_cell(each.mean_words[place]) for each in scores.values())
         rows.append((f"mean words of {name}, where right", *words, number_cell(all_words[place])))
-    return Section("Classes", ("", *scores, "all rows"), tuple(rows), "Words: runs of the letters a to z.")
+    return Table("Classes", ("", *scores, "all rows"), tuple(rows), "Words: runs of the letters a to z.")
 
 
-def confusion_section(model: str, scores: ClassScores) -> Section:
+def confusion_section(model: str, scores: ClassScores) -> Table:
     """Lay out what a model takes for what: a table of few classes, and the commonest confusions of many."""
     labels = tuple(scores.confusions)
     if len(labels) <= MOST_COLUMNS:
@@ -87,7 +85,7 @@ def confusion_section(model: str, scores: ClassScores) -> Section:
             for gold, given in scores.confusions.items()
         )
         header = ("gold", *(short_name(name, LETTERS) for name in labels))
-        return Section(f"What {model} says", header, rows, "Rows: gold classes; columns: what was given.")
+        return Table(f"What {model} says", header, rows, "Rows: gold classes; columns: what was given.")
     wrong = {
         (gold, name): count
         for gold, given in scores.confusions.items()
@@ -99,7 +97,7 @@ def confusion_section(model: str, scores: ClassScores) -> Section:
         (" -> ".join(short_name(each, 2 * FIRST_LETTERS - 3) for each in (gold, name)), f"{wrong[gold, name]:,}")
         for gold, name in commonest
     )
-    return Section(f"Commonest confusions of {model}", ("gold -> given", "rows"), rows)
+    return Table(f"Commonest confusions of {model}", ("gold -> given", "rows"), rows)
 
 
 def _positive_scores(counts: Counter[tuple[int, int]], labels: Sequence[str]) -> PositiveScores:

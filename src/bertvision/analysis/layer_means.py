@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.analysis.sections import Page, Section, number_cell
+from bertvision.tables import Page, Table, number_cell
 
 Parts = npt.NDArray[np.float64]  # [question, part]: what each part of a head adds to the score of one of its spans
 ARM = 10  # characters of a bar on each side of its middle
@@ -63,7 +63,7 @@ class LayerMeans:
             sections.append(self._type_section())
         return Page((head, f"head {self.head} of {self.model}"), sections, [])
 
-    def _score_section(self) -> Section:
+    def _score_section(self) -> Table:
         has_null = self.total.null is not None
         shown = {name: head for name, head in SCORES.items() if getattr(self.parts[0], name) is not None}
         note = (
@@ -73,7 +73,7 @@ class LayerMeans:
         barred, sides = ("difference", ("against", "for")) if has_null else ("best", ("-", "+"))
         return self._section("What each layer says", shown, barred, sides, note)
 
-    def _type_section(self) -> Section:
+    def _type_section(self) -> Table:
         note = (
             "Best span minus no answer, on questions that have an answer and on others; a layer tells one from the "
             "other by the difference of the two."
@@ -81,7 +81,7 @@ class LayerMeans:
         title = "Which layer tells answerable questions from others"
         return self._section(title, TYPES, "apart", ("wrongly", "rightly"), note)
 
-    def _section(self, title: str, shown: Mapping[str, str], barred: str, sides: tuple[str, str], note: str) -> Section:
+    def _section(self, title: str, shown: Mapping[str, str], barred: str, sides: tuple[str, str], note: str) -> Table:
         lengths = [getattr(each, barred) for each in self.parts]
         longest = max(map(abs, lengths)) or 1.0
         bars = [*(_bar(length / longest) for length in lengths), ""]
@@ -89,7 +89,7 @@ class LayerMeans:
             (each.name, *(_cell(each, name) for name in shown), bar)
             for each, bar in zip((*self.parts, self.total), bars, strict=True)
         )
-        return Section(title, ("part", *shown.values(), f"{sides[0]:>{ARM}}│{sides[1]:<{ARM}}"), rows, note)
+        return Table(title, ("part", *shown.values(), f"{sides[0]:>{ARM}}│{sides[1]:<{ARM}}"), rows, note)
 
 
 def mean_parts(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from bertvision.analysis.groups import Grouping
 from bertvision.analysis.scored import ScoredAnswers
-from bertvision.analysis.sections import Section, short_name
+from bertvision.tables import Table, short_name
 from bertvision.tasks.task import Question
 
 LETTERS = 30  # of a group's name in a table
@@ -47,13 +47,13 @@ def count_right(a: Sequence[bool], b: Sequence[bool]) -> Outcomes:
 
 def outcome_section(
     outcomes: Mapping[str, Outcomes], note: str, title: str = "Right by exact match", noun: str = "questions"
-) -> Section:
+) -> Table:
     """Lay out who is right by group; a group without examples has empty cells."""
     rows = tuple(
         (short_name(name, LETTERS), *(f"{count:,}" if each.total else "" for count in each), f"{each.total:,}")
         for name, each in outcomes.items()
     )
-    return Section(title, (noun, *OUTCOMES.values(), "total"), rows, note)
+    return Table(title, (noun, *OUTCOMES.values(), "total"), rows, note)
 
 
 def _count(questions: Sequence[Question], a: ScoredAnswers, b: ScoredAnswers) -> Outcomes:

@@ -8,9 +8,9 @@ from bertvision.analysis.by_type import TypeCounts, count_types, type_section
 from bertvision.analysis.deciles import NumberErrors, decile_section, score_deciles
 from bertvision.analysis.labels import ClassScores, class_section, confusion_section, mean_words, score_classes
 from bertvision.analysis.rows import label_of, noun_of, texts_of
-from bertvision.analysis.sections import Section, number_cell
 from bertvision.metrics.rows import Labelled, Predicted, gold_of, score_rows
 from bertvision.metrics.squad import Scores
+from bertvision.tables import Table, number_cell
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.task import Kind, TaskName
 
@@ -41,7 +41,7 @@ class RowBreakdown:
             "numbers": {model: [each._asdict() for each in of] for model, of in self.numbers.items()},
         }
 
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[Table]:
         """Give everything as tables."""
         sections = [_score_section(self.task, self.scores)]
         if self.classes:
@@ -74,12 +74,12 @@ def break_down(
     )
 
 
-def _score_section(task: TaskName, scores: Mapping[str, Scores]) -> Section:
+def _score_section(task: TaskName, scores: Mapping[str, Scores]) -> Table:
     rows = tuple(
         (metric, *(number_cell(of_model.get(metric), 2) for of_model in scores.values()))
         for metric in TASKS[task].scores
     )
-    return Section("Scores", ("metric", *scores), rows)
+    return Table("Scores", ("metric", *scores), rows)
 
 
 def _plain(scores: ClassScores) -> dict[str, Any]:

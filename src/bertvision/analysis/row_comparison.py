@@ -12,11 +12,11 @@ from bertvision.analysis.outcomes import Outcomes, count_right, outcome_section
 from bertvision.analysis.paired import Floats, interval_of, mcnemar_p_value, resample_sums
 from bertvision.analysis.ranks import resample_spearman
 from bertvision.analysis.rows import are_right, found_values, gold_values, noun_of
-from bertvision.analysis.sections import Section
 from bertvision.analysis.summed import ROW_SCORES, TAG_SCORES, Summed
 from bertvision.metrics.labels import Numbers
 from bertvision.metrics.rows import PAPER, Labelled, Predicted, gold_of, score_rows
 from bertvision.metrics.squad import Scores
+from bertvision.tables import Table
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.task import TaskName
 
@@ -43,7 +43,7 @@ class RowComparison:
         outcomes = {name: each._asdict() for name, each in self.outcomes.items()} if self.outcomes else None
         return asdict(self) | {"outcomes": outcomes}
 
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[Table]:
         """Give everything as tables."""
         note = bootstrap_note(self.resamples, f"{self.units:,} {self.resampled}s", self.seed)
         if self.undefined:

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertvision.analysis.sections import Section, number_cell
 from bertvision.errors import DataError
 from bertvision.metrics.squad import answer_worths, normalize_answer
 from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.predictions.paper_decoder import decode_pieces
 from bertvision.predictions.prediction import Candidate
+from bertvision.tables import Table, number_cell
 from bertvision.tasks.task import Pieces, Question
 
 Texts = dict[str, str]  # by question
@@ -94,7 +94,7 @@ def score_seconds(
     )
 
 
-def second_section(ways: Mapping[str, SecondAnswers | None]) -> Section:
+def second_section(ways: Mapping[str, SecondAnswers | None]) -> Table:
     """Lay out the ways side by side; a way whose file is missing has empty cells."""
     rows = tuple((label, *(_cell(way, name) for way in ways.values())) for name, label in ROWS.items())
     note = (
@@ -102,7 +102,7 @@ def second_section(ways: Mapping[str, SecondAnswers | None]) -> Section:
         "apart, then again with the highest start and end at -1000; an end before its start is no answer, which is why "
         "some are right twice. Both by the official metric. Empty: the folder has no such file, or pairs are scored."
     )
-    return Section("Second most likely answer", ("answers", *ways), rows, note)
+    return Table("Second most likely answer", ("answers", *ways), rows, note)
 
 
 def _cell(way: SecondAnswers | None, name: str) -> str:

@@ -8,6 +8,7 @@ import typer
 from bertvision.cli.options import Json, Quiet, Set
 from bertvision.console import in_one_line, print_json, print_table, progress_for, results
 from bertvision.files import check_folder
+from bertvision.tables import Table
 
 
 @in_one_line
@@ -77,4 +78,4 @@ def ensemble(
     results.print(f"{len(made.predictions):,} questions, combined by {made.by}; answers in {out}", markup=False)
     if made.scores is not None:
         header, *rows = made.as_table()
-        print_table(header, rows, (False, *[True] * (len(header) - 1)))
+        print_table(Table("", header, tuple(rows)))

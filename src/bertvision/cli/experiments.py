@@ -94,7 +94,7 @@ def plan(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = 
     source of states, for one seed and fraction, and says which one `states: auto` chooses. With `tune`, it also says
     whether `finetune.bottom: auto` keeps the output of frozen blocks; without heads, only that.
     """
-    from bertvision.stages.plan_states import COLUMNS, plan_states
+    from bertvision.stages.plan_states import plan_states
 
     experiment = _experiment(config, overrides)
     planned = plan_states(experiment, _folder(out, experiment), progress_for(quiet))
@@ -103,7 +103,7 @@ def plan(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = 
         return
     if planned.choice is not None:
         results.print(planned.title, markup=False)
-        print_table(COLUMNS, planned.as_rows(), (False, *[True] * (len(COLUMNS) - 2), False))
+        print_table(planned.as_table())
     results.print(textwrap.fill(planned.sentence, 80), markup=False)
 
 
@@ -141,12 +141,12 @@ def _show_answer(experiment: "Experiment", head: Path) -> None:
 
 
 def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> list[RunRecord]:
-    from bertvision.report.beside import read_beside
-    from bertvision.report.page import write_report
+    from bertvision.records import read_costs, read_differences
     from bertvision.stages.run import run as run_experiment
+    from bertvision.studies.reports import write_report
 
     records = run_experiment(experiment, out, progress_for(quiet))
-    page = write_report(records, out, read_beside(out))
+    page = write_report(records, out, read_costs(out), read_differences(out))
     print_records(records, as_json)
     if not as_json:
         results.print(f"report: {page}", markup=False)
@@ -154,9 +154,9 @@ def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> lis
 
 
 def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool, as_json: bool) -> None:
-    from bertvision.report.beside import read_beside
-    from bertvision.report.page import write_report
+    from bertvision.records import read_costs, read_differences
     from bertvision.stages.run import run as run_experiment
+    from bertvision.studies.reports import write_report
     from bertvision.tuning.lora import check_peft
 
     if any(each.tune is not None and each.tune.inserted[0] == "lora" for each in experiments):
@@ -167,8 +167,7 @@ def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool,
             messages.print(f"{experiment.variant}:", markup=False)
         records += run_experiment(experiment, _folder(out, experiment), progress_for(quiet))
     together = _folder(out, experiments[0]).parent
-    beside = read_beside(together)
-    page = write_report(records, together, beside)
+    page = write_report(records, together, read_costs(together), read_differences(together))
     print_records(records, as_json)
     if not as_json:
         results.print(f"report: {page}", markup=False)

@@ -19,7 +19,7 @@ def costs(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet =
     """
     from bertvision.experiment import read_experiments
     from bertvision.records import COSTS_FOLDER
-    from bertvision.report.costs import COLUMNS, costs_rows
+    from bertvision.report.costs import costs_table
     from bertvision.stages.measure_methods import measure_methods
 
     experiments = read_experiments(config, overrides or ())
@@ -29,7 +29,7 @@ def costs(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet =
     if as_json:
         print_json([each.model_dump(mode="json") for each in measured])
         return
-    print_table(COLUMNS, costs_rows(measured), (False, *[True] * (len(COLUMNS) - 1)))
+    print_table(costs_table(measured))
     results.print(f"milliseconds are of one window; costs: {folder / COSTS_FOLDER}", markup=False)
 
 
@@ -54,5 +54,5 @@ def compare_methods(
     if as_json:
         print_json([each.model_dump(mode="json") for each in found.differences])
         return
-    print_table(found.header, found.as_rows(), (False, *[True] * (len(found.header) - 1)))
+    print_table(found.as_table())
     messages.print(f"differences: {found.path}", markup=False)

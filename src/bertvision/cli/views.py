@@ -1,6 +1,5 @@
 """Verbs that show something: reports, files, heads, speeds."""
 
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -22,14 +21,13 @@ def report(
     Writes report.html, report.md, tables.tex and figures as SVG and PNG, the same bytes each time, and needs no torch.
     Several GLUE tasks below one folder add a table of them all.
     """
-    from bertvision.records import read_records
-    from bertvision.report.beside import read_beside
+    from bertvision.records import read_costs, read_differences, read_records
     from bertvision.report.costs import with_costs
-    from bertvision.report.page import write_report
+    from bertvision.studies.reports import write_report
 
-    found, beside = read_records(records), read_beside(records)
-    page = write_report(found, check_folder(out), beside)
-    print_records(with_costs(found, beside.costs), as_json)
+    found, measured = read_records(records), read_costs(records)
+    page = write_report(found, check_folder(out), measured, read_differences(records))
+    print_records(with_costs(found, measured), as_json)
     messages.print(f"report: {page}", markup=False)
 
 
@@ -55,8 +53,8 @@ def inspect(
         print_json(found.as_dict())
         return
     results.print(f"{found.name}: {found.examples:,} examples, {found.windows:,} windows", markup=False)
-    print_table(("what", "value"), found.as_rows(), (False, True))
-    print_table(("tokens", *found.percentiles), found.length_rows(), (False, *[True] * len(found.percentiles)))
+    for table in found.as_tables():
+        print_table(table)
 
 
 @in_one_line
@@ -77,13 +75,7 @@ def heads(
         print_json([size._asdict() for size in sizes.heads])
         return
     results.print(sizes.title, markup=False)
-    rows: list[tuple[str, ...]] = []
-    for origin, found in groupby(sizes.heads, key=lambda size: size.origin):
-        rows.append((origin,))
-        for size in found:
-            share = "" if size.share is None else f"{size.share:.3f}"
-            rows.append((size.name, size.scores, f"{size.trainable:,}", f"{size.total:,}", share))
-    print_table(("head", "scores", "trained", "total", "percent"), rows, (False, False, True, True, True))
+    print_table(sizes.as_table())
     results.print(
         "Percent of the encoder; total counts running statistics too. What each reads: docs/method.md", markup=False
     )
@@ -107,7 +99,7 @@ def bench(
     """
     from bertvision.bench.run import run_bench
     from bertvision.records import write_bench_record
-    from bertvision.report.benchmarks import COLUMNS, bench_rows, figure_rows
+    from bertvision.report.benchmarks import bench_tables
 
     record = run_bench(name, overrides or (), progress_for(quiet))
     path = write_bench_record(check_folder(out), record)
@@ -115,6 +107,6 @@ def bench(
         print_json(record.model_dump(mode="json"))
         return
     results.print(f"{record.name}, {record.variant} on {record.provenance.device}: {record.about}", markup=False)
-    print_table(COLUMNS, bench_rows(record), (False, True, True))
-    print_table(("number", "value"), figure_rows(record), (False, True))
+    for table in bench_tables(record):
+        print_table(table)
     messages.print(f"record: {path}", markup=False)

@@ -1,23 +1,20 @@
 """Benchmarks' records -> tables for the terminal and a chapter of Markdown each."""
 
-from collections.abc import Sequence
 from statistics import median
 
 from bertvision.records import BenchRecord, Ratio, Side
+from bertvision.report.renderers import to_markdown
+from bertvision.tables import Cell, Number, Table
 
-COLUMNS = ("side", "seconds", "times the first")
 PLAIN = (str, int, float, bool)  # settings that fit into a line
 
 
-def bench_rows(record: BenchRecord) -> list[tuple[str, str, str]]:
-    """Give every side's seconds and how they compare to the first side's."""
+def bench_tables(record: BenchRecord) -> tuple[Table, Table]:
+    """Lay out every side's seconds and how they compare to the first side's, and the comparison's other numbers."""
     first = record.sides[0].name
-    return [(side.name, _seconds(side), _ratio(record.ratio(side.name, first))) for side in record.sides]
-
-
-def figure_rows(record: BenchRecord) -> list[tuple[str, str]]:
-    """Give the comparison's other numbers."""
-    return [(name, f"{value:,.4g}" if value < 1000 else f"{value:,.0f}") for name, value in record.figures.items()]
+    sides = tuple((side.name, _seconds(side), _ratio(record.ratio(side.name, first))) for side in record.sides)
+    numbers = tuple((name, _figure(value)) for name, value in record.figures.items())
+    return Table("", ("side", "seconds", "times the first"), sides), Table("", ("number", "value"), numbers)
 
 
 def bench_chapter(record: BenchRecord) -> str:
@@ -35,10 +32,7 @@ def bench_chapter(record: BenchRecord) -> str:
             f"{record.about[0].upper()}{record.about[1:]}. `bertvision bench {record.name}` ({settings}); "
             f"{where.precision}, {versions}, commit {commit}; {_rounds(len(record.sides[0].seconds))}.",
             "",
-            *_table(COLUMNS, bench_rows(record)),
-            "",
-            *_table(("number", "value"), figure_rows(record)),
-            "",
+            *map(to_markdown, bench_tables(record)),
         ]
     )
 
@@ -59,6 +53,5 @@ def _with_range(middle: float, lowest: float, highest: float) -> str:
     return f"{middle:.3g}" if lowest == highest else f"{middle:.3g} ({lowest:.3g}-{highest:.3g})"
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    align = ["---", *["---:"] * (len(columns) - 1)]
-    return [f"| {' | '.join(cells)} |" for cells in (columns, align, *rows)]
+def _figure(value: float) -> Cell:
+    return Number(value, ",.4g" if value < 1000 else ",.0f")

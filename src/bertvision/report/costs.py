@@ -1,4 +1,4 @@
-"""Costs measured in one run -> records that have them, and a table for the terminal."""
+"""What rows cost: measured in one run -> records that have it, a note, and a table; kinds of tuning."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,18 +11,22 @@ from bertvision.records import (
     Seconds,
     Spent,
 )
+from bertvision.tables import Cell, Number, Table
 
 COLUMNS = ("model", "trained", "train ms", "infer ms", "ms alone", "peak GB")
+FROZEN, INSERTED = "which of the encoder's own weights are trained", "modules inserted into the encoder"
+OUTPUTS, HEADS = "other output layers", "heads on the frozen encoder"
+PARTS = (FROZEN, INSERTED, OUTPUTS, HEADS)
 NOTHING = Spent(seconds=0.0, data_seconds=0.0, joules=None, peak_process_bytes=0, peak_device_bytes=None)
 
 
-def costs_rows(costs: Iterable[CostRecord]) -> list[tuple[str, ...]]:
-    """Give a line for every row of every method: what one window takes in training and when it is answered."""
-    return [_line(each, name) for each in costs for name in each.rows]
+def costs_table(costs: Iterable[CostRecord]) -> Table:
+    """Lay out every row of every method: what one window takes in training and when it is answered."""
+    return Table("", COLUMNS, tuple(_cells(each, name) for each in costs for name in each.rows))
 
 
 def with_costs(records: Iterable[RunRecord], costs: Sequence[CostRecord]) -> list[RunRecord]:
-    """Give records the seconds, memory and energy that were measured in one run, for the windows that they saw."""
+    """Return records with the seconds, memory and energy measured in one run, for the windows that they saw."""
     known = {(each.experiment, each.method): each for each in costs}
     return [_measured(record, known) for record in records]
 
@@ -41,6 +45,24 @@ def costs_note(records: Sequence[RunRecord], costs: Sequence[CostRecord]) -> str
         f"{_apart(own)}{_other_batches(records, own)}"
     )
     return f"{text} Not so: {', '.join(map(str, others))}." if others else text
+
+
+def part_of(record: RunRecord) -> str:
+    """Return which kind of tuning a row is: what of the encoder was trained, or what stands on it."""
+    config, tune = record.config, record.config.get("tune") or {}
+    if record.kind != "encoder":
+        return HEADS
+    if (config.get("finetune") or {}).get("head") is not None:
+        return OUTPUTS
+    return INSERTED if tune.get("insert", "none") != "none" or tune.get("parasites") else FROZEN
+
+
+def all_trained(record: RunRecord) -> int | None:
+    """Count the weights that were trained for a row, those below a head included; None where costs were not noted."""
+    if record.kind == "encoder":
+        return record.parameters.trainable
+    # Shipped are all weights that differ from where training started.
+    return None if record.efficiency is None else record.efficiency.ship_bytes // 4
 
 
 def _apart(costs: Sequence[CostRecord]) -> str:
@@ -129,14 +151,14 @@ def _inference(record: RunRecord, costs: CostRecord) -> Inference | None:
     )
 
 
-def _line(costs: CostRecord, name: str) -> tuple[str, ...]:
+def _cells(costs: CostRecord, name: str) -> tuple[Cell, ...]:
     size, speed, is_encoder = costs.rows[name], costs.speed(name), name == "encoder"
     spent = costs.tuning if is_encoder else costs.heads
     method = costs.method or costs.experiment
     memory = None if spent is None else spent.peak_device_bytes or spent.peak_process_bytes
     return (
         method if is_encoder else f"{method}:{name}",
-        f"{size.parameters.trainable:,}",
+        Number(size.parameters.trainable, ","),
         _number(None if spent is None else 1000 * spent.seconds),
         _number(None if speed is None else 1000 * speed.seconds),
         _number(None if speed is None else 1000 * speed.latency),
@@ -144,5 +166,5 @@ def _line(costs: CostRecord, name: str) -> tuple[str, ...]:
     )
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
+def _number(value: float | None) -> Cell:
+    return "" if value is None else Number(value, ".3g")

@@ -1,4 +1,4 @@
-"""Records of one experiment -> figures of its training; a figure whose records are missing is None."""
+"""Records of one experiment -> figures of its training and its answers; one whose records are missing is None."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -7,11 +7,11 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from bertvision.records import RunRecord
-from bertvision.report.drawing import INK
-from bertvision.report.measures import Measure, measures_of
-from bertvision.report.plots import (
+from bertvision.records import Curves, RunRecord
+from bertvision.report.drawing import (
+    INK,
     MARKERS,
+    PALETTE,
     Series,
     Style,
     cycled,
@@ -25,17 +25,25 @@ from bertvision.report.plots import (
     title_of,
     title_of_few,
 )
-from bertvision.report.results import Row, full_rows, largest_fraction, table_rows, trained
+from bertvision.report.measures import Measure, measures_of
+from bertvision.report.results import Result, full_results, largest_fraction, results_of, trained
 
 EARLY, LATE = "#0072B2", "#D55E00"
 UNIFORM_STYLE = Style(INK, "", "--")
 SPAN = "best_span_HasAns_f1"
 TITLES = {SPAN: "F1 of the best span"}
+TYPES = (("HasAns_f1", "has an answer", PALETTE[0]), ("NoAns_f1", "has none", PALETTE[1]))
+SLOT_HEIGHT = 0.5  # inches for a name and two bars
+# Thresholds marked on a row's curve: the keys of place and score, and how the mark looks.
+TUNED_MARK, BEST_MARK = Style(INK, "D", ""), Style(INK, "v", "")
+MARKS = (("tuned_threshold", "tuned_f1", TUNED_MARK), ("best_f1_thresh", "best_f1", BEST_MARK))
+DASHED = Style(INK, "", "--")
+STAGES = {"before": "Before calibration", "after": "After calibration"}
 
 
 def finetuning_curve(records: Iterable[RunRecord]) -> Figure | None:
     """Draw scores against the fraction of an epoch that the encoder was tuned for; None below two fractions."""
-    every = full_rows(records)
+    every = full_results(records)
     rows = few_models(every)
     found = {measure: curves for measure in _curve_measures(rows) if (curves := _curves(rows, measure, _fraction))}
     if len({place for curves in found.values() for series in curves for place in series.x}) < 2:
@@ -50,7 +58,7 @@ def finetuning_curve(records: Iterable[RunRecord]) -> Figure | None:
 
 def less_data_curve(records: Iterable[RunRecord]) -> Figure | None:
     """Draw the main score against the share of the data that heads were trained on; None below two shares."""
-    rows = largest_fraction(trained(table_rows(records)))
+    rows = largest_fraction(trained(results_of(records)))
     if len({row.data for row in rows}) < 2:
         return None
     measure = main_measure(rows)
@@ -63,7 +71,7 @@ def less_data_curve(records: Iterable[RunRecord]) -> Figure | None:
 
 def layer_weights(records: Iterable[RunRecord]) -> Figure | None:
     """Draw how much each head weighs each layer, a panel per head and a line per fraction; None without such heads."""
-    rows = [row for row in full_rows(records) if row.layer_weights]
+    rows = [row for row in full_results(records) if row.layer_weights]
     if not rows:
         return None
     styles = _fraction_styles(rows)
@@ -75,16 +83,16 @@ def layer_weights(records: Iterable[RunRecord]) -> Figure | None:
     return figure
 
 
-def _curve_measures(rows: Sequence[Row]) -> list[Measure]:
+def _curve_measures(rows: Sequence[Result]) -> list[Measure]:
     measures = measures_of([row.records[0] for row in rows])
     return [measures.main_measure, *(each for each in measures.columns if each.key == SPAN)]
 
 
-def _fraction(row: Row) -> float:
+def _fraction(row: Result) -> float:
     return row.place
 
 
-def _curves(rows: Sequence[Row], measure: Measure, place_of: Callable[[Row], float]) -> list[Series]:
+def _curves(rows: Sequence[Result], measure: Measure, place_of: Callable[[Result], float]) -> list[Series]:
     curves: dict[str, Series] = {}
     styles = row_styles(rows)
     for row in trained(rows):
@@ -95,13 +103,13 @@ def _curves(rows: Sequence[Row], measure: Measure, place_of: Callable[[Row], flo
     return list(curves.values())
 
 
-def _draw_curves(axis: Axes, curves: Sequence[Series], rows: Sequence[Row], measure: Measure) -> None:
+def _draw_curves(axis: Axes, curves: Sequence[Series], rows: Sequence[Result], measure: Measure) -> None:
     for series in curves:
         draw_series(axis, series)
     draw_baselines(axis, rows, measure.key)
 
 
-def _fraction_styles(rows: Sequence[Row]) -> dict[str, Style]:
+def _fraction_styles(rows: Sequence[Result]) -> dict[str, Style]:
     places = sorted({row.place for row in rows})
     return {
         f"fraction {place:g}": Style(_between(number / max(1, len(places) - 1)), cycled(MARKERS, number), "-")
@@ -115,7 +123,7 @@ def _between(share: float) -> str:
     return to_hex((red, green, blue))
 
 
-def _draw_weights(axis: Axes, name: str, rows: Sequence[Row], styles: dict[str, Style]) -> None:
+def _draw_weights(axis: Axes, name: str, rows: Sequence[Result], styles: dict[str, Style]) -> None:
     for row in rows:
         weights = list(row.layer_weights or ())
         label = f"fraction {row.place:g}"
@@ -126,3 +134,111 @@ def _draw_weights(axis: Axes, name: str, rows: Sequence[Row], styles: dict[str, 
     axis.set_ylabel("weight")
     axis.set_ylim(bottom=0)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def question_types(records: Iterable[RunRecord]) -> Figure | None:
+    """Draw F1 by whether questions have an answer, a pair of bars per model; None without such scores."""
+    rows = [row for row in full_results(records) if all(key in row.scores for key, _, _ in TYPES)]
+    models = largest_fraction(trained(rows))
+    if not models:
+        return None
+    legend = {label: Style(color, "s", "") for _, label, color in TYPES}
+    figure, (axis,) = panels(1, legend, height=max(1.5, SLOT_HEIGHT * len(models) + 0.6))
+    for slot, row in enumerate(models):
+        _draw_bars(axis, slot, row)
+    axis.set_ylim(len(models) - 0.45, -0.55)
+    axis.set_xlim(0, 100)
+    axis.tick_params(axis="y", left=False, labelleft=False)
+    axis.grid(visible=False, axis="y")
+    axis.set_title(f"{title_of(main_measure(models))}, {fraction_label(models[0])}", loc="left")
+    axis.set_xlabel("F1")
+    return figure
+
+
+def threshold_curve(records: Iterable[RunRecord]) -> Figure | None:
+    """Draw F1 against the threshold for “no answer”, with 0, tuned and best marked; None without such curves."""
+    rows = _with_points(records, lambda curves: bool(curves.threshold))
+    if not rows:
+        return None
+    styles = _line_styles(rows)
+    marks = {"tuned on held-out": TUNED_MARK, "best": BEST_MARK, "at 0": DASHED}
+    figure, (axis,) = panels(1, {**styles, **marks}, height=3.2)
+    for row in rows:
+        points = _points(row).threshold
+        _draw_line(axis, [point[0] for point in points], [point[2] for point in points], styles[row.name])
+        _draw_marks(axis, row.records[0], styles[row.name])
+    axis.axvline(0, color=DASHED.color, linestyle=DASHED.line, linewidth=1)
+    axis.set_title(f"F1, {fraction_label(rows[0])}", loc="left")
+    axis.set_xlabel("threshold for “no answer”")
+    return figure
+
+
+def reliability(records: Iterable[RunRecord]) -> Figure | None:
+    """Draw how often answers are right by how probable they are, before and after; None without such curves."""
+    rows = _with_points(records, lambda curves: any(curves.reliability.values()))
+    if not rows:
+        return None
+    styles = _line_styles(rows)
+    stages = [stage for stage in STAGES if any(_points(row).reliability.get(stage) for row in rows)]
+    figure, axes = panels(len(stages), {**styles, "as often right as probable": DASHED})
+    for axis, stage in zip(axes, stages, strict=True):
+        for row in rows:
+            bins = [each for each in _points(row).reliability.get(stage, []) if each[2]]
+            _draw_line(axis, [each[0] for each in bins], [each[1] for each in bins], styles[row.name], marker=".")
+        axis.plot([0, 1], [0, 1], color=DASHED.color, linestyle=DASHED.line, linewidth=1)
+        axis.set_title(f"{STAGES[stage]}, {fraction_label(rows[0])}", loc="left")
+        axis.set_ylabel("share right")
+    axes[-1].set_xlabel("probability of the answer")
+    return figure
+
+
+def risk_coverage(records: Iterable[RunRecord]) -> Figure | None:
+    """Draw the share of wrong answers against the share answered, the surest first; None without such curves."""
+    rows = _with_points(records, lambda curves: bool(curves.risk_coverage))
+    if not rows:
+        return None
+    styles = _line_styles(rows)
+    figure, (axis,) = panels(1, styles)
+    for row in rows:
+        points = _points(row).risk_coverage
+        _draw_line(axis, [point[0] for point in points], [point[1] for point in points], styles[row.name])
+    axis.set_title(f"Share wrong, {fraction_label(rows[0])}", loc="left")
+    axis.set_xlabel("share answered, the most probable first")
+    axis.set_xlim(0, 1)
+    axis.set_ylim(bottom=0)
+    return figure
+
+
+def _with_points(records: Iterable[RunRecord], has: Callable[[Curves], bool]) -> list[Result]:
+    """Keep, at the largest fraction, the encoder and as many of the best models as there are colours."""
+    rows = largest_fraction([row for row in trained(full_results(records)) if has(_points(row))])
+    key = main_measure(rows).key if rows else ""
+    others = [row for row in rows if row.kind != "encoder"]
+    best = sorted(others, key=lambda row: -row.scores[key].mean if key in row.scores else 0.0)[: len(PALETTE)]
+    return [row for row in rows if row.kind == "encoder" or row in best]
+
+
+def _points(row: Result) -> Curves:
+    """Return the curves of a row's first seed: those of several have their points at different places."""
+    return row.records[0].curves or Curves()
+
+
+def _line_styles(rows: Sequence[Result]) -> dict[str, Style]:
+    return {name: style._replace(marker="") for name, style in row_styles(rows).items()}
+
+
+def _draw_bars(axis: Axes, slot: int, row: Result) -> None:
+    for number, (key, _, color) in enumerate(TYPES):
+        score = row.scores[key]
+        axis.barh(slot + 0.27 * number, score.mean, height=0.25, color=color, xerr=score.deviation, ecolor=INK)
+    axis.text(0.6, slot - 0.17, row.name, va="bottom", fontsize=9)
+
+
+def _draw_line(axis: Axes, x: Sequence[float], y: Sequence[float], style: Style, marker: str = "") -> None:
+    axis.plot(x, y, color=style.color, linestyle=style.line, marker=marker)
+
+
+def _draw_marks(axis: Axes, record: RunRecord, style: Style) -> None:
+    for place, score, mark in MARKS:
+        if place in record.scores and score in record.scores:
+            axis.plot([record.scores[place]], [record.scores[score]], color=style.color, marker=mark.marker)

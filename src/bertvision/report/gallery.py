@@ -4,17 +4,24 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bertvision.records import RunRecord
-from bertvision.report.answers import question_types, reliability, risk_coverage, threshold_curve
 from bertvision.report.cost_figures import score_by_inference, score_by_parameters, score_by_training
 from bertvision.report.drawing import Draw
-from bertvision.report.figures import finetuning_curve, layer_weights, less_data_curve
-from bertvision.report.results import Row, full_rows, largest_fraction
+from bertvision.report.figures import (
+    finetuning_curve,
+    layer_weights,
+    less_data_curve,
+    question_types,
+    reliability,
+    risk_coverage,
+    threshold_curve,
+)
+from bertvision.report.results import Result, full_results, largest_fraction
 
 RUN = "bertvision run EXPERIMENT.yaml"
 QUESTIONS = ("squad2",)  # tasks with questions that have no answer
 STUDY = "Where ways of tuning are compared, each is a point at the largest fraction, its name at the right."
 BEST_OF = "The encoder and the six models with the highest F1 at most, at the largest fraction, of the first seed. "
-AGAIN = "which older versions did not write. Make them again with"
+AGAIN = "which these do not have. Make them again with"
 
 
 class Picture(NamedTuple):
@@ -30,19 +37,19 @@ class Picture(NamedTuple):
     tasks: tuple[str, ...] | None = None  # where it is missed; None: everywhere
 
     def is_missed(self, task: str) -> bool:
-        """Tell whether a report on a task should have it."""
+        """Return whether a report on a task should have it."""
         return self.tasks is None or task in self.tasks
 
 
 def describe_weights(records: Sequence[RunRecord]) -> str:
     """Say which layer each head weighs most, at the largest fraction."""
-    rows = largest_fraction([row for row in full_rows(records) if row.layer_weights])
+    rows = largest_fraction([row for row in full_results(records) if row.layer_weights])
     heaviest = "; ".join(f"{row.name}: layer {_heaviest_layer(row)}" for row in rows)
     fraction = rows[0].fraction_text if rows else ""
     return f"Line charts of a weight for each layer, by head. Heaviest layer at fraction {fraction}: {heaviest}."
 
 
-def _heaviest_layer(row: Row) -> str:
+def _heaviest_layer(row: Result) -> str:
     weights = [weight.mean for weight in row.layer_weights or ()]
     return f"{weights.index(max(weights))} (weight {max(weights):.2f})"
 

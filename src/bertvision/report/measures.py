@@ -21,7 +21,7 @@ class Measure(NamedTuple):
 
     @property
     def head(self) -> str:
-        """Name its column."""
+        """Return its column's head."""
         return f"{self.title} {self.at}".rstrip()
 
 
@@ -33,7 +33,7 @@ class TaskMeasures(NamedTuple):
 
     @property
     def main_measure(self) -> Measure:
-        """Give the main measure."""
+        """Return the main measure."""
         return next(measure for measure in self.columns if measure.key == self.main)
 
 
@@ -124,9 +124,29 @@ TASKS: dict[str, TaskMeasures] = {
     ),
 }
 
+CALIBRATION = (
+    Measure("temperature", "temperature", "what logits are divided by, fitted on the held-out part", digits=2),
+    Measure(
+        "ece",
+        "ECE before",
+        "expected calibration error, from 0 to 1: how far probabilities lie from the shares that are right",
+        digits=3,
+    ),
+    Measure("ece_calibrated", "ECE after", "the same with that temperature, at the tuned threshold", digits=3),
+    Measure(
+        "risk_coverage_area",
+        "AURC",
+        "area under the risk-coverage curve, from 0 to 1: the mean share of wrong answers; less is better",
+        digits=3,
+    ),
+    Measure("tuned_threshold", "threshold tuned", "for “no answer”, on the held-out part", digits=2),
+    Measure("best_f1_thresh", "threshold best", "for these very questions", digits=2),
+    Measure("tuned_below_best_f1", "F1 below best", "how far the tuned threshold's F1 lies below the best one's"),
+)
+
 
 def measures_of(records: Sequence[RunRecord]) -> TaskMeasures:
-    """Give what the records' task is measured by; a task that is not in the table shows every score by its key."""
+    """Return what the records' task is measured by; a task that is not in the table shows every score by its key."""
     task = records[0].task
     if task not in TASKS:
         keys = list(dict.fromkeys(key for record in records for key in sorted(record.scores))) or ["score"]

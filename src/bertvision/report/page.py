@@ -1,19 +1,20 @@
 """Records -> `report.html`, `report.md`, `tables.tex` and figures; the same bytes from the same records."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from html import escape
 from importlib import resources
 from pathlib import Path
 
 from bertvision.files import write_bytes, write_text
-from bertvision.records import RunRecord
-from bertvision.report.beside import Beside
+from bertvision.records import CostRecord, DifferenceRecord, RunRecord
 from bertvision.report.chapters import (
-    DATA,
-    NOTHING,
+    PLAIN,
     READING,
     Chapter,
+    Contents,
     Report,
+    ShownPicture,
     ending,
     figure_path,
     make_report,
@@ -21,16 +22,20 @@ from bertvision.report.chapters import (
 )
 from bertvision.report.drawing import Drawing, for_file, for_page
 from bertvision.report.gallery import Picture
-from bertvision.report.glue import Benchmark
-from bertvision.report.latex import to_latex_file
-from bertvision.report.renderers import Captioned, Table, to_html
+from bertvision.report.renderers import markdown_text, to_html, to_latex_file, to_markdown
 from bertvision.report.sources import Fact, config_texts, data_table, facts
-from bertvision.report.summary import to_summary
+from bertvision.tables import Table
 
 
-def write_report(records: Iterable[RunRecord], folder: Path, beside: Beside = NOTHING) -> Path:
-    """Write a report into a folder and hand back its page: one file that needs no other."""
-    report = make_report(records, beside)
+def write_report(
+    records: Iterable[RunRecord],
+    folder: Path,
+    costs: Sequence[CostRecord] = (),
+    differences: Sequence[DifferenceRecord] = (),
+    contents: Contents = PLAIN,
+) -> Path:
+    """Write a report into a folder and return its page: one file that needs no other."""
+    report = make_report(records, costs, differences, contents)
     for chapter in report.chapters:
         for picture, drawing in chapter.pictures:
             if drawing is not None:
@@ -41,6 +46,18 @@ def write_report(records: Iterable[RunRecord], folder: Path, beside: Beside = NO
     page = folder / "report.html"
     write_text(page, to_page(report))
     return page
+
+
+def to_summary(report: Report) -> str:
+    """Write a report as Markdown: tables, links to the figures, and where the numbers came from."""
+    columns = "\n".join(f"- **{markdown_text(head)}**: {text}" for head, text in meanings(report))
+    blocks = [
+        f"# {markdown_text(report.title)}",
+        f"{READING} {ending(report)}",
+        columns,
+        *(block for chapter in (*report.overviews, *report.chapters) for block in _markdown_chapter(chapter)),
+    ]
+    return "\n\n".join(blocks) + "\n"
 
 
 def to_page(report: Report) -> str:
@@ -62,12 +79,34 @@ def to_page(report: Report) -> str:
 <main>
 <h1>{title}</h1>
 {_reading(report)}
-{"".join(map(_benchmark, report.glue))}{
+{"".join(map(_overview, report.overviews))}{
         "".join(_chapter(chapter, has_heading=several) for chapter in report.chapters)
     }</main>
 </body>
 </html>
 """
+
+
+def _markdown_chapter(chapter: Chapter) -> list[str]:
+    blocks = [f"## {markdown_text(chapter.title)}", *([markdown_text(chapter.problem)] if chapter.problem else [])]
+    for table in chapter.tables:
+        blocks += [f"{markdown_text(table.title)}:", to_markdown(table).rstrip("\n")]
+        blocks += [markdown_text(table.note)] if table.note else []
+    blocks += [_markdown_figure(chapter, shown) for shown in chapter.pictures]
+    return [*blocks, *_markdown_sources(chapter.records)] if chapter.records else blocks
+
+
+def _markdown_figure(chapter: Chapter, shown: ShownPicture) -> str:
+    picture = shown.picture
+    if shown.drawing is None:
+        return f"{picture.missing} `{picture.command}`."
+    label = markdown_text(f"{picture.title}. {picture.describe(chapter.records)}")
+    return f"![{label}]({figure_path(chapter, picture)})\n\n*{picture.caption}*"
+
+
+def _markdown_sources(records: Sequence[RunRecord]) -> list[str]:
+    lines = (f"- {markdown_text(fact.head)}: {markdown_text('; '.join(fact.texts))}" for fact in facts(records))
+    return ["### Where this came from", to_markdown(data_table(records)).rstrip("\n"), "\n".join(lines)]
 
 
 def _reading(report: Report) -> str:
@@ -77,16 +116,16 @@ def _reading(report: Report) -> str:
 {columns}</dl>"""
 
 
-def _benchmark(benchmark: Benchmark) -> str:
-    if benchmark.table is None:
-        return f'<p class="missing">{escape(benchmark.problem)}</p>\n'
-    return f"<section>\n<h2>GLUE</h2>\n{_scrolling(benchmark.table, benchmark.caption)}\n</section>\n"
+def _overview(chapter: Chapter) -> str:
+    problem = [f'<p class="missing">{escape(chapter.problem)}</p>'] if chapter.problem else []
+    parts = [f"<h2>{escape(chapter.title)}</h2>", *problem, *map(_table, chapter.tables)]
+    return "\n".join(["<section>", *parts, "</section>"]) + "\n"
 
 
 def _chapter(chapter: Chapter, *, has_heading: bool) -> str:
     level = 3 if has_heading else 2
-    tables = "\n".join(map(_captioned, chapter.tables))
-    heading = f"<h2>{escape(chapter.experiment)}</h2>\n" if has_heading else ""
+    tables = "\n".join(map(_table, chapter.tables))
+    heading = f"<h2>{escape(chapter.title)}</h2>\n" if has_heading else ""
     return f"""<section>
 {heading}<h{level}>Scores</h{level}>
 {tables}
@@ -98,15 +137,11 @@ def _chapter(chapter: Chapter, *, has_heading: bool) -> str:
 """
 
 
-def _scrolling(table: Table, caption: str) -> str:
+def _table(table: Table) -> str:
     # A box that scrolls has to be reachable by keyboard, and whatever can be reached needs a name.
-    opening = f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}">'
-    return f"{opening}\n{to_html(table, caption)}</div>"
-
-
-def _captioned(captioned: Captioned) -> str:
-    scrolling = _scrolling(captioned.table, captioned.caption)
-    return f'{scrolling}\n<p class="reading">{escape(captioned.note)}</p>' if captioned.note else scrolling
+    opening = f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(table.title)}">'
+    scrolling = f"{opening}\n{to_html(table)}</div>"
+    return f'{scrolling}\n<p class="reading">{escape(table.note)}</p>' if table.note else scrolling
 
 
 def _figures(chapter: Chapter) -> str:
@@ -131,7 +166,7 @@ def _missing(picture: Picture) -> str:
 
 def _sources(records: Sequence[RunRecord]) -> str:
     parts = [
-        _scrolling(data_table(records), DATA),
+        _table(data_table(records)),
         f"<dl>\n{''.join(map(_fact, facts(records)))}</dl>",
         *map(_config, config_texts(records)),
     ]
@@ -147,13 +182,9 @@ def _config(text: str) -> str:
     return f'<details><summary>Full configuration</summary>\n<pre tabindex="0">{escape(text)}</pre>\n</details>'
 
 
-def _all_tables(report: Report) -> list[tuple[str, Table]]:
-    return [
-        *((each.caption, each.table) for each in report.glue if each.table is not None),
-        *(
-            (f"{chapter.experiment}: {caption}{f'. {note}' if note else ''}", table)
-            for chapter in report.chapters
-            for caption, table, note in chapter.tables
-        ),
-        *((f"{chapter.experiment}: {DATA}", data_table(chapter.records)) for chapter in report.chapters),
-    ]
+def _all_tables(report: Report) -> list[Table]:
+    """Return every table, those of experiments under their names, and last what was read."""
+    named = [(chapter, table) for chapter in report.chapters for table in chapter.tables]
+    named += [(chapter, data_table(chapter.records)) for chapter in report.chapters]
+    overviews = [table for chapter in report.overviews for table in chapter.tables]
+    return [*overviews, *(replace(table, title=f"{chapter.title}: {table.title}") for chapter, table in named)]

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from bertvision.records import GIVEN, Rate, RunRecord, Tried, fraction_name, tried_rates
-from bertvision.report.renderers import Alignment, Captioned, Table, score_text
-from bertvision.report.results import Statistic
+from bertvision.records import GIVEN, Rate, Tried, fraction_name, tried_rates
+from bertvision.report.results import Evidence
+from bertvision.tables import Column, Table
 
 CAPTION = "Learning rates, chosen on held-out questions"
 READING = (
@@ -32,7 +32,7 @@ class Attempt(NamedTuple):
     f1: str
 
 
-class Choice(NamedTuple):
+class RateChoice(NamedTuple):
     """A row that was tried with several rates, and the best of them."""
 
     tried: Tried
@@ -47,23 +47,22 @@ class Choice(NamedTuple):
 
     @property
     def end(self) -> str:
-        """Tell whether the row's own rate is the lowest or the highest of those tried, or no better than another."""
+        """Return whether the row's own rate is the lowest or the highest of those tried, or no better than another."""
         return _end({each.rate for each in self.ties}, {each.rate for each in self.attempts})
 
     @property
     def ends(self) -> list[str]:
-        """Tell the same of every rate that was chosen among several: the encoder's below a head is one, too."""
+        """Return the same of every rate that was chosen among several: the encoder's below a head is one, too."""
         below = self.by_below.keys()
         found = [_end({each.below for each in self.ties}, below)] if len(below) > 1 else []
         return [*found, self.end] if len({each.rate for each in self.attempts}) > 1 else found
 
 
-def rate_tables(records: Iterable[RunRecord], experiment: str, task: str) -> list[Captioned]:
+def rate_tables(evidence: Evidence) -> list[Table]:
     """Lay out the rates of one experiment's variants, before they are merged; nothing where no row has several."""
-    own = (record for record in records if (record.experiment, record.task) == (experiment, task))
-    found = [(tried, tried.best) for tried in tried_rates(own) if len(tried.rates) > 1]
+    found = [(tried, tried.best) for tried in tried_rates(evidence.tried) if len(tried.rates) > 1]
     choices = sorted((_choice(tried, best) for tried, best in found if best is not None), key=_place)
-    return [Captioned(CAPTION, _table(choices), _note(choices))] if choices else []
+    return [_table(choices)] if choices else []
 
 
 def rate_text(rate: float) -> str:
@@ -72,14 +71,14 @@ def rate_text(rate: float) -> str:
     return min(f"{digits.rstrip('0').rstrip('.')}e{int(power)}", f"{rate:g}", key=len)
 
 
-def _choice(tried: Tried, best: Rate) -> Choice:
+def _choice(tried: Tried, best: Rate) -> RateChoice:
     ties = [_attempt(rate) for rate in tried.rates if rate.held_out == best.held_out]
-    return Choice(tried, sorted(map(_attempt, tried.rates)), _attempt(best), ties)
+    return RateChoice(tried, sorted(map(_attempt, tried.rates)), _attempt(best), ties)
 
 
 def _attempt(rate: Rate) -> Attempt:
     record = rate.records[0]
-    f1 = score_text(None if rate.held_out is None else Statistic(rate.held_out, None))
+    f1 = "" if rate.held_out is None else f"{rate.held_out:.1f}"
     below = record.encoder_lr or 0.0
     if record.lr is None:
         return Attempt(0.0, below, rate_text(below), f1)
@@ -87,7 +86,7 @@ def _attempt(rate: Rate) -> Attempt:
     return Attempt(below, record.lr, f"{rate_text(record.lr)}{decay}", f1)
 
 
-def _place(choice: Choice) -> tuple[float, bool, int]:
+def _place(choice: RateChoice) -> tuple[float, bool, int]:
     first = choice.tried.rates[0].records[0]
     return (GIVEN if choice.tried.fraction is None else choice.tried.fraction, first.kind != "encoder", first.place)
 
@@ -100,18 +99,22 @@ def _end(best: Collection[float], tried: Collection[float]) -> str:
     return "" if lowest == highest else {lowest: "lowest", highest: "highest"}.get(first, "")
 
 
-def _table(choices: Sequence[Choice]) -> Table:
-    number: Alignment = "right"
+def _table(choices: Sequence[RateChoice]) -> Table:
     most = max(len(line) for choice in choices for line in choice.by_below.values())
     numbers = [*([BELOW] if _has_two(choices) else []), *(f"rate {place}" for place in range(1, most + 1))]
     return Table(
-        header=("fraction", "model", *numbers, "shared seeds", "chosen"),
-        alignments=("left", "left", *[number] * len(numbers), "left", "left"),
-        rows=tuple(cells for choice in choices for cells in _lines(choice, most, _has_two(choices))),
+        CAPTION,
+        (
+            *(Column(head, "left") for head in ("fraction", "model")),
+            *numbers,
+            *(Column(head, "left") for head in ("shared seeds", "chosen")),
+        ),
+        tuple(cells for choice in choices for cells in _lines(choice, most, _has_two(choices))),
+        _note(choices),
     )
 
 
-def _lines(choice: Choice, most: int, has_below: bool) -> list[tuple[str, ...]]:
+def _lines(choice: RateChoice, most: int, has_below: bool) -> list[tuple[str, ...]]:
     tried, best = choice.tried, choice.best
     chosen = f"{best.text} ({choice.end})" if choice.end else best.text
     return [
@@ -126,11 +129,11 @@ def _lines(choice: Choice, most: int, has_below: bool) -> list[tuple[str, ...]]:
     ]
 
 
-def _has_two(choices: Iterable[Choice]) -> bool:
+def _has_two(choices: Iterable[RateChoice]) -> bool:
     return any(len(choice.by_below) > 1 for choice in choices)
 
 
-def _note(choices: Sequence[Choice]) -> str:
+def _note(choices: Sequence[RateChoice]) -> str:
     ends = [end for choice in choices for end in choice.ends]
     counted = (
         f"Of {len(ends)} choices, {ends.count('lowest')} fell on the lowest rate tried and {ends.count('highest')} on "

@@ -1,68 +1,88 @@
-"""A table of strings, and its Markdown and HTML."""
+"""A table -> text for the terminal, Markdown, HTML and LaTeX."""
 
-import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
-from typing import Literal, NamedTuple
 
-from bertvision.report.results import Statistic
+from bertvision.tables import Alignment, Cell, Number, Table
 
-Alignment = Literal["left", "right"]
+WIDTH = 80  # columns of a terminal
 ROW_HEADS = ("model", "split")  # columns whose cells name their row
+LATEX_HEAD = r"""% Tables of a bertvision report. In the preamble: \usepackage{booktabs,graphicx}
+"""
+LATEX_ESCAPES = {
+    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "“": "``",
+    "”": "''",
+}
+LATEX_MARKS = re.compile("|".join(map(re.escape, LATEX_ESCAPES)))
+# A table that is too wide is made as wide as the text; a narrow one stays as it is.
+LATEX_FIT = r"\resizebox{\ifdim\width>\linewidth \linewidth\else \width\fi}{!}{%"
 
 
-@dataclass(frozen=True)
-class Table:
-    """Cells as they are printed; `rows` are as wide as `header` and `alignments`."""
-
-    header: tuple[str, ...]
-    alignments: tuple[Alignment, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-class Captioned(NamedTuple):
-    """A table with its caption, and a sentence to stand under it where it needs one."""
-
-    caption: str
-    table: Table
-    note: str = ""
-
-
-def bodies(table: Table) -> list[list[tuple[str, ...]]]:
-    """Split the rows into runs of equal first cells (the fractions), unless every row has its own."""
-    found = [list(group) for _, group in groupby(table.rows, key=lambda cells: cells[0])]
-    return found if len(found) < len(table.rows) else [list(table.rows)]
+def to_terminal(table: Table) -> str:
+    """Write a table for a terminal of 80 columns: means without deviations, and two blanks between columns."""
+    lines = [table.header, *(tuple(map(_alone, row)) for row in table.rows)]
+    widths = _widths([line for line in lines if len(line) == len(table.columns)])
+    head, *body = ["  ".join(map(_aligned, line, table.alignments, widths)).rstrip() for line in lines]
+    rule = "─" * (sum(widths) + 2 * len(widths) - 2)
+    note = [textwrap.fill(table.note, WIDTH)] if table.note else []
+    return "\n".join(["", *([table.title] if table.title else []), head, rule, *body, "", *note])
 
 
 def to_markdown(table: Table) -> str:
-    """Write a table as Markdown, with columns as wide as their widest cell."""
-    lines = [[_unbroken(markdown_text(cell)) for cell in line] for line in (table.header, *table.rows)]
-    widths = [max(3, *(len(line[column]) for line in lines)) for column in range(len(table.header))]
+    """Write a table as Markdown, with columns as wide as their widest cell; its title and note are the page's."""
+    lines = [[_unbroken(markdown_text(cell)) for cell in line] for line in (table.header, *_whole_rows(table))]
+    widths = [max(3, width) for width in _widths(lines)]
     rules = [_markdown_rule(alignment, width) for alignment, width in zip(table.alignments, widths, strict=True)]
-    head, *body = [_padded(line, table.alignments, widths) for line in lines]
+    head, *body = [list(map(_aligned, line, table.alignments, widths)) for line in lines]
     return "".join(f"| {' | '.join(line)} |\n" for line in [head, rules, *body])
 
 
-def to_html(table: Table, caption: str = "") -> str:
-    """Write a table as HTML, everything escaped."""
+def to_html(table: Table) -> str:
+    """Write a table as HTML under its title, everything escaped."""
     parts = [
         "<table>",
-        *([f"<caption>{escape(caption)}</caption>"] if caption else []),
+        *([f"<caption>{escape(table.title)}</caption>"] if table.title else []),
         f"<thead>{_html_line(table, table.header, is_head=True)}</thead>",
-        *(_html_body(table, body) for body in bodies(table)),
+        *(_html_body(table, body) for body in _bodies(table)),
         "</table>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def share_text(share: float) -> str:
-    """Write a percentage that may be tiny: two significant digits below 1, and never a power of ten."""
-    if share >= 1 or share == 0:
-        return f"{share:.1f}"
-    return f"{share:.{1 - math.floor(math.log10(share))}f}"
+def to_latex(table: Table) -> str:
+    """Write a table as a float in the style of booktabs, everything escaped, with a rule between fractions."""
+    lines = [line for body in _bodies(table) for line in (r"\midrule", *map(_latex_line, body))]
+    caption = f"{table.title}{f'. {table.note}' if table.note else ''}"
+    parts = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{latex_text(caption)}}}",
+        LATEX_FIT,
+        rf"\begin{{tabular}}{{{''.join(alignment[0] for alignment in table.alignments)}}}",
+        r"\toprule",
+        _latex_line(table.header),
+        *lines,
+        r"\bottomrule",
+        r"\end{tabular}}",
+        r"\end{table}",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def to_latex_file(tables: Iterable[Table]) -> str:
+    """Write tables as one file, to be read with `\\input` or to paste from."""
+    return "\n".join([LATEX_HEAD, *map(to_latex, tables)])
 
 
 def markdown_text(text: str) -> str:
@@ -71,17 +91,33 @@ def markdown_text(text: str) -> str:
     return " ".join(marked.split())
 
 
-def score_text(score: Statistic | None, digits: int = 1) -> str:
-    """Write a mean, with its deviation where there is one; nothing for a score that was never made."""
-    if score is None:
-        return ""
-    mean, deviation = score
-    return f"{mean:.{digits}f}" if deviation is None else f"{mean:.{digits}f} ± {deviation:.{digits}f}"
+def latex_text(text: str) -> str:
+    """Write text so that LaTeX shows it as it is, on one line."""
+    return LATEX_MARKS.sub(lambda found: LATEX_ESCAPES[found[0]], " ".join(text.split()))
 
 
-def signed_text(score: Statistic | None, digits: int = 1) -> str:
-    """Write a difference with its sign, and its deviation where there is one."""
-    return "" if score is None else ("+" if score.mean >= 0 else "") + score_text(score, digits)
+def _bodies(table: Table) -> list[list[tuple[str, ...]]]:
+    """Split the rows into runs of equal first cells (the fractions), unless every row has its own."""
+    rows = _whole_rows(table)
+    found = [list(group) for _, group in groupby(rows, key=lambda cells: cells[0])]
+    return found if len(found) < len(rows) else [rows]
+
+
+def _whole_rows(table: Table) -> list[tuple[str, ...]]:
+    """Return the cells as they are printed, headings as wide as other rows."""
+    return [(*row, *[""] * (len(table.columns) - len(row))) for row in table.texts]
+
+
+def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+
+def _aligned(cell: str, alignment: Alignment, width: int) -> str:
+    return cell.ljust(width) if alignment == "left" else cell.rjust(width)
+
+
+def _alone(cell: Cell) -> str:
+    return cell.alone if isinstance(cell, Number) else cell
 
 
 def _unbroken(cell: str) -> str:
@@ -90,13 +126,6 @@ def _unbroken(cell: str) -> str:
 
 def _markdown_rule(alignment: Alignment, width: int) -> str:
     return "-" * width if alignment == "left" else "-" * (width - 1) + ":"
-
-
-def _padded(line: Sequence[str], alignments: Sequence[Alignment], widths: Sequence[int]) -> list[str]:
-    return [
-        cell.ljust(width) if alignment == "left" else cell.rjust(width)
-        for cell, alignment, width in zip(line, alignments, widths, strict=True)
-    ]
 
 
 def _html_body(table: Table, rows: Sequence[Sequence[str]]) -> str:
@@ -121,3 +150,8 @@ def _html_cell(text: str, head: str, alignment: Alignment, *, is_head: bool) -> 
 
 def _breakable(escaped: str) -> str:
     return re.sub(r"([_+])", r"\1<wbr>", escaped)
+
+
+def _latex_line(cells: Sequence[str]) -> str:
+    # An empty group first: a row that begins with a bracket would be read as the argument of the row before it.
+    return f"{{}}{' & '.join(map(latex_text, cells))} \\\\"

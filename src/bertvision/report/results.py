@@ -1,24 +1,18 @@
-"""Records -> the rows of a table: one per (experiment, fraction, share of the data, model), with the seeds averaged."""
+"""Records -> results: one per (experiment, fraction, share of the data, model), with the seeds averaged."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import NamedTuple
 
 from bertvision.errors import FolderError
-from bertvision.records import ResultKind, RunRecord, fraction_name, in_order
-
-
-class Statistic(NamedTuple):
-    """A mean over seeds, and their standard deviation (of a sample: n - 1) where there are several."""
-
-    mean: float
-    deviation: float | None
+from bertvision.records import CostRecord, DifferenceRecord, ResultKind, RunRecord, fraction_name, in_order
+from bertvision.tables import Alignment, Cell, Column, Statistic, Table, statistic
 
 
 @dataclass(frozen=True)
-class Row:
-    """One model of one fraction; a score that no record has is absent."""
+class Result:
+    """One model of one fraction, a line in a report; a score that no record has is absent."""
 
     experiment: str
     fraction: float | None
@@ -29,7 +23,7 @@ class Row:
     parameters: int  # trainable
     share: float | None  # trainable parameters in percent of the encoder's; None where there is no encoder
     scores: dict[str, Statistic]
-    seconds: float  # of training until the row exists
+    seconds: float  # of training until the model exists
     inference_seconds: float  # over dev
     layer_weights: tuple[Statistic, ...] | None
 
@@ -40,7 +34,7 @@ class Row:
 
     @property
     def place(self) -> float:
-        """Give the fraction as a number: an encoder used as given was tuned for nothing."""
+        """Return the fraction as a number: an encoder used as given was tuned for nothing."""
         return 0.0 if self.fraction is None else self.fraction
 
     @property
@@ -49,31 +43,62 @@ class Row:
         return "" if self.kind == "baseline" else fraction_name(self.fraction)
 
 
-def table_rows(records: Iterable[RunRecord]) -> list[Row]:
+class ResultColumn(NamedTuple):
+    """A column of a table with a result in every row."""
+
+    head: str
+    cell: Callable[[Result], Cell]
+    meaning: str = ""
+    alignment: Alignment = "right"
+    is_shown: Callable[[Sequence[Result]], bool] = lambda results: True
+    short: str | None = None  # head on a terminal; None: not shown there
+
+
+class Evidence(NamedTuple):
+    """What one experiment's tables are drawn from."""
+
+    records: Sequence[RunRecord]  # each method at its best learning rate
+    tried: Sequence[RunRecord] = ()  # with every rate
+    costs: Sequence[CostRecord] = ()
+    differences: Sequence[DifferenceRecord] = ()
+
+
+def result_table(title: str, columns: Sequence[ResultColumn], results: Sequence[Result], note: str = "") -> Table:
+    """Lay out results, one in every row, in those columns that are shown with them."""
+    shown = [column for column in columns if column.is_shown(results)]
+    return Table(
+        title=title,
+        columns=tuple(Column(column.head, column.alignment, column.meaning) for column in shown),
+        rows=tuple(tuple(column.cell(result) for column in shown) for result in results),
+        note=note,
+    )
+
+
+def results_of(records: Iterable[RunRecord]) -> list[Result]:
     """Average the records over seeds, in the order of `bertvision.records.in_order`, the least data first."""
     groups: dict[tuple[str, str, float | None, float, str], list[RunRecord]] = {}
     for record in in_order(sorted(records, key=data_share)):
         key = (record.experiment, record.task, record.fraction, data_share(record), record.row)
         groups.setdefault(key, []).append(record)
-    return [_row(group) for group in groups.values()]
+    return [_result(group) for group in groups.values()]
 
 
-def full_rows(records: Iterable[RunRecord]) -> list[Row]:
-    """Keep those rows whose heads were trained on the largest share of the data among them."""
-    rows = table_rows(records)
-    largest = max((row.data for row in rows), default=1.0)
-    return [row for row in rows if row.data == largest]
+def full_results(records: Iterable[RunRecord]) -> list[Result]:
+    """Keep those results whose heads were trained on the largest share of the data among them."""
+    results = results_of(records)
+    largest = max((result.data for result in results), default=1.0)
+    return [result for result in results if result.data == largest]
 
 
-def largest_fraction(rows: Sequence[Row]) -> list[Row]:
-    """Keep the rows of the largest fraction among them."""
-    largest = max((row.place for row in rows), default=None)
-    return [row for row in rows if row.place == largest]
+def largest_fraction(results: Sequence[Result]) -> list[Result]:
+    """Keep the results of the largest fraction among them."""
+    largest = max((result.place for result in results), default=None)
+    return [result for result in results if result.place == largest]
 
 
-def trained(rows: Sequence[Row]) -> list[Row]:
-    """Keep the rows of models: all but baselines."""
-    return [row for row in rows if row.kind != "baseline"]
+def trained(results: Sequence[Result]) -> list[Result]:
+    """Keep the results of models: all but baselines."""
+    return [result for result in results if result.kind != "baseline"]
 
 
 def by_experiment(records: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
@@ -91,33 +116,26 @@ def by_experiment(records: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
 
 
 def data_share(record: RunRecord) -> float:
-    """Give the share of the training data that an experiment's heads were trained on."""
+    """Return the share of the training data that an experiment's heads were trained on."""
     return float(record.config.get("heads", {}).get("share", 1.0))
 
 
 def training_seconds(record: RunRecord) -> float:
-    """Add up the training until a row exists: the fine-tuning, and the pass that all heads shared."""
+    """Return the seconds of training until a model exists: the fine-tuning, and the pass that all heads shared."""
     return record.seconds.finetune + (record.seconds.heads or 0.0)
 
 
 def inference_seconds(record: RunRecord) -> float:
-    """Give the seconds that a row takes for dev: alone where that was measured, or the pass that all rows shared."""
+    """Return the seconds that a model takes for dev: alone where that was measured, or in the pass that all shared."""
     alone = record.efficiency.inference if record.efficiency is not None else None
     return record.seconds.predict if alone is None else alone.seconds
 
 
-def statistic(values: Sequence[float]) -> Statistic | None:
-    """Give the mean and deviation of one value per seed; None of nothing."""
-    if not values:
-        return None
-    return Statistic(fmean(values), stdev(values) if len(values) > 1 else None)
-
-
-def _row(group: Sequence[RunRecord]) -> Row:
+def _result(group: Sequence[RunRecord]) -> Result:
     _check_seeds(group)
     first = group[0]
     encoder = first.parameters.encoder
-    return Row(
+    return Result(
         experiment=first.experiment,
         fraction=first.fraction,
         name=first.row,

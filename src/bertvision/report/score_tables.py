@@ -1,164 +1,201 @@
-"""Records of one experiment -> its tables: all rows, the fractions side by side, and what probabilities are worth."""
+"""Records of one experiment -> its tables: all results, fractions side by side, what probabilities are worth."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
 
-from bertvision.records import RunRecord, fraction_name
-from bertvision.report.measures import Measure, measures_of
-from bertvision.report.renderers import Alignment, Table, score_text, share_text
-from bertvision.report.results import Row, full_rows, table_rows, trained
+from bertvision.records import Apart, DifferenceRecord, RunRecord, fraction_name
+from bertvision.report.costs import costs_note
+from bertvision.report.measures import CALIBRATION, Measure, measures_of
+from bertvision.report.results import Evidence, Result, ResultColumn, full_results, result_table, results_of, trained
+from bertvision.tables import Cell, Column, Number, Table, score_cell, share_text
 
-NUMBER: Alignment = "right"
-CALIBRATION = (
-    Measure("temperature", "temperature", "what logits are divided by, fitted on the held-out part", digits=2),
-    Measure(
-        "ece",
-        "ECE before",
-        "expected calibration error, from 0 to 1: how far probabilities lie from the shares that are right",
-        digits=3,
-    ),
-    Measure("ece_calibrated", "ECE after", "the same with that temperature, at the tuned threshold", digits=3),
-    Measure(
-        "risk_coverage_area",
-        "AURC",
-        "area under the risk-coverage curve, from 0 to 1: the mean share of wrong answers; less is better",
-        digits=3,
-    ),
-    Measure("tuned_threshold", "threshold tuned", "for “no answer”, on the held-out part", digits=2),
-    Measure("best_f1_thresh", "threshold best", "for these very questions", digits=2),
-    Measure("tuned_below_best_f1", "F1 below best", "how far the tuned threshold's F1 lies below the best one's"),
+MODELS = "All models by fraction"
+CALIBRATED = "Thresholds and probabilities"
+# Seeds are told apart because a bootstrap of questions cannot know what another training would have answered.
+DIFFERENCES_NOTE = (
+    "Intervals are the middle 95% over resampled questions, paired, of these very trainings: with other seeds the same "
+    "methods may lie further apart, as the columns “by seed” show. “Best” is at the threshold for “no answer” that "
+    "suits each row best, chosen anew in every resample."
 )
+DIFFERENCES = ("F1 at 0", "95% interval", "by seed", "F1 best", "95% interval", "by seed")
 
 
-class Column(NamedTuple):
-    """A column's head, its cells, which tables have it, and its head on a terminal (None: not shown there)."""
-
-    head: str
-    alignment: Alignment
-    cell: Callable[[Row], str]
-    is_shown: Callable[[Sequence[Row]], bool] = lambda rows: True
-    short: str | None = None
+def score_tables(evidence: Evidence) -> list[Table]:
+    """Lay out all results, fractions side by side where there are several, and what probabilities are worth."""
+    records = evidence.records
+    found = [results_table(records, costs_note(records, evidence.costs)), models_table(records)]
+    return [table for table in (*found, calibration_table(records)) if table is not None]
 
 
-def results_table(records: Iterable[RunRecord]) -> Table:
+def results_table(records: Sequence[RunRecord], note: str = "") -> Table:
     """Lay out records of one task as a table with a row per model and fraction; one experiment at a time reads best."""
-    rows = table_rows(records)
-    return _table(_columns(rows), rows)
+    results = results_of(records)
+    return result_table(_title(records), _columns(results), results, note)
 
 
-def terminal_table(records: Iterable[RunRecord]) -> Table:
-    """Lay out the same rows for a terminal: fewer and shorter columns, the fraction first."""
-    rows = table_rows(records)
-    columns = [column._replace(head=column.short) for column in _columns(rows) if column.short is not None]
-    return _table(columns, rows)
+def terminal_table(records: Sequence[RunRecord]) -> Table:
+    """Lay out the same results for a terminal: fewer and shorter columns, the fraction first."""
+    results = results_of(records)
+    columns = [column._replace(head=column.short) for column in _columns(results) if column.short is not None]
+    return result_table("", columns, results, _terminal_note(records))
 
 
-def terminal_note(records: Sequence[RunRecord]) -> str:
+def models_table(records: Iterable[RunRecord]) -> Table | None:
+    """Lay out one row per model and the fractions side by side, as the papers do; None where there is one fraction."""
+    results = full_results(records)
+    fractions = list(dict.fromkeys(result.fraction for result in trained(results)))
+    if len(fractions) < 2:
+        return None
+    pairs = _pairs(results)
+    models: dict[str, dict[float | None, Result]] = {}
+    for result in results:
+        models.setdefault(result.name, {})[result.fraction] = result
+    heads = [f"{fraction_name(fraction)}: {head}" for fraction in fractions for head in pairs]
+    rows = tuple(_model_cells(found, fractions, pairs) for found in models.values())
+    return Table(MODELS, ("model", *(column.head for column in COST), *heads), rows)
+
+
+def calibration_table(records: Iterable[RunRecord]) -> Table | None:
+    """Lay out temperature, calibration errors, area and thresholds; None where no result has probabilities."""
+    results = [each for each in results_of(records) if "ece" in each.scores or "tuned_threshold" in each.scores]
+    if not results:
+        return None
+    return result_table(CALIBRATED, [*LEADING, *map(_score_column, CALIBRATION)], results)
+
+
+def difference_tables(evidence: Evidence) -> list[Table]:
+    """Lay out how far one experiment's results lie from each that they were compared with, question by question."""
+    own = [each for each in evidence.differences if each.experiment == evidence.records[0].experiment]
+    place_of = {(result.fraction, result.name): place for place, result in enumerate(results_of(evidence.records))}
+    shown = sorted((each for each in own if _key(each) in place_of), key=lambda each: place_of[_key(each)])
+    return [
+        _difference_table(against, [each for each in shown if each.against == against])
+        for against in dict.fromkeys(each.against for each in shown)
+    ]
+
+
+def _title(records: Sequence[RunRecord]) -> str:
+    tasks = ", ".join(dict.fromkeys(record.task for record in records))
+    seeds = sorted({record.seed for record in records})
+    return f"Scores on {tasks}, {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
+
+
+def _terminal_note(records: Sequence[RunRecord]) -> str:
     """Name the thresholds of a terminal's columns; nothing where a task has none."""
     named = [measure for measure in measures_of(records).columns if measure.at and measure.short]
     texts = [f"{each.short} {each.at}" if each.short == each.title else f"{each.short}: {each.head}" for each in named]
     return f"By the threshold for “no answer”: {', '.join(texts)}." if texts else ""
 
 
-def models_table(records: Iterable[RunRecord]) -> Table | None:
-    """Lay out one row per model and the fractions side by side, as the papers do; None where there is one fraction."""
-    rows = full_rows(records)
-    fractions = list(dict.fromkeys(row.fraction for row in trained(rows)))
-    if len(fractions) < 2:
-        return None
-    pairs = _pairs(rows)
-    models: dict[str, dict[float | None, Row]] = {}
-    for row in rows:
-        models.setdefault(row.name, {})[row.fraction] = row
-    heads = [f"{fraction_name(fraction)}: {head}" for fraction in fractions for head in pairs]
-    return Table(
-        header=("model", "parameters", "% of encoder", *heads),
-        alignments=("left", *[NUMBER] * (2 + len(heads))),
-        rows=tuple(_model_cells(found, fractions, pairs) for found in models.values()),
-    )
-
-
-def calibration_table(records: Iterable[RunRecord]) -> Table | None:
-    """Lay out temperature, calibration errors, area and thresholds; None where no row has probabilities."""
-    rows = [row for row in table_rows(records) if "ece" in row.scores or "tuned_threshold" in row.scores]
-    if not rows:
-        return None
-    return _table([*LEADING, *(_score_column(measure) for measure in CALIBRATION)], rows)
-
-
-def _table(columns: Sequence[Column], rows: Sequence[Row]) -> Table:
-    shown = [column for column in columns if column.is_shown(rows)]
-    return Table(
-        header=tuple(column.head for column in shown),
-        alignments=tuple(column.alignment for column in shown),
-        rows=tuple(tuple(column.cell(row) for column in shown) for row in rows),
-    )
-
-
-def _columns(rows: Sequence[Row]) -> list[Column]:
-    measures = measures_of([record for row in rows for record in row.records]).columns
+def _columns(results: Sequence[Result]) -> list[ResultColumn]:
+    measures = measures_of([record for result in results for record in result.records]).columns
     return [*LEADING, *COST, *map(_score_column, measures), SECONDS]
 
 
-def _score_column(measure: Measure) -> Column:
+def _score_column(measure: Measure) -> ResultColumn:
     short = measure.title if measure.short is None else measure.short or None
-    return Column(
-        measure.head, NUMBER, lambda row: score_text(row.scores.get(measure.key), measure.digits), short=short
-    )
+
+    def cell(result: Result) -> Cell:
+        return score_cell(result.scores.get(measure.key), measure.digits)
+
+    return ResultColumn(measure.head, cell, measure.meaning, short=short)
 
 
-def _pairs(rows: Sequence[Row]) -> dict[str, list[Measure]]:
+def _pairs(results: Sequence[Result]) -> dict[str, list[Measure]]:
     """Gather the measures that share a cell, such as EM and F1 at one threshold, by the head of their column."""
-    measures = [each for each in measures_of([row.records[0] for row in rows]).columns if each.is_paired]
+    measures = [each for each in measures_of([result.records[0] for result in results]).columns if each.is_paired]
     groups = [(at, list(group)) for at, group in groupby(measures, key=lambda measure: measure.at)]
     return {f"{' / '.join(measure.title for measure in group)} {at}".rstrip(): group for at, group in groups}
 
 
 def _model_cells(
-    by_fraction: Mapping[float | None, Row], fractions: Sequence[float | None], pairs: Mapping[str, Sequence[Measure]]
-) -> tuple[str, ...]:
+    by_fraction: Mapping[float | None, Result],
+    fractions: Sequence[float | None],
+    pairs: Mapping[str, Sequence[Measure]],
+) -> tuple[Cell, ...]:
     first = next(iter(by_fraction.values()))
-    cells = [first.name, _parameters_text(first), _share_text(first)]
+    cells: list[Cell] = [first.name, *(column.cell(first) for column in COST)]
     for fraction in fractions:
-        row = first if first.kind == "baseline" else by_fraction.get(fraction)
-        cells += [_pair_text(row, measures) for measures in pairs.values()]
+        result = first if first.kind == "baseline" else by_fraction.get(fraction)
+        cells += [_pair_text(result, measures) for measures in pairs.values()]
     return tuple(cells)
 
 
-def _pair_text(row: Row | None, measures: Sequence[Measure]) -> str:
-    texts = [] if row is None else [score_text(row.scores.get(each.key), each.digits) for each in measures]
+def _pair_text(result: Result | None, measures: Sequence[Measure]) -> str:
+    texts = [] if result is None else [str(score_cell(result.scores.get(each.key), each.digits)) for each in measures]
     return " / ".join(texts) if all(texts) else ""
 
 
-def _parameters_text(row: Row) -> str:
-    return "" if row.kind == "baseline" else f"{row.parameters:,}"
+def _key(each: DifferenceRecord) -> tuple[float | None, str]:
+    return (each.fraction, each.row)
 
 
-def _share_text(row: Row) -> str:
-    return "" if row.share is None else share_text(row.share)
+def _difference_table(against: str, differences: Sequence[DifferenceRecord]) -> Table:
+    columns = (Column("fraction", "left"), Column("model", "left"), *DIFFERENCES)
+    rows = tuple((fraction_name(each.fraction), each.row, *_cells(each), *_cells(each.best)) for each in differences)
+    return Table(f"Question by question, less {against}", columns, rows, DIFFERENCES_NOTE)
 
 
-def _seconds_text(row: Row) -> str:
-    if row.kind == "baseline":
+def _cells(each: Apart | None) -> tuple[Cell, ...]:
+    if each is None:
+        return ("", "", "")
+    by_seed = ", ".join(f"{difference:+.2f}" for difference in each.by_seed)
+    return (Number(each.difference, "+.2f"), f"{each.low:+.2f} to {each.high:+.2f}", by_seed)
+
+
+def _parameters(result: Result) -> Cell:
+    return "" if result.kind == "baseline" else Number(result.parameters, ",")
+
+
+def _share(result: Result) -> Cell:
+    return "" if result.share is None else share_text(result.share)
+
+
+def _seconds(result: Result) -> Cell:
+    if result.kind == "baseline":
         return ""
-    return f"{row.seconds:,.0f}" if row.seconds >= 10 else f"{row.seconds:.1f}"
+    return Number(result.seconds, ",.0f" if result.seconds >= 10 else ".1f")
 
 
 LEADING = (
-    Column("experiment", "left", lambda row: row.experiment, lambda rows: len({row.experiment for row in rows}) > 1),
-    Column("fraction", "left", lambda row: row.fraction_text, short="fraction"),
-    Column("model", "left", lambda row: row.name, short="model"),
-    Column("kind", "left", lambda row: row.kind),
-    Column(
-        "data", NUMBER, lambda row: f"{100 * row.data:g}%", lambda rows: len({row.data for row in rows}) > 1, "data"
+    ResultColumn(
+        "experiment",
+        lambda result: result.experiment,
+        alignment="left",
+        is_shown=lambda results: len({result.experiment for result in results}) > 1,
     ),
-    Column(
-        "seeds", NUMBER, lambda row: str(row.seeds), lambda rows: len({row.seeds for row in trained(rows)}) > 1, "seeds"
+    ResultColumn("fraction", lambda result: result.fraction_text, alignment="left", short="fraction"),
+    ResultColumn("model", lambda result: result.name, alignment="left", short="model"),
+    ResultColumn("kind", lambda result: result.kind, alignment="left"),
+    ResultColumn(
+        "data",
+        lambda result: f"{100 * result.data:g}%",
+        "share of the training data that heads were trained on",
+        is_shown=lambda results: len({result.data for result in results}) > 1,
+        short="data",
+    ),
+    ResultColumn(
+        "seeds",
+        lambda result: Number(result.seeds, "d"),
+        "how many times the row was trained, each from another random start",
+        is_shown=lambda results: len({result.seeds for result in trained(results)}) > 1,
+        short="seeds",
     ),
 )
 COST = (
-    Column("parameters", NUMBER, _parameters_text, short="parameters"),
-    Column("% of encoder", NUMBER, _share_text),
+    ResultColumn(
+        "parameters",
+        _parameters,
+        "how many numbers were trained and are added to the encoder; rows with the encoder itself in them count all of "
+        "it that was trained",
+        short="parameters",
+    ),
+    ResultColumn("% of encoder", _share),
 )
-SECONDS = Column("seconds", NUMBER, _seconds_text, short="secs")
+SECONDS = ResultColumn(
+    "seconds",
+    _seconds,
+    "training time until the row exists: the fine-tuning up to that fraction, and the one pass that trained all heads "
+    "together",
+    short="secs",
+)

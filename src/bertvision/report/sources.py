@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from bertvision.records import DataFile, Provenance, RunRecord
-from bertvision.report.renderers import Table
+from bertvision.tables import Cell, Column, Number, Table
 
 Value = TypeVar("Value")
+DATA = "Data as they were read"
 SHORT_HASH = 12
 UNSHOWN = ("encoder", "data", "seeds")  # parts of a config that have a line or a table of their own
 
@@ -22,11 +23,8 @@ class Fact(NamedTuple):
 def data_table(records: Sequence[RunRecord]) -> Table:
     """List the data files that were read, with their counts."""
     files = _distinct((split, file) for record in records for split, file in record.data.items())
-    return Table(
-        header=("split", "file", "examples", "dropped", "windows", "sha256"),
-        alignments=("left", "left", "right", "right", "right", "left"),
-        rows=tuple(_data_cells(split, file) for split, file in files),
-    )
+    columns = ("split", Column("file", "left"), "examples", "dropped", "windows", Column("sha256", "left"))
+    return Table(DATA, columns, tuple(_data_cells(split, file) for split, file in files))
 
 
 def facts(records: Sequence[RunRecord]) -> list[Fact]:
@@ -58,8 +56,8 @@ def config_texts(records: Sequence[RunRecord]) -> list[str]:
     return _distinct(json.dumps(record.config, indent=2, ensure_ascii=False) for record in records)
 
 
-def _data_cells(split: str, file: DataFile) -> tuple[str, ...]:
-    counts = (f"{count:,}" for count in (file.questions, file.dropped, file.windows))
+def _data_cells(split: str, file: DataFile) -> tuple[Cell, ...]:
+    counts = (Number(count, ",") for count in (file.questions, file.dropped, file.windows))
     return (split, file.name, *counts, (file.sha256 or "")[:SHORT_HASH])
 
 

@@ -28,13 +28,13 @@ from bertvision.analysis.second import (
     second_of_candidates,
     second_section,
 )
-from bertvision.analysis.sections import Page, Section
 from bertvision.errors import FolderError
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
 from bertvision.predictions.logits import Logits, TokenGrid, load_logits
 from bertvision.settings import Settings, validate
 from bertvision.stages.analyze_rows import RowAnalysis, analyze_rows
 from bertvision.stages.gold_file import GoldConfig
+from bertvision.tables import Page, Table
 from bertvision.tasks.catalog import TASKS, task_name
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import Question
@@ -56,7 +56,7 @@ class Against:
             "disagreements": [each._asdict() for each in self.disagreements],
         }
 
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[Table]:
         """Give the counts as tables."""
         return [outcome_section(self.outcomes, ""), length_section(self.context_lengths)]
 
@@ -91,7 +91,7 @@ class Analysis:
         head = (f"{self.questions:,} questions", *(f"{model}: {name}" for model, name in self.names.items()))
         return Page(head, self._sections(), to_texts(self.against.disagreements) if self.against else [])
 
-    def _sections(self) -> list[Section]:
+    def _sections(self) -> list[Table]:
         grouped = [group_section(each, self.groups[each.title]) for each in self.groupings]
         compared = self.against.sections() if self.against else []
         return [*grouped, error_section(self.errors), second_section(self.seconds), *compared]

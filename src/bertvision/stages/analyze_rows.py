@@ -9,8 +9,8 @@ from bertvision.analysis.row_breakdown import RowBreakdown, break_down
 from bertvision.analysis.row_comparison import count_row_outcomes
 from bertvision.analysis.row_disagreements import RowDisagreement, find_row_disagreements, to_row_texts
 from bertvision.analysis.rows import noun_of
-from bertvision.analysis.sections import Page
 from bertvision.stages.gold_file import read_golds, read_predicted
+from bertvision.tables import Page
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.task import DataConfig, TaskName
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.analysis.scored import score_answers
-from bertvision.analysis.sections import Page, Section, number_cell
 from bertvision.calibration.answers import Answers, build_answers
 from bertvision.calibration.calibration import Decision, Judgement, fit_decision, judge
 from bertvision.calibration.reliability import BINS, Bin
 from bertvision.calibration.thresholds import scores_at
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
+from bertvision.tables import Page, Table, number_cell
 from bertvision.tasks.held_out import hold_out
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import Question, Split
@@ -59,7 +59,7 @@ class Calibration:
         head = (f"{self.questions:,} questions", self.folder, self.fitted_on)
         return Page(head, [self._scores(), _bins_section(self.before.bins, self.after.bins)], [])
 
-    def _scores(self) -> Section:
+    def _scores(self) -> Table:
         note = (
             f"The tuned threshold's F1 is {self.best_f1 - self.after.f1:.2f} points below the best, "
             f"{self.best_f1:.2f} at {self.best_threshold:.2f}, which nobody knows without these very answers. ECE: "
@@ -68,7 +68,7 @@ class Calibration:
         )
         header = ("", "threshold", "EM", "F1", "ECE", "AURC", "temperature")
         rows = (_row("before", self.before, [Decision()]), _row("after", self.after, self.decisions))
-        return Section("Threshold and probabilities", header, rows, note)
+        return Table("Threshold and probabilities", header, rows, note)
 
 
 def calibrate_folder(
@@ -175,14 +175,14 @@ def _row(name: str, judgement: Judgement, decisions: Sequence[Decision]) -> tupl
     )
 
 
-def _bins_section(before: Sequence[Bin], after: Sequence[Bin]) -> Section:
+def _bins_section(before: Sequence[Bin], after: Sequence[Bin]) -> Table:
     header = ("confidence", "answers", "mean", "right", "answers after", "mean", "right")
     rows = [
         (f"{place / BINS:.2f} to {(place + 1) / BINS:.2f}", *_bin_cells(place, before), *_bin_cells(place, after))
         for place in range(BINS)
     ]
     note = "mean: mean confidence of the answers; right: share of them that is exactly right. They should be equal."
-    return Section("Reliability, before and after", header, tuple(rows), note)
+    return Table("Reliability, before and after", header, tuple(rows), note)
 
 
 def _bin_cells(place: int, bins: Sequence[Bin]) -> tuple[str, str, str]:

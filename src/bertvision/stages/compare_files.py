@@ -10,11 +10,11 @@ from bertvision.analysis.row_comparison import RowComparison, compare_rows
 from bertvision.analysis.row_disagreements import RowDisagreement, find_row_disagreements, to_row_texts
 from bertvision.analysis.rows import noun_of
 from bertvision.analysis.scored import MetricName, score_answers
-from bertvision.analysis.sections import Page
 from bertvision.errors import SettingsError
 from bertvision.predictions.files import read_answers
 from bertvision.settings import Settings, validate
 from bertvision.stages.gold_file import GoldConfig, read_golds, read_predicted
+from bertvision.tables import Page
 from bertvision.tasks.catalog import TASKS, task_name
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import TaskName

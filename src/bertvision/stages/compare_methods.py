@@ -23,6 +23,7 @@ from bertvision.records import (
     write_differences,
 )
 from bertvision.run_folder import folder_of_seed
+from bertvision.tables import Cell, Number, Table
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import Question
 
@@ -61,17 +62,14 @@ class Differences(NamedTuple):
     differences: list[DifferenceRecord]
     path: Path
 
-    @property
-    def header(self) -> tuple[str, ...]:
-        """Name the columns; those of the best thresholds only where a comparison has them."""
-        return (*COLUMNS, *BEST_COLUMNS) if any(each.best for each in self.differences) else COLUMNS
-
-    def as_rows(self) -> list[tuple[str, ...]]:
-        """Write every comparison as cells, below a heading of what they share, which keeps lines short."""
-        width, rows = len(self.header), []
+    def as_table(self) -> Table:
+        """Lay out comparisons below headings of what they share; best thresholds only where one has them."""
+        has_best = any(each.best for each in self.differences)
+        columns = (*COLUMNS, *BEST_COLUMNS) if has_best else COLUMNS
+        rows: list[tuple[Cell, ...]] = []
         for heading, group in groupby(sorted(self.differences, key=_heading), key=_heading):
-            rows += [(heading,), *(_cells(each)[:width] for each in group)]
-        return rows
+            rows += [(heading,), *(_cells(each)[: len(columns)] for each in group)]
+        return Table("", columns, tuple(rows))
 
 
 def compare_folder(out: Path, gold: str, against: str) -> Differences:
@@ -219,10 +217,10 @@ def _heading(each: DifferenceRecord) -> str:
     return f"{each.experiment}, fraction {fraction_name(each.fraction)}, {many} {seeds}, less {each.against}"
 
 
-def _cells(each: DifferenceRecord) -> tuple[str, ...]:
-    best = ("", "") if each.best is None else _apart_cells(each.best)
+def _cells(each: DifferenceRecord) -> tuple[Cell, ...]:
+    best: tuple[Cell, ...] = ("", "") if each.best is None else _apart_cells(each.best)
     return (each.row, *_apart_cells(each), *best)
 
 
-def _apart_cells(each: Apart) -> tuple[str, str]:
-    return (f"{each.difference:+.2f}", f"{each.low:+.2f}..{each.high:+.2f}")
+def _apart_cells(each: Apart) -> tuple[Cell, ...]:
+    return (Number(each.difference, "+.2f"), f"{each.low:+.2f}..{each.high:+.2f}")

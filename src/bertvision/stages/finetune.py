@@ -106,7 +106,7 @@ def _is_past(saved: Path, line: Line, seed: int, missing: list[float]) -> bool:
 
 
 def finetune_seconds(line: Line, seed: int, fraction: float | None) -> float:
-    """Tell how long fine-tuning took up to a fraction."""
+    """Return how long fine-tuning took up to a fraction."""
     if fraction is None:
         return 0.0
     seconds: float = read_json(line.folder(seed).encoder(fraction) / TIMING)["seconds"]

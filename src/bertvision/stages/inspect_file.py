@@ -14,6 +14,7 @@ from bertvision.features.batches import BatchConfig, lengths_of, padding_share, 
 from bertvision.features.cut import cut_examples
 from bertvision.features.windows import WindowConfig
 from bertvision.progress import SILENT, Progress
+from bertvision.tables import Number, Table
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.read import read_labelled
 from bertvision.tasks.task import Kind
@@ -41,17 +42,17 @@ class Inspection:
     padding: dict[str, float]  # share of computed tokens, by batch
     lengths: dict[str, list[int]]  # percentiles of tokens
 
-    @property
-    def percentiles(self) -> tuple[str, ...]:
-        """Name the columns of the lengths."""
-        return tuple("max" if each == 100 else f"{each}%" for each in PERCENTILES)
-
     def as_dict(self) -> dict[str, Any]:
-        """Give everything as JSON values."""
+        """Return everything as JSON values."""
         return {**asdict(self), "percentiles": list(PERCENTILES)}
 
-    def as_rows(self) -> list[tuple[str, str]]:
-        """Give the counts as a table."""
+    def as_tables(self) -> tuple[Table, Table]:
+        """Lay out the counts, and the percentiles of lengths."""
+        percentiles = ("max" if each == 100 else f"{each}%" for each in PERCENTILES)
+        lengths = tuple((what, *(Number(value, ",") for value in values)) for what, values in self.lengths.items())
+        return Table("", ("what", "value"), tuple(self._counts())), Table("", ("tokens", *percentiles), lengths)
+
+    def _counts(self) -> list[tuple[str, str]]:
         total = sum(self.labels.values()) if self.task == "ner" else self.examples  # words, not sentences, have tags
         labels = [
             (f"labelled {label}", f"{count:,} ({100 * count / total:.1f}%)") for label, count in self.labels.items()
@@ -71,10 +72,6 @@ class Inspection:
             ("mean tokens a window", f"{self.mean_tokens:.1f}"),
             *((f"padding with batch {batch}", f"{100 * share:.1f}%") for batch, share in self.padding.items()),
         ]
-
-    def length_rows(self) -> list[tuple[str, ...]]:
-        """Give the percentiles as a table."""
-        return [(what, *(f"{value:,}" for value in values)) for what, values in self.lengths.items()]
 
 
 def inspect_file(

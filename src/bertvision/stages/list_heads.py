@@ -1,5 +1,6 @@
 """The catalog with sizes, for an encoder or for a shape."""
 
+from itertools import groupby
 from typing import NamedTuple
 
 from bertvision.encoder.encode import shape_of_states
@@ -7,6 +8,7 @@ from bertvision.encoder.load import load_encoder
 from bertvision.heads.build import HeadConfig, count_head
 from bertvision.heads.catalog import CATALOG, Entry
 from bertvision.shapes import StackShape
+from bertvision.tables import Cell, Column, Number, Table
 from bertvision.tasks.task import Kind
 from bertvision.training.objective import SPANS, Objective
 
@@ -35,6 +37,13 @@ class Sizes(NamedTuple):
     title: str
     heads: list[HeadSize]
 
+    def as_table(self) -> Table:
+        """Lay out the sizes, under headings of where heads come from."""
+        rows: list[tuple[Cell, ...]] = []
+        for origin, heads in groupby(self.heads, key=lambda head: head.origin):
+            rows += [(origin,), *map(_cells, heads)]
+        return Table("", ("head", Column("scores", "left"), "trained", "total", "percent"), tuple(rows))
+
 
 def list_heads(encoder: str | None, layers: int, hidden: int) -> Sizes:
     """Count every head's parameters for an encoder, or for a number of states and their width."""
@@ -60,8 +69,13 @@ def _size(name: str, shape: StackShape, of_first_token: StackShape, whole: int |
     return HeadSize(name, entry.kind, entry.origin, scores, entry.kinds, total, trainable, share, entry.about)
 
 
+def _cells(head: HeadSize) -> tuple[Cell, ...]:
+    share = "" if head.share is None else Number(head.share, ".3f")
+    return (head.name, head.scores, Number(head.trainable, ","), Number(head.total, ","), share)
+
+
 def _counted(entry: Entry) -> Objective:
-    """Give what a head is counted for: spans, or else CoNLL's nine tags, or else two classes."""
+    """Return what a head is counted for: spans, or else CoNLL's nine tags, or else two classes."""
     if "span" in entry.kinds:
         return SPANS
     return Objective("tags", 9) if "tags" in entry.kinds else Objective("class", 2)

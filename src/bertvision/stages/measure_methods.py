@@ -51,7 +51,7 @@ def measure_methods(experiments: Sequence[Experiment], out: Path, progress: Prog
 
 
 def one_rate_each(experiments: Sequence[Experiment]) -> dict[str, Experiment]:
-    """Give a file's methods by name, each with the first of its learning rates."""
+    """Return a file's methods by name, each with the first of its learning rates."""
     methods: dict[str, Experiment] = {}
     for experiment in experiments:
         methods.setdefault(experiment.method or experiment.name, experiment)
@@ -76,7 +76,7 @@ def _shared(experiment: Experiment) -> Settings:
 
 
 def _kept(line: Line, experiment: Experiment) -> CostRecord:
-    """Give what OUT/costs holds of a method; refuse what was measured with other settings or on another device."""
+    """Return what OUT/costs holds of a method; refuse what was measured with other settings or on another device."""
     settings = experiment.model_dump(mode="json", exclude=UNLIKE)
     fresh = CostRecord(
         experiment=experiment.name,

@@ -50,7 +50,7 @@ class Turn(NamedTuple):
 
 
 def size_for(compute: Compute) -> Size:
-    """Give what suits a device."""
+    """Return what suits a device."""
     return SIZES.get(compute.device.type, SIZES["cpu"])
 
 

@@ -16,10 +16,11 @@ from bertvision.stages.bottom import plan_bottom
 from bertvision.stages.finetune import output_layer, output_sees_last
 from bertvision.stages.line import Line, prepare
 from bertvision.stages.states import plan_source, states_folder, wanted_states
+from bertvision.tables import Column, Table
 from bertvision.tuning.tune import start_tuning
 
 PARTS = ("encode", "keep", "read", "heads")
-COLUMNS = ("source", "total", *PARTS, "kept", "fits")
+COLUMNS = ("source", "total", *PARTS, "kept", Column("fits", "left"))
 NOTHING = "Nothing to plan: heads.train is empty, and no `tune` freezes a block."
 
 
@@ -40,12 +41,13 @@ class StatesPlan:
             return NOTHING
         return " ".join(f"{name}: auto would choose {each.source}: {each.reason}." for name, each in chosen.items())
 
-    def as_rows(self) -> list[tuple[str, ...]]:
-        """Give the estimates as a table."""
-        return [] if self.choice is None else [_row(estimate) for estimate in self.choice.estimates]
+    def as_table(self) -> Table:
+        """Lay out the estimates; none where no heads are trained."""
+        estimates = () if self.choice is None else self.choice.estimates
+        return Table("", COLUMNS, tuple(_row(estimate) for estimate in estimates))
 
     def as_dict(self) -> dict[str, Any]:
-        """Give everything as JSON values."""
+        """Return everything as JSON values."""
         states = {} if self.choice is None else _as_dict(self.choice)
         return states if self.bottom is None else {**states, "bottom": _as_dict(self.bottom)}
 

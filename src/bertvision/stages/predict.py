@@ -225,7 +225,7 @@ def _own_settings(this: Pass, row: Row) -> dict[str, Any]:
 
 
 def _finished_records(line: Line, seed: int, fraction: float | None) -> list[RunRecord] | None:
-    """Give the records of a fraction where all are there and were made by this very experiment on these very data."""
+    """Return the records of a fraction where all are there, made by this very experiment on these very data."""
     config, folder = line.experiment.model_dump(mode="json"), line.folder(seed)
     names = [] if output_layer_of(line, seed, fraction) is None else [ENCODER]
     names += load_heads(line, seed, fraction)

@@ -7,7 +7,7 @@ from bertvision.errors import DataError
 from bertvision.tasks.cells import class_name, plain_text
 from bertvision.tasks.collect import CAN_DROP, BadExampleError, Found, collect
 from bertvision.tasks.source import HubId, parse_source, take_part
-from bertvision.tasks.table import Line, Table, open_table
+from bertvision.tasks.table import Line, TableFile, open_table
 from bertvision.tasks.task import ChoiceRow, OnBad, Split
 
 LAYOUTS = "SWAG's columns (sent1, sent2, ending0, ending1, ..., label) or HellaSwag's (ctx, endings, label)"
@@ -32,7 +32,7 @@ def read_choices(
     return take_part(collect(_find_rows(table, needs_labels), table.name, on_bad, table.sha256, advice=advice), source)
 
 
-def _find_rows(table: Table, needs_labels: bool) -> Iterator[Found[ChoiceRow]]:
+def _find_rows(table: TableFile, needs_labels: bool) -> Iterator[Found[ChoiceRow]]:
     expected: int | None = None  # endings, as many as the first good row has
     for place, line in enumerate(table.lines):
         try:
@@ -46,7 +46,7 @@ def _find_rows(table: Table, needs_labels: bool) -> Iterator[Found[ChoiceRow]]:
             yield Found(line.where, None, str(problem))
 
 
-def _row(table: Table, line: Line, identity: str, needs_labels: bool) -> ChoiceRow:
+def _row(table: TableFile, line: Line, identity: str, needs_labels: bool) -> ChoiceRow:
     if table.has("ctx"):
         context, endings = plain_text(table.cell(line, "ctx"), "ctx"), _list_of(table.cell(line, "endings"))
     else:
@@ -62,7 +62,7 @@ def _list_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401 (checked here)
     return tuple(plain_text(ending, "endings") for ending in value)
 
 
-def _swag(table: Table, line: Line) -> tuple[str, tuple[str, ...]]:
+def _swag(table: TableFile, line: Line) -> tuple[str, tuple[str, ...]]:
     """Give the first sentence, and the endings with the beginning that the second sentence has for all of them."""
     columns = [f"ending{number}" for number in range(10) if table.has(f"ending{number}")]
     endings = tuple(plain_text(table.cell(line, column), column) for column in columns)
@@ -75,7 +75,7 @@ def _swag(table: Table, line: Line) -> tuple[str, tuple[str, ...]]:
     return plain_text(table.cell(line, "sent1"), "sent1"), endings
 
 
-def _right(table: Table, line: Line, endings: int, needs_labels: bool) -> int | None:
+def _right(table: TableFile, line: Line, endings: int, needs_labels: bool) -> int | None:
     label = table.cell(line, "label") if table.has("label") else None
     if label in (None, "", -1) and not needs_labels:  # HellaSwag's test rows have "", the hub's -1
         return None

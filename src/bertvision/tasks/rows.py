@@ -8,7 +8,7 @@ from bertvision.errors import DataError
 from bertvision.tasks.cells import RawLabel, class_name, label_names, number, place_of, plain_text, switched
 from bertvision.tasks.collect import CAN_DROP, BadExampleError, Found, collect
 from bertvision.tasks.source import HubId, parse_source, take_part
-from bertvision.tasks.table import Line, Table, open_table
+from bertvision.tasks.table import Line, TableFile, open_table
 from bertvision.tasks.task import Column, ColumnsConfig, Kind, OnBad, Split, TextRow
 
 
@@ -61,7 +61,7 @@ def read_rows(
     return Rows(take_part(split, source), labels)
 
 
-def _fit(table: Table, layout: RowLayout) -> tuple[Table, ColumnsConfig]:
+def _fit(table: TableFile, layout: RowLayout) -> tuple[TableFile, ColumnsConfig]:
     """Find which layout the table has, and take its header off."""
     last = layout.layouts[-1]
     if table.names is not None or layout.header is False:
@@ -74,18 +74,18 @@ def _fit(table: Table, layout: RowLayout) -> tuple[Table, ColumnsConfig]:
     return (named if last in by_name else table), last
 
 
-def _fitting(table: Table, layouts: Sequence[ColumnsConfig]) -> ColumnsConfig | None:
+def _fitting(table: TableFile, layouts: Sequence[ColumnsConfig]) -> ColumnsConfig | None:
     """Choose among the layouts whose texts are there the one that has most of its other columns."""
     fitting = [each for each in layouts if all(table.has(column) for column in _listed(each.text))]
     return max(fitting, key=lambda each: _count_others(table, each), default=None)
 
 
-def _count_others(table: Table, columns: ColumnsConfig) -> int:
+def _count_others(table: TableFile, columns: ColumnsConfig) -> int:
     others = [*_listed(columns.label), *([] if columns.id is None else [columns.id])]
     return sum(table.has(column) for column in others)
 
 
-def _check_columns(table: Table, columns: ColumnsConfig, labelled: bool, layout: RowLayout) -> None:
+def _check_columns(table: TableFile, columns: ColumnsConfig, labelled: bool, layout: RowLayout) -> None:
     wanted = [*_listed(columns.text), *(_listed(columns.label) if labelled else ())]
     if columns.id is not None and not layout.is_published:
         wanted.append(columns.id)
@@ -101,7 +101,7 @@ def _check_columns(table: Table, columns: ColumnsConfig, labelled: bool, layout:
 
 
 def _raw_rows(
-    table: Table, columns: ColumnsConfig, layout: RowLayout, labelled: bool, needs_labels: bool
+    table: TableFile, columns: ColumnsConfig, layout: RowLayout, labelled: bool, needs_labels: bool
 ) -> Iterator[_Raw | Found[TextRow]]:
     has_id = columns.id is not None and table.has(columns.id)
     for place, line in enumerate(table.lines):
@@ -117,7 +117,7 @@ def _raw_rows(
             yield Found(line.where, None, str(problem))
 
 
-def _label(table: Table, line: Line, columns: ColumnsConfig, layout: RowLayout) -> RawLabel:
+def _label(table: TableFile, line: Line, columns: ColumnsConfig, layout: RowLayout) -> RawLabel:
     column = columns.label
     if isinstance(column, tuple):
         names = layout.labels or tuple(map(str, column))
@@ -170,7 +170,7 @@ def _as_number(label: RawLabel, labels: tuple[str, ...], layout: RowLayout) -> i
     raise KeyError(label)
 
 
-def _refuse_header(raws: Sequence[_Raw | Found[TextRow]], table: Table, layout: RowLayout) -> None:
+def _refuse_header(raws: Sequence[_Raw | Found[TextRow]], table: TableFile, layout: RowLayout) -> None:
     """Refuse what is most likely a header, which would silently be a class of its own."""
     counts = Counter(raw.label for raw in raws if isinstance(raw, _Raw) and isinstance(raw.label, str))
     first = raws[0]

@@ -29,7 +29,7 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class TableFile:
     """The lines of one source; names are None where columns have numbers alone."""
 
     name: str
@@ -37,7 +37,7 @@ class Table:
     names: tuple[str, ...] | None
     sha256: str | None
 
-    def with_header(self) -> "Table":
+    def with_header(self) -> "TableFile":
         """Take the names of the columns from the first line."""
         names = tuple(str(cell).strip() for cell in self.lines[0].cells)
         return replace(self, names=names, lines=self.lines[1:])
@@ -68,7 +68,7 @@ class Table:
             raise BadExampleError(f"{len(line.cells)} fields, and {as_in} {self.width}; mend the line")
 
 
-def open_table(source: str, hub: HubId | None, split: str, quoted: bool | None = None) -> Table:
+def open_table(source: str, hub: HubId | None, split: str, quoted: bool | None = None) -> TableFile:
     """Read a file or a data set of the hub; `hub` knows the configuration of its own data set, `split` is a default."""
     ending = _ending(source)
     if ending in ENDINGS or exists(source):
@@ -81,7 +81,7 @@ def open_table(source: str, hub: HubId | None, split: str, quoted: bool | None =
     return _named(source, [Line(f"{source}: row {number}", row) for number, row in enumerate(rows, start=1)], None)
 
 
-def _open_file(path: Path, ending: str, quoted: bool | None) -> Table:
+def _open_file(path: Path, ending: str, quoted: bool | None) -> TableFile:
     if ending not in ENDINGS:
         raise DataError(f"{path}: cannot tell its format from its name; give {EXPECTED}")
     if ending == ".parquet":
@@ -95,15 +95,15 @@ def _open_file(path: Path, ending: str, quoted: bool | None) -> Table:
     delimiter = DELIMITERS[ending]
     is_quoted = delimiter == "," if quoted is None else quoted
     lines = list(_quoted_lines(path, text, delimiter) if is_quoted else _plain_lines(path, text, delimiter))
-    return Table(str(path), lines, None, sha256_of(path))
+    return TableFile(str(path), lines, None, sha256_of(path))
 
 
-def _named(name: str, lines: list[Line], sha256: str | None) -> Table:
+def _named(name: str, lines: list[Line], sha256: str | None) -> TableFile:
     first = next((line.cells for line in lines if isinstance(line.cells, Mapping)), {})
     if not first:
         why = f"; {lines[0].where}: {lines[0].problem}" if lines and lines[0].problem else "; is it the right file?"
         raise DataError(f"{name}: no row in it{why}")
-    return Table(name, lines, tuple(first), sha256)
+    return TableFile(name, lines, tuple(first), sha256)
 
 
 def _plain_lines(path: Path, text: str, delimiter: str) -> Iterator[Line]:

@@ -1,12 +1,13 @@
-"""Records of variants -> Hulburd's tables: freezing, Houlsby adapters, and the one of CACNN that was lost."""
+"""Hulburd's tables of SQuAD 2.0: freezing, Houlsby adapters, and the one of CACNN that was lost."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bertvision.records import Apart, DifferenceRecord, RunRecord
-from bertvision.report.efficiency import COLUMNS, Column
-from bertvision.report.renderers import Alignment, Captioned, Table, score_text, signed_text
-from bertvision.report.results import Row, full_rows, largest_fraction, statistic
+from bertvision.report.costs import costs_note
+from bertvision.report.results import Evidence, Result, ResultColumn, full_results, largest_fraction, result_table
+from bertvision.studies.costs import COLUMNS
+from bertvision.tables import Cell, Number, Table, score_cell, statistic
 
 PAPER_NOTE = (
     "“Paper” is what Hulburd prints for BERT-base, cased, tuned for three epochs on a Titan RTX; all else is of this "
@@ -44,10 +45,10 @@ PAPER: dict[tuple[str, str], Printed] = {
 FULL = PAPER["all", "none"]
 
 
-class Against(NamedTuple):
+class AgainstFull(NamedTuple):
     """The row that trains every weight, and paired comparisons with it where there are any."""
 
-    full: Row | None
+    full: Result | None
     differences: Sequence[DifferenceRecord]
 
     @property
@@ -71,32 +72,32 @@ class Against(NamedTuple):
             "it does not depend on where a model's zero lies."
         )
 
-    def text(self, row: Row) -> str:
-        """Write how far a row's F1 lies from it."""
+    def cell(self, row: Result) -> Cell:
+        """Return how far a row's F1 lies from it."""
         return self._apart(row, "f1", self._found(row))
 
-    def best_text(self, row: Row) -> str:
-        """Write how far a row's best F1 lies from it."""
+    def best_cell(self, row: Result) -> Cell:
+        """Return how far a row's best F1 lies from it."""
         found = self._found(row)
         return self._apart(row, BEST_KEY, None if found is None else found.best)
 
-    def times(self, row: Row) -> str:
-        """Write how many times as long a row's inference takes, where both were measured alone."""
+    def times(self, row: Result) -> Cell:
+        """Return how many times as long a row's inference takes, where both were measured alone."""
         if self.full is None or not (_is_measured(row) and _is_measured(self.full)):
             return ""
-        return f"{row.inference_seconds / self.full.inference_seconds:.2f}"
+        return Number(row.inference_seconds / self.full.inference_seconds, ".2f")
 
-    def _apart(self, row: Row, key: str, found: Apart | None) -> str:
-        """Write a score's paired interval; without one, its difference seed by seed, as far as records have it."""
+    def _apart(self, row: Result, key: str, found: Apart | None) -> Cell:
+        """Return a score's paired interval; without one, its difference seed by seed, as far as records have it."""
         if self.full is None or row.name == self.full.name:
             return ""
         if found is not None:
             return f"{found.difference:+.1f} ({found.low:+.1f} to {found.high:+.1f})"
         theirs = {record.seed: record.scores[key] for record in self.full.records if key in record.scores}
         ours = [record for record in row.records if record.seed in theirs and key in record.scores]
-        return signed_text(statistic([record.scores[key] - theirs[record.seed] for record in ours]))
+        return score_cell(statistic([record.scores[key] - theirs[record.seed] for record in ours]), sign="+")
 
-    def _found(self, row: Row) -> DifferenceRecord | None:
+    def _found(self, row: Result) -> DifferenceRecord | None:
         return next((each for each in self.differences if self._of(each) and each.row == row.name), None)
 
     def _of(self, each: DifferenceRecord) -> bool:
@@ -108,40 +109,35 @@ class Against(NamedTuple):
         )
 
 
-def hulburd_tables(
-    records: Sequence[RunRecord], differences: Sequence[DifferenceRecord] = (), note: str = ""
-) -> list[Captioned]:
-    """Lay out an experiment on SQuAD 2.0 as Hulburd does, at the largest fraction; `note` tells how costs were taken.
+def hulburd_tables(evidence: Evidence) -> list[Table]:
+    """Lay out an experiment on SQuAD 2.0 as Hulburd does, at the largest fraction.
 
     One of his tables is shown where there is something to compare: two rows or more.
     """
-    if records[0].task != "squad2":
+    if evidence.records[0].task != "squad2":
         return []
-    encoders = [row for row in full_rows(records) if row.kind == "encoder" and "f1" in row.scores]
+    encoders = [row for row in full_results(evidence.records) if row.kind == "encoder" and "f1" in row.scores]
     rows = largest_fraction(encoders)
     his = {row.name: printed for row in rows if (printed := _printed(row.records[0])) is not None}
     studied = sorted(
         (row for row in rows if row.name in his), key=lambda row: list(PAPER.values()).index(his[row.name])
     )
     full = next((row for row in studied if his[row.name] == FULL), None)
-    against = Against(full, differences)
+    against = AgainstFull(full, evidence.differences)
     frozen = [row for row in studied if _inserted(row.records[0]) == "none"]
     adapters = [row for row in studied if row == full or _inserted(row.records[0]) != "none"]
     cacnn = sorted((row for row in rows if _filters(row)), key=lambda row: _filters(row) or ("", 0))
+    note = costs_note(evidence.records, evidence.costs)
     tables = [
-        _study("Hulburd's table 1: trained blocks", frozen, his, against),
-        _study("Hulburd's table 2: Houlsby adapters", adapters, his, against),
-        _lost("Hulburd's lost table: CACNN", [*([full] if full is not None else []), *cacnn], against),
+        _study("Hulburd's table 1: trained blocks", frozen, his, against, note),
+        _study("Hulburd's table 2: Houlsby adapters", adapters, his, against, note),
+        _lost("Hulburd's lost table: CACNN", [*([full] if full is not None else []), *cacnn], against, note),
     ]
-    return [
-        captioned._replace(note=f"{captioned.note} {note}".rstrip())
-        for captioned in tables
-        if len(captioned.table.rows) > 1
-    ]
+    return [table for table in tables if len(table.rows) > 1]
 
 
 def _printed(record: RunRecord) -> Printed | None:
-    """Give the paper's model that was trained in the same way; None where there is none."""
+    """Return the paper's model that was trained in the same way; None where there is none."""
     tune = record.config.get("tune") or {}
     is_other = tune.get("parasites") or not tune.get("norms", True) or _output(record) is not None
     if is_other or record.config.get("heads", {}).get("train"):  # the encoder of heads is the full one again
@@ -159,67 +155,74 @@ def _output(record: RunRecord) -> Any:  # noqa: ANN401 (a catalog's name, or a m
     return (record.config.get("finetune") or {}).get("head")
 
 
-def _filters(row: Row) -> tuple[str, int] | None:
-    """Give the kind of a CACNN and its number of filters; None for any other output layer."""
+def _filters(row: Result) -> tuple[str, int] | None:
+    """Return the kind of a CACNN and its number of filters; None for any other output layer."""
     output = _output(row.records[0])
     pooler = output.get("pooler", {}) if isinstance(output, dict) else {}
     kind, filters = pooler.get("kind", ""), pooler.get("filters")
     return (kind, filters) if kind.startswith("cacnn") and filters is not None else None
 
 
-def _study(caption: str, rows: Sequence[Row], his: Mapping[str, Printed], against: Against) -> Captioned:
-    number: Alignment = "right"
+def _study(title: str, rows: Sequence[Result], his: Mapping[str, Printed], against: AgainstFull, costs: str) -> Table:
     shown = _columns(rows, against)
-    cells = [(row.name, *(column.cell(row) for column in shown), *_cells(his[row.name])) for row in rows]
-    header = ("model", *(column.head for column in shown), *THEIRS)
-    alignments = ("left", *[number] * len(shown), "left", *[number] * (len(THEIRS) - 1))
-    note = f"{PAPER_NOTE} {_note(shown, against)}"
-    return Captioned(f"{caption}{_fraction(rows)}", Table(header, alignments, tuple(cells)), note)
+    theirs = [_their_column(place, his) for place in range(len(THEIRS))]
+    note = f"{PAPER_NOTE} {_note(shown, against)} {costs}".rstrip()
+    return result_table(f"{title}{_fraction(rows)}", [MODEL, *shown, *theirs], rows, note)
 
 
-def _lost(caption: str, rows: Sequence[Row], against: Against) -> Captioned:
-    number: Alignment = "right"
-    shown = [*_columns(rows, against), Column("times full", against.times, "")]
-    cells = [(row.name, *_form(row), *(column.cell(row) for column in shown)) for row in rows]
-    header = ("model", "filters by", "filters", *(column.head for column in shown))
-    alignments = ("left", "left", *[number] * (len(shown) + 1))
-    note = f"{LOST_NOTE} “Times full” compares seconds of inference. {_note(shown, against)}"
-    return Captioned(f"{caption}{_fraction(rows)}", Table(header, alignments, tuple(cells)), note)
+def _lost(title: str, rows: Sequence[Result], against: AgainstFull, costs: str) -> Table:
+    shown = [*_columns(rows, against), ResultColumn("times full", against.times)]
+    note = f"{LOST_NOTE} “Times full” compares seconds of inference. {_note(shown, against)} {costs}".rstrip()
+    return result_table(f"{title}{_fraction(rows)}", [MODEL, *FORM, *shown], rows, note)
 
 
-def _columns(rows: Sequence[Row], against: Against) -> list[Column]:
-    """Give this report's own columns; those of best F1 only where a row has it."""
-    columns = [*OURS, Column("against full", against.text, ""), Column(BESTS[1], against.best_text, "")]
+def _columns(rows: Sequence[Result], against: AgainstFull) -> list[ResultColumn]:
+    """Return this report's own columns; those of best F1 only where a row has it."""
+    columns = [*OURS, ResultColumn("against full", against.cell), ResultColumn(BESTS[1], against.best_cell)]
     return [column for column in columns if column.head not in BESTS or any(map(column.cell, rows))]
 
 
-def _note(shown: Sequence[Column], against: Against) -> str:
+def _their_column(place: int, his: Mapping[str, Printed]) -> ResultColumn:
+    def cell(row: Result) -> Cell:
+        return _cells(his[row.name])[place]
+
+    return ResultColumn(THEIRS[place], cell, alignment="right" if place else "left")
+
+
+def _note(shown: Sequence[ResultColumn], against: AgainstFull) -> str:
     has_best = any(column.head in BESTS for column in shown)
     return f"{against.note} {against.best_note}" if has_best else against.note
 
 
-def _is_measured(row: Row) -> bool:
+def _is_measured(row: Result) -> bool:
     return all(each.efficiency is not None and each.efficiency.inference is not None for each in row.records)
 
 
-def _fraction(rows: Sequence[Row]) -> str:
+def _fraction(rows: Sequence[Result]) -> str:
     return f", fraction {rows[0].fraction_text}" if rows else ""
 
 
-def _form(row: Row) -> tuple[str, str]:
-    kind, filters = _filters(row) or ("", "")
-    return (kind.removeprefix("cacnn_"), str(filters))
-
-
-def _cells(printed: Printed) -> tuple[str, ...]:
+def _cells(printed: Printed) -> tuple[Cell, ...]:
     name, parameters, exact, f1, minutes, seconds, efficiency = printed
-    measure = "" if efficiency is None else f"{efficiency:.2f}"
-    return (name, f"{parameters:,}", f"{exact:.1f}", f"{f1:.1f}", str(minutes), seconds, measure)
+    measure = "" if efficiency is None else Number(efficiency, ".2f")
+    return (name, Number(parameters, ","), Number(exact), Number(f1), str(minutes), seconds, measure)
+
+
+def _filters_by(row: Result) -> Cell:
+    kind, _ = _filters(row) or ("", 0)
+    return kind.removeprefix("cacnn_")
+
+
+def _num_filters(row: Result) -> Cell:
+    found = _filters(row)
+    return "" if found is None else str(found[1])
 
 
 BEST_KEY = "best_f1"
 BESTS = ("best F1", "best against full")
-BEST = Column(BESTS[0], lambda row: score_text(row.scores.get(BEST_KEY)), "")
+BEST = ResultColumn(BESTS[0], lambda row: score_cell(row.scores.get(BEST_KEY)))
 HEADS = ("parameters", "EM", "F1", BEST.head, "train min", "infer s", "efficiency")
+MODEL = ResultColumn("model", lambda row: row.name, alignment="left")
+FORM = (ResultColumn("filters by", _filters_by, alignment="left"), ResultColumn("filters", _num_filters))
 OURS = [column for head in HEADS for column in (*COLUMNS, BEST) if column.head == head]
 THEIRS = tuple(f"paper {head}" for head in ("model", "parameters", "EM", "F1", "train min", "infer s", "efficiency"))

@@ -6,8 +6,9 @@ from typer.testing import CliRunner
 from bertvision.cli import app
 from bertvision.records import merge_variants, write_record
 from bertvision.report.chapters import make_report
-from bertvision.report.efficiency import cost_tables, efficiency
-from bertvision.report.results import table_rows
+from bertvision.report.results import Evidence, results_of
+from bertvision.studies.costs import cost_tables, efficiency
+from bertvision.studies.reports import PAPERS
 
 # Hulburd's models, with his F1 and his number of trained parameters, and the efficiency that he prints for them.
 HULBURD = [(76.3, 108_311_810, 3.27), (75.2, 42_548_738, 3.30), (72.5, 21_294_338, 3.07), (75.0, 28_388_354, 3.35)]
@@ -31,52 +32,8 @@ def test_what_no_answer_at_all_would_reach_has_no_efficiency(f1):
 def test_a_rows_efficiency_is_that_of_its_mean_over_seeds(make_variant, scores, shown):
     others = [make_variant("full", f1=80.0, seed=seed) for seed in (1, 2)]
     records = [make_variant("top_0", f1=f1, seed=seed, trainable=1000) for seed, f1 in enumerate(scores, start=1)]
-    (table,) = cost_tables(merge_variants([*others, *records]))
-    assert {row[0]: row[-1] for row in table.table.rows} == {"full": "10.00", "top_0": shown}
-
-
-def test_variants_become_rows_of_one_experiment(make_variant, make_record):
-    records = [make_record(), make_variant("full"), make_variant("heads"), make_variant("heads", row="ladder")]
-    merged = merge_variants(records)
-    assert merged[0] == records[0]
-    named = {(record.experiment, record.row) for record in merged[1:]}
-    assert named == {("efficiency", "full"), ("efficiency", "heads"), ("efficiency", "heads:ladder")}
-
-
-def test_a_method_is_shown_at_the_rate_that_is_best_on_held_out_questions(make_variant):
-    scores = {
-        "lora-lr0.1": (80.0, [60.0, 62.0]),
-        "lora-lr0.2": (70.0, [65.0, 61.0]),
-        "lora-lr0.3": (90.0, [10.0, 90.0]),
-    }
-    records = [
-        make_variant(variant, f1=f1, held_out=held_out, seed=seed)
-        for variant, (f1, by_seed) in scores.items()
-        for seed, held_out in enumerate(by_seed, start=1)
-    ]
-    merged = merge_variants(records)
-    assert [(record.row, record.seed, record.scores["f1"]) for record in merged] == [
-        ("lora", 1, 70.0),
-        ("lora", 2, 70.0),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("seeds", "best"),
-    [
-        ({1: 65.0, 2: 50.0}, "lora-lr0.2"),  # 65 against 60 with the seed of both; 57.5 with all of its own
-        ({2: 55.0, 3: 50.0}, "lora-lr0.1"),  # no seed of both: 52.5 against 60
-        ({2: 70.0, 3: 60.0}, "lora-lr0.2"),  # and 65 against 60
-    ],
-)
-def test_rates_are_compared_over_the_seeds_that_all_of_them_have(make_variant, seeds, best):
-    records = [
-        make_variant("lora-lr0.1", held_out=60.0, seed=1),
-        *(make_variant("lora-lr0.2", held_out=held_out, seed=seed) for seed, held_out in seeds.items()),
-    ]
-    merged = merge_variants(records)
-    assert {(record.row, record.config["variant"]) for record in merged} == {("lora", best)}
-    assert [record.seed for record in merged] == ([1] if best == "lora-lr0.1" else list(seeds))
+    (table,) = cost_tables(Evidence(merge_variants([*others, *records])))
+    assert {row[0]: row[-1] for row in table.texts} == {"full": "10.00", "top_0": shown}
 
 
 def test_the_command_prints_one_table_of_methods(make_variant, tmp_path):
@@ -91,20 +48,6 @@ def test_the_command_prints_one_table_of_methods(make_variant, tmp_path):
     assert all(" 0.1 " in line for line in lines if line.startswith(("full", "lora")))
 
 
-def test_a_head_is_shown_at_its_best_rate_too(make_variant):
-    rates = {"ladder-lr0.001": 50.0, "ladder-lr0.003": 55.0, "mix4-lr0.001": 40.0}
-    records = [make_variant("heads", row=row, f1=held_out, held_out=held_out) for row, held_out in rates.items()]
-    assert [(each.row, each.scores["f1"]) for each in merge_variants(records)] == [
-        ("heads:ladder", 55.0),
-        ("heads:mix4", 40.0),
-    ]
-
-
-def test_without_held_out_questions_every_rate_is_a_row(make_variant):
-    merged = merge_variants([make_variant("lora-lr0.1"), make_variant("lora-lr0.2")])
-    assert [record.row for record in merged] == ["lora-lr0.1", "lora-lr0.2"]
-
-
 def test_costs_are_laid_out_by_what_was_tuned(make_variant):
     records = [
         make_variant("full", f1=76.0, trainable=1000),
@@ -114,14 +57,14 @@ def test_costs_are_laid_out_by_what_was_tuned(make_variant):
         make_variant("cacnn", finetune={"head": "cacnn_simple"}),
         make_variant("heads", row="ladder"),
     ]
-    tables = [each.table for each in cost_tables(merge_variants(records))]
-    assert [[row[0] for row in table.rows] for table in tables] == [
+    tables = cost_tables(Evidence(merge_variants(records)))
+    assert [[row[0] for row in table.texts] for table in tables] == [
         ["full", "top_0"],
         ["houlsby", "parasites"],
         ["cacnn"],
         ["heads:ladder"],
     ]
-    cells = dict(zip(tables[0].header, tables[0].rows[0], strict=True))
+    cells = dict(zip(tables[0].header, tables[0].texts[0], strict=True))
     assert cells == {
         "model": "full",
         "fraction": "1",
@@ -140,21 +83,21 @@ def test_costs_are_laid_out_by_what_was_tuned(make_variant):
 
 
 def test_records_without_measurements_have_no_costs(records):
-    assert cost_tables(records) == []
+    assert cost_tables(Evidence(records)) == []
 
 
 def test_a_report_shows_variants_as_one_chapter_with_their_costs(make_variant):
-    (chapter,) = make_report([make_variant("full"), make_variant("top_0", f1=60.0)]).chapters
-    assert chapter.experiment == "efficiency"
-    assert [row[-1] for row in chapter.tables[-1].table.rows] == [f"{20 / 3:.2f}", f"{10 / 3:.2f}"]
+    (chapter,) = make_report([make_variant("full"), make_variant("top_0", f1=60.0)], contents=PAPERS).chapters
+    assert chapter.title == "efficiency"
+    assert [row[-1] for row in chapter.tables[-1].texts] == [f"{20 / 3:.2f}", f"{10 / 3:.2f}"]
     assert "score_by_parameters" in [shown.picture.name for shown in chapter.pictures if shown.drawing is not None]
 
 
 def test_inference_is_the_rows_own_where_it_was_measured(make_variant, make_record):
-    assert [row.inference_seconds for row in table_rows([make_variant("full"), make_record()])] == [12.5, 5.0]
+    assert [row.inference_seconds for row in results_of([make_variant("full"), make_record()])] == [12.5, 5.0]
 
 
 def test_a_heads_efficiency_counts_what_was_trained_below_it(make_variant):
-    (table,) = cost_tables([make_variant("heads", row="ladder", trainable=100)])
+    (table,) = cost_tables(Evidence([make_variant("heads", row="ladder", trainable=100)]))
     shipped = 8_000_000 // 4  # weights of four bytes that differ from where training started
-    assert table.table.rows[0][-1] == f"{20 / log10(shipped):.2f}"
+    assert table.texts[0][-1] == f"{20 / log10(shipped):.2f}"
