@@ -17,10 +17,9 @@ def test_every_group_is_scored_by_itself(questions, scored):
     scores = score_groups(grouping, {"A": scored("1887", "Hannah Coyle", "", "")})
     assert scores["has answer"]["A"] == pytest.approx((50, 100 * (1 + 2 / 3) / 2, 0))
     assert scores["no answer"]["A"] == (100, 100, 100)
-    assert group_section(grouping, scores)[1:3] == (
-        ("question type", "questions", "EM", "F1", "declined"),
-        (("has answer", "2", "50.0", "83.3", "0.0"), ("no answer", "2", "100.0", "100.0", "100.0")),
-    )
+    section = group_section(grouping, scores)
+    assert section.header == ("question type", "questions", "EM", "F1", "declined")
+    assert section.rows == (("has answer", "2", "50.0", "83.3", "0.0"), ("no answer", "2", "100.0", "100.0", "100.0"))
 
 
 def test_an_empty_group_has_empty_cells(questions, scored):

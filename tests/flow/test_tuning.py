@@ -15,6 +15,7 @@ from bertvision.errors import SettingsError
 from bertvision.experiment import build_experiment
 from bertvision.features.batches import collate
 from bertvision.heads.build import count_head, output_head
+from bertvision.records import read_records
 from bertvision.shapes import StackShape
 from bertvision.stages.model_folder import load_model, read_model_config
 from bertvision.stages.predict_file import predict_file
@@ -241,6 +242,13 @@ def test_all_variants_of_a_file_are_run_side_by_side_and_reported_together(setti
     text = (out / "report.md").read_text()
     assert "Costs: modules inserted into the encoder" in text
     assert "heads:learned" in text
+    records = [each for each in read_records(out) if each.row == "encoder"]
+    assert {each.experiment for each in records} == {"several"}
+    assert {(each.variant, each.method, each.encoder_lr) for each in records} >= {
+        ("full-lr0.001", "full", 1e-3),
+        ("full-lr0.003", "full", 3e-3),
+    }
+    assert {each.method for each in records} == {"full", "houlsby", "heads"}
 
 
 def test_a_record_says_what_its_row_costs(settings, out):

@@ -149,10 +149,3 @@ def test_a_column_that_tasks_take_differently_is_explained_for_each(tmp_path, ma
     )
     (line,) = re.findall(r"^- \*\*F1\*\*: (.*)$", (tmp_path / "report.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert line == "of the positive class: harmonic mean of precision and recall (mrpc); harmonic mean of the two (ner)"
-
-
-def test_glue_stands_before_its_tasks_in_every_format(tmp_path, make_task_records):
-    write_report(make_task_records("rte", {"accuracy": 60.0}) + make_task_records("cola", {"matthews": 40.0}), tmp_path)
-    for name in ("report.html", "report.md", "tables.tex"):
-        text = (tmp_path / name).read_text(encoding="utf-8")
-        assert 0 < text.index("average of 2 without WNLI") < text.index("Scores on cola")

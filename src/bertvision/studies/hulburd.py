@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from bertvision.records import Apart, DifferenceRecord, RunRecord
 from bertvision.report.costs import costs_note
 from bertvision.report.results import Evidence, Result, ResultColumn, full_results, largest_fraction, result_table
-from bertvision.studies.costs import COLUMNS
+from bertvision.studies.efficiency import COLUMNS
 from bertvision.tables import Cell, Number, Table, score_cell, statistic
 
 PAPER_NOTE = (

@@ -8,7 +8,7 @@ from bertvision.report import page
 from bertvision.report.chapters import Contents
 from bertvision.report.rates import rate_tables
 from bertvision.report.score_tables import difference_tables, score_tables
-from bertvision.studies.costs import cost_tables
+from bertvision.studies.efficiency import cost_tables
 from bertvision.studies.glue import glue_chapters
 from bertvision.studies.hulburd import hulburd_tables
 

@@ -7,7 +7,7 @@ from bertvision.cli import app
 from bertvision.records import merge_variants, write_record
 from bertvision.report.chapters import make_report
 from bertvision.report.results import Evidence, results_of
-from bertvision.studies.costs import cost_tables, efficiency
+from bertvision.studies.efficiency import cost_tables, efficiency
 from bertvision.studies.reports import PAPERS
 
 # Hulburd's models, with his F1 and his number of trained parameters, and the efficiency that he prints for them.

@@ -1,0 +1,23 @@
+import bertvision
+from bertvision.report.chapters import PLAIN
+from bertvision.studies.reports import PAPERS, write_report
+
+
+def test_the_papers_add_to_the_tables_of_every_report():
+    assert [part for part in PAPERS.tables if part in PLAIN.tables] == list(PLAIN.tables)
+    assert len(PAPERS.tables) > len(PLAIN.tables)
+    assert bertvision.write_report is write_report
+
+
+def test_glue_stands_before_its_tasks_in_every_format(tmp_path, make_task_records):
+    write_report(make_task_records("rte", {"accuracy": 60.0}) + make_task_records("cola", {"matthews": 40.0}), tmp_path)
+    for name in ("report.html", "report.md", "tables.tex"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert 0 < text.index("average of 2 without WNLI") < text.index("Scores on cola")
+
+
+def test_a_report_says_why_there_is_no_table_of_glue(tmp_path, make_task_records):
+    records = make_task_records("rte", {"accuracy": 60.0}) + make_task_records("cola", {"matthews": 40.0})
+    write_report([*records, *make_task_records("cola", {"matthews": 30.0}, experiment="again")], tmp_path)
+    for name in ("report.html", "report.md"):
+        assert "No table of GLUE: cola has records of 2" in (tmp_path / name).read_text(encoding="utf-8")
