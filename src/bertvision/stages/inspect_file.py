@@ -14,7 +14,7 @@ from bertvision.features.batches import BatchConfig, lengths_of, padding_share, 
 from bertvision.features.cut import cut_examples
 from bertvision.features.windows import WindowConfig
 from bertvision.progress import SILENT, Progress
-from bertvision.tables import Number, Table
+from bertvision.tables import Table
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.read import read_labelled
 from bertvision.tasks.task import Kind
@@ -49,7 +49,7 @@ class Inspection:
     def as_tables(self) -> tuple[Table, Table]:
         """Lay out the counts, and the percentiles of lengths."""
         percentiles = ("max" if each == 100 else f"{each}%" for each in PERCENTILES)
-        lengths = tuple((what, *(Number(value, ",") for value in values)) for what, values in self.lengths.items())
+        lengths = tuple((what, *(f"{value:,}" for value in values)) for what, values in self.lengths.items())
         return Table("", ("what", "value"), tuple(self._counts())), Table("", ("tokens", *percentiles), lengths)
 
     def _counts(self) -> list[tuple[str, str]]:
