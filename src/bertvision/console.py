@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import sys
 import textwrap
 import time
@@ -28,6 +29,8 @@ from bertvision.report.tables import Alignment, Table, markdown_text, to_markdow
 
 Parameters = ParamSpec("Parameters")
 SECONDS_BETWEEN_NOTES = 0.5
+# What JSON leaves as it is: later control characters, line ends, what turns the direction of text, halves of pairs.
+STEERING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 results = Console(highlight=False, soft_wrap=True)  # standard output: what the user asked for
 messages = Console(stderr=True, highlight=False, soft_wrap=True)  # standard error: everything else
@@ -35,6 +38,9 @@ messages = Console(stderr=True, highlight=False, soft_wrap=True)  # standard err
 
 class TerminalProgress:
     """Draws bars on a terminal; elsewhere (a log file) prints one line per finished piece of work."""
+
+    def __init__(self, *, is_passing: bool = False) -> None:
+        self._is_passing = is_passing  # a bar vanishes when its work is done
 
     @contextmanager
     def bar(self, what: str, total: int) -> Iterator[Bar]:
@@ -53,7 +59,7 @@ class TerminalProgress:
             TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[note]}"),
         )
-        with RichBars(*columns, console=messages) as bars:
+        with RichBars(*columns, console=messages, transient=self._is_passing) as bars:
             yield TerminalBar(bars, bars.add_task(what, total=total, note=""))
 
     def say(self, message: str) -> None:
@@ -78,6 +84,11 @@ class TerminalBar:
 def progress_for(quiet: bool) -> Progress:
     """Choose between bars and silence."""
     return SILENT if quiet else TerminalProgress()
+
+
+def passing_progress(quiet: bool) -> Progress:
+    """Choose bars that vanish for work that often takes no time; nothing where nobody watches."""
+    return SILENT if quiet or not messages.is_terminal else TerminalProgress(is_passing=True)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool], title: str = "") -> None:
@@ -132,8 +143,9 @@ def _section_as_markdown(section: Section) -> str:
 
 
 def print_json(content: Any) -> None:  # noqa: ANN401 (anything that JSON can hold)
-    """Print JSON."""
-    results.print(json.dumps(content, indent=2), markup=False)
+    """Print JSON: letters as they are, escaped where they could steer a terminal or standard output is not UTF-8."""
+    text = json.dumps(content, indent=2, ensure_ascii=results.encoding != "utf-8")
+    results.print(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text), markup=False, emoji=False)
 
 
 def print_records(records: Sequence[RunRecord], as_json: bool) -> None:

@@ -100,6 +100,31 @@ print("torch" in sys.modules)
     assert done.stdout.splitlines() == [" ".join(words), reader(QUESTION, LONG).text, "False"]
 
 
+@pytest.mark.parametrize("package", ["", "torch"])
+def test_a_server_refuses_layers_of_an_exported_model_without_importing_torch(exported, package):
+    asked = {"question": QUESTION, "context": LONG}
+    code = f"""
+import sys
+if {package!r}:
+    sys.modules[{package!r}] = None  # as if it were not installed
+import bertvision
+from bertvision.serving.app import build_app
+from bertvision.serving.schema import ServeConfig
+from starlette.testclient import TestClient
+reader = bertvision.load({str(exported["squad2"] / "onnx")!r})
+with TestClient(build_app({{"weir": reader}}, ServeConfig())) as client:
+    for path, more in (("/answer", {{}}), ("/xray", {{}}), ("/answer", {{"layers": True}})):
+        found = client.post(path, json={asked!r} | more)
+        print(found.status_code, found.json().get("detail"))
+print(sys.modules.get("torch"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    given, *refused, torch_there = done.stdout.splitlines()
+    assert (given, torch_there) == ("200 None", "None")
+    assert len(refused) == 2
+    assert all(line.startswith("422 onnx: is an exported ONNX model, which gives logits") for line in refused)
+
+
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
 def test_a_missing_package_is_named_with_its_extra(exported, tmp_path, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)

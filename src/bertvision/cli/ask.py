@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from bertvision.cli.options import Json
-from bertvision.console import in_one_line, print_json, results
+from bertvision.cli.options import Json, Quiet
+from bertvision.console import in_one_line, passing_progress, print_json, results
 from bertvision.errors import DataError, SettingsError
 from bertvision.serving.shown import answer_lines
 
@@ -26,12 +26,13 @@ def ask(
     max_answer_length: Annotated[int | None, typer.Option("--max-answer-length", help="In tokens.", min=1)] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Show what each layer adds to the answer's score.")] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Answer a question about a text.
 
     Shows the answer in its sentence, how likely it is, how likely it is that the text holds no answer, and the next
-    best answers.
+    best answers. Long texts are read in parts; on a terminal a bar shows how far it is.
     """
     text = _context(source, context, file)
     import bertvision
@@ -47,6 +48,7 @@ def ask(
         null_threshold=null_threshold,
         max_answer_length=max_answer_length,
         layers=layers,
+        progress=passing_progress(quiet),
     )
     if as_json:
         print_json({"question": question, "answers": [answer.as_dict() for answer in answers]})
