@@ -17,7 +17,7 @@ def read(text):
 
 @pytest.fixture
 def client(shared_reader):
-    app = build_app({'a "weir"\\': shared_reader}, ServeConfig(max_wait=0.0, max_context=200))
+    app = build_app({'a "weir"\\': shared_reader}, ServeConfig(max_wait=0.0, max_characters=200))
     with TestClient(app) as client:
         yield client
 
