@@ -266,8 +266,13 @@ def test_an_answer_does_not_stand_beside_the_error_of_the_next_request(visit, ad
     for stale in ("#given", "#decision-text"):
         expect(page.locator(stale)).to_have_text("")
     expect(page.locator("#waiting")).to_be_visible()
+    page.route("**/xray", lambda route: None)  # none ever comes
     ask(page)
     expect(page.locator("#passage")).to_have_text(CONTEXT)
+    expect(page.locator("#xray")).to_be_visible()
+    expect(page.locator("#heat")).to_be_hidden()
+    page.unroute_all()
+    ask(page)
     expect(page.locator("#heat")).to_be_visible()
 
 

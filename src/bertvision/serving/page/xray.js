@@ -54,6 +54,8 @@ export class Heat {
     this.found = null;
     find("#xray").setAttribute("aria-busy", "false");
     find("#xray").hidden = true;
+    find("#xray-shown").hidden = true;
+    find("#xray-says").textContent = "";
   }
 
   get bound() {
