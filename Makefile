@@ -19,6 +19,7 @@ check: $(VENV)/.dev
 
 # Several processes of one thread each: tiny models gain nothing from a second.
 test: $(VENV)/.dev
+	$(BIN)/python tools/browser.py
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 docs: $(VENV)/.dev

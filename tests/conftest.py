@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from browser import pytest_collection_modifyitems, pytest_terminal_summary  # noqa: F401 (hooks, by their names)
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from bertvision.encoder.load import Encoder

@@ -57,7 +57,8 @@ def test_answers_are_those_of_the_reader(serve, reader):
     assert found.json()["model"] == "weir"
     for answer, other in zip(without_layers(answers), as_json(expected), strict=True):
         assert answer == {
-            name: pytest.approx(value, abs=1e-5) if isinstance(value, float) else value for name, value in other.items()
+            name: pytest.approx(value, rel=1e-4, abs=1e-5) if isinstance(value, float) else value
+            for name, value in other.items()
         }
 
 
@@ -74,7 +75,7 @@ def test_the_x_ray_is_that_of_the_reader(serve, reader):
     assert found.status_code == 200, found.text
     expected = xray(reader, ASKED["question"], CONTEXT, answer).as_dict()
     assert found.json()["tokens"] == expected["tokens"]
-    np.testing.assert_allclose(found.json()["starts"], expected["starts"], atol=1e-5)
+    np.testing.assert_allclose(found.json()["starts"], expected["starts"], rtol=1e-4, atol=1e-5)
     assert client.post("/xray", json=ASKED).json()["parts"] == ["layer 0", "layer 1", "layer 2", "bias"]
 
 

@@ -1,11 +1,11 @@
 import json
-import shutil
 import threading
 import urllib.request
 from contextlib import contextmanager
 
 import pytest
 import uvicorn
+from browser import NO_BROWSER, find_browser
 from playwright.sync_api import expect, sync_playwright
 
 import bertvision
@@ -20,8 +20,8 @@ MARKUP = '<img src="x" onerror="window.broken=1"><script>window.broken=1</script
 
 @pytest.fixture(scope="module")
 def browser():
-    path = shutil.which("chromium")
-    assert path, "no chromium on this machine; install it: apt-get install -y --no-install-recommends chromium"
+    path = find_browser()
+    assert path, NO_BROWSER  # in CI; elsewhere these tests are left out
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])  # CI is root in a container
         yield browser

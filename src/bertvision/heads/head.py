@@ -5,8 +5,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from bertvision.heads.joint_readout import JointReadout
+from bertvision.heads.poolers.average_pooling import AveragePooling
+from bertvision.heads.poolers.chosen_layers import ChosenLayers
+from bertvision.heads.poolers.ladder import Ladder
+from bertvision.heads.poolers.last_state import LastState
 from bertvision.heads.poolers.learned_pooling import LearnedPooling
+from bertvision.heads.readouts import ClassReadout, SpanReadout
 from bertvision.shapes import LayerStates, Segments, TokenMask
+from bertvision.tasks.task import Kind
+from bertvision.training.loop import Still
+
+SOFTMAX_OVER_PLACES: tuple[Kind, ...] = ("span", "choice")  # kinds whose probabilities are of tokens, or of endings
 
 
 class Head(nn.Module):
@@ -24,6 +34,20 @@ class Head(nn.Module):
         states = self.own_states(states)
         logits: Tensor = self.readout(self.pooler(states, mask, segments), states, mask)
         return logits
+
+    def still_weights(self, kind: Kind) -> list[Still]:
+        """Name what adds the same to the scores of all tokens or of all endings, which a softmax over them is."""
+        if kind not in SOFTMAX_OVER_PLACES or not isinstance(self.readout, SpanReadout | ClassReadout | JointReadout):
+            return []
+        still = [Still(self.readout.linear.bias, slice(2))]  # a joint readout's further columns are factors of pairs
+        if isinstance(self.pooler, Ladder) and not isinstance(self.readout, JointReadout):
+            still.append(Still(self.pooler.last_bias))
+        return still
+
+    def ignores_shifts(self, kind: Kind) -> bool:
+        """Tell whether no loss changes when the same is added to every last state: its path to the scores is linear."""
+        is_linear = isinstance(self.pooler, LastState | AveragePooling | LearnedPooling | ChosenLayers)
+        return kind in SOFTMAX_OVER_PLACES and is_linear and isinstance(self.readout, SpanReadout | ClassReadout)
 
     def own_states(self, states: LayerStates) -> Tensor:
         """Give those of the states that the head reads."""
