@@ -143,6 +143,18 @@ def test_int8_is_smaller_and_near(exported, int8):
     assert json.loads((int8 / "model.json").read_text())["int8"] is True
 
 
+def test_the_default_model_is_exported_with_its_calibration(exported, tmp_path, monkeypatch):
+    shutil.copytree(exported["squad2"] / "torch", tmp_path / "shipped")
+    calibration = {"threshold": -8.5, "temperature": 3.2}
+    (tmp_path / "shipped" / "calibration.json").write_text(json.dumps(calibration))
+    monkeypatch.setattr("bertvision.stages.model_folder.shipped_model", lambda: tmp_path / "shipped")
+    done = CliRunner().invoke(app, ["export", "default", "--onnx", str(tmp_path / "onnx"), "--int8"])
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "onnx" / "calibration.json").read_text()) == calibration
+    assert bertvision.load(tmp_path / "onnx").served.calibration.temperature == 3.2
+    assert "| temperature | 3.2000 |" in (tmp_path / "onnx" / "README.md").read_text()
+
+
 def test_an_exported_model_is_saved_as_it_is(exported, tmp_path):
     reader = bertvision.load(exported["squad2"] / "onnx")
     reader.save_pretrained(tmp_path / "saved")
