@@ -1,5 +1,7 @@
 """Every error raised on purpose; the command line prints them in one line and exits with code 2."""
 
+import textwrap
+
 
 class BertVisionError(Exception):
     """Base of all errors that a user can mend."""
@@ -30,3 +32,8 @@ class MissingExtraError(BertVisionError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"this needs the package {package}: pip install 'bertvision[{extra}]'")
+
+
+def reason_of(error: Exception) -> str:
+    """Return what another library says is wrong: one line, cut between words where it is long."""
+    return textwrap.shorten(str(error), 240, placeholder=" ...")

@@ -12,7 +12,7 @@ from bertvision.errors import FolderError
     [
         ("no_such_folder", "no such folder"),
         ("some/where/else", "no such folder"),
-        ("nobody/nothing", "not to be had from the hub"),  # tests are offline
+        ("nobody/nothing", "HF_HUB_OFFLINE forbids"),  # as tests do
     ],
 )
 def test_what_is_no_model_is_refused_in_one_line(model, message):
@@ -26,10 +26,16 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
         bertvision.load(tmp_path)
 
 
+@pytest.mark.usefixtures("no_network")
+def test_a_hub_id_without_a_network_is_refused_at_once_with_what_to_do():
+    with pytest.raises(FolderError, match="cannot be reached .*HF_HUB_OFFLINE.*; give `default` or a MODEL_DIR$"):
+        bertvision.load("nobody/nothing")
+
+
 def test_a_hub_id_is_downloaded_without_anything_that_could_be_run(make_folder, monkeypatch):
     asked = []
 
-    def download(hub_id, allow_patterns):
+    def download(hub_id, allow_patterns, local_files_only):
         asked.append((hub_id, allow_patterns))
         return str(make_folder())
 

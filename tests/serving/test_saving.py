@@ -130,3 +130,9 @@ def test_the_hub_gets_the_whole_folder(reader, tmp_path):
 def test_what_the_hub_refuses_is_told_in_one_line(reader):
     with pytest.raises(FolderError, match=r"hannah/weir: the hub did not take it \(no token here\)"):
         reader.push_to_hub("hannah/weir", client=FakeClient(OSError("no token\nhere")))
+
+
+@pytest.mark.usefixtures("no_network")
+def test_without_a_network_the_hubs_silence_is_told_in_one_line(reader):
+    with pytest.raises(FolderError, match=r"hannah/weir: the hub did not take it .*`save_pretrained` writes a folder"):
+        reader.push_to_hub("hannah/weir")

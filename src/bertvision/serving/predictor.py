@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from bertvision.errors import FolderError, SettingsError
+from bertvision.errors import FolderError, SettingsError, reason_of
+from bertvision.hub import hub_problem
 from bertvision.serving.classifier import Classifier
 from bertvision.serving.interface import Served
 from bertvision.serving.onnx_model import is_onnx, open_onnx
@@ -61,8 +62,9 @@ def _find(model: str | Path) -> Path:
 def _download(hub_id: str) -> Path:
     from huggingface_hub import snapshot_download  # comes with transformers; not needed for folders
 
+    problem = hub_problem()
     try:
-        return Path(snapshot_download(hub_id, allow_patterns=FILES))
+        return Path(snapshot_download(hub_id, allow_patterns=FILES, local_files_only=problem is not None))
     except (OSError, ValueError) as error:  # all of the hub's errors are one of these
-        reason = " ".join(str(error).split())[:200]
-        raise FolderError(f"{hub_id}: no such folder, and not to be had from the hub ({reason})") from None
+        reason = f"never downloaded, and {problem}" if problem else f"not to be had from the hub ({reason_of(error)})"
+        raise FolderError(f"{hub_id}: no such folder, {reason}; give `default` or a MODEL_DIR") from None

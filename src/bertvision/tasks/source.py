@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.errors import DataError, MissingExtraError
+from bertvision.errors import DataError, MissingExtraError, reason_of
 from bertvision.tasks.task import Example, Split
 
 HUB_ID = re.compile(r"(?P<dataset>[\w.-]+/[\w.-]+)(/(?P<config>[\w.-]+))?(:(?P<split>\w+))?")
@@ -68,8 +68,7 @@ def load_hub_rows(dataset: str, config: str | None, split: str) -> Iterable[Mapp
         named = (dataset,) if config is None else (dataset, config)
         rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(*named, split=split)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{dataset}: split {split!r} cannot be loaded from the hub ({reason})") from None
+        raise DataError(f"{dataset}: split {split!r} cannot be loaded from the hub ({reason_of(error)})") from None
     return rows
 
 
