@@ -189,7 +189,7 @@ def _reason(place: str, error: Exception) -> str:
     if "safetensors" in text and isinstance(error, OSError):
         return (
             "it has no weights as safetensors, and no others are read (a pickle can run code); convert them: "
-            f"AutoModel.from_pretrained({place!r}, use_safetensors=False).save_pretrained('NEW_FOLDER'), and its tokenizer"
+            f"AutoModel.from_pretrained({place!r}, use_safetensors=False).save_pretrained('NEW'), and its tokenizer"
         )
     return reason_of(error)
 

@@ -10,7 +10,7 @@ from bertvision.serving.interface import Served
 from bertvision.serving.onnx_model import is_onnx, open_onnx
 from bertvision.serving.reader import Reader
 from bertvision.serving.tagger import Tagger
-from bertvision.settings import DEFAULT, Precision
+from bertvision.settings import DEFAULT, Precision, check_precision
 from bertvision.stages.use_config import CONFIG
 
 Predictor = Reader | Classifier | Tagger
@@ -24,6 +24,7 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "aut
     A folder that `bertvision export` wrote runs on the CPU with onnxruntime; torch is not imported for it.
     Gives a `Reader` for questions, a `Tagger` for tags of words, and a `Classifier` for everything else.
     """
+    check_precision(precision)  # also where nothing is computed with it
     served = _open(_find(model), device, precision)
     match served.kind:
         case "span":
