@@ -55,7 +55,7 @@ def test_help_needs_no_torch():
 def test_a_run_prints_its_table_within_80_columns_and_writes_a_report(config, tmp_path):
     shown = call("run", config, "--out", tmp_path / "out")
     assert shown.exit_code == 0, shown.output
-    assert "[encoder tuned for 1 of an epoch]" in shown.stdout
+    assert "[encoder tuned for 1 epoch]" in shown.stdout
     assert shown.stdout.count("parameters") == 1  # one table
     assert max(len(line) for line in shown.stdout.splitlines() if "report:" not in line) <= 80
     assert (tmp_path / "out" / "report.html").is_file()

@@ -21,7 +21,7 @@ from bertvision.errors import BertVisionError
 from bertvision.files import write_text
 from bertvision.methods import merge_variants
 from bertvision.progress import SILENT, Bar, Progress, SilentBar
-from bertvision.records import RunRecord
+from bertvision.records import RunRecord, tuned_for
 from bertvision.report.rows import by_experiment
 from bertvision.report.score_tables import terminal_note, terminal_table
 from bertvision.report.tables import Alignment, Table, markdown_text, to_markdown
@@ -161,8 +161,7 @@ def _print_experiment(name: str, records: Sequence[RunRecord]) -> None:
 
 def _tuned_for(fraction: str) -> str:
     known = {"": "baseline", "given": "encoder as given", "0": "encoder untuned"}
-    is_part = known.get(fraction) is None and float(fraction) <= 1
-    return known.get(fraction, f"encoder tuned for {fraction} {'of an epoch' if is_part else 'epochs'}")
+    return known[fraction] if fraction in known else f"encoder tuned for {tuned_for(float(fraction))}"
 
 
 def _aligned(cell: str, width: int, is_number: bool) -> str:

@@ -92,7 +92,7 @@ def test_the_card_shows_the_records_scores_and_names_no_folder_of_its_author(rea
     assert "| f1 | 60 |" in body
     assert "`weirs.json`, 1,234 examples" in body
     assert "/home" not in card
-    assert "tuned for 1 of an epoch" in body
+    assert "tuned for 1 epoch." in body
 
 
 def test_the_card_of_a_run_is_written_from_its_own_record(make_folder, make_record, tmp_path):
