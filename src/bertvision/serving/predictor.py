@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from bertvision.errors import FolderError, SettingsError, reason_of
+from bertvision.errors import FolderError, SettingsError, needing_torch, reason_of
 from bertvision.hub import hub_problem
 from bertvision.serving.classifier import Classifier
 from bertvision.serving.interface import Served
@@ -18,6 +18,7 @@ HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", "README.md"]  # nothing that could be unpickled or run
 
 
+@needing_torch()
 def load(model: str | Path, *, device: str = "auto", precision: Precision = "auto") -> Predictor:
     """Load a model: `default`, a MODEL_DIR (OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a saved one) or a hub id.
 
