@@ -10,11 +10,13 @@ from jaxtyping import install_import_hook
 install_import_hook("bertvision", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 import torch
 from browser import pytest_collection_modifyitems, pytest_terminal_summary  # noqa: F401 (hooks, by their names)
+from huggingface_hub.utils import close_session
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from bertvision.encoder.load import Encoder
@@ -87,6 +89,20 @@ def saved_encoder(tokenizer, tmp_path_factory) -> Path:
     make_encoder("tiny", tokenizer, hidden=32, layers=2, heads=4).model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """A machine on which nobody has said that it is offline: the hub refuses connections, and waiting is a failure."""
+    with socket.socket() as taken:  # bound and not listening
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail(f"waited {seconds} s for another try"))
+        close_session()
+        yield
+        close_session()
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_help_needs_no_torch():
 def test_a_run_prints_its_table_within_80_columns_and_writes_a_report(config, tmp_path):
     shown = call("run", config, "--out", tmp_path / "out")
     assert shown.exit_code == 0, shown.output
-    assert "[encoder tuned for 1 of an epoch]" in shown.stdout
+    assert "[encoder tuned for 1 epoch]" in shown.stdout
     assert shown.stdout.count("parameters") == 1  # one table
     assert max(len(line) for line in shown.stdout.splitlines() if "report:" not in line) <= 80
     assert (tmp_path / "out" / "report.html").is_file()
@@ -146,12 +146,12 @@ def test_heads_are_counted_for_any_shape_and_any_encoder(encoder_folder):
         (("run", "nowhere.yaml"), "cannot be read"),
         (("run", "CONFIG", "--set", "heads.epoch=3"), "did you mean `epochs`"),
         (("run", "CONFIG", "--set", "heads"), "expected key=value"),
-        (("run", "CONFIG", "--set", "encoder=no/where"), "cannot be loaded"),
+        (("run", "CONFIG", "--set", "encoder=no/where"), "`default` or the folder of an encoder"),
         (("run", "CONFIG", "--set", "data.dev=nowhere.json"), "cannot be read"),
         (("run", "CONFIG", "--set", "recipe=paper-v3"), "no recipe"),
         (("plan", "CONFIG", "--set", "data.train=nowhere.json"), "cannot be read"),
         (("plan", "CONFIG", "--quiet", "--set", "states.layers=[9]"), "has the states 0 to 2"),
-        (("predict", "nowhere", "--data", "x.json", "--out", "y"), "no model.json"),
+        (("predict", "nowhere", "--data", "x.json", "--out", "y"), "nowhere: no such folder"),
         (("report", "nowhere", "--out", "y"), "no such folder"),
         (("run", "CONFIG", "--out", "tiny.yaml"), "is a file"),
         (("predict", "nowhere", "--data", "x.json", "--out", "tiny.yaml/x"), "is a file"),

@@ -1,11 +1,14 @@
 """Small heads on all layers of any Hugging Face encoder.
 
-Names are imported when they are first used, so that scoring and reporting need no torch.
+Names are imported when they are first used, so that scoring, reporting and exported models need no torch.
 """
 
+import os
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from bertvision.errors import needing_torch
 from bertvision.version import VERSION
 
 if TYPE_CHECKING:
@@ -77,6 +80,9 @@ if TYPE_CHECKING:
     from bertvision.tuning.variants import train_active as train_active
     from bertvision.tuning.variants import trained_state as trained_state
 
+if find_spec("torch") is None:  # transformers, whose tokenizers work without it, would say so at every start
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+
 __version__ = VERSION
 
 _MODULES = {
@@ -125,7 +131,8 @@ __all__ = sorted(_MODULE_OF)
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (any public name)
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'bertvision' has no attribute {name!r}")
-    return getattr(import_module(f"bertvision.{_MODULE_OF[name]}"), name)
+    with needing_torch():
+        return getattr(import_module(f"bertvision.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -18,11 +18,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as RichBars
 
 from bertvision.analysis.sections import Page, Section
-from bertvision.errors import BertVisionError
+from bertvision.errors import BertVisionError, needing_torch
 from bertvision.files import write_text
 from bertvision.methods import merge_variants
 from bertvision.progress import SILENT, Bar, Progress, SilentBar
-from bertvision.records import RunRecord
+from bertvision.records import RunRecord, tuned_for
 from bertvision.report.rows import by_experiment
 from bertvision.report.score_tables import terminal_note, terminal_table
 from bertvision.report.tables import Alignment, Table, markdown_text, to_markdown
@@ -173,8 +173,7 @@ def _print_experiment(name: str, records: Sequence[RunRecord]) -> None:
 
 def _tuned_for(fraction: str) -> str:
     known = {"": "baseline", "given": "encoder as given", "0": "encoder untuned"}
-    is_part = known.get(fraction) is None and float(fraction) <= 1
-    return known.get(fraction, f"encoder tuned for {fraction} {'of an epoch' if is_part else 'epochs'}")
+    return known[fraction] if fraction in known else f"encoder tuned for {tuned_for(float(fraction))}"
 
 
 def _aligned(cell: str, width: int, is_number: bool) -> str:
@@ -187,7 +186,8 @@ def in_one_line(command: Callable[Parameters, None]) -> Callable[Parameters, Non
     @functools.wraps(command)
     def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
         try:
-            command(*args, **kwargs)
+            with needing_torch():
+                command(*args, **kwargs)
         except BertVisionError as error:
             fail(str(error))
         except KeyboardInterrupt:

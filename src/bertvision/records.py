@@ -126,6 +126,12 @@ def fraction_name(fraction: float | None) -> str:
     return "given" if fraction is None else f"{fraction:g}"
 
 
+def tuned_for(fraction: float) -> str:
+    """Write how long an encoder was tuned: `0.3 of an epoch`, `1 epoch`, `3 epochs`."""
+    unit = "of an epoch" if fraction < 1 else "epoch" if fraction == 1 else "epochs"
+    return f"{fraction:g} {unit}"
+
+
 def write_record(folder: Path, record: RunRecord) -> Path:
     """Write a record into a folder of records."""
     path = record_path(folder, record.row, record.fraction, record.seed)

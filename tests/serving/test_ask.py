@@ -18,8 +18,9 @@ def folder(make_folder):
     return make_folder()
 
 
-def ask(*arguments, stdin=None):
-    command = ["ask", "--question", QUESTION, "--device", "cpu", *map(str, arguments)]
+def ask(*arguments, stdin=None, asked=(QUESTION,)):
+    questions = [part for each in asked for part in ("--question", each)]
+    command = ["ask", *questions, "--device", "cpu", *map(str, arguments)]
     return CliRunner().invoke(app, command, input=stdin, env={"COLUMNS": "80"})
 
 
@@ -74,6 +75,19 @@ def test_a_bar_on_a_terminal_counts_the_windows_and_vanishes(folder, monkeypatch
 
 def test_elsewhere_nothing_is_said_meanwhile(folder):
     assert ask("--model", folder, "--context", CONTEXT).stderr == ""
+
+
+def test_every_question_is_answered(folder):
+    other = "when was the weir built?"
+    alone = [ask("--model", folder, "--context", CONTEXT, asked=[each]).stdout for each in (QUESTION, other)]
+    together = ask("--model", folder, "--context", CONTEXT, asked=[QUESTION, other]).stdout
+    assert together == f"{QUESTION}\n\n{alone[0]}\n{other}\n\n{alone[1]}"
+    found = json.loads(ask("--model", folder, "--context", CONTEXT, "--json", asked=[QUESTION, other]).stdout)
+    expected = bertvision.load(folder, device="cpu")([QUESTION, other], CONTEXT, top_k=3)
+    assert [each["question"] for each in found] == [QUESTION, other]
+    assert [[answer["text"] for answer in each["answers"]] for each in found] == [
+        [answer.text for answer in answers] for answers in expected
+    ]
 
 
 def test_layers_are_shown_as_bars(folder):

@@ -31,7 +31,7 @@ def subject(name: str) -> Encoder:
         return load_encoder(name)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = AutoModel.from_config(RANDOM[name])  # type: ignore[no-untyped-call]
+        model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)  # type: ignore[no-untyped-call]
     return Encoder(name, model, _tokenizer())
 
 

@@ -24,6 +24,7 @@ from bertvision.heads.poolers.modified_xception import ModifiedXceptionConfig
 from bertvision.heads.poolers.read import ReadConfig
 from bertvision.heads.poolers.two_adapters import TwoAdaptersConfig
 from bertvision.heads.poolers.xception import XceptionConfig
+from bertvision.settings import suggest
 from bertvision.tasks.task import Kind
 from bertvision.training.objective import per_of
 
@@ -157,5 +158,6 @@ CATALOG = {
 def known(name: object) -> str:
     """Give a name back that the catalog has; for a validator, so the error is a ValueError."""
     if not isinstance(name, str) or name not in CATALOG:
-        raise ValueError(f"no head {name!r} in the catalog; known: {', '.join(CATALOG)}")
+        hint = suggest(str(name), CATALOG) or f"; known: {', '.join(CATALOG)}"
+        raise ValueError(f"no head {name!r} in the catalog{hint}")
     return name

@@ -148,7 +148,9 @@ def run_graph(
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Read a tokenizer as the library tokenizers knows it, whatever the encoder; transformers' own ways bring torch."""
     try:
-        tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+        tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
         raise FolderError(f"{folder}: its tokenizer cannot be read ({error}); export the model again") from None
     return tokenizer

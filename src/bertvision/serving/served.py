@@ -16,7 +16,7 @@ from bertvision.serving.calibration import CALIBRATION, Calibration, find_record
 from bertvision.serving.card import model_card
 from bertvision.serving.interface import Served
 from bertvision.stages.logits import logits_of
-from bertvision.stages.model_folder import Model, ModelConfig, load_model, save_as_changes, save_encoder
+from bertvision.stages.model_folder import Model, ModelConfig, find_model, load_model, save_as_changes, save_encoder
 from bertvision.training.device import Compute
 
 
@@ -65,7 +65,8 @@ class ServedModel(Served):
 
 
 def open_model(folder: Path, compute: Compute) -> ServedModel:
-    """Load a MODEL_DIR for good: no gradients, no dropout."""
+    """Load a MODEL_DIR, or the one called `default`, for good: no gradients, no dropout."""
+    folder = find_model(folder)  # its calibration lies there too
     model = load_model(folder)
     freeze(model.encoder, compute)
     return ServedModel(folder, model, compute, read_calibration(folder, model.config))
