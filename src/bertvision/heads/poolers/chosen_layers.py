@@ -34,7 +34,8 @@ class ChosenLayers(nn.Module):
     def __init__(self, shape: StackShape, layers: Chosen, *, mixed: bool = False) -> None:
         super().__init__()
         self._slice = SLICES[layers]
-        count = len(range(shape.layers)[self._slice])
+        self.places = range(shape.layers)[self._slice]  # among the states that it is given
+        count = len(self.places)
         if count == 0:
             raise SettingsError(f"there is no {layers} among {shape.layers} state; give more states.layers")
         self.mix = LearnedPooling(count, shape.hidden) if mixed else None
