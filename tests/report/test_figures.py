@@ -101,8 +101,9 @@ def test_the_pooled_state_has_a_name_and_layers_keep_their_numbers(make_record):
 
 
 def test_layers_that_were_chosen_keep_their_numbers(make_record):
-    record = make_record(layer_weights=[0.2, 0.8], weighed_states=[4, 8])
-    assert "learned_pooling: layer 8 (weight 0.80)" in describe_weights([record])
+    record = make_record(layer_weights=[0.1, 0.2, 0.7], weighed_states=["pooled", 4, 8])
+    assert "learned_pooling: layer 8 (weight 0.70)" in describe_weights([record])
+    assert {"pooled", "4", "8"} <= set(texts(svg_of(layer_weights, [record])))
 
 
 def test_records_without_f1_make_no_figure_of_it(make_record):

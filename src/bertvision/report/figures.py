@@ -73,8 +73,9 @@ def layer_weights(records: Iterable[RunRecord]) -> Figure | None:
     for axis, name in zip(axes, names, strict=True):
         _draw_weights(axis, name, [row for row in rows if row.name == name], styles)
     axes[-1].set_xlabel("layer (0: embeddings)")
-    if any("pooled" in row.weighed_states for row in rows):
-        _mark_pooled(axes[-1], max(len(row.weighed_states) for row in rows) - 1)
+    states = [state for row in rows for state in row.weighed_states]
+    if "pooled" in states:
+        _mark_pooled(axes[-1], 1 + max(state for state in states if isinstance(state, int)))
     return figure
 
 
