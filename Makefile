@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export HF_HUB_DISABLE_TELEMETRY := 1
 
-.PHONY: quickstart check test docs report readme clean
+.PHONY: quickstart check test docs report readme pages clean
 
 quickstart: $(VENV)/.user
 	$(BIN)/bertvision quickstart
@@ -33,6 +33,10 @@ report: $(VENV)/.user
 # Runs the quickstart and puts what it printed into README.md.
 readme: $(VENV)/.user
 	$(BIN)/python tools/readme.py
+
+# Writes --help into docs/commands.md and the default model's card into docs/default_model.md.
+pages: $(VENV)/.dev
+	$(BIN)/python tools/pages.py
 
 clean:
 	rm -rf $(VENV) docs/_build build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

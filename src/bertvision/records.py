@@ -88,6 +88,15 @@ class Curves(Config):
     risk_coverage: list[tuple[float, float]] = []  # share answered (ascending), share wrong among them
 
 
+# A layer's number (0: the embedding output), or the pooler's output, which heads of rows read before the layers.
+State = int | Literal["pooled"]
+
+
+def state_name(state: State) -> str:
+    """Return how tables and figures call a state."""
+    return state if isinstance(state, str) else f"layer {state}"
+
+
 class RunRecord(Config):
     """One (row, fraction, seed) of an experiment: what was asked, what came out, what it cost."""
 
@@ -105,7 +114,8 @@ class RunRecord(Config):
     parameters: Parameters
     seconds: Seconds
     efficiency: Efficiency | None = None  # None in records from before it was measured, and of baselines
-    layer_weights: list[float] | None = None  # of a head that weighs the layers, layer 0 first
+    layer_weights: list[float] | None = None  # of a head that weighs the layers
+    weighed_states: list[State] | None = None  # what the weights are of; None in older records: layers 0, 1, ...
     # Where a head took its states from, or fine-tuning those of frozen blocks: computed each time, or kept, and how.
     states: str = "live"
     schedule_horizon: float | None  # fraction that the fine-tuning schedule was planned for; None where it has none

@@ -439,6 +439,7 @@ def test_heads_read_the_chosen_layers_with_and_without_a_pooler(classes, tmp_pat
     settings, layers = {**classes, "encoder": str(tmp_path / "own")}, "states.layers=[0, 2]"
     records = run_with(settings, tmp_path / "out", layers, f"heads.train={ROW_HEADS[:2]}", "finetune.fractions=[1]")
     learned = next(record for record in records if record.row == "learned_pooling")
+    assert learned.weighed_states == [*(["pooled"] if pooler else []), 0, 2]
     assert len(learned.layer_weights) == 2 + pooler
     for name, is_cls in (("learned_pooling", True), ("ap_glue", False)):
         model, pooled = load_model(tmp_path / "out" / "heads" / "1" / name), int(is_cls and pooler)

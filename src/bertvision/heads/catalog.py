@@ -135,7 +135,12 @@ CATALOG = {
         "bert", ChosenLayersConfig(join="mix"), "over a learned sum of the last four", readout="bilstm"
     ),
     "bilstm_concat_last_four": Entry("bert", ChosenLayersConfig(), "over the last four side by side", readout="bilstm"),
-    "bilstm_sum_all": Entry("bert", LearnedPoolingConfig(), "over a learned sum of all", readout="bilstm"),
+    "bilstm_sum_all": Entry(
+        "bert",
+        ChosenLayersConfig(layers="blocks", join="mix"),
+        "over a learned sum of all but the embedding output",
+        readout="bilstm",
+    ),
     "ladder": Entry("new", LadderConfig(), "a narrow transformer that climbs the layers, and the last state", BUDGET),
     "mix4": Entry("new", Mix4Config(), "views of four learned mixes, and the last state", BUDGET),
     "layer_attention": Entry(

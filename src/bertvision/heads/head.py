@@ -12,6 +12,7 @@ from bertvision.heads.poolers.ladder import Ladder
 from bertvision.heads.poolers.last_state import LastState
 from bertvision.heads.poolers.learned_pooling import LearnedPooling
 from bertvision.heads.readouts import ClassReadout, SpanReadout
+from bertvision.records import State
 from bertvision.shapes import LayerStates, Segments, TokenMask
 from bertvision.tasks.task import Kind
 from bertvision.training.loop import Still
@@ -77,7 +78,28 @@ def score_columns(head: Head) -> int:
 
 
 def layer_weights(head: Head) -> list[float] | None:
-    """Give the share of each layer for a head that mixes them by one learned weight each, layer 0 first."""
-    # In the pooler alone: a joint readout has a mix of its own, of the first token.
-    mix = next((module for module in head.pooler.modules() if isinstance(module, LearnedPooling)), None)
+    """Give the share of each layer for a head that mixes them by one learned weight each."""
+    mix = _mix_of(head)
     return None if mix is None else [round(weight, 6) for weight in mix.layer_weights().tolist()]
+
+
+def weighed_states(head: Head, *, has_pooler: bool) -> list[State] | None:
+    """Return which states the `layer_weights` of a head are of; None where it has none."""
+    mix = _mix_of(head)
+    if mix is None:
+        return None
+    own = head.pooler.places if isinstance(head.pooler, ChosenLayers) else range(len(mix.weights))
+    given = own if head.layers is None else [head.layers[place] for place in own]
+    return [state_at(place, pooled=head.cls and has_pooler) for place in given]
+
+
+def state_at(place: int, *, pooled: bool) -> State:
+    """Return which state stands at a place of those that a head is given; `pooled`: the pooled one is the first."""
+    if not pooled:
+        return place
+    return "pooled" if place == 0 else place - 1
+
+
+def _mix_of(head: Head) -> LearnedPooling | None:
+    # In the pooler alone: a joint readout has a mix of its own, of the first token.
+    return next((module for module in head.pooler.modules() if isinstance(module, LearnedPooling)), None)

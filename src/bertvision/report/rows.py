@@ -6,7 +6,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from bertvision.errors import FolderError
-from bertvision.records import RowKind, RunRecord, fraction_name, in_order
+from bertvision.records import RowKind, RunRecord, State, fraction_name, in_order
 
 
 class Statistic(NamedTuple):
@@ -32,6 +32,11 @@ class Row:
     seconds: float  # of training until the row exists
     inference_seconds: float  # over dev
     layer_weights: tuple[Statistic, ...] | None
+
+    @property
+    def weighed_states(self) -> Sequence[State]:
+        """Return which states the layer weights are of."""
+        return self.records[0].weighed_states or range(len(self.layer_weights or ()))
 
     @property
     def seeds(self) -> int:
