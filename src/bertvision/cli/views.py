@@ -105,7 +105,7 @@ def bench(
     serve: a server under load, over its limit, and at its end. In turns, after a warm-up; prints ratios and writes a
     record.
     """
-    from bertvision.bench.run import run_bench
+    from benchmarks.run import run_bench
     from bertvision.bench_record import write_bench_record
     from bertvision.report.benchmarks import COLUMNS, bench_rows, figure_rows
 

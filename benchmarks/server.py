@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from bertvision.bench.connection import Address, connected
+from benchmarks.connection import Address, connected
 from bertvision.errors import SettingsError
 
 ADDRESS = re.compile(r"the page is at http://([\d.]+):(\d+)/")

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from bertvision.bench.rounds import measure_in_turns
-from bertvision.bench.run_qa import answer_plainly, windows_by_question
+from benchmarks.rounds import measure_in_turns
+from benchmarks.run_qa import answer_plainly, windows_by_question
 from bertvision.bench_record import BenchRecord
 from bertvision.encoder.load import load_tokenizer
 from bertvision.errors import DataError

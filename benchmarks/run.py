@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from bertvision.bench.decode import DecodeBench, bench_decode
-from bertvision.bench.heads import HeadsBench, bench_heads
-from bertvision.bench.inference import InferenceBench, bench_inference
-from bertvision.bench.serve import ServeBench, bench_serve
-from bertvision.bench.states import StatesBench, bench_states
+from benchmarks.decode import DecodeBench, bench_decode
+from benchmarks.heads import HeadsBench, bench_heads
+from benchmarks.inference import InferenceBench, bench_inference
+from benchmarks.serve import ServeBench, bench_serve
+from benchmarks.states import StatesBench, bench_states
 from bertvision.bench_record import BenchRecord
 from bertvision.errors import SettingsError
 from bertvision.progress import SILENT, Progress

@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from bertvision.bench import heads as bench_heads_module
-from bertvision.bench.rounds import measure_in_turns
-from bertvision.bench.run import run_bench
-from bertvision.bench.subjects import read_bench_data, windows_like_squad
+from benchmarks import heads as bench_heads_module
+from benchmarks.rounds import measure_in_turns
+from benchmarks.run import run_bench
+from benchmarks.subjects import read_bench_data, windows_like_squad
 from bertvision.bench_record import BenchRecord, Side, read_bench_records, write_bench_record
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.records import provenance

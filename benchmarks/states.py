@@ -10,6 +10,9 @@ from typing import TypeVar
 
 from pydantic import Field
 
+from benchmarks.padded import PaddedStates
+from benchmarks.rounds import measure_in_turns
+from benchmarks.subjects import BenchData, read_bench_data, subject
 from bertvision.activations.blocks import BlockStore
 from bertvision.activations.cached import CachedStates
 from bertvision.activations.disk import keep_on_disk
@@ -19,9 +22,6 @@ from bertvision.activations.machine import free_disk, free_ram
 from bertvision.activations.planner import Estimate, Machine, Work, estimate_sources
 from bertvision.activations.source import NumberFormat, SourceName
 from bertvision.activations.speeds import measure_speeds
-from bertvision.bench.padded import PaddedStates
-from bertvision.bench.rounds import measure_in_turns
-from bertvision.bench.subjects import BenchData, read_bench_data, subject
 from bertvision.bench_record import BenchRecord
 from bertvision.encoder.encode import freeze, shape_of_states
 from bertvision.encoder.load import Encoder
