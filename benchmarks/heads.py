@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from pydantic import Field
 
-from benchmarks.rounds import measure_in_turns
-from benchmarks.subjects import subject, windows_like_squad
+from benchmarks.measuring import measure_in_turns, subject, windows_like_squad
 from bertvision.activations.live import LiveStates
 from bertvision.bench_record import BenchRecord
 from bertvision.encoder.encode import freeze

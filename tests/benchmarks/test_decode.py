@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.decode import DecodeWork, count_differences, make_logits
+from benchmarks.decode import DecodeWork, answer_plainly, count_differences, make_logits, windows_by_question
 from benchmarks.run import run_bench
-from benchmarks.run_qa import answer_plainly, windows_by_question
 from bertvision.errors import DataError
 from bertvision.features.windows import Window
 from bertvision.predictions.logits import grid_of

@@ -14,10 +14,9 @@ import uvicorn
 
 import bertvision
 from benchmarks import serve as bench_module
-from benchmarks.connection import Address
 from benchmarks.run import run_bench
 from benchmarks.serve import PARTS, Part, load_figures
-from benchmarks.server import Server, read_metrics, running
+from benchmarks.server import Address, Server, read_metrics, running
 from bertvision.errors import DataError, SettingsError
 from bertvision.features.windows import WindowConfig
 from bertvision.serving.app import build_app
