@@ -22,7 +22,7 @@ from bertvision.errors import DataError
 from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.metrics.squad import Scores, normalize_answer, score_predictions
 from bertvision.predictions.logits import Logits, TokenGrid, grid_of
-from bertvision.predictions.prediction import AnswerConfig, Candidate, Prediction, without_collecting
+from bertvision.predictions.prediction import AnswerConfig, Candidate, Prediction
 from bertvision.predictions.spans import decode_spans
 from bertvision.predictions.texts import text_grid
 from bertvision.progress import SILENT, Progress
@@ -100,8 +100,7 @@ class DecodeWork:
     def score(self, predictions: Sequence[Prediction]) -> Scores:
         """Score answers as if they were a process's first: golds that were normalised before are forgotten."""
         normalize_answer.cache_clear()
-        with without_collecting():
-            return score_predictions(self.questions, predictions)
+        return score_predictions(self.questions, predictions)
 
 
 def count_differences(work: DecodeWork) -> dict[str, float]:

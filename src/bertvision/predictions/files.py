@@ -12,7 +12,7 @@ from typing import Any
 
 from bertvision.errors import DataError, FolderError
 from bertvision.files import write_encoded_rows, write_json_rows
-from bertvision.predictions.prediction import Candidate, Prediction, without_collecting
+from bertvision.predictions.prediction import Candidate, Prediction
 
 WHERE = "give OUT/predictions/FRACTION/ROW or what `bertvision predict --out` wrote"
 
@@ -125,8 +125,7 @@ def read_object(path: Path) -> dict[str, Any]:
 def _read_candidates(path: Path) -> dict[str, tuple[Candidate, ...]] | None:
     if not path.exists():
         return None
-    with without_collecting():
-        return {question: _candidates_of(path, question, rows) for question, rows in read_object(path).items()}
+    return {question: _candidates_of(path, question, rows) for question, rows in read_object(path).items()}
 
 
 def _candidates_of(path: Path, question: str, rows: Any) -> tuple[Candidate, ...]:  # noqa: ANN401 (checked here)

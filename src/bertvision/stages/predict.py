@@ -12,7 +12,6 @@ from bertvision.heads.head import layer_weights
 from bertvision.metrics.rows import majority_scores
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import Logits
-from bertvision.predictions.prediction import without_collecting
 from bertvision.records import (
     Curves,
     Efficiency,
@@ -88,8 +87,7 @@ def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
     this = Pass(line, seed, fraction, weights, seconds, _notes(line, rows), dev, held_out, also, measured)
     records = []
     for place, row in enumerate(rows):
-        with without_collecting():
-            scores, curves = _score(this, row)
+        scores, curves = _score(this, row)
         record = _record(this, row, place, scores, curves)
         write_record(line.folder(seed).records, record)
         records.append(record)
