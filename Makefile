@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export HF_HUB_DISABLE_TELEMETRY := 1
 
-.PHONY: quickstart check test docs report readme pages clean
+.PHONY: quickstart check test docs report bench readme pages clean
 
 quickstart: $(VENV)/.user
 	$(BIN)/bertvision quickstart
@@ -29,6 +29,10 @@ docs: $(VENV)/.dev
 REPORTS := $(wildcard results/squad2/*) results/glue results/classification results/answerability results/swag results/ner
 report: $(VENV)/.user
 	for folder in $(REPORTS); do $(BIN)/bertvision report $$folder --out $$folder || exit 1; done
+
+# Measures speeds side by side: make bench NAME=heads ARGS='--out results/bench --set rounds=3'
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.run $(NAME) $(ARGS)
 
 # Runs the quickstart and puts what it printed into README.md.
 readme: $(VENV)/.user

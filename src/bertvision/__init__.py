@@ -63,14 +63,14 @@ if TYPE_CHECKING:
     from bertvision.tuning.adapter_file import load_adapters as load_adapters
     from bertvision.tuning.adapter_file import save_adapters as save_adapters
     from bertvision.tuning.adapter_file import save_plain as save_plain
-    from bertvision.tuning.bottom import first_above_bottom as first_above_bottom
-    from bertvision.tuning.bottom import quiet_bottom as quiet_bottom
-    from bertvision.tuning.bottom import starting_at as starting_at
-    from bertvision.tuning.bottom import state_entering as state_entering
     from bertvision.tuning.config import ParasiteConfig as ParasiteConfig
     from bertvision.tuning.config import TuneConfig as TuneConfig
     from bertvision.tuning.freezing import count_trainable as count_trainable
     from bertvision.tuning.freezing import first_trained_block as first_trained_block
+    from bertvision.tuning.frozen_blocks import first_above_bottom as first_above_bottom
+    from bertvision.tuning.frozen_blocks import quiet_bottom as quiet_bottom
+    from bertvision.tuning.frozen_blocks import starting_at as starting_at
+    from bertvision.tuning.frozen_blocks import state_entering as state_entering
     from bertvision.tuning.tune import Tuned as Tuned
     from bertvision.tuning.tune import start_tuning as start_tuning
     from bertvision.tuning.tune import tune as tune
@@ -118,7 +118,7 @@ _MODULES = {
     "tasks.task": ("Answer", "Question"),
     "training.device": ("choose_compute",),
     "tuning.adapter_file": ("load_adapters", "save_adapters", "save_plain"),
-    "tuning.bottom": ("first_above_bottom", "quiet_bottom", "starting_at", "state_entering"),
+    "tuning.frozen_blocks": ("first_above_bottom", "quiet_bottom", "starting_at", "state_entering"),
     "tuning.config": ("ParasiteConfig", "TuneConfig"),
     "tuning.freezing": ("count_trainable", "first_trained_block"),
     "tuning.tune": ("Tuned", "start_tuning", "tune"),

@@ -65,5 +65,5 @@ def read_bench_records(folder: Path) -> list[BenchRecord]:
         except ValidationError as error:
             raise FolderError(f"{path}: not a benchmark's record: {error.errors()[0]['msg']}") from None
     if not records:
-        raise FolderError(f"{folder}: no records in it; `bertvision bench` writes them")
+        raise FolderError(f"{folder}: no records in it; `make bench` writes them")
     return records

@@ -51,8 +51,8 @@ def serve(
 
         from bertvision.serving.app import build_app
         from bertvision.serving.schema import ServeConfig
-    except ModuleNotFoundError:
-        raise MissingExtraError("fastapi", "serve") from None
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "fastapi", "serve") from None
     import bertvision
 
     config = ServeConfig(

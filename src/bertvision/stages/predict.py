@@ -13,7 +13,6 @@ from bertvision.heads.head import layer_weights, weighed_states
 from bertvision.metrics.rows import majority_scores
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import Logits
-from bertvision.predictions.prediction import without_collecting
 from bertvision.records import (
     Curves,
     Efficiency,
@@ -93,8 +92,7 @@ def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
     )
     records = []
     for place, row in enumerate(rows):
-        with without_collecting():
-            scores, curves = _score(this, row)
+        scores, curves = _score(this, row)
         record = _record(this, row, place, scores, curves)
         write_record(line.folder(seed).records, record)
         records.append(record)

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from bertvision.tuning.bottom import bottom_of, first_above_bottom, quiet_bottom, starting_at, state_entering
 from bertvision.tuning.config import TuneConfig
 from bertvision.tuning.freezing import set_trained, trained_names
+from bertvision.tuning.frozen_blocks import bottom_of, first_above_bottom, quiet_bottom, starting_at, state_entering
 from bertvision.tuning.tune import start_tuning
 
 LENGTHS = (9, 4, 7, 2)

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from bertvision.activations import keep
-from bertvision.activations.bottom import KeptBottom, bottom_states_of, read_quietly
 from bertvision.activations.fingerprint import fingerprint_of
+from bertvision.activations.frozen_states import KeptBottom, bottom_states_of, read_quietly
 from bertvision.activations.keep import Wanted, keep_in_ram
 from bertvision.encoder.encode import encode
 from bertvision.encoder.states import read_output

@@ -12,7 +12,7 @@ from bertvision.activations.planner import Choice, Estimate
 from bertvision.encoder.encode import freeze
 from bertvision.experiment import build_experiment
 from bertvision.progress import Silent
-from bertvision.stages import bottom, finetune
+from bertvision.stages import finetune, frozen_source
 from bertvision.stages.logits import token_logits
 from bertvision.stages.model_folder import load_model
 from bertvision.stages.plan_states import plan_states
@@ -71,7 +71,7 @@ def choose(monkeypatch, source):
         calls.append(given)
         return Choice(source, "it is quickest", [Estimate(source, {}, 0, None)])
 
-    monkeypatch.setattr(bottom, "choose_source", chosen)
+    monkeypatch.setattr(frozen_source, "choose_source", chosen)
     return calls
 
 
@@ -161,7 +161,7 @@ def test_what_keeping_cost_is_counted_once_also_after_a_stop(make_experiment, tm
 def test_windows_that_are_seen_once_are_computed_live_without_measuring(
     fractions, make_experiment, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(bottom, "measure_speeds", None)
+    monkeypatch.setattr(frozen_source, "measure_speeds", None)
     listener = Listener()
     (*_, place) = run_finetune(make_experiment(f"finetune.fractions={fractions}"), tmp_path, listener)
     assert "bottom" not in json.loads((place / "timing.json").read_text())
@@ -245,7 +245,7 @@ def test_a_folder_of_ones_own_serves_all_seeds(make_experiment, tmp_path, monkey
     (kept,) = (tmp_path / "mine").iterdir()
     assert kept.name.endswith("-entering2")
     assert not (tmp_path / "out" / "states").exists()
-    monkeypatch.setattr(bottom, "measure_speeds", None)  # what is there is used without measuring
+    monkeypatch.setattr(frozen_source, "measure_speeds", None)  # what is there is used without measuring
     listener = Listener()
     run_finetune(make_experiment(*overrides[1:]), tmp_path / "more", listener)
     timing = json.loads((tmp_path / "more" / "encoder" / "2" / "timing.json").read_text())

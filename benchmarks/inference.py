@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from bertvision.bench.rounds import measure_in_turns
+from benchmarks.measuring import measure_in_turns
 from bertvision.bench_record import BenchRecord
 from bertvision.encoder.encode import encode
 from bertvision.errors import SettingsError
