@@ -1,12 +1,12 @@
 # The only commands a person has to remember. Every one of them does its own set-up.
 PYTHON ?= python3
-# torch goes in first and by itself, so that you choose the build: make quickstart TORCH='torch==2.13.0'
+# torch (the extra [default] needs it) goes in first and by itself, so that you choose the build: make quickstart TORCH='torch==2.13.0'
 TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 export HF_HUB_DISABLE_TELEMETRY := 1
 
-.PHONY: quickstart check test docs report readme clean
+.PHONY: quickstart check test docs report bench readme pages clean
 
 quickstart: $(VENV)/.user
 	$(BIN)/bertvision quickstart
@@ -19,6 +19,7 @@ check: $(VENV)/.dev
 
 # Several processes of one thread each: tiny models gain nothing from a second.
 test: $(VENV)/.dev
+	$(BIN)/python tools/browser.py
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 docs: $(VENV)/.dev
@@ -29,9 +30,17 @@ REPORTS := $(wildcard results/squad2/*) results/glue results/classification resu
 report: $(VENV)/.user
 	for folder in $(REPORTS); do $(BIN)/bertvision report $$folder --out $$folder || exit 1; done
 
+# Measures speeds side by side: make bench NAME=heads ARGS='--out results/bench --set rounds=3'
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.run $(NAME) $(ARGS)
+
 # Runs the quickstart and puts what it printed into README.md.
 readme: $(VENV)/.user
 	$(BIN)/python tools/readme.py
+
+# Writes --help into docs/commands.md and the default model's card into docs/default_model.md.
+pages: $(VENV)/.dev
+	$(BIN)/python tools/pages.py
 
 clean:
 	rm -rf $(VENV) docs/_build build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

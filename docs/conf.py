@@ -1,12 +1,7 @@
-"""Sphinx settings; the pages about commands and heads are written from the program itself at every build."""
+"""Sphinx settings; the tables of heads, measures and benchmarks are written from the program itself at every build."""
 
 from pathlib import Path
 
-import typer.main
-from click import Command, Context
-
-from bertvision.cli import app
-from bertvision.encoder.load import SHIPPED
 from bertvision.heads.catalog import CATALOG, KINDS
 from bertvision.records import read_bench_records
 from bertvision.report.benchmarks import bench_chapter
@@ -28,14 +23,6 @@ suppress_warnings = ["myst.header"]  # included report pages begin with their ow
 
 GENERATED = Path(__file__).parent / "_generated"
 RESULTS = Path(__file__).parent.parent / "results"
-
-
-def commands_page() -> str:
-    """Write every verb's --help."""
-    root = typer.main.get_command(app)
-    parts = [_help(root, "bertvision", None)]
-    parts += [_help(command, name, root) for name, command in root.commands.items()]
-    return "\n".join(parts)
 
 
 def heads_page() -> str:
@@ -76,22 +63,8 @@ def benchmarks_page() -> str:
     return "\n".join(bench_chapter(record) for record in read_bench_records(RESULTS / "bench"))
 
 
-def default_model_page() -> str:
-    """Give the default model's card without what only the hub reads."""
-    _, _, card = (SHIPPED / "README.md").read_text(encoding="utf-8").split("---\n", 2)
-    return card
-
-
-def _help(command: Command, name: str, parent: Command | None) -> str:
-    outer = Context(parent, info_name="bertvision") if parent is not None else None
-    shown = command.get_help(Context(command, info_name=name, parent=outer, terminal_width=80))
-    return f"## {name}\n\n```text\n{shown}\n```\n"
-
-
 GENERATED.mkdir(exist_ok=True)
-(GENERATED / "commands.md").write_text(commands_page())
 (GENERATED / "heads.md").write_text(heads_page())
 (GENERATED / "kinds.md").write_text(kinds_page())
 (GENERATED / "benchmarks.md").write_text(benchmarks_page())
 (GENERATED / "measures.md").write_text(measures_page())
-(GENERATED / "default_model.md").write_text(default_model_page())

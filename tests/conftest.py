@@ -7,15 +7,18 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 from jaxtyping import install_import_hook
 
 # Before anything of the package is imported, and for good. The tower: an int is a float, as for mypy.
-install_import_hook("bertvision", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+install_import_hook(["bertvision", "benchmarks"], "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from browser import pytest_collection_modifyitems, pytest_terminal_summary  # noqa: F401 (hooks, by their names)
+from huggingface_hub.utils import close_session
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from bertvision.encoder.load import Encoder
@@ -89,6 +92,20 @@ def saved_encoder(tokenizer, tmp_path_factory) -> Path:
     make_encoder("tiny", tokenizer, hidden=32, layers=2, heads=4).model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """A machine on which nobody has said that it is offline: the hub refuses connections, and waiting is a failure."""
+    with socket.socket() as taken:  # bound and not listening
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail(f"waited {seconds} s for another try"))
+        close_session()
+        yield
+        close_session()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 import yaml
@@ -9,8 +10,13 @@ from typer.testing import CliRunner
 
 from bertvision.cli import app
 
-VERBS = ["quickstart", "run", "finetune", "train-heads", "predict", "score", "report", "inspect", "plan", "heads"]
-VERBS += ["ensemble", "compare", "analyze", "costs", "compare-methods"]
+VERBS_BY_PANEL = {
+    "Use a model": ["ask", "serve", "predict", "export"],
+    "Train": ["quickstart", "run", "finetune", "train-heads", "plan", "inspect", "heads"],
+    "Evaluate": ["score", "compare", "analyze", "calibrate", "ensemble", "layers"],
+    "Study": ["report", "costs", "compare-methods"],
+}
+VERBS = [verb for verbs in VERBS_BY_PANEL.values() for verb in verbs]
 
 
 def call(*arguments):
@@ -41,9 +47,20 @@ def test_every_verb_explains_itself_within_80_columns(verb):
     assert max(len(line) for line in shown.output.splitlines()) <= 80
 
 
-def test_help_lists_every_verb():
-    listed = re.findall(r"^  ([a-z-]+) ", call("--help").output, flags=re.MULTILINE)
-    assert set(VERBS) <= set(listed)
+def test_help_lists_every_verb_by_what_it_is_for():
+    _, *panels = call("--help").output.split("\n\n")[-len(VERBS_BY_PANEL) - 1 :]
+    listed = {panel.split(":")[0]: re.findall(r"^  ([a-z-]+) ", panel, flags=re.MULTILINE) for panel in panels}
+    assert listed == VERBS_BY_PANEL
+
+
+def test_a_shell_completes_verbs():
+    asked = {"_BERTVISION_COMPLETE": "complete_bash", "COMP_WORDS": "bertvision comp", "COMP_CWORD": "1"}
+    shown = CliRunner().invoke(app, [], prog_name="bertvision", env=asked)
+    assert shown.output.split() == ["compare", "compare-methods"]
+
+
+def test_the_version_is_printed():
+    assert call("--version").output == f"{metadata.version('bertvision')}\n"
 
 
 def test_help_needs_no_torch():
@@ -55,7 +72,7 @@ def test_help_needs_no_torch():
 def test_a_run_prints_its_table_within_80_columns_and_writes_a_report(config, tmp_path):
     shown = call("run", config, "--out", tmp_path / "out")
     assert shown.exit_code == 0, shown.output
-    assert "[encoder tuned for 1 of an epoch]" in shown.stdout
+    assert "[encoder tuned for 1 epoch]" in shown.stdout
     assert shown.stdout.count("parameters") == 1  # one table
     assert max(len(line) for line in shown.stdout.splitlines() if "report:" not in line) <= 80
     assert (tmp_path / "out" / "report.html").is_file()
@@ -146,12 +163,12 @@ def test_heads_are_counted_for_any_shape_and_any_encoder(encoder_folder):
         (("run", "nowhere.yaml"), "cannot be read"),
         (("run", "CONFIG", "--set", "heads.epoch=3"), "did you mean `epochs`"),
         (("run", "CONFIG", "--set", "heads"), "expected key=value"),
-        (("run", "CONFIG", "--set", "encoder=no/where"), "cannot be loaded"),
+        (("run", "CONFIG", "--set", "encoder=no/where"), "`default` or the folder of an encoder"),
         (("run", "CONFIG", "--set", "data.dev=nowhere.json"), "cannot be read"),
         (("run", "CONFIG", "--set", "recipe=paper-v3"), "no recipe"),
         (("plan", "CONFIG", "--set", "data.train=nowhere.json"), "cannot be read"),
         (("plan", "CONFIG", "--quiet", "--set", "states.layers=[9]"), "has the states 0 to 2"),
-        (("predict", "nowhere", "--data", "x.json", "--out", "y"), "no model.json"),
+        (("predict", "nowhere", "--data", "x.json", "--out", "y"), "nowhere: no such folder"),
         (("report", "nowhere", "--out", "y"), "no such folder"),
         (("run", "CONFIG", "--out", "tiny.yaml"), "is a file"),
         (("predict", "nowhere", "--data", "x.json", "--out", "tiny.yaml/x"), "is a file"),

@@ -98,7 +98,7 @@ BAD = {
     "one label": (settings_of("classification", "dry.csv"), "nothing to tell apart"),
     "held out": (
         settings_of("classification", "rows.csv", None, "data.held_out=0.2"),
-        "data.held_out is for questions",
+        "data.held_out works with squad1 and squad2 so far, and the task is classification",
     ),
     "squad for rows": (settings_of("classification", "squad.json"), "squad.json"),
     "rows for squad": (settings_of("answerability", "rows.csv"), "rows.csv"),

@@ -242,6 +242,10 @@ PAIR = ["encoder", "last_linear"]
         ({"name": ".."}, "`name`: "),
         ({"precision": "fp16"}, "`precision`: "),
         ({"data": {"on_bad": "ignore"}}, "`data.on_bad`: "),
+        (
+            {"data": {"also": {"../../victim": "dev.json"}}},
+            "`data.also.../../victim.[key]`: String should match pattern",
+        ),
         ({"seeds": []}, "`seeds`: "),
         ({"seeds": [1, 2, 1]}, "`seeds` holds one twice: [1, 2, 1]"),
         ({"seeds": [-1]}, "`seeds.0`: "),  # numpy's generators take no negative seed
@@ -266,7 +270,10 @@ PAIR = ["encoder", "last_linear"]
         ({"heads": {"report_epoch": 2}}, "`heads`: report_epoch is 2, but there are 1 epochs"),
         ({"heads": {"epochs": 0}}, "`heads.epochs`: Input should be greater than or equal to 1, got 0"),
         ({"heads": {"train": ["last_linear", "last_linear"]}}, "`heads`: two heads are called 'last_linear'; give one"),
-        ({"heads": {"train": ["lst_linear"]}}, "`heads.train.0`: no head 'lst_linear' in the catalog; known: "),
+        (
+            {"heads": {"train": ["lst_linear"]}},
+            "`heads.train.0`: no head 'lst_linear' in the catalog; did you mean `last_linear`?",
+        ),
         ({"heads": {"train": [{"head": ["last_linear"]}]}}, "`heads.train.0`: "),
         (
             {"heads": {"train": [{"name": "encoder", "head": "last_linear"}]}},
@@ -280,6 +287,10 @@ PAIR = ["encoder", "last_linear"]
         ({"heads": {"train": [{"name": "x", "pooler": {"kind": "cnn"}}]}}, "`heads.train.0.pooler`: Input tag 'cnn'"),
         ({"ensembles": [{"of": ["encoder"]}]}, "`ensembles.0.of`: "),
         ({"ensembles": [{"of": ["encoder", "cnn"]}]}, "ensemble of 'cnn', which is not trained here; known: encoder, "),
+        (
+            {"heads": {"train": ["last_linear"]}, "ensembles": [{"of": ["encoder", "last_linaer"]}]},
+            "ensemble of 'last_linaer', which is not trained here; did you mean `last_linear`?",
+        ),
         ({"ensembles": [{"of": PAIR, "how": "median"}]}, "`ensembles.0.how`: "),
         ({"ensembles": [{"of": PAIR, "how": "weighted"}]}, "`ensembles.0`: `weighted` needs weights, one for each of"),
         ({"ensembles": [{"of": PAIR, "weights": [1, 2]}]}, "`ensembles.0`: `max` takes no weights; leave them out or"),

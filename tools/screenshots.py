@@ -1,16 +1,16 @@
 """Takes the pictures of the web page that the documentation shows: tools/screenshots.py MODEL [FOLDER].
 
-Needs the `dev` extra and Debian's chromium. Their model is any MODEL_DIR of a head that is a sum over layers.
+Needs the `dev` extra and a Chromium or Chrome. Their model is any MODEL_DIR of a head that is a sum over layers.
 """
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from browser import find_browser
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
@@ -23,7 +23,7 @@ def main() -> None:
     folder = Path(sys.argv[2]) if len(sys.argv) > 2 else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     with serving(sys.argv[1]) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
         page = asked(browser.new_page(viewport=DESKTOP, color_scheme="light", reduced_motion="reduce"), address)
         page.screenshot(path=folder / "page.png", full_page=True)
         page = asked(browser.new_page(viewport=PHONE, color_scheme="dark", reduced_motion="reduce"), address)

@@ -36,7 +36,7 @@ dev_windows = cut_windows(dev, encoder.tokenizer, sizes, labelled=False)
 output = build_heads([HeadConfig.model_validate("last_linear")], encoder.shape, seed=1)["last_linear"]
 brief = FinetuneConfig(fractions=(1.0,), batch=BatchConfig(windows=16), lr=2e-4, dropout=0.0)
 for checkpoint in finetune_encoder(encoder, output, train_windows, brief, seed=1, compute=compute):
-    print(f"tuned for {checkpoint.fraction:g} of an epoch in {checkpoint.seconds:.0f} s")
+    print(f"tuned for a fraction of {checkpoint.fraction:g} (1: an epoch) in {checkpoint.seconds:.0f} s")
 
 # All heads from one pass of the frozen encoder.
 names = ("learned_pooling", "adapter_386_shared_skip")

@@ -1,11 +1,14 @@
 """Small heads on all layers of any Hugging Face encoder.
 
-Names are imported when they are first used, so that scoring and reporting need no torch.
+Names are imported when they are first used, so that scoring, reporting and exported models need no torch.
 """
 
+import os
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from bertvision.errors import needing_torch
 from bertvision.version import VERSION
 
 if TYPE_CHECKING:
@@ -60,14 +63,14 @@ if TYPE_CHECKING:
     from bertvision.tuning.adapter_file import load_adapters as load_adapters
     from bertvision.tuning.adapter_file import save_adapters as save_adapters
     from bertvision.tuning.adapter_file import save_plain as save_plain
-    from bertvision.tuning.bottom import first_above_bottom as first_above_bottom
-    from bertvision.tuning.bottom import quiet_bottom as quiet_bottom
-    from bertvision.tuning.bottom import starting_at as starting_at
-    from bertvision.tuning.bottom import state_entering as state_entering
     from bertvision.tuning.config import ParasiteConfig as ParasiteConfig
     from bertvision.tuning.config import TuneConfig as TuneConfig
     from bertvision.tuning.freezing import count_trainable as count_trainable
     from bertvision.tuning.freezing import first_trained_block as first_trained_block
+    from bertvision.tuning.frozen_blocks import first_above_bottom as first_above_bottom
+    from bertvision.tuning.frozen_blocks import quiet_bottom as quiet_bottom
+    from bertvision.tuning.frozen_blocks import starting_at as starting_at
+    from bertvision.tuning.frozen_blocks import state_entering as state_entering
     from bertvision.tuning.tune import Tuned as Tuned
     from bertvision.tuning.tune import start_tuning as start_tuning
     from bertvision.tuning.tune import tune as tune
@@ -76,6 +79,9 @@ if TYPE_CHECKING:
     from bertvision.tuning.variants import set_active as set_active
     from bertvision.tuning.variants import train_active as train_active
     from bertvision.tuning.variants import trained_state as trained_state
+
+if find_spec("torch") is None:  # transformers, whose tokenizers work without it, would say so at every start
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
 __version__ = VERSION
 
@@ -112,7 +118,7 @@ _MODULES = {
     "tasks.task": ("Answer", "Question"),
     "training.device": ("choose_compute",),
     "tuning.adapter_file": ("load_adapters", "save_adapters", "save_plain"),
-    "tuning.bottom": ("first_above_bottom", "quiet_bottom", "starting_at", "state_entering"),
+    "tuning.frozen_blocks": ("first_above_bottom", "quiet_bottom", "starting_at", "state_entering"),
     "tuning.config": ("ParasiteConfig", "TuneConfig"),
     "tuning.freezing": ("count_trainable", "first_trained_block"),
     "tuning.tune": ("Tuned", "start_tuning", "tune"),
@@ -125,7 +131,8 @@ __all__ = sorted(_MODULE_OF)
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (any public name)
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'bertvision' has no attribute {name!r}")
-    return getattr(import_module(f"bertvision.{_MODULE_OF[name]}"), name)
+    with needing_torch():
+        return getattr(import_module(f"bertvision.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +17,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichBars
 
-from bertvision.errors import BertVisionError
+from bertvision.errors import BertVisionError, needing_torch
 from bertvision.files import write_text
 from bertvision.progress import SILENT, Bar, Progress, SilentBar
-from bertvision.records import RunRecord, merge_variants
+from bertvision.records import RunRecord, merge_variants, tuned_for
 from bertvision.report.renderers import markdown_text, to_markdown, to_terminal
 from bertvision.report.results import by_experiment
 from bertvision.report.score_tables import terminal_table
@@ -27,6 +28,8 @@ from bertvision.tables import Cells, Page, Table
 
 Parameters = ParamSpec("Parameters")
 SECONDS_BETWEEN_NOTES = 0.5
+# What JSON leaves as it is: later control characters, line ends, what turns the direction of text, halves of pairs.
+STEERING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 results = Console(highlight=False, soft_wrap=True)  # standard output: what the user asked for
 messages = Console(stderr=True, highlight=False, soft_wrap=True)  # standard error: everything else
@@ -34,6 +37,9 @@ messages = Console(stderr=True, highlight=False, soft_wrap=True)  # standard err
 
 class TerminalProgress:
     """Draws bars on a terminal; elsewhere (a log file) prints one line per finished piece of work."""
+
+    def __init__(self, *, is_passing: bool = False) -> None:
+        self._is_passing = is_passing  # a bar vanishes when its work is done
 
     @contextmanager
     def bar(self, what: str, total: int) -> Iterator[Bar]:
@@ -52,7 +58,7 @@ class TerminalProgress:
             TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[note]}"),
         )
-        with RichBars(*columns, console=messages) as bars:
+        with RichBars(*columns, console=messages, transient=self._is_passing) as bars:
             yield TerminalBar(bars, bars.add_task(what, total=total, note=""))
 
     def say(self, message: str) -> None:
@@ -77,6 +83,11 @@ class TerminalBar:
 def progress_for(quiet: bool) -> Progress:
     """Choose between bars and silence."""
     return SILENT if quiet else TerminalProgress()
+
+
+def passing_progress(quiet: bool) -> Progress:
+    """Choose bars that vanish for work that often takes no time; nothing where nobody watches."""
+    return SILENT if quiet or not messages.is_terminal else TerminalProgress(is_passing=True)
 
 
 def print_table(table: Table) -> None:
@@ -116,8 +127,9 @@ def _table_as_markdown(table: Table) -> str:
 
 
 def print_json(content: Any) -> None:  # noqa: ANN401 (anything that JSON can hold)
-    """Print JSON."""
-    results.print(json.dumps(content, indent=2), markup=False)
+    """Print JSON: letters as they are, escaped where they could steer a terminal or standard output is not UTF-8."""
+    text = json.dumps(content, indent=2, ensure_ascii=results.encoding != "utf-8")
+    results.print(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text), markup=False, emoji=False)
 
 
 def print_records(records: Sequence[RunRecord], as_json: bool) -> None:
@@ -143,8 +155,7 @@ def _print_experiment(name: str, records: Sequence[RunRecord]) -> None:
 
 def _tuned_for(fraction: str) -> str:
     known = {"": "baseline", "given": "encoder as given", "0": "encoder untuned"}
-    is_part = known.get(fraction) is None and float(fraction) <= 1
-    return known.get(fraction, f"encoder tuned for {fraction} {'of an epoch' if is_part else 'epochs'}")
+    return known[fraction] if fraction in known else f"encoder tuned for {tuned_for(float(fraction))}"
 
 
 def in_one_line(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
@@ -153,7 +164,8 @@ def in_one_line(command: Callable[Parameters, None]) -> Callable[Parameters, Non
     @functools.wraps(command)
     def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
         try:
-            command(*args, **kwargs)
+            with needing_torch():
+                command(*args, **kwargs)
         except BertVisionError as error:
             fail(str(error))
         except KeyboardInterrupt:

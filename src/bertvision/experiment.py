@@ -18,6 +18,7 @@ from bertvision.heads.training import HeadsConfig, with_every_setting
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.settings import (
+    NAME,
     Config,
     Settings,
     VariantSettings,
@@ -25,6 +26,7 @@ from bertvision.settings import (
     merge,
     parse_yaml,
     read_yaml,
+    suggest,
     validate,
     with_overrides,
 )
@@ -61,7 +63,6 @@ class MeasureConfig(Config):
     inference: bool = False  # each row alone on a sample of dev: some seconds for each
 
 
-NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$"
 TAKEN = ("costs", "figures", "records")  # folders in the one of all variants
 
 
@@ -114,7 +115,8 @@ class Experiment(Config):
         known = ["encoder", *(head.name for head in self.heads.train)]
         for ensemble in self.ensembles:
             if unknown := [name for name in ensemble.of if name not in known]:
-                raise ValueError(f"ensemble of {unknown[0]!r}, which is not trained here; known: {', '.join(known)}")
+                hint = suggest(unknown[0], known) or f"; known: {', '.join(known)}"
+                raise ValueError(f"ensemble of {unknown[0]!r}, which is not trained here{hint}")
         joint = [head.name for head in self.heads.train if head.readout == "joint"]
         if members := [name for ensemble in self.ensembles for name in ensemble.of if name in joint]:
             raise ValueError(

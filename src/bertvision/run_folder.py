@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,3 +80,5 @@ def resumable(folder: Path, made_by: Settings) -> Iterator[Path]:
         sign(folder, made_by)
     yield folder / "progress"
     shutil.rmtree(folder)
+    with suppress(OSError):  # what another stage left may lie beside it
+        folder.parent.rmdir()

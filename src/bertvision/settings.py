@@ -17,6 +17,8 @@ Settings = dict[str, Any]
 Precision = Literal["auto", "float32", "bf16"]
 DEFAULT = "default"  # the name of what comes with the package: an encoder, and a model on it
 
+NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$"  # of what gets a folder of its own: no path leads out of OUT
+
 # These mappings hold a choice (`{tokens: n}` or `{windows: n}`), so a later one replaces an earlier one whole.
 REPLACED_WHOLE = ("batch",)
 
@@ -120,6 +122,18 @@ def _with_each_rate(method: str, own: Settings) -> list[VariantSettings]:
     return [VariantSettings(f"{method}-lr{rate}", method, each, has_own_rate=True) for rate, each in settings.items()]
 
 
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return what was perhaps meant by a name that is none of those that are known, or nothing."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean `{close[0]}`?" if close else ""
+
+
+def check_precision(given: str) -> None:
+    """Refuse a precision that there is none of."""
+    if given not in (known := get_args(Precision)):
+        raise SettingsError(f"precision {given!r} is unknown; choose {', '.join(known)}")
+
+
 def first_difference(one: Any, other: Any, path: str = "") -> str | None:  # noqa: ANN401 (JSON values)
     """Name the first key at which two JSON values differ, with both values, or None where they are equal."""
     if isinstance(one, dict) and isinstance(other, dict):
@@ -159,8 +173,7 @@ def _did_you_mean(kind: type[BaseModel], location: tuple[int | str, ...]) -> str
             return ""
         kind = held[0]
         known = list(kind.model_fields)
-    close = difflib.get_close_matches(str(location[-1]), known, n=1)
-    return f"; did you mean `{close[0]}`?" if close else f"; known keys: {', '.join(known)}"
+    return suggest(str(location[-1]), known) or f"; known keys: {', '.join(known)}"
 
 
 def _configs_in(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401 (a class, or a union such as `Config | None`)

@@ -30,11 +30,22 @@ def live(wanted, batch=THREES, **more):
 
 
 def trained(source, wanted):
+    """Heads, trained on a source."""
     config = validate(HeadsConfig, {"train": NAMES, "batch": {"windows": 3}, "epochs": 3}, "test")
     heads = build_heads(config.train, StackShape(3, 32), seed=1)
     for _ in train_heads_together(heads, source, config, seed=1, compute=wanted.compute):
         pass
-    return {name: torch.cat([each.detach().flatten() for each in head.parameters()]) for name, head in heads.items()}
+    return heads
+
+
+def weights(head):
+    return torch.cat([each.detach().flatten() for each in head.parameters()])
+
+
+@torch.no_grad()
+def log_probabilities(head, source):
+    """Of every real token's start and end."""
+    return torch.cat([head(*each.seen).log_softmax(dim=1)[each.windows.mask] for each in source.epoch(0)])
 
 
 @pytest.mark.parametrize("batch", [THREES, BatchConfig(tokens=45)])
@@ -80,12 +91,14 @@ def test_an_epoch_goes_on_from_any_step(states_batch, wanted):
 
 def test_heads_trained_on_kept_float32_states_are_those_trained_live(wanted, tmp_path):
     want = wanted()
-    expected = trained(live(want), want)
+    source = live(want)
+    expected = trained(source, want)
     on_disk = keep_on_disk(want, tmp_path / "states", {"is": "this"})
     for store in (keep_in_ram(want), on_disk):
         found = trained(cached(store, want), want)
         for name in NAMES:
-            torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-5)
+            one, other = (log_probabilities(heads[name], source) for heads in (found, expected))
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bf16", "int8"])
@@ -93,14 +106,14 @@ def test_heads_cannot_tell_memory_from_disk(dtype, wanted, tmp_path):
     want = wanted(dtype)
     stores = [keep_in_ram(want), keep_on_disk(want, tmp_path / "states", {"is": "this"})]
     one, other = (trained(cached(store, want), want) for store in stores)
-    assert all(torch.equal(one[name], other[name]) for name in NAMES)
+    assert all(torch.equal(weights(one[name]), weights(other[name])) for name in NAMES)
 
 
 @pytest.mark.parametrize(("dtype", "far"), [("bf16", 1e-2), ("int8", 3e-2)])
 def test_heads_trained_on_rounded_states_are_near_those_trained_live(dtype, far, wanted):
     found, expected = trained(cached(keep_in_ram(wanted(dtype)), wanted()), wanted()), trained(live(wanted()), wanted())
     for name in NAMES:
-        assert 0 < (found[name] - expected[name]).abs().max() < far
+        assert 0 < (weights(found[name]) - weights(expected[name])).abs().max() < far
 
 
 def test_a_batch_that_is_held_on_to_keeps_its_states(wanted):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from bertvision.activations.live import LiveStates
 from bertvision.encoder.encode import freeze, layers_of_output
 from bertvision.encoder.finetune import (
     FinetuneConfig,
@@ -14,10 +15,11 @@ from bertvision.encoder.finetune import (
     steps_of_fractions,
 )
 from bertvision.encoder.load import load_encoder
+from bertvision.encoder.states import read_states
 from bertvision.errors import SettingsError, TrainingError
 from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.heads.build import HeadConfig
-from bertvision.heads.training import build_heads
+from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
 from bertvision.settings import validate
 from bertvision.stages.logits import row_logits, token_logits
 from bertvision.tasks.task import Kind
@@ -157,3 +159,61 @@ def test_an_encoder_learns_every_kind_of_task_by_heart(kind, pooled, make_task, 
             assert np.abs(logits[:, 0] - labels).max() < 0.3
         case "choice":
             assert logits.reshape(-1, 3).argmax(axis=1).tolist() == labels[::3]
+
+
+# Weights that no loss sees
+
+KEYS = {f"encoder.layer.{block}.attention.self.key.bias" for block in (0, 1)}
+LAST_NORM, READOUT = "encoder.layer.1.output.LayerNorm.bias", "readout.linear.bias"
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "still"),
+    [
+        ("span", "last_linear", KEYS | {LAST_NORM, READOUT}),
+        ("span", "learned_pooling", KEYS | {LAST_NORM, READOUT}),
+        ("span", "adapter_64_shared_skip", KEYS | {READOUT}),  # what an adapter makes of a shift is no shift
+        ("choice", "last_linear", KEYS | {READOUT}),  # through the pooler
+        ("class", "last_linear", KEYS),
+        ("tags", "last_linear", KEYS),
+    ],
+)
+def test_weights_whose_true_gradient_is_zero_stay_bit_for_bit_and_all_others_move(
+    kind, head, still, make_task, encoder, cpu
+):
+    windows, objective = make_task(kind)
+    output = build_heads([HeadConfig.model_validate(head)], encoder.shape, 1, objective)[head]
+    before = {name: weight.clone() for part in (encoder.model, output) for name, weight in part.state_dict().items()}
+    read = None if head == "last_linear" else read_states
+    config = make_config(fractions=[3], batch={"windows": 9})
+    for _ in finetune_encoder(encoder, output, windows, config, seed=1, compute=cpu, objective=objective, read=read):
+        pass
+    after = {name: weight for part in (encoder.model, output) for name, weight in part.state_dict().items()}
+    unused = {name for name in before if name.startswith("pooler.dense") and objective.per == "token"}
+    assert {name for name, weight in before.items() if torch.equal(weight, after[name])} == still | unused
+
+
+def test_rounding_noise_does_not_grow_through_the_encoder_into_heads_that_are_trained_afterwards(
+    windows, encoder_folder, cpu
+):
+    def trained(noise):
+        encoder = load_encoder(str(encoder_folder))
+        torch.manual_seed(5)
+        with torch.no_grad():
+            for weight in encoder.model.parameters():
+                weight *= 1 + noise * torch.randn_like(weight)
+        tuning = make_config(fractions=[8], lr=1e-2, dropout=0)
+        output = build_heads([HeadConfig.model_validate("last_linear")], encoder.shape, seed=1)["last_linear"]
+        for _ in finetune_encoder(encoder, output, windows, tuning, seed=1, compute=cpu):
+            pass
+        config = validate(HeadsConfig, {"train": ["adapter_64_shared"], "batch": {"windows": 2}, "epochs": 8}, "test")
+        heads = build_heads(config.train, encoder.shape, seed=1)
+        states = LiveStates(freeze(encoder, cpu), windows, config.batch, 1, cpu)
+        for _ in train_heads_together(heads, states, config, seed=1, compute=cpu):
+            pass
+        return next(states.epoch(0)).states, heads["adapter_64_shared"].pooler.down.weight.detach()
+
+    # Noise of float32's own size in the start; if Adam moved what no loss sees, it would be 1e-2 and 7e-5 in the end.
+    (states, weights), (other_states, other_weights) = trained(noise=1e-7), trained(noise=0)
+    assert (states - other_states).abs().max() < 3e-4
+    assert (weights - other_weights).abs().max() < 5e-6

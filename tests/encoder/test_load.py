@@ -1,15 +1,16 @@
 import importlib.util
+import json
 import shutil
 from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import MPNetConfig, MPNetModel, RobertaConfig, RobertaModel
+from transformers import AutoModel, MPNetConfig, MPNetModel, RobertaConfig, RobertaModel
 
 from bertvision.encoder import load
 from bertvision.encoder.encode import encode
 from bertvision.encoder.load import DEFAULT_HUB_ID, Encoder, default_encoder, load_encoder, load_tokenizer
-from bertvision.errors import EncoderError
+from bertvision.errors import EncoderError, reason_of
 from bertvision.features.batches import collate
 from bertvision.features.windows import WindowConfig, cut_windows
 
@@ -64,6 +65,57 @@ def test_an_encoder_that_cannot_be_had_is_a_one_line_error(name):
     assert "\n" not in str(caught.value)
     with pytest.raises(EncoderError):
         load_tokenizer(name)
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("load", [load_encoder, load_tokenizer])
+def test_a_hub_id_without_a_network_is_refused_at_once_with_what_to_do(load, caplog, capfd):
+    with pytest.raises(EncoderError) as caught:
+        load("no/such-encoder")
+    for part in ("no/such-encoder", "cannot be reached", "`default` or the folder of an encoder", "HF_HUB_OFFLINE"):
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert (caplog.text, capfd.readouterr().err) == ("", "")
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("load", [load_encoder, load_tokenizer])
+def test_an_encoder_that_was_downloaded_needs_no_network(load, saved_encoder, tmp_path, monkeypatch):
+    place = tmp_path / "models--hannah--weir"
+    shutil.copytree(saved_encoder, place / "snapshots" / "c0ffee")
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text("c0ffee")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert load("hannah/weir") is not None
+
+
+def test_a_long_reason_is_cut_between_words():
+    address = "https://huggingface.co/hannah/weir/resolve/main/config.json"
+    told = reason_of(OSError(f"We could not\nconnect to {address}, " + "and said so at length, " * 6 + address))
+    assert told.startswith(f"We could not connect to {address}, and said")
+    assert told.endswith("at length, ...")
+
+
+def test_code_of_an_encoders_own_is_neither_run_nor_asked_about(encoder_folder, monkeypatch):
+    (encoder_folder / "own.py").write_text("raise SystemExit('this was run')")
+    own = {"model_type": "weir", "auto_map": {"AutoConfig": "own.Config", "AutoModel": "own.Model"}}
+    (encoder_folder / "config.json").write_text(json.dumps(own))
+    monkeypatch.setattr("builtins.input", lambda prompt: pytest.fail("asked on the terminal"))
+    load_tokenizer(str(encoder_folder))
+    with pytest.raises(EncoderError, match=r"code of its own \(`auto_map`\), which is never run"):
+        load_encoder(str(encoder_folder))
+
+
+def test_pickled_weights_are_refused_with_the_way_to_convert_them(encoder, encoder_folder, tmp_path):
+    (encoder_folder / "model.safetensors").unlink()
+    torch.save(encoder.model.state_dict(), encoder_folder / "pytorch_model.bin")
+    with pytest.raises(EncoderError, match="no weights as safetensors") as caught:
+        load_encoder(str(encoder_folder))
+    assert "\n" not in str(caught.value)
+    assert f"AutoModel.from_pretrained({str(encoder_folder)!r}, use_safetensors=False)" in str(caught.value)
+    AutoModel.from_pretrained(encoder_folder, use_safetensors=False).save_pretrained(tmp_path / "new")
+    encoder.tokenizer.save_pretrained(tmp_path / "new")
+    assert load_encoder(str(tmp_path / "new")).shape == encoder.shape
 
 
 def test_a_folder_without_an_encoder_is_refused(tmp_path):

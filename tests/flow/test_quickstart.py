@@ -40,7 +40,7 @@ def quickstart(encoder_folder, squad_file, tmp_path):
 def test_the_quickstart_ends_with_an_answer_and_what_guessing_would_score(quickstart, questions, tmp_path):
     shown = quickstart()
     table, _, rest = shown.partition("report: ")
-    assert "[encoder tuned for 1 of an epoch]" in table
+    assert "[encoder tuned for 1 epoch]" in table
     assert "Always answering “no answer” would score 12.5 here." in rest  # 1 of 8 questions
     assert f"{questions[0].text} {tmp_path / 'out' / 'heads' / '1' / 'learned_pooling'} answers:" in rest
     assert "probability" in rest

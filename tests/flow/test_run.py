@@ -82,7 +82,7 @@ def test_the_run_folder_is_an_interface(settings, out):
             written = {path.name for path in (out / "predictions" / fraction / row).iterdir()}
             answers = {"predictions.json", "nbest_predictions.json", "best_spans.json", "null_odds.json"}
             assert written == {*answers, "logits.safetensors"}
-    assert not (out / "unfinished").exists() or not any((out / "unfinished").iterdir())
+    assert not (out / "unfinished").exists()
 
 
 def test_the_scores_of_a_record_are_those_of_its_prediction_files(settings, out):
@@ -103,7 +103,7 @@ def test_the_ensemble_takes_the_larger_probability_of_its_members(settings, out)
     _, head = load_logits(out / "predictions" / "1" / "learned_pooling" / "logits.safetensors")
     _, both = load_logits(out / "predictions" / "1" / "encoder+learned_pooling" / "logits.safetensors")
     expected = np.maximum(np.exp(log_softmax(grid, encoder)), np.exp(log_softmax(grid, head)))
-    np.testing.assert_allclose(np.exp(both), expected, rtol=1e-5)
+    np.testing.assert_allclose(np.exp(both), expected, rtol=1e-4)
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(settings, out, tmp_path):
@@ -136,7 +136,7 @@ def test_a_head_added_later_is_trained_alone_and_equals_one_trained_with_the_oth
     later = run_with(settings, out)
     together = run_with(settings, tmp_path / "together")
     assert (out / "heads" / "1" / HEADS[0] / "head.safetensors").stat().st_mtime_ns == kept
-    assert [record.scores for record in later] == [record.scores for record in together]
+    assert [record.scores for record in later] == [pytest.approx(record.scores, rel=1e-4) for record in together]
 
 
 def test_a_run_that_lost_a_stage_makes_it_again(settings, out):

@@ -393,7 +393,7 @@ def test_a_run_that_was_stopped_among_its_heads_comes_to_the_same_scores(made, t
     monkeypatch.undo()
     again = run_with(settings, tmp_path / "out")
     assert [record.scores for record in again] == [record.scores for record in made.records]
-    assert not any((tmp_path / "out" / "unfinished").iterdir())
+    assert not (tmp_path / "out" / "unfinished").exists()
 
 
 @DIFFERENT
@@ -401,7 +401,7 @@ def test_a_run_that_was_stopped_among_its_heads_comes_to_the_same_scores(made, t
 def test_kept_states_give_the_scores_of_live_ones(made, tmp_path, source):
     settings = {**made.settings, "encoder": str(made.out / "encoder" / TUNED), "finetune": {"fractions": []}}
     kept = run_with(settings, tmp_path / "out", f"states={source}", "states.dtype=float32")
-    assert [record.scores for record in kept] == [record.scores for record in made.records]
+    assert [record.scores for record in kept] == [pytest.approx(record.scores, rel=1e-4) for record in made.records]
     heads = [record for record in kept if record.kind in ("head", "control")]
     assert {record.states for record in heads} == {f"{source}, float32"}
     assert not (tmp_path / "out" / "states").exists()
@@ -439,6 +439,7 @@ def test_heads_read_the_chosen_layers_with_and_without_a_pooler(classes, tmp_pat
     settings, layers = {**classes, "encoder": str(tmp_path / "own")}, "states.layers=[0, 2]"
     records = run_with(settings, tmp_path / "out", layers, f"heads.train={ROW_HEADS[:2]}", "finetune.fractions=[1]")
     learned = next(record for record in records if record.row == "learned_pooling")
+    assert learned.weighed_states == [*(["pooled"] if pooler else []), 0, 2]
     assert len(learned.layer_weights) == 2 + pooler
     for name, is_cls in (("learned_pooling", True), ("ap_glue", False)):
         model, pooled = load_model(tmp_path / "out" / "heads" / "1" / name), int(is_cls and pooler)
@@ -466,7 +467,7 @@ def test_one_more_head_of_either_sort_is_trained_alone_and_equals_one_trained_wi
     later = run_with(classes, tmp_path / "out", *once)
     together = run_with(classes, tmp_path / "together", *once)
     assert (tmp_path / "out" / "heads" / "1" / "last_linear" / "head.safetensors").stat().st_mtime_ns == kept
-    assert [record.scores for record in later] == [record.scores for record in together]
+    assert [record.scores for record in later] == [pytest.approx(record.scores, rel=1e-4) for record in together]
 
 
 @pytest.mark.parametrize("made", ["class"], indirect=True)
@@ -475,7 +476,8 @@ def test_the_mean_of_two_models_is_that_of_their_probabilities(made):
     folder = made.out / "predictions" / TUNED
     one, other, both = (json.loads((folder / name / "probabilities.json").read_text()) for name in names)
     for identity, shares in both.items():
-        assert shares == pytest.approx(np.mean([one[identity], other[identity]], axis=0), abs=1e-5)
+        for label, share in shares.items():
+            assert share == pytest.approx((one[identity][label] + other[identity][label]) / 2, abs=1e-5)
 
 
 @pytest.mark.parametrize("made", ["answerability"], indirect=True)

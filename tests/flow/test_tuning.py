@@ -137,7 +137,7 @@ def test_lora_is_merged_into_the_encoder_and_kept_beside_it(settings, out, make_
     assert load_file(place / "model.safetensors").keys() == plain.model.state_dict().keys()
     before, merged = last_states(plain, windows), last_states(load_encoder(str(place)), windows)
     load_adapters(place / "lora.safetensors", plain.model)
-    torch.testing.assert_close(merged, last_states(plain, windows))
+    torch.testing.assert_close(merged, last_states(plain, windows), rtol=1e-4, atol=1e-4)
     assert (merged - before).abs().max() > 1e-3
 
 

@@ -1,4 +1,4 @@
-"""What docs/howto/tuning.md promises to those who work from Python."""
+"""What docs/howto/tuning_python.md promises to those who work from Python."""
 
 import re
 from importlib import import_module
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import bertvision
 
-PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "tuning.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "tuning_python.md").read_text(encoding="utf-8")
 
 
 def test_all_that_the_page_on_tuning_documents_is_imported_from_the_package():

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -19,10 +20,23 @@ def names_in(folder):
 def test_classes_are_written_by_name_and_read_back(tmp_path):
     write_rows(tmp_path, "classification", ("bad", "good"), CLASSES)
     assert json.loads((tmp_path / "predictions.json").read_text()) == {"0": "good", "1": "bad"}
-    assert json.loads((tmp_path / "probabilities.json").read_text()) == {"0": [0.25, 0.75], "1": [0.5, 0.5]}
+    assert json.loads((tmp_path / "probabilities.json").read_text()) == {
+        "0": {"bad": 0.25, "good": 0.75},
+        "1": {"bad": 0.5, "good": 0.5},
+    }
     assert names_in(tmp_path) == ["predictions.json", "probabilities.json"]
     assert read_rows(tmp_path, "classification", ("bad", "good")) == CLASSES
     assert read_rows(tmp_path / "predictions.json", "classification", ("bad", "good")) == CLASSES
+
+
+def test_probabilities_are_read_by_name_and_as_they_were_once_written(tmp_path):
+    (tmp_path / "predictions.json").write_text('{"0": "good", "1": "bad"}')
+    named = {"0": {"good": 0.75, "bad": 0.25}, "1": [0.5, 0.5]}
+    (tmp_path / "probabilities.json").write_text(json.dumps(named))
+    assert read_rows(tmp_path, "classification", ("bad", "good")) == CLASSES
+    (tmp_path / "probabilities.json").write_text('{"0": {"good": 1.0}}')
+    with pytest.raises(DataError, match="'0': expected a probability for each of 'bad', 'good', got"):
+        read_rows(tmp_path, "classification", ("bad", "good"))
 
 
 @pytest.mark.parametrize(
@@ -62,13 +76,13 @@ SUBMISSIONS = {
 def test_glue_s_files_are_written_and_read_back(tmp_path, task):
     name, rows = SUBMISSIONS[task]
     labels = TASKS[task].labels
-    write_rows(tmp_path, task, labels, CLASSES)
+    write_rows(tmp_path, task, labels, [replace(row, probabilities=()) for row in CLASSES])
     assert (tmp_path / name).read_text() == f"index\tprediction\n{rows}"
     assert [(row.id, row.label) for row in read_rows(tmp_path / name, task, labels)] == [("0", 1), ("1", 0)]
 
 
 def test_mnli_s_second_test_set_has_a_file_of_its_own(tmp_path):
-    write_rows(tmp_path, "mnli", TASKS["mnli"].labels, CLASSES, "mismatched")
+    write_rows(tmp_path, "mnli", TASKS["mnli"].labels, [RowPrediction("0", 1, (0.2, 0.5, 0.3))], "mismatched")
     assert names_in(tmp_path) == ["MNLI-mm.tsv", "predictions.json", "probabilities.json"]
 
 

@@ -18,6 +18,7 @@ from bertvision.records import (
     read_record,
     read_records,
     record_path,
+    tuned_for,
     write_record,
 )
 
@@ -200,3 +201,8 @@ def test_where_git_is_absent_the_commit_stays_unknown(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     found = provenance("cpu", "float32")
     assert (found.commit, found.dirty) == (None, None)
+
+
+@pytest.mark.parametrize(("fraction", "told"), [(0.3, "0.3 of an epoch"), (1.0, "1 epoch"), (3.0, "3 epochs")])
+def test_how_long_an_encoder_was_tuned_is_told_as_one_would_say_it(fraction, told):
+    assert tuned_for(fraction) == told

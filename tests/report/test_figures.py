@@ -9,7 +9,7 @@ from bertvision.records import Parameters, Seconds
 from bertvision.report.cost_figures import score_by_inference, score_by_parameters, score_by_training
 from bertvision.report.drawing import INK, draw, for_file, for_page, house_look, to_svg
 from bertvision.report.figures import finetuning_curve, layer_weights, less_data_curve
-from bertvision.report.gallery import GALLERY
+from bertvision.report.gallery import GALLERY, describe_weights
 
 NAMES = [picture.name for picture in GALLERY]
 FIGURES = {picture.name: picture.figure for picture in GALLERY}
@@ -88,6 +88,22 @@ def test_layer_weights_have_a_panel_per_head_and_a_label_per_fraction(make_recor
     svg = svg_of(layer_weights, records)
     assert svg.count('id="axes_') == 2
     assert {"one", "two", "fraction 0.1", "fraction 1", "uniform"} <= set(texts(svg))
+
+
+def test_the_pooled_state_has_a_name_and_layers_keep_their_numbers(make_record):
+    six_layers = ["pooled", *range(7)]
+    record = make_record(layer_weights=[0.1] * 7 + [0.3], weighed_states=six_layers)
+    shown = texts(svg_of(layer_weights, [record]))
+    assert [each for each in shown if each in {"pooled", *map(str, range(9))}] == ["pooled", *map(str, range(7))]
+    assert "learned_pooling: layer 6 (weight 0.30)" in describe_weights([record])
+    pooled = make_record(layer_weights=[0.3] + [0.1] * 7, weighed_states=six_layers)
+    assert "learned_pooling: pooled (weight 0.30)" in describe_weights([pooled])
+
+
+def test_layers_that_were_chosen_keep_their_numbers(make_record):
+    record = make_record(layer_weights=[0.1, 0.2, 0.7], weighed_states=["pooled", 4, 8])
+    assert "learned_pooling: layer 8 (weight 0.70)" in describe_weights([record])
+    assert {"pooled", "4", "8"} <= set(texts(svg_of(layer_weights, [record])))
 
 
 def test_records_without_f1_make_no_figure_of_it(make_record):

@@ -1,10 +1,13 @@
 import json
+from io import StringIO
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import bertvision
 from bertvision.cli import app
+from bertvision.features.windows import cut_windows
 
 CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
 QUESTION = "who built the weir?"
@@ -15,8 +18,9 @@ def folder(make_folder):
     return make_folder()
 
 
-def ask(*arguments, stdin=None):
-    command = ["ask", "--question", QUESTION, "--device", "cpu", *map(str, arguments)]
+def ask(*arguments, stdin=None, asked=(QUESTION,)):
+    questions = [part for each in asked for part in ("--question", each)]
+    command = ["ask", *questions, "--device", "cpu", *map(str, arguments)]
     return CliRunner().invoke(app, command, input=stdin, env={"COLUMNS": "80"})
 
 
@@ -45,6 +49,45 @@ def test_json_holds_everything(folder):
     expected = bertvision.load(folder, device="cpu")(QUESTION, CONTEXT, top_k=2, layers=True)
     assert found == {"question": QUESTION, "answers": [each.as_dict() for each in expected]}
     assert set(found["answers"][0]) >= {"text", "start", "end", "probability", "no_answer_probability", "layers"}
+
+
+def test_json_holds_letters_as_they_are(folder):
+    shown = ask("--model", folder, "--context", "字", "--json")
+    assert '"text": "字"' in shown.stdout
+
+
+def test_a_bar_on_a_terminal_counts_the_windows_and_vanishes(folder, monkeypatch):
+    def show_on_terminal(*more):
+        terminal = Console(file=StringIO(), force_terminal=True, width=100)
+        monkeypatch.setattr("bertvision.console.messages", terminal)
+        shown = ask("--model", folder, "--context", f"{CONTEXT} " * 20, *more)
+        assert shown.exit_code == 0, shown.output
+        return terminal.file.getvalue(), shown.stdout
+
+    drawn, answered = show_on_terminal()
+    reader = bertvision.load(folder, device="cpu")
+    question = bertvision.Question("q", QUESTION, f"{CONTEXT} " * 20, (), "")
+    windows = cut_windows([question], reader.served.tokenizer, reader.served.config.windows, labelled=False)
+    assert f"{len(windows)}/{len(windows)}" in drawn
+    assert drawn.endswith("\x1b[2K")  # the line is empty again
+    assert show_on_terminal("--quiet") == ("", answered)
+
+
+def test_elsewhere_nothing_is_said_meanwhile(folder):
+    assert ask("--model", folder, "--context", CONTEXT).stderr == ""
+
+
+def test_every_question_is_answered(folder):
+    other = "when was the weir built?"
+    alone = [ask("--model", folder, "--context", CONTEXT, asked=[each]).stdout for each in (QUESTION, other)]
+    together = ask("--model", folder, "--context", CONTEXT, asked=[QUESTION, other]).stdout
+    assert together == f"{QUESTION}\n\n{alone[0]}\n{other}\n\n{alone[1]}"
+    found = json.loads(ask("--model", folder, "--context", CONTEXT, "--json", asked=[QUESTION, other]).stdout)
+    expected = bertvision.load(folder, device="cpu")([QUESTION, other], CONTEXT, top_k=3)
+    assert [each["question"] for each in found] == [QUESTION, other]
+    assert [[answer["text"] for answer in each["answers"]] for each in found] == [
+        [answer.text for answer in answers] for answers in expected
+    ]
 
 
 def test_layers_are_shown_as_bars(folder):

@@ -24,7 +24,7 @@ GOOD = {
     "/classify": {"text": CONTEXT},
     "/tag": {"text": CONTEXT},
 }
-LIMITS = {"max_body": 150_000, "max_context": 2000, "max_batch": 4}
+LIMITS = {"max_body": 150_000, "max_characters": 2000, "max_batch": 4}
 JSON = "application/json"
 
 

@@ -3,7 +3,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from bertvision.serving.app import build_app
-from bertvision.serving.metrics import CONTENT_TYPE, Histogram, Metrics
+from bertvision.serving.metrics import CONTENT_TYPE, Metrics
 from bertvision.serving.schema import ServeConfig
 
 ASKED = {"question": "who built the weir?", "context": "the weir was built in 1887 by hannah coyle"}
@@ -17,7 +17,7 @@ def read(text):
 
 @pytest.fixture
 def client(shared_reader):
-    app = build_app({'a "weir"\\': shared_reader}, ServeConfig(max_wait=0.0, max_context=200))
+    app = build_app({'a "weir"\\': shared_reader}, ServeConfig(max_wait=0.0, max_characters=200))
     with TestClient(app) as client:
         yield client
 
@@ -55,8 +55,10 @@ def test_runs_of_a_model_are_counted_with_their_sizes(client):
     assert samples["bertvision_model_runs_total", model] == 2
     assert samples["bertvision_queue_length", model] == 0
     assert samples["bertvision_batch_items_sum", model] == 4
-    below = {bound: samples["bertvision_batch_items_bucket", ("le", bound), model] for bound in ("1", "2", "4", "+Inf")}
-    assert below == {"1": 1, "2": 1, "4": 2, "+Inf": 2}
+    below = {
+        bound: samples["bertvision_batch_items_bucket", ("le", bound), model] for bound in ("1.0", "2.0", "4.0", "+Inf")
+    }
+    assert below == {"1.0": 1, "2.0": 1, "4.0": 2, "+Inf": 2}
 
 
 def test_memory_in_use_is_told(client):
@@ -66,12 +68,35 @@ def test_memory_in_use_is_told(client):
     assert samples["process_resident_memory_bytes",] == pytest.approx(1024 * kilobytes, rel=0.2)
 
 
-def test_a_value_on_a_bound_counts_as_at_most_the_bound():
-    histogram = Histogram((1.0, 2.0))
-    for value in (0.5, 1.0, 1.5, 2.0, 9.0):
-        histogram.add(value)
-    assert histogram.counts[()] == [2, 2, 1]
-    assert histogram.sums[()] == 14.0
+def test_names_and_types_are_those_that_dashboards_ask_for():
+    metrics = Metrics(lambda: {"weir": 3})
+    metrics.note_request("/answer", 429, 0.2)
+    metrics.note_run("weir", items=4, seconds=0.03)
+    families = {each.name: each.type for each in text_string_to_metric_families(metrics.text())}
+    assert {name: kind for name, kind in families.items() if not name.endswith("_created")} == {
+        "bertvision_requests": "counter",
+        "bertvision_request_seconds": "histogram",
+        "bertvision_requests_in_flight": "gauge",
+        "bertvision_refusals": "counter",
+        "bertvision_queue_length": "gauge",
+        "bertvision_model_runs": "counter",
+        "bertvision_batch_items": "histogram",
+        "bertvision_model_run_seconds": "histogram",
+        "process_virtual_memory_bytes": "gauge",
+        "process_resident_memory_bytes": "gauge",
+        "process_start_time_seconds": "gauge",
+        "process_cpu_seconds": "counter",
+        "process_open_fds": "gauge",
+        "process_max_fds": "gauge",
+    }
+    assert read(metrics.text())["bertvision_queue_length", ("model", "weir")] == 3
+
+
+def test_two_servers_of_a_process_count_apart():
+    busy, idle = Metrics(dict), Metrics(dict)
+    busy.note_run("weir", items=1, seconds=0.1)
+    assert read(busy.text())["bertvision_model_runs_total", ("model", "weir")] == 1
+    assert "weir" not in idle.text()
 
 
 def test_a_server_that_did_nothing_has_readable_metrics():

@@ -84,20 +84,50 @@ def test_an_exported_tagger_gives_torchs_tags(exported):
         assert [word.probability for word in found.words] == pytest.approx(sure, abs=1e-4)
 
 
-def test_exported_models_of_every_kind_run_without_torch(exported):
+def test_exported_models_of_every_kind_run_where_torch_is_not_installed(exported):
     folders = [str(exported[task] / "onnx") for task in ("sst2", "ner", "squad2")]
     code = f"""
-import sys, bertvision
+import sys
+sys.modules |= {{"torch": None, "jaxtyping": None}}
+import bertvision
+from bertvision.cli import app
 classifier, tagger, reader = map(bertvision.load, {folders!r})
 print(classifier("the weir").label, *(word.tag for word in tagger("the weir").words))
 print(reader({QUESTION!r}, {LONG!r}, top_k=2)[0].text)
-print("torch" in sys.modules)
+app(["ask", "--model", {folders[2]!r}, "--question", {QUESTION!r}, "--context", {LONG!r}, "--json"])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == ""
     classifier, tagger, reader = (bertvision.load(exported[task] / "torch") for task in ("sst2", "ner", "squad2"))
     words = [classifier("the weir").label, *(word.tag for word in tagger("the weir").words)]
-    assert done.stdout.splitlines() == [" ".join(words), reader(QUESTION, LONG).text, "False"]
+    answer = reader(QUESTION, LONG).text
+    first, second, asked = done.stdout.split("\n", 2)
+    assert [first, second, json.loads(asked)["answers"][0]["text"]] == [" ".join(words), answer, answer]
+
+
+@pytest.mark.parametrize("package", ["", "torch"])
+def test_a_server_refuses_layers_of_an_exported_model_without_importing_torch(exported, package):
+    asked = {"question": QUESTION, "context": LONG}
+    code = f"""
+import sys
+if {package!r}:
+    sys.modules[{package!r}] = None  # as if it were not installed
+import bertvision
+from bertvision.serving.app import build_app
+from bertvision.serving.schema import ServeConfig
+from starlette.testclient import TestClient
+reader = bertvision.load({str(exported["squad2"] / "onnx")!r})
+with TestClient(build_app({{"weir": reader}}, ServeConfig())) as client:
+    for path, more in (("/answer", {{}}), ("/xray", {{}}), ("/answer", {{"layers": True}})):
+        found = client.post(path, json={asked!r} | more)
+        print(found.status_code, found.json().get("detail"))
+print(sys.modules.get("torch"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    given, *refused, torch_there = done.stdout.splitlines()
+    assert (given, torch_there) == ("200 None", "None")
+    assert len(refused) == 2
+    assert all(line.startswith("422 onnx: is an exported ONNX model, which gives logits") for line in refused)
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
@@ -141,6 +171,18 @@ def test_int8_is_smaller_and_near(exported, int8):
     assert not np.array_equal(exact, rounded)
     assert np.abs(exact - rounded).max() < 0.1 * np.abs(exact).max()
     assert json.loads((int8 / "model.json").read_text())["int8"] is True
+
+
+def test_the_default_model_is_exported_with_its_calibration(exported, tmp_path, monkeypatch):
+    shutil.copytree(exported["squad2"] / "torch", tmp_path / "shipped")
+    calibration = {"threshold": -8.5, "temperature": 3.2}
+    (tmp_path / "shipped" / "calibration.json").write_text(json.dumps(calibration))
+    monkeypatch.setattr("bertvision.stages.model_folder.shipped_model", lambda: tmp_path / "shipped")
+    done = CliRunner().invoke(app, ["export", "default", "--onnx", str(tmp_path / "onnx"), "--int8"])
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "onnx" / "calibration.json").read_text()) == calibration
+    assert bertvision.load(tmp_path / "onnx").served.calibration.temperature == 3.2
+    assert "| temperature | 3.2000 |" in (tmp_path / "onnx" / "README.md").read_text()
 
 
 def test_an_exported_model_is_saved_as_it_is(exported, tmp_path):

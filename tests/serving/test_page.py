@@ -1,11 +1,11 @@
 import json
-import shutil
 import threading
 import urllib.request
 from contextlib import contextmanager
 
 import pytest
 import uvicorn
+from browser import NO_BROWSER, find_browser
 from playwright.sync_api import expect, sync_playwright
 
 import bertvision
@@ -20,8 +20,8 @@ MARKUP = '<img src="x" onerror="window.broken=1"><script>window.broken=1</script
 
 @pytest.fixture(scope="module")
 def browser():
-    path = shutil.which("chromium")
-    assert path, "no chromium on this machine; install it: apt-get install -y --no-install-recommends chromium"
+    path = find_browser()
+    assert path, NO_BROWSER  # in CI; elsewhere these tests are left out
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])  # CI is root in a container
         yield browser
@@ -253,6 +253,107 @@ def test_errors_are_said_and_what_was_typed_is_kept(visit, address):
     ask(page)
     expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.locator("#passage")).to_have_text(CONTEXT)
+
+
+def test_an_answer_does_not_stand_beside_the_error_of_the_next_request(visit, address):
+    page = visit(address)
+    ask(page)
+    page.locator("#heat tbody td").first.wait_for()
+    ask(page, question="  ")
+    expect(page.get_by_role("alert")).to_be_visible()
+    for stale in ("#found", "#xray", "#passage", "#heat"):
+        expect(page.locator(stale)).to_be_hidden()
+    for stale in ("#given", "#decision-text"):
+        expect(page.locator(stale)).to_have_text("")
+    expect(page.locator("#waiting")).to_be_visible()
+    page.route("**/xray", lambda route: None)  # none ever comes
+    ask(page)
+    expect(page.locator("#passage")).to_have_text(CONTEXT)
+    expect(page.locator("#xray")).to_be_visible()
+    expect(page.locator("#heat")).to_be_hidden()
+    page.unroute_all()
+    ask(page)
+    expect(page.locator("#heat")).to_be_visible()
+
+
+def test_classes_and_tags_do_not_stand_beside_the_error_of_the_next_request(visit, models):
+    with serving(models) as address:
+        page = visit(address)
+        for task, shown in (("classify", "#classes"), ("tag", "#tags")):
+            page.locator(f"#tasks [data-task={task}]").click()
+            for text, is_empty in ((CONTEXT, False), (" ", True)):
+                page.locator(f"#{task}-text").fill(text)
+                page.locator(f"#{task}-form .main").click()
+                expect(page.locator(f"#{task}-form .error")).to_be_visible(visible=is_empty)
+                if is_empty:
+                    expect(page.locator(shown)).to_be_empty()
+                else:
+                    expect(page.locator(shown)).not_to_be_empty()
+
+
+def test_emoji_count_as_one_character_each(visit, address, reader):
+    page = visit(address)
+    context = "😀 😀 😀 😀 the weir 👩‍🔬 was built"
+    ask(page, context=context)
+    found = [answer for answer in reader(QUESTION, context, top_k=20) if answer.text]
+    page.locator("#heat tbody td").first.wait_for()
+    for radio in page.locator(".candidate:not(:has(.nothing)) input").all():
+        radio.check()
+        before, text = page.locator("#passage mark").evaluate("mark => [mark.previousSibling.data, mark.textContent]")
+        assert (text, len(before)) in [(answer.text, answer.start) for answer in found]
+        expect(page.locator("#notes")).to_be_hidden()  # all of it was read at once
+    assert (
+        page.evaluate("import('/parts.js').then((parts) => parts.shorten('a' + '😀'.repeat(60)))") == f"a{'😀' * 37}…"
+    )
+
+
+@pytest.mark.parametrize(("context", "direction"), [("הסכר נבנה בשנת", "rtl"), ("the weir was built", "ltr")])
+def test_texts_have_their_own_direction(visit, address, context, direction):
+    page = visit(address)
+    ask(page, question=context, context=context)
+    page.locator("#heat tbody td").first.wait_for()
+    candidate = page.locator(".candidate .text:not(.nothing)").first
+    token = page.locator("#heat tr.answer .token .text").first
+    page.locator(".candidate:not(:has(.nothing)) input").first.check()
+    for place in (*map(page.locator, ("#context", "#question", "#passage")), candidate, token):
+        expect(place).to_have_css("direction", direction)
+    assert page.evaluate("getComputedStyle(document.body).direction") == "ltr"
+
+
+def test_requests_are_described_and_can_be_tried(visit, address):
+    page = visit(address)
+    page.get_by_role("link", name="How to call this server").click()
+    section = page.get_by_role("region", name="POST /answer")
+    expect(section.locator("pre").first).to_contain_text(
+        f"curl -s {address}/answer -H 'Content-Type: application/json'"
+    )
+    expect(page.get_by_role("region")).to_have_count(7)
+    expect(page.locator("#AnswerRequest tbody tr").filter(has_text="context")).to_contain_text(
+        "string or list of string"
+    )
+    asked = {"question": QUESTION, "context": CONTEXT}
+    section.get_by_label("Body of /answer").fill(json.dumps(asked))
+    section.get_by_role("button", name="Send").click()
+    expect(section.get_by_role("status")).to_contain_text('"answers"')
+    assert json.loads(section.get_by_role("status").inner_text()) == post(address, "/answer", asked)
+    section.get_by_label("Body of /answer").fill('{"question": "<b>who?</b>"}')
+    section.get_by_role("button", name="Send").click()
+    expect(section.get_by_role("status")).to_have_text("422: body.context: Field required")
+    metrics = page.get_by_role("region", name="GET /metrics")
+    metrics.get_by_role("button", name="Send").click()
+    expect(metrics.get_by_role("status")).to_contain_text("# TYPE bertvision_requests_total counter")
+
+
+def test_the_description_asks_for_the_token_where_the_server_wants_one(visit, reader):
+    with serving({"weir": reader}, token="right") as address:
+        page = visit(address)
+        page.get_by_role("link", name="How to call this server").click()
+        page.get_by_label("Token", exact=True).fill("right")
+        page.keyboard.press("Enter")
+        section = page.get_by_role("region", name="GET /models")
+        expect(section.locator("pre").first).to_contain_text('-H "Authorization: Bearer $BERTVISION_TOKEN"')
+        section.get_by_role("button", name="Send").click()
+        expect(section.get_by_role("status")).to_contain_text('"weir": "squad2"')
 
 
 def test_the_x_ray_has_a_cell_for_each_layer_and_token_with_the_numbers_of_the_server(visit, address, reader):

@@ -5,6 +5,7 @@ import pytest
 
 import bertvision
 from bertvision.errors import FolderError
+from bertvision.stages.model_folder import read_model_config
 
 
 @pytest.mark.parametrize(
@@ -12,7 +13,7 @@ from bertvision.errors import FolderError
     [
         ("no_such_folder", "no such folder"),
         ("some/where/else", "no such folder"),
-        ("nobody/nothing", "not to be had from the hub"),  # tests are offline
+        ("nobody/nothing", "HF_HUB_OFFLINE forbids"),  # as tests do
     ],
 )
 def test_what_is_no_model_is_refused_in_one_line(model, message):
@@ -26,10 +27,30 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
         bertvision.load(tmp_path)
 
 
+def test_a_missing_model_folder_is_called_missing_and_a_near_one_is_named(tmp_path):
+    (tmp_path / "last_linear").mkdir()
+    with pytest.raises(FolderError, match="last_linaer: no such folder; did you mean `last_linear`"):
+        read_model_config(tmp_path / "last_linaer")
+    with pytest.raises(FolderError, match=r"nothing: no such folder; give OUT/heads/"):
+        read_model_config(tmp_path / "nothing")
+
+
+def test_a_precision_that_there_is_none_of_is_refused():
+    code = "import bertvision; bertvision.load('nowhere', precision='banana')"  # here, beartype would refuse it first
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].endswith("precision 'banana' is unknown; choose auto, float32, bf16")
+
+
+@pytest.mark.usefixtures("no_network")
+def test_a_hub_id_without_a_network_is_refused_at_once_with_what_to_do():
+    with pytest.raises(FolderError, match="cannot be reached .*HF_HUB_OFFLINE.*; give `default` or a MODEL_DIR$"):
+        bertvision.load("nobody/nothing")
+
+
 def test_a_hub_id_is_downloaded_without_anything_that_could_be_run(make_folder, monkeypatch):
     asked = []
 
-    def download(hub_id, allow_patterns):
+    def download(hub_id, allow_patterns, local_files_only):
         asked.append((hub_id, allow_patterns))
         return str(make_folder())
 

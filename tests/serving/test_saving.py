@@ -92,7 +92,7 @@ def test_the_card_shows_the_records_scores_and_names_no_folder_of_its_author(rea
     assert "| f1 | 60 |" in body
     assert "`weirs.json`, 1,234 examples" in body
     assert "/home" not in card
-    assert "tuned for 1 of an epoch" in body
+    assert "tuned for 1 epoch." in body
 
 
 def test_the_card_of_a_run_is_written_from_its_own_record(make_folder, make_record, tmp_path):
@@ -130,3 +130,9 @@ def test_the_hub_gets_the_whole_folder(reader, tmp_path):
 def test_what_the_hub_refuses_is_told_in_one_line(reader):
     with pytest.raises(FolderError, match=r"hannah/weir: the hub did not take it \(no token here\)"):
         reader.push_to_hub("hannah/weir", client=FakeClient(OSError("no token\nhere")))
+
+
+@pytest.mark.usefixtures("no_network")
+def test_without_a_network_the_hubs_silence_is_told_in_one_line(reader):
+    with pytest.raises(FolderError, match=r"hannah/weir: the hub did not take it .*`save_pretrained` writes a folder"):
+        reader.push_to_hub("hannah/weir")

@@ -77,6 +77,17 @@ def test_a_sentence_ends_at_its_mark(answer, sentence):
     assert CONTEXT[slice(*sentence_around(CONTEXT, start, start + len(answer)))] == sentence
 
 
+def test_of_a_long_sentence_whole_words_are_shown():
+    words = [f"word{number:04}" for number in range(200)]  # 9 characters each, with the blank
+    context = " ".join(words)
+    start = context.index("word0100")
+    for shift in range(9):  # wherever the cuts fall within a word
+        shown = context[slice(*sentence_around(context, start, start + 8 + shift))].split()
+        assert set(shown) <= set(words)
+        assert 26 <= words.index("word0100") - words.index(shown[0]) <= 27  # 240 / 9
+        assert 26 <= words.index(shown[-1]) - words.index("word0100") <= 28
+
+
 def test_of_an_endless_sentence_only_the_neighbourhood_is_shown():
     assert sentence_around("a" * 5000, 2500, 2504) == (2260, 2744)
 

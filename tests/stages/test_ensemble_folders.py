@@ -322,3 +322,16 @@ def test_runs_with_different_tokenizers_answer_together(
     record = json.loads((tmp_path / "run_tiny" / "records" / "encoder-1-seed1.json").read_text())
     calibration = {name: record["scores"][name] for name in ("ece", "risk_coverage_area")}
     assert made["members"][0]["scores"] | calibration == record["scores"]
+
+
+def test_folders_of_labels_are_refused_with_what_combines_them(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "predictions.json").write_text('{"0": "entailment"}')
+    (tmp_path / "dev.tsv").write_text("index\tsentence1\tsentence2\tlabel\n0\tthe weir\ta weir\tentailment\n")
+    command = ["ensemble", *(str(tmp_path / name) for name in ("a", "b"))]
+    done = CliRunner().invoke(app, [*command, "--data", str(tmp_path / "dev.tsv"), "--out", str(tmp_path / "both")])
+    assert done.exit_code == 2
+    told = " ".join(done.stderr.split())
+    assert "a: holds labels, numbers or tags, and this combines answers of squad1 and squad2 so far" in told
+    assert "`ensembles`" in told

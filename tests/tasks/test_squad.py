@@ -581,6 +581,12 @@ def test_a_data_set_that_cannot_be_loaded_is_refused_in_one_line(monkeypatch, er
     assert str(error).split()[0] in message
 
 
+@pytest.mark.usefixtures("no_network")
+def test_a_hub_id_without_a_network_is_refused_at_once_with_what_to_do():
+    with pytest.raises(DataError, match=r"hannah/weirs: .*; the hub cannot be reached .*; give a file$"):
+        read_squad("hannah/weirs", hub_split="train")
+
+
 def test_without_datasets_a_hub_id_asks_for_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)  # what `import datasets` meets where it is not installed
     with pytest.raises(MissingExtraError) as caught:

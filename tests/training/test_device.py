@@ -10,11 +10,13 @@ def test_a_cpu_computes_in_float32_unless_asked():
     assert choose_compute("cpu", "bf16").dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:99", "toaster"])
+@pytest.mark.parametrize("device", ["gpu", "cuda", "cuda:99", "toaster"])
 def test_a_device_that_is_not_there_is_refused_in_one_line(device):
-    with pytest.raises(SettingsError, match="try auto, cpu or cuda") as caught:
+    with pytest.raises(SettingsError, match="; try auto") as caught:
         choose_compute(device)
     assert "\n" not in str(caught.value)
+    advised = str(caught.value).partition("; try ")[2]
+    assert ("cuda" in advised) == (torch.cuda.is_available() and device != "cuda")
 
 
 @pytest.mark.gpu

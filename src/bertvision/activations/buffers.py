@@ -14,7 +14,9 @@ class Buffers:
     """Gives tensors in memory that earlier ones have left; pinned memory torch itself uses again.
 
     Fresh memory costs a page fault per 4 KB: batches of 7 x 384 states were read at 250,000 tokens a second into fresh
-    memory and at 880,000 into used memory (2 cores).
+    memory and at 880,000 into used memory (2 cores). An epoch on 14,213 kept tokens took 0.16 s instead of 0.09 s of a
+    core with learned_pooling, and 0.27 s instead of 0.21 s with adapter_64_shared (best of 5). References are counted
+    because autograd, or who reads ahead, may hold a batch for longer than until the next one.
     """
 
     def __init__(self, *, pinned: bool = False) -> None:

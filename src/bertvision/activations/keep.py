@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from bertvision.activations.blocks import BlockShape, BlockStore, Bytes, Layout, write_blocks
-from bertvision.activations.bottom import bottom_states_of
+from bertvision.activations.frozen_states import bottom_states_of
 from bertvision.activations.live import states_of
 from bertvision.activations.machine import free_ram, in_units
 from bertvision.activations.source import NumberFormat

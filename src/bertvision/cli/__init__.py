@@ -3,9 +3,11 @@
 Everything heavy is imported inside the verbs, so that `--help` is quick and `score` and `report` need no torch.
 """
 
-from typing import Annotated
+from itertools import groupby
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import bertvision
 from bertvision.cli.answers import ensemble, predict
@@ -17,25 +19,43 @@ from bertvision.cli.layers import layers
 from bertvision.cli.methods import compare_methods, costs
 from bertvision.cli.scores import score
 from bertvision.cli.serve import serve
-from bertvision.cli.views import bench, heads, inspect, report
+from bertvision.cli.views import heads, inspect, report
 from bertvision.console import results
 
 # In the order in which --help lists them.
-VERBS = (
-    *(quickstart, run, finetune, train_heads, predict, ask, serve, export, score),
-    *(ensemble, compare, analyze, calibrate, layers, report, inspect, heads, plan, costs, compare_methods, bench),
-)
+VERBS_BY_PANEL = {
+    "Use a model": (ask, serve, predict, export),
+    "Train": (quickstart, run, finetune, train_heads, plan, inspect, heads),
+    "Evaluate": (score, compare, analyze, calibrate, ensemble, layers),
+    "Study": (report, costs, compare_methods),
+}
+
+
+class PanelGroup(TyperGroup):
+    """Lists commands by panel in plain text: typer does so only with rich, which also boxes in one-line errors."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (click's, which typer brings its own of)
+        """Write a section for each panel, with the descriptions of all in one column."""
+        width = max(map(len, self.commands))
+        for panel, commands in groupby(self.commands.items(), key=lambda each: getattr(each[1], "rich_help_panel", "")):
+            lines = [
+                (name.ljust(width), each.get_short_help_str(formatter.width - 6 - width)) for name, each in commands
+            ]
+            with formatter.section(panel):
+                formatter.write_dl(lines)
+
 
 app = typer.Typer(
     name="bertvision",
+    cls=PanelGroup,
     help="Small heads on all layers of any Hugging Face encoder. Start with: bertvision quickstart",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in VERBS:
-    app.command()(verb)
+for panel, verbs in VERBS_BY_PANEL.items():
+    for verb in verbs:
+        app.command(rich_help_panel=panel)(verb)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,20 +1,24 @@
-"""The verb that answers one question about one text."""
+"""The verb that answers questions about one text."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from bertvision.cli.options import Json
-from bertvision.console import in_one_line, print_json, results
+from bertvision.cli.options import Json, Quiet
+from bertvision.console import in_one_line, passing_progress, print_json, results
 from bertvision.errors import DataError, SettingsError
+from bertvision.serving.answer import Answer
 from bertvision.serving.shown import answer_lines
 
 
 @in_one_line
 def ask(
-    question: Annotated[str, typer.Option("--question", help="What you want to know.")],
+    questions: Annotated[
+        list[str], typer.Option("--question", help="What you want to know; several times for several questions.")
+    ],
     source: Annotated[str | None, typer.Argument(metavar="-", help="Read the context from standard input.")] = None,
     model: Annotated[str, typer.Option("--model", help="The default model, a MODEL_DIR or a hub id.")] = "default",
     context: Annotated[str | None, typer.Option("--context", help="The text that may hold the answer.")] = None,
@@ -26,12 +30,13 @@ def ask(
     max_answer_length: Annotated[int | None, typer.Option("--max-answer-length", help="In tokens.", min=1)] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Show what each layer adds to the answer's score.")] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Answer a question about a text.
+    """Answer a question about a text, or several of them.
 
     Shows the answer in its sentence, how likely it is, how likely it is that the text holds no answer, and the next
-    best answers.
+    best answers. Long texts are read in parts; on a terminal a bar shows how far it is.
     """
     text = _context(source, context, file)
     import bertvision
@@ -40,19 +45,34 @@ def ask(
     reader = bertvision.load(model, device=device)
     if not isinstance(reader, Reader):
         raise SettingsError(f"{model}: is a model of {reader.served.config.task}, which answers no questions")
-    answers = reader(
-        question,
+    answered = reader(
+        questions,
         text,
         top_k=top_k,
         null_threshold=null_threshold,
         max_answer_length=max_answer_length,
         layers=layers,
+        progress=passing_progress(quiet),
     )
     if as_json:
-        print_json({"question": question, "answers": [answer.as_dict() for answer in answers]})
+        print_json(_as_json(questions, answered))
         return
-    for line in answer_lines(answers, text, is_terminal=results.is_terminal):
-        results.print(line, markup=False, emoji=False)
+    for question, answers in zip(questions, answered, strict=True):
+        if len(questions) > 1:
+            results.print(f"{question}\n", markup=False, emoji=False)
+        for line in answer_lines(answers, text, is_terminal=results.is_terminal):
+            results.print(line, markup=False, emoji=False)
+        if question is not questions[-1]:
+            results.print()
+
+
+def _as_json(questions: Sequence[str], answered: Sequence[Sequence[Answer]]) -> Any:  # noqa: ANN401 (JSON)
+    """Return a question with its answers, or a list of these where several were asked."""
+    found = [
+        {"question": question, "answers": [answer.as_dict() for answer in answers]}
+        for question, answers in zip(questions, answered, strict=True)
+    ]
+    return found[0] if len(found) == 1 else found
 
 
 def _context(source: str | None, context: str | None, file: str | None) -> str:

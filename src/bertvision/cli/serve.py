@@ -30,12 +30,15 @@ def serve(
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     max_queue: Annotated[int, typer.Option("--max-queue", help="Requests that may wait.", min=1)] = 64,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds until a request is given up.", min=0.1)] = 30.0,
+    max_characters: Annotated[
+        int, typer.Option("--max-characters", help="Of a text; a request may have ten times as many bytes.", min=1)
+    ] = 100_000,
 ) -> None:
     """Answer over HTTP.
 
-    A web page at /, POST /answer, /xray, /classify and /tag, GET /health, /models, /metrics (for Prometheus) and
-    /openapi.json. Only this machine can reach it unless --host says otherwise; with BERTVISION_TOKEN in the
-    environment, requests must carry it as a bearer token (the page asks for it).
+    A web page at /, POST /answer, /xray, /classify and /tag, GET /health, /models, /metrics (for Prometheus),
+    /docs (all of these, to be tried) and /openapi.json. Only this machine can reach it unless --host says otherwise;
+    with BERTVISION_TOKEN in the environment, requests must carry it as a bearer token (the page asks for it).
     """
     named = [_named(each) for each in models or (f"{DEFAULT}={DEFAULT}",)]
     if len({name for name, _ in named}) < len(named):
@@ -48,12 +51,17 @@ def serve(
 
         from bertvision.serving.app import build_app
         from bertvision.serving.schema import ServeConfig
-    except ModuleNotFoundError:
-        raise MissingExtraError("fastapi", "serve") from None
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "fastapi", "serve") from None
     import bertvision
 
     config = ServeConfig(
-        max_queue=max_queue, timeout=timeout, token=token, hosts=LOOPBACK if host in LOOPBACK else ("*",)
+        max_characters=max_characters,
+        max_body=max(ServeConfig().max_body, 10 * max_characters),
+        max_queue=max_queue,
+        timeout=timeout,
+        token=token,
+        hosts=LOOPBACK if host in LOOPBACK else ("*",),
     )
     app = build_app({name: bertvision.load(place, device=device) for name, place in named}, config)
     listening = _listen(host, port)

@@ -1,4 +1,4 @@
-"""Verbs that show something: reports, files, heads, speeds."""
+"""Verbs that show something: reports, files, heads."""
 
 from pathlib import Path
 from typing import Annotated
@@ -79,34 +79,3 @@ def heads(
     results.print(
         "Percent of the encoder; total counts running statistics too. What each reads: docs/method.md", markup=False
     )
-
-
-@in_one_line
-def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="heads, states, decode, inference or serve.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the record.")] = Path("runs/bench"),
-    overrides: Set = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
-) -> None:
-    """Measure speeds side by side.
-
-    heads: many heads in one pass, against the bare encoder, plain code and a pass for each head. states: live states
-    against kept, stored and the papers' padded ones. decode: logits to scored answers, against run_qa's algorithm.
-    inference: a reader on the CPU in torch, ONNX and int8, with their scores, and its head against the bare encoder.
-    serve: a server under load, over its limit, and at its end. In turns, after a warm-up; prints ratios and writes a
-    record.
-    """
-    from bertvision.bench.run import run_bench
-    from bertvision.records import write_bench_record
-    from bertvision.report.benchmarks import bench_tables
-
-    record = run_bench(name, overrides or (), progress_for(quiet))
-    path = write_bench_record(check_folder(out), record)
-    if as_json:
-        print_json(record.model_dump(mode="json"))
-        return
-    results.print(f"{record.name}, {record.variant} on {record.provenance.device}: {record.about}", markup=False)
-    for table in bench_tables(record):
-        print_table(table)
-    messages.print(f"record: {path}", markup=False)

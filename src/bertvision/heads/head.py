@@ -5,8 +5,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from bertvision.heads.joint_readout import JointReadout
+from bertvision.heads.poolers.average_pooling import AveragePooling
+from bertvision.heads.poolers.chosen_layers import ChosenLayers
+from bertvision.heads.poolers.ladder import Ladder
+from bertvision.heads.poolers.last_state import LastState
 from bertvision.heads.poolers.learned_pooling import LearnedPooling
+from bertvision.heads.readouts import ClassReadout, SpanReadout
+from bertvision.records import State
 from bertvision.shapes import LayerStates, Segments, TokenMask
+from bertvision.tasks.task import Kind
+from bertvision.training.loop import Still
+
+SOFTMAX_OVER_PLACES: tuple[Kind, ...] = ("span", "choice")  # kinds whose probabilities are of tokens, or of endings
 
 
 class Head(nn.Module):
@@ -24,6 +35,20 @@ class Head(nn.Module):
         states = self.own_states(states)
         logits: Tensor = self.readout(self.pooler(states, mask, segments), states, mask)
         return logits
+
+    def still_weights(self, kind: Kind) -> list[Still]:
+        """Name what adds the same to the scores of all tokens or of all endings, which a softmax over them is."""
+        if kind not in SOFTMAX_OVER_PLACES or not isinstance(self.readout, SpanReadout | ClassReadout | JointReadout):
+            return []
+        still = [Still(self.readout.linear.bias, slice(2))]  # a joint readout's further columns are factors of pairs
+        if isinstance(self.pooler, Ladder) and not isinstance(self.readout, JointReadout):
+            still.append(Still(self.pooler.last_bias))
+        return still
+
+    def ignores_shifts(self, kind: Kind) -> bool:
+        """Tell whether no loss changes when the same is added to every last state: its path to the scores is linear."""
+        is_linear = isinstance(self.pooler, LastState | AveragePooling | LearnedPooling | ChosenLayers)
+        return kind in SOFTMAX_OVER_PLACES and is_linear and isinstance(self.readout, SpanReadout | ClassReadout)
 
     def own_states(self, states: LayerStates) -> Tensor:
         """Give those of the states that the head reads."""
@@ -53,7 +78,28 @@ def score_columns(head: Head) -> int:
 
 
 def layer_weights(head: Head) -> list[float] | None:
-    """Give the share of each layer for a head that mixes them by one learned weight each, layer 0 first."""
-    # In the pooler alone: a joint readout has a mix of its own, of the first token.
-    mix = next((module for module in head.pooler.modules() if isinstance(module, LearnedPooling)), None)
+    """Give the share of each layer for a head that mixes them by one learned weight each."""
+    mix = _mix_of(head)
     return None if mix is None else [round(weight, 6) for weight in mix.layer_weights().tolist()]
+
+
+def weighed_states(head: Head, *, has_pooler: bool) -> list[State] | None:
+    """Return which states the `layer_weights` of a head are of; None where it has none."""
+    mix = _mix_of(head)
+    if mix is None:
+        return None
+    own = head.pooler.places if isinstance(head.pooler, ChosenLayers) else range(len(mix.weights))
+    given = own if head.layers is None else [head.layers[place] for place in own]
+    return [state_at(place, pooled=head.cls and has_pooler) for place in given]
+
+
+def state_at(place: int, *, pooled: bool) -> State:
+    """Return which state stands at a place of those that a head is given; `pooled`: the pooled one is the first."""
+    if not pooled:
+        return place
+    return "pooled" if place == 0 else place - 1
+
+
+def _mix_of(head: Head) -> LearnedPooling | None:
+    # In the pooler alone: a joint readout has a mix of its own, of the first token.
+    return next((module for module in head.pooler.modules() if isinstance(module, LearnedPooling)), None)

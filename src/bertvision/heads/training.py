@@ -146,7 +146,7 @@ def build_groups(
     objective: Objective = SPANS,
 ) -> list[Group]:
     """Make learners of heads: one group for all that can be computed together, one for each of the others."""
-    learners = [_build_learner(name, head, config, num_steps, seed, compute) for name, head in heads.items()]
+    learners = [_build_learner(name, head, config, num_steps, seed, compute, objective) for name, head in heads.items()]
     together = [learner for learner in learners if can_be_grouped(heads[learner.name]) and not learner.draws]
     alone = [learner for learner in learners if learner not in together]
     groups = [Group([each], _losses_alone(heads[each.name], config.loss, compute, objective)) for each in alone]
@@ -156,7 +156,9 @@ def build_groups(
     return groups
 
 
-def _build_learner(name: str, head: Head, config: HeadsConfig, num_steps: int, seed: int, compute: Compute) -> Learner:
+def _build_learner(
+    name: str, head: Head, config: HeadsConfig, num_steps: int, seed: int, compute: Compute, objective: Objective
+) -> Learner:
     own = next(each for each in config.train if each.name == name)
     decay = config.optim.weight_decay if own.weight_decay is None else own.weight_decay
     optim = config.optim.model_copy(update={"weight_decay": decay})
@@ -168,6 +170,7 @@ def _build_learner(name: str, head: Head, config: HeadsConfig, num_steps: int, s
         schedule=build_schedule(optimizer, optim, num_steps),
         stream=RandomStream(seed_for(seed, "heads", name), compute.device),
         max_grad_norm=optim.max_grad_norm,
+        still=head.still_weights(objective.kind),
     )
 
 

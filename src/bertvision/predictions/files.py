@@ -10,12 +10,9 @@ from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from pydantic_core import to_json
-
 from bertvision.errors import DataError, FolderError
 from bertvision.files import write_encoded_rows, write_json_rows
-from bertvision.predictions.prediction import Candidate, Prediction, without_collecting
+from bertvision.predictions.prediction import Candidate, Prediction
 
 WHERE = "give OUT/predictions/FRACTION/ROW or what `bertvision predict --out` wrote"
 
@@ -85,35 +82,23 @@ def write_predictions(folder: Path, predictions: Sequence[Prediction]) -> None:
         write_json_rows(folder / "best_spans.json", {each.question_id: each.best_span for each in predictions})
 
 
-def encode_numbers(numbers: Sequence[float]) -> list[str]:
-    """Give each number as `json.dumps` writes it, in a quarter of the time.
-
-    Pydantic's encoder gives the same digits, the fewest that are read back as the same number, but has exponents of one
-    digit, none from 1e-5 to 1e-4, and from 1e16 on a plus in them or not, depending on its version.
-    """
-    if not numbers:
-        return []
-    encoded, sizes = to_json(numbers).decode()[1:-1].split(","), np.abs(numbers)
-    for place in np.flatnonzero((sizes >= 1e-9) & (sizes < 1e-5)).tolist():
-        encoded[place] = encoded[place].replace("e-", "e-0")
-    for place in np.flatnonzero((sizes >= 1e-5) & (sizes < 1e-4) | ~(sizes < 1e16)).tolist():
-        encoded[place] = json.dumps(numbers[place])
-    return encoded
-
-
 def _encode_candidates(predictions: Sequence[Prediction]) -> Iterator[str]:
     """Give every question's candidates as JSON; a column at a time, which takes half as long as one by one."""
     candidates = [candidate for each in predictions for candidate in each.candidates]
     texts = [encode_basestring(candidate.text) for candidate in candidates]
-    probabilities = encode_numbers([candidate.probability for candidate in candidates])
-    starts = encode_numbers([candidate.start_logit for candidate in candidates])
-    ends = encode_numbers([candidate.end_logit for candidate in candidates])
+    probabilities = _encode([candidate.probability for candidate in candidates])
+    starts = _encode([candidate.start_logit for candidate in candidates])
+    ends = _encode([candidate.end_logit for candidate in candidates])
     encoded = [
         f'{{"text": {text}, "probability": {probability}, "start_logit": {start}, "end_logit": {end}}}'
         for text, probability, start, end in zip(texts, probabilities, starts, ends, strict=True)
     ]
     bounds = accumulate((len(each.candidates) for each in predictions), initial=0)
     return (f"[{', '.join(encoded[first:stop])}]" for first, stop in pairwise(bounds))
+
+
+def _encode(numbers: Sequence[float]) -> list[str]:
+    return json.dumps(numbers)[1:-1].split(", ") if numbers else []
 
 
 def _checked_folder(path: Path) -> Path:
@@ -140,8 +125,7 @@ def read_object(path: Path) -> dict[str, Any]:
 def _read_candidates(path: Path) -> dict[str, tuple[Candidate, ...]] | None:
     if not path.exists():
         return None
-    with without_collecting():
-        return {question: _candidates_of(path, question, rows) for question, rows in read_object(path).items()}
+    return {question: _candidates_of(path, question, rows) for question, rows in read_object(path).items()}
 
 
 def _candidates_of(path: Path, question: str, rows: Any) -> tuple[Candidate, ...]:  # noqa: ANN401 (checked here)

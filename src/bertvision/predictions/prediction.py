@@ -1,8 +1,5 @@
 """What a model answered; no torch in here, so that scoring does not need it."""
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -55,15 +52,3 @@ class Prediction:
     best_span: str  # the best answer if there had to be one
     null_odds: float | None  # null score minus the best span's score; None where the task has no "no answer"
     candidates: tuple[Candidate, ...]  # best first
-
-
-@contextmanager
-def without_collecting() -> Iterator[None]:
-    """Keep Python from searching for cycles, of which predictions have none: more than half of their making's time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

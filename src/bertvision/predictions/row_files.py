@@ -22,14 +22,16 @@ SCORE_RANGE = (0.0, 5.0)  # of STS-B, outside of which GLUE takes no number
 def write_rows(
     folder: Path, name: TaskName, labels: Sequence[str], predictions: Sequence[RowPrediction], part: str = ""
 ) -> None:
-    """Write predictions and, where there are any, probabilities by id; for a task of GLUE also what its site takes.
+    """Write predictions by id and, where there are any, probabilities by id and label.
 
+    For a task of GLUE also what its site takes.
     `part` names a further split, such as `mismatched`, whose file has another name there.
     """
     info = TASKS[name]
     write_json_rows(folder / PREDICTIONS, {each.id: _value(info.kind, each.label, labels) for each in predictions})
-    if any(each.probabilities for each in predictions):
-        write_json_rows(folder / PROBABILITIES, {each.id: each.probabilities for each in predictions})
+    if sure := [each for each in predictions if each.probabilities]:
+        shares = {each.id: dict(zip(labels, each.probabilities, strict=True)) for each in sure}
+        write_json_rows(folder / PROBABILITIES, shares)
     if info.kind == "answerable":
         paper = {each.id: labels[each.paper_label] for each in predictions if each.paper_label is not None}
         write_json_rows(folder / PAPER, paper)
@@ -58,7 +60,7 @@ def read_values(path: Path) -> dict[str, Any]:
 def read_rows(path: Path, name: TaskName, labels: Sequence[str]) -> list[RowPrediction]:
     """Read what `write_rows` wrote or another program in its format."""
     found = {key: _label(path, key, name, value, labels) for key, value in read_values(path).items()}
-    shares = {key: _shares(path, key, value) for key, value in _beside(path, PROBABILITIES).items()}
+    shares = {key: _shares(path, key, value, labels) for key, value in _beside(path, PROBABILITIES).items()}
     paper = {key: _label(path, key, name, value, labels) for key, value in _beside(path, PAPER).items()}
     return [RowPrediction(key, label, shares.get(key, ()), paper.get(key)) for key, label in found.items()]
 
@@ -110,9 +112,12 @@ def _class(path: Path, key: str, value: Any, labels: Sequence[str], has_numbers:
     raise DataError(f"{path}: {key!r}: {value!r:.80} is no label; expected {', '.join(map(repr, labels))}")
 
 
-def _shares(path: Path, key: str, value: Any) -> tuple[float, ...]:  # noqa: ANN401 (checked here)
-    if not isinstance(value, list):
-        raise DataError(f"{path}: {key!r}: expected a list of probabilities, got {value!r:.80}; predict again")
+def _shares(path: Path, key: str, value: Any, labels: Sequence[str]) -> tuple[float, ...]:  # noqa: ANN401 (checked)
+    if isinstance(value, dict) and value.keys() == set(labels):
+        value = [value[label] for label in labels]
+    if not isinstance(value, list):  # as they were written without the labels' names
+        expected = f"a probability for each of {', '.join(map(repr, labels))}"
+        raise DataError(f"{path}: {key!r}: expected {expected}, got {value!r:.80}; predict again")
     return tuple(_number(path, key, each) for each in value)
 
 

@@ -53,5 +53,5 @@ def read_bench_records(folder: Path) -> list[BenchRecord]:
     """Read every record of a folder, in a fixed order."""
     records = [read_file(BenchRecord, path, "a benchmark's record") for path in sorted(folder.glob("*.json"))]
     if not records:
-        raise FolderError(f"{folder}: no records in it; `bertvision bench` writes them")
+        raise FolderError(f"{folder}: no records in it; `make bench` writes them")
     return records

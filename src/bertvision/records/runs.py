@@ -69,6 +69,15 @@ class Curves(Config):
     risk_coverage: list[tuple[float, float]] = []  # share answered (ascending), share wrong among them
 
 
+# A layer's number (0: the embedding output), or the pooler's output, which heads of rows read before the layers.
+State = int | Literal["pooled"]
+
+
+def state_name(state: State) -> str:
+    """Return how tables and figures call a state."""
+    return state if isinstance(state, str) else f"layer {state}"
+
+
 class RunRecord(Record):
     """One (row, fraction, seed) of an experiment: what was asked, what came out, what it cost."""
 
@@ -91,7 +100,8 @@ class RunRecord(Record):
     parameters: Parameters
     seconds: Seconds
     efficiency: Efficiency | None = None  # None where it was not measured, and of baselines
-    layer_weights: list[float] | None = None  # of a head that weighs the layers, layer 0 first
+    layer_weights: list[float] | None = None  # of a head that weighs the layers
+    weighed_states: list[State] | None = None  # what the weights are of; None: layers 0, 1, ...
     # Where a head took its states from, or fine-tuning those of frozen blocks: computed each time, or kept, and how.
     states: str = "live"
     schedule_horizon: float | None  # fraction that the fine-tuning schedule was planned for; None where it has none
@@ -120,6 +130,12 @@ def record_path(folder: Path, row: str, fraction: float | None, seed: int) -> Pa
 def fraction_name(fraction: float | None) -> str:
     """Write a fraction as it stands in folder names and tables."""
     return "given" if fraction is None else f"{fraction:g}"
+
+
+def tuned_for(fraction: float) -> str:
+    """Write how long an encoder was tuned: `0.3 of an epoch`, `1 epoch`, `3 epochs`."""
+    unit = "of an epoch" if fraction < 1 else "epoch" if fraction == 1 else "epochs"
+    return f"{fraction:g} {unit}"
 
 
 def write_record(folder: Path, record: RunRecord) -> Path:

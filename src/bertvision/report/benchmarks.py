@@ -29,7 +29,7 @@ def bench_chapter(record: BenchRecord) -> str:
         [
             f"### {record.name}: {record.variant} on {where.device}",
             "",
-            f"{record.about[0].upper()}{record.about[1:]}. `bertvision bench {record.name}` ({settings}); "
+            f"{record.about[0].upper()}{record.about[1:]}. `make bench NAME={record.name}` ({settings}); "
             f"{where.precision}, {versions}, commit {commit}; {_rounds(len(record.sides[0].seconds))}.",
             "",
             *map(to_markdown, bench_tables(record)),

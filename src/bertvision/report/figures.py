@@ -31,6 +31,7 @@ from bertvision.report.results import Result, full_results, largest_fraction, re
 EARLY, LATE = "#0072B2", "#D55E00"
 UNIFORM_STYLE = Style(INK, "", "--")
 SPAN = "best_span_HasAns_f1"
+POOLED_AT = -2.0  # apart from the layers
 TITLES = {SPAN: "F1 of the best span"}
 TYPES = (("HasAns_f1", "has an answer", PALETTE[0]), ("NoAns_f1", "has none", PALETTE[1]))
 SLOT_HEIGHT = 0.5  # inches for a name and two bars
@@ -80,6 +81,9 @@ def layer_weights(records: Iterable[RunRecord]) -> Figure | None:
     for axis, name in zip(axes, names, strict=True):
         _draw_weights(axis, name, [row for row in rows if row.name == name], styles)
     axes[-1].set_xlabel("layer (0: embeddings)")
+    states = [state for row in rows for state in row.weighed_states]
+    if "pooled" in states:
+        _mark_pooled(axes[-1], 1 + max(state for state in states if isinstance(state, int)))
     return figure
 
 
@@ -125,15 +129,23 @@ def _between(share: float) -> str:
 
 def _draw_weights(axis: Axes, name: str, rows: Sequence[Result], styles: dict[str, Style]) -> None:
     for row in rows:
-        weights = list(row.layer_weights or ())
+        weights = dict(zip(row.weighed_states, row.layer_weights or (), strict=True))
         label = f"fraction {row.place:g}"
-        draw_series(axis, Series(label, styles[label], [float(layer) for layer in range(len(weights))], weights))
+        if (pooled := weights.pop("pooled", None)) is not None:
+            draw_series(axis, Series(label, styles[label], [POOLED_AT], [pooled]))
+        draw_series(axis, Series(label, styles[label], list(map(float, weights)), list(weights.values())))
     for layers in {len(row.layer_weights or ()) for row in rows}:
         axis.axhline(1 / layers, color=INK, linestyle="--", linewidth=1)
     axis.set_title(name, loc="left")
     axis.set_ylabel("weight")
     axis.set_ylim(bottom=0)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _mark_pooled(axis: Axes, layers: int) -> None:
+    shown = range(0, layers, 1 + layers // 14)
+    axis.set_xticks([POOLED_AT, *shown], ["pooled", *map(str, shown)])
+    axis.set_xlabel("layer (0: embeddings), and the pooler's output")
 
 
 def question_types(records: Iterable[RunRecord]) -> Figure | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bertvision.records import RunRecord
+from bertvision.records import RunRecord, state_name
 from bertvision.report.cost_figures import score_by_inference, score_by_parameters, score_by_training
 from bertvision.report.drawing import Draw
 from bertvision.report.figures import (
@@ -44,14 +44,14 @@ class Picture(NamedTuple):
 def describe_weights(records: Sequence[RunRecord]) -> str:
     """Say which layer each head weighs most, at the largest fraction."""
     rows = largest_fraction([row for row in full_results(records) if row.layer_weights])
-    heaviest = "; ".join(f"{row.name}: layer {_heaviest_layer(row)}" for row in rows)
+    heaviest = "; ".join(f"{row.name}: {_heaviest_state(row)}" for row in rows)
     fraction = rows[0].fraction_text if rows else ""
     return f"Line charts of a weight for each layer, by head. Heaviest layer at fraction {fraction}: {heaviest}."
 
 
-def _heaviest_layer(row: Result) -> str:
+def _heaviest_state(row: Result) -> str:
     weights = [weight.mean for weight in row.layer_weights or ()]
-    return f"{weights.index(max(weights))} (weight {max(weights):.2f})"
+    return f"{state_name(row.weighed_states[weights.index(max(weights))])} (weight {max(weights):.2f})"
 
 
 def _says(text: str) -> Callable[[Sequence[RunRecord]], str]:

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from bertvision.errors import FolderError
-from bertvision.records import CostRecord, DifferenceRecord, ResultKind, RunRecord, fraction_name, in_order
+from bertvision.records import CostRecord, DifferenceRecord, ResultKind, RunRecord, State, fraction_name, in_order
 from bertvision.tables import Alignment, Cell, Column, Statistic, Table, statistic
 
 
@@ -26,6 +26,11 @@ class Result:
     seconds: float  # of training until the model exists
     inference_seconds: float  # over dev
     layer_weights: tuple[Statistic, ...] | None
+
+    @property
+    def weighed_states(self) -> Sequence[State]:
+        """Return which states the layer weights are of."""
+        return self.records[0].weighed_states or range(len(self.layer_weights or ()))
 
     @property
     def seeds(self) -> int:

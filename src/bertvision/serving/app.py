@@ -28,6 +28,7 @@ from bertvision.serving.schema import (
     Classified,
     ClassifyRequest,
     Health,
+    Refusal,
     ServeConfig,
     Tagged,
     TagRequest,
@@ -40,6 +41,12 @@ from bertvision.serving.texts import list_texts, pair_up
 from bertvision.serving.xray import Asked, xray_all
 from bertvision.version import VERSION
 
+ABOUT = (
+    "Every error is JSON with a `detail` that says what is wrong. `start`, `end` and `window` count the characters of "
+    "a text as Python does (Unicode code points). JavaScript counts some of them twice, such as emoji; there, "
+    "Array.from(text).slice(start, end).join('') is what they mean."
+)
+TEXT = {"schema": {"type": "string"}}
 VERBS = {Reader: "/answer", Classifier: "/classify", Tagger: "/tag"}
 RETRY_AFTER = "1"  # seconds
 MOST_PROBLEMS = 3  # that are told of one request
@@ -51,7 +58,15 @@ OPEN = ("/health", *read_page())
 def build_app(models: Mapping[str, Predictor], config: ServeConfig) -> FastAPI:
     """Build the server of some models by name; none of its pages needs anything from elsewhere."""
     desk = Desk(models, config)
-    app = FastAPI(title="bertvision", version=VERSION, lifespan=desk.lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="bertvision",
+        version=VERSION,
+        description=ABOUT,
+        lifespan=desk.lifespan,
+        docs_url=None,  # FastAPI's own page loads its scripts from elsewhere; ours is one of the page's files
+        redoc_url=None,
+        responses={"4XX": {"model": Refusal, "description": "Refused"}},
+    )
     app.router.route_class = JsonRoute
     _add_routes(app, desk)
     _add_page(app)
@@ -104,8 +119,10 @@ class Desk:
     def check_lengths(self, texts: Any) -> None:  # noqa: ANN401 (what a request may hold)
         """Refuse texts that are longer than the limit."""
         longest = max(map(len, _strings(texts)), default=0)
-        if longest > self._config.max_context:
-            raise HTTPException(413, f"a text of {longest:,} characters; send at most {self._config.max_context:,}")
+        if longest > (most := self._config.max_characters):
+            raise HTTPException(
+                413, f"a text of {longest:,} characters; send at most {most:,} (serve --max-characters)"
+            )
 
     async def run(self, name: str, how: Hashable, items: Sequence[Any]) -> list[Any]:
         """Wait for a model's results, but not for ever."""
@@ -154,12 +171,12 @@ def _run_of(model: Predictor) -> Run:
 def _add_routes(app: FastAPI, desk: Desk) -> None:
     @app.get("/health")
     async def health() -> Health:
-        """Tell that the server is up."""
+        """Return that the server is up; needs no token."""
         return Health()
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": TEXT}}})
     async def metrics() -> Response:
-        """Tell what the server did, for Prometheus."""
+        """Return what the server did, for Prometheus."""
         return Response(desk.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
     @app.get("/models")

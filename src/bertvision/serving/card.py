@@ -5,7 +5,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from bertvision.metrics.squad import Scores
-from bertvision.records import RunRecord, fraction_name
+from bertvision.records import RunRecord, tuned_for
 from bertvision.serving.calibration import Calibration
 from bertvision.stages.model_folder import ModelConfig
 from bertvision.tasks.catalog import TASKS, task_name
@@ -98,7 +98,7 @@ def _scores(record: RunRecord) -> list[str]:
     ]
     made = record.provenance
     commit = "an unknown commit" if made.commit is None else f"commit {made.commit}{' (changed)' if made.dirty else ''}"
-    tuned = "as given" if record.fraction is None else f"tuned for {fraction_name(record.fraction)} of an epoch"
+    tuned = f"tuned for {tuned_for(record.fraction)}" if record.fraction else "used as given"
     return [
         f"## Scores of {record.run}: {record.row}, seed {record.seed}",
         "",

@@ -41,7 +41,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         started, status = time.perf_counter(), 500
-        self._metrics.in_flight += 1
+        self._metrics.in_flight.inc()
 
         async def note(message: Message) -> None:
             nonlocal status
@@ -57,7 +57,7 @@ class Guard:
             # Paths that are not ours may hold anything, also a user's text.
             path = scope["path"] if scope["path"] in self._needs_token else "(unknown)"
             seconds = time.perf_counter() - started
-            self._metrics.in_flight -= 1
+            self._metrics.in_flight.dec()
             self._metrics.note_request(path, status, seconds)
             write_log("request", method=scope["method"], path=path, status=status, ms=round(1000 * seconds, 1))
 

@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from bertvision.features.windows import Window
 from bertvision.predictions.logits import Logits
+from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
 from bertvision.serving.calibration import Calibration
 from bertvision.stages.answering import Answering, open_answering
@@ -34,7 +35,7 @@ class Served(ABC):
         """Give what cuts texts into the encoder's tokens."""
 
     @abstractmethod
-    def logits(self, windows: Sequence[Window]) -> Logits:
+    def logits(self, windows: Sequence[Window], progress: Progress = SILENT) -> Logits:
         """Run the model over windows, in batches of like lengths: [token, column] or [window, column]."""
 
     @abstractmethod

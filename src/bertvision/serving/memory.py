@@ -1,4 +1,8 @@
-"""What the allocator keeps after batches of many sizes goes back to the system, so that a server does not grow."""
+"""What the allocator keeps after batches of many sizes goes back to the system, so that a server does not grow.
+
+Without this, 20,000 requests left a server 218 MB larger; with it 80 MB, of these 14 MB in the second half
+(docs/benchmarks.md, serve).
+"""
 
 import ctypes
 from collections.abc import Callable

@@ -42,8 +42,10 @@ class Exported(NamedTuple):
         """Tell how far its logits were from torch's."""
         lines = [f"On random batches its logits in float32 were at most {self.float32.largest:.1e} from PyTorch's."]
         if self.int8 is not None:
-            more = "`bertvision bench inference` measures what it costs."
-            lines.append(f"Rounding products to int8 then changed them by up to {self.int8.largest:.2g}; {more}")
+            lines.append(
+                f"Rounding products to int8 then changed them by up to {self.int8.largest:.2g}; "
+                "`make bench NAME=inference` in the repository measures what it costs."
+            )
         return lines
 
 

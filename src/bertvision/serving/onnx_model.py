@@ -15,6 +15,7 @@ from bertvision.features.padding import CPU_TOKENS, lengths_of, pad_windows, pla
 from bertvision.features.windows import Window
 from bertvision.files import read_json, sha256_of
 from bertvision.predictions.logits import Logits
+from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
 from bertvision.serving.calibration import Calibration, read_calibration
 from bertvision.serving.interface import Served
@@ -69,7 +70,7 @@ class OnnxModel(Served):
         """Give the encoder's tokenizer."""
         return self.pieces
 
-    def logits(self, windows: Sequence[Window]) -> Logits:
+    def logits(self, windows: Sequence[Window], progress: Progress = SILENT) -> Logits:
         """Run the graph over windows, in batches of like lengths."""
         lengths = lengths_of(windows)
         window_at = np.concatenate([[0], np.cumsum(lengths)])
@@ -78,13 +79,15 @@ class OnnxModel(Served):
         logits = np.empty((size, self.settings.columns), np.float32)
         # Activations in int8 are rounded by the extremes of a whole batch: company would change a window's logits.
         tokens = 1 if self.settings.int8 else min(self.settings.answers.tokens, CPU_TOKENS)
-        for rows in plan_in_order_of_length(lengths, tokens):
-            ids, mask, segments = pad_windows([windows[row] for row in rows], self.pieces.pad_token_id)
-            scores = run_graph(self.session, ids, mask, segments)
-            if is_per_token:
-                logits[places_of(window_at, rows)] = scores[mask]
-            else:
-                logits[rows] = scores
+        with progress.bar("predict", len(windows)) as bar:
+            for rows in plan_in_order_of_length(lengths, tokens):
+                ids, mask, segments = pad_windows([windows[row] for row in rows], self.pieces.pad_token_id)
+                scores = run_graph(self.session, ids, mask, segments)
+                if is_per_token:
+                    logits[places_of(window_at, rows)] = scores[mask]
+                else:
+                    logits[rows] = scores
+                bar.advance(len(rows))
         return logits
 
     def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
@@ -92,6 +95,15 @@ class OnnxModel(Served):
         if records is not None or changes_of is not None:
             raise SettingsError("an exported ONNX model is saved as it is; save the PyTorch folder to change its card")
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+
+
+def refuse_exported(served: Served) -> None:
+    """Refuse an exported model where layers' states are needed; nothing of torch is imported to say so."""
+    if isinstance(served, OnnxModel):
+        raise SettingsError(
+            f"{served.folder.name}: is an exported ONNX model, which gives logits and no layers' states; load the "
+            "PyTorch folder that it was exported from"
+        )
 
 
 def is_onnx(folder: Path) -> bool:
@@ -136,7 +148,9 @@ def run_graph(
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Read a tokenizer as the library tokenizers knows it, whatever the encoder; transformers' own ways bring torch."""
     try:
-        tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+        tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
         raise FolderError(f"{folder}: its tokenizer cannot be read ({error}); export the model again") from None
     return tokenizer

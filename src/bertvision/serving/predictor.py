@@ -3,13 +3,14 @@
 import re
 from pathlib import Path
 
-from bertvision.errors import FolderError, SettingsError
+from bertvision.errors import FolderError, SettingsError, needing_torch, reason_of
+from bertvision.hub import hub_problem
 from bertvision.serving.classifier import Classifier
 from bertvision.serving.interface import Served
 from bertvision.serving.onnx_model import is_onnx, open_onnx
 from bertvision.serving.reader import Reader
 from bertvision.serving.tagger import Tagger
-from bertvision.settings import DEFAULT, Precision
+from bertvision.settings import DEFAULT, Precision, check_precision
 from bertvision.stages.use_config import CONFIG
 
 Predictor = Reader | Classifier | Tagger
@@ -17,12 +18,14 @@ HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", "README.md"]  # nothing that could be unpickled or run
 
 
+@needing_torch()
 def load(model: str | Path, *, device: str = "auto", precision: Precision = "auto") -> Predictor:
     """Load a model: `default`, a MODEL_DIR (OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a saved one) or a hub id.
 
     A folder that `bertvision export` wrote runs on the CPU with onnxruntime; torch is not imported for it.
     Gives a `Reader` for questions, a `Tagger` for tags of words, and a `Classifier` for everything else.
     """
+    check_precision(precision)  # also where nothing is computed with it
     served = _open(_find(model), device, precision)
     match served.kind:
         case "span":
@@ -61,8 +64,9 @@ def _find(model: str | Path) -> Path:
 def _download(hub_id: str) -> Path:
     from huggingface_hub import snapshot_download  # comes with transformers; not needed for folders
 
+    problem = hub_problem()
     try:
-        return Path(snapshot_download(hub_id, allow_patterns=FILES))
+        return Path(snapshot_download(hub_id, allow_patterns=FILES, local_files_only=problem is not None))
     except (OSError, ValueError) as error:  # all of the hub's errors are one of these
-        reason = " ".join(str(error).split())[:200]
-        raise FolderError(f"{hub_id}: no such folder, and not to be had from the hub ({reason})") from None
+        reason = f"never downloaded, and {problem}" if problem else f"not to be had from the hub ({reason_of(error)})"
+        raise FolderError(f"{hub_id}: no such folder, {reason}; give `default` or a MODEL_DIR") from None

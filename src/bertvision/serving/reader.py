@@ -12,9 +12,11 @@ from bertvision.features.tokens import slices, tokenise
 from bertvision.features.windows import Window, cut_windows
 from bertvision.predictions.logits import TokenGrid, grid_of
 from bertvision.predictions.texts import text_grid
+from bertvision.progress import SILENT, Progress
 from bertvision.serving.answer import Answer
 from bertvision.serving.decode import Placed, decode_answers
 from bertvision.serving.interface import Served
+from bertvision.serving.onnx_model import refuse_exported
 from bertvision.serving.saving import Saveable
 from bertvision.serving.texts import Pair, pair_up
 from bertvision.settings import ConfigType
@@ -50,21 +52,24 @@ class Reader(Saveable):
         null_threshold: float | None = None,
         max_answer_length: int | None = None,
         layers: bool = False,
+        progress: Progress = SILENT,
     ) -> Any:  # noqa: ANN401 (an Answer, or lists)
         """Answer one question or a list of them about one context or a list: an `Answer` for each.
 
         With `top_k` each has a list of answers instead: the one that is given, then the others, best first, at most
         as many as the model's n-best list is long. `null_threshold`: decline where "no answer" scores higher than the
         best span by more than this (inf: never). `max_answer_length` is in tokens. With `layers` answers carry what
-        each layer adds to their scores, where the head is a sum over layers.
+        each layer adds to their scores, where the head is a sum over layers. `progress` is told of every batch.
         """
         pairs, is_one = pair_up(question, context)
         asking = Asking(1 if top_k is None else top_k, null_threshold, max_answer_length, layers)
-        found = self.answer_pairs(pairs, asking)
+        found = self.answer_pairs(pairs, asking, progress)
         answers = [each[0] for each in found] if top_k is None else found
         return answers[0] if is_one else answers
 
-    def answer_pairs(self, pairs: Sequence[Pair], asking: Asking | None = None) -> list[list[Answer]]:
+    def answer_pairs(
+        self, pairs: Sequence[Pair], asking: Asking | None = None, progress: Progress = SILENT
+    ) -> list[list[Answer]]:
         """Answer checked pairs of question and context, all in the same way; every answer is as if asked alone."""
         asking = asking or Asking()
         _check(asking)
@@ -79,7 +84,7 @@ class Reader(Saveable):
         answers = _changed(config.answers, max_answer_length=asking.max_answer_length)
         found = decode_answers(
             grid,
-            self.served.logits(windows),
+            self.served.logits(windows, progress),
             answers,
             self.served.calibration,
             self._are_cut(pairs),
@@ -118,6 +123,7 @@ def _changed(config: ConfigType, **asked: float | None) -> ConfigType:
 
 
 def _check_layers(served: Served) -> None:
+    refuse_exported(served)
     from bertvision.heads.contributions import refuse_unless_sum
     from bertvision.serving.served import with_states
 

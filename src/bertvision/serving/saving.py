@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bertvision.errors import FolderError
+from bertvision.errors import FolderError, reason_of
 from bertvision.files import check_folder, whole_folder
 from bertvision.records import RunRecord
 from bertvision.serving.interface import Served
@@ -49,8 +49,10 @@ class Saveable:
                 done = client.upload_folder(
                     repo_id=repo_id, folder_path=str(Path(folder) / "model"), commit_message="A model of bertvision"
                 )
-            except (OSError, ValueError) as error:  # all of the hub's errors are one of these
-                raise FolderError(f"{repo_id}: the hub did not take it ({' '.join(str(error).split())})") from None
+            except Exception as error:  # the hub's own, or without a network any of its HTTP library
+                raise FolderError(
+                    f"{repo_id}: the hub did not take it ({reason_of(error)}); `save_pretrained` writes a folder"
+                ) from None
         return str(done)
 
 

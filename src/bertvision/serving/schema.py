@@ -1,8 +1,8 @@
 """What the server takes and gives, as JSON."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from bertvision.serving.answer import Answer, Classification, Tagging
 from bertvision.serving.xray import XrayToken
@@ -13,11 +13,19 @@ ManyTexts = Annotated[list[str], Field(fail_fast=True)]
 Texts = str | ManyTexts
 
 
+QUESTION = "Who built the weir?"
+CONTEXT = "The weir was built in 1887 by Hannah Coyle."
+
+
+def _example(**body: Any) -> ConfigDict:  # noqa: ANN401 (JSON values)
+    return ConfigDict(json_schema_extra={"examples": [body]})
+
+
 class ServeConfig(Config):
     """How much a server takes on."""
 
     max_body: int = Field(1_000_000, ge=1)  # bytes of a request
-    max_context: int = Field(100_000, ge=1)  # characters of a text
+    max_characters: int = Field(100_000, ge=1)  # of a text
     max_batch: int = Field(32, ge=1)  # questions or texts in a request
     max_together: int = Field(64, ge=1)  # questions or texts, of several requests, that are run together
     max_queue: int = Field(64, ge=1)  # requests that may wait for a model
@@ -36,6 +44,7 @@ class AskedFor(Config):
 class AnswerRequest(AskedFor):
     """Questions about contexts: pair by pair, or one of either for all of the other."""
 
+    model_config = _example(question=QUESTION, context=CONTEXT, top_k=2)
     question: Texts
     context: Texts
     top_k: int = Field(1, ge=1, le=1000)
@@ -47,6 +56,7 @@ class AnswerRequest(AskedFor):
 class XrayRequest(AskedFor):
     """A question about a context, and the characters of one of its answers (0 and 0: of "no answer")."""
 
+    model_config = _example(question=QUESTION, context=CONTEXT)
     question: str
     context: str
     start: int | None = Field(None, ge=0, description="Without start and end: of the answer that is given.")
@@ -67,6 +77,7 @@ class XrayRequest(AskedFor):
 class ClassifyRequest(AskedFor):
     """Texts, or pairs of them; for choices a text with a list of endings."""
 
+    model_config = _example(text=CONTEXT)
     text: Texts
     other: Texts | Annotated[list[ManyTexts], Field(fail_fast=True)] | None = None
 
@@ -74,6 +85,7 @@ class ClassifyRequest(AskedFor):
 class TagRequest(AskedFor):
     """Texts whose words get tags."""
 
+    model_config = _example(text=CONTEXT)
     text: Texts
 
 
@@ -114,6 +126,12 @@ class Tagged(Config):
 
     model: str
     results: list[Tagging]
+
+
+class Refusal(Config):
+    """What is wrong with a request."""
+
+    detail: str
 
 
 class Health(Config):

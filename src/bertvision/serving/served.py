@@ -7,16 +7,16 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from bertvision.encoder.encode import freeze
-from bertvision.errors import SettingsError
 from bertvision.features.windows import Window
 from bertvision.files import write_json, write_text
 from bertvision.predictions.logits import Logits
+from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
 from bertvision.serving.calibration import CALIBRATION, Calibration, find_record, read_calibration
 from bertvision.serving.card import model_card
 from bertvision.serving.interface import Served
 from bertvision.stages.logits import logits_of
-from bertvision.stages.model_folder import Model, ModelConfig, load_model, save_as_changes, save_encoder
+from bertvision.stages.model_folder import Model, ModelConfig, find_model, load_model, save_as_changes, save_encoder
 from bertvision.training.device import Compute
 
 
@@ -39,10 +39,10 @@ class ServedModel(Served):
         """Give the encoder's tokenizer."""
         return self.model.encoder.tokenizer
 
-    def logits(self, windows: Sequence[Window]) -> Logits:
+    def logits(self, windows: Sequence[Window], progress: Progress = SILENT) -> Logits:
         """Run encoder and head over windows, in batches of like lengths."""
         heads, per, tokens = {"model": self.model.head}, self.config.objective.per, self.config.answers.tokens
-        return logits_of(self.model.encoder, heads, windows, per, self.compute, tokens=tokens)["model"]
+        return logits_of(self.model.encoder, heads, windows, per, self.compute, progress, tokens)["model"]
 
     def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
         """Write encoder (or its changes), head, settings, calibration and model card."""
@@ -65,7 +65,8 @@ class ServedModel(Served):
 
 
 def open_model(folder: Path, compute: Compute) -> ServedModel:
-    """Load a MODEL_DIR for good: no gradients, no dropout."""
+    """Load a MODEL_DIR, or the one called `default`, for good: no gradients, no dropout."""
+    folder = find_model(folder)  # its calibration lies there too
     model = load_model(folder)
     freeze(model.encoder, compute)
     return ServedModel(folder, model, compute, read_calibration(folder, model.config))
@@ -79,10 +80,6 @@ def saved_config(config: ModelConfig, calibration: Calibration) -> ModelConfig:
 
 
 def with_states(served: Served) -> ServedModel:
-    """Give a model whose layers' states can be read; refuse an exported one, which gives logits alone."""
-    if not isinstance(served, ServedModel):
-        raise SettingsError(
-            f"{served.folder.name}: is an exported ONNX model, which gives logits and no layers' states; load the "
-            "PyTorch folder that it was exported from"
-        )
+    """Return a model whose layers' states can be read; callers have refused exported ones (`refuse_exported`)."""
+    assert isinstance(served, ServedModel)
     return served

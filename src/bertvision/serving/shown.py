@@ -39,11 +39,26 @@ def printable(text: str) -> str:
 
 
 def sentence_around(context: str, start: int, end: int) -> tuple[int, int]:
-    """Find where the sentence of some characters begins and ends, at most `AROUND` characters away."""
+    """Find where the sentence of some characters begins and ends, at most `AROUND` characters away, between words."""
     first, stop = max(0, start - AROUND), min(len(context), end + AROUND)
     before = [match.end() for match in SENTENCE_END.finditer(context, first, start) if match.end() <= start]
     after = SENTENCE_END.search(context, end, stop)
-    return before[-1] if before else first, after.end() if after else stop
+    begin = before[-1] if before else _word_from(context, first, start)
+    return begin, after.end() if after else _word_until(context, end, stop)
+
+
+def _word_from(context: str, first: int, start: int) -> int:
+    """Return where the first whole word from `first` on begins; `first` where there is no blank before `start`."""
+    if first == 0 or context[first - 1].isspace():
+        return first
+    return next((place for place in range(first, start) if context[place].isspace()), first)
+
+
+def _word_until(context: str, end: int, stop: int) -> int:
+    """Return where the last whole word until `stop` ends; `stop` where there is no blank after `end`."""
+    if stop == len(context) or context[stop].isspace():
+        return stop
+    return next((place for place in range(stop, end, -1) if context[place - 1].isspace()), stop)
 
 
 def _steers(letter: str) -> bool:

@@ -1,4 +1,4 @@
-"""The web page: files that lie in the package, and the headers that keep everything else out of it."""
+"""The web pages: files that lie in the package, and the headers that keep everything else out of it."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -9,6 +9,7 @@ TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
+PAGES = {"index.html": "/", "docs.html": "/docs"}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -24,9 +25,9 @@ HEADERS = {
 
 
 def read_page() -> Mapping[str, tuple[bytes, dict[str, str]]]:
-    """Give the page's files by path, each with its headers."""
+    """Return the pages' files by path, each with its headers."""
     found = {file.name: file.read_bytes() for file in files("bertvision.serving").joinpath("page").iterdir()}
-    named = {"/" if name == "index.html" else f"/{name}": (name, content) for name, content in found.items()}
+    named = {PAGES.get(name, f"/{name}"): (name, content) for name, content in found.items()}
     return {path: (content, HEADERS | {"Content-Type": _type(name)}) for path, (name, content) in named.items()}
 
 

@@ -13,6 +13,7 @@ from bertvision.features.tokens import read_layout, tokenise
 from bertvision.features.windows import Window, answer_tokens, cut_windows
 from bertvision.serving.answer import Answer
 from bertvision.serving.interface import Served
+from bertvision.serving.onnx_model import refuse_exported
 from bertvision.serving.reader import Reader
 from bertvision.serving.texts import pair_up
 from bertvision.tasks.task import Question
@@ -88,6 +89,7 @@ def xray(reader: Reader, question: str, context: str, answer: Answer | None = No
 
 def xray_all(reader: Reader, asked: Sequence[Asked]) -> list[Xray]:
     """Look through several answers at once; texts are checked already."""
+    refuse_exported(reader.served)
     # Layers' states are torch's, and a server of models that run without it imports this module too.
     from bertvision.heads.contributions import refuse_unless_sum
     from bertvision.serving.layers import parts_of_windows

@@ -23,6 +23,7 @@ from bertvision.version import VERSION
 
 COLUMNS = ("model", "EM", "F1", "best F1", "span F1")
 SCORES = (("exact", "exact_match"), ("f1",), ("best_f1",), ("best_span_HasAns_f1",))  # SQuAD 2.0's name, then 1.1's
+PREDICTIONS, N_BEST = "predictions.json", "nbest_predictions.json"
 MAY_BE_ABSENT = ("null_odds.json", "best_spans.json", LOGITS)
 
 
@@ -99,6 +100,11 @@ def _check_folders(folders: Sequence[Path], out: Path) -> None:
     places = [folder.resolve() for folder in folders]
     if twice := [folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1]:
         raise SettingsError(f"{twice[0]}: given twice; give each member once, or --how weighted with its weight")
+    if other := [folder for folder in folders if (folder / PREDICTIONS).is_file() and not (folder / N_BEST).is_file()]:
+        raise FolderError(
+            f"{other[0]}: holds labels, numbers or tags, and this combines answers of squad1 and squad2 so far; for "
+            "other tasks name the `ensembles` in the experiment's YAML"
+        )
     if out.resolve() in places:
         raise FolderError(f"{out}: is a member of the ensemble; choose another --out")
 

@@ -14,7 +14,7 @@ from bertvision.heads.head import Head
 from bertvision.heads.training import build_heads
 from bertvision.run_folder import is_made, resumable, sign
 from bertvision.settings import Settings
-from bertvision.stages.bottom import Bottom, live_bottom, open_bottom
+from bertvision.stages.frozen_source import Bottom, live_bottom, open_bottom
 from bertvision.stages.line import Line
 from bertvision.stages.model_folder import LORA, as_saved, load_head, read_model_config, save_encoder
 from bertvision.stages.reading import reading_of, sees_last

@@ -23,6 +23,7 @@ from bertvision.shapes import StackShape
 from bertvision.stages.answering import Answering, open_answering
 from bertvision.stages.measure import spread
 from bertvision.stages.model_folder import CONFIG, ModelConfig, read_model_config
+from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.held_out import check_apart, hold_out
 from bertvision.tasks.read import read_labelled, read_task
 from bertvision.tasks.task import DataConfig, Question, Split, Task
@@ -175,7 +176,8 @@ def _held_out(task: Task, data: DataConfig) -> tuple[Task, Split[Question] | Non
     if data.held_out == 0:
         return task, None
     if task.kind != "span":
-        raise SettingsError(f"data.held_out is for questions and {task.name} has none; set it to 0")
+        able = " and ".join(name for name, info in TASKS.items() if info.kind == "span")
+        raise SettingsError(f"data.held_out works with {able} so far, and the task is {task.name}; set it to 0")
     if isinstance(data.held_out, str):
         given: Split[Question] = read_labelled(task.name, data.held_out, data).split
         check_apart(task.train, given)

@@ -15,7 +15,7 @@ from bertvision.errors import EncoderError, FolderError
 from bertvision.files import read_json, write_json
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.head import Head
-from bertvision.settings import DEFAULT, validate
+from bertvision.settings import DEFAULT, suggest, validate
 from bertvision.shapes import StackShape
 from bertvision.stages.use_config import CONFIG as CONFIG  # there because reading a config needs no torch
 from bertvision.stages.use_config import ONNX_FORMAT, UseConfig
@@ -25,6 +25,7 @@ from bertvision.training.objective import Objective, objective_of
 from bertvision.tuning.adapter_file import ADAPTERS, save_adapters, save_plain
 from bertvision.tuning.variants import merge_tuning, variant_of, variants_of
 
+EXPECTED = "; give OUT/heads/<fraction>/<head> or OUT/encoder/<fraction>"
 WEIGHTS = "head.safetensors"
 LORA = "lora.safetensors"  # the tuning alone, of an encoder that has it merged into its weights
 
@@ -135,8 +136,11 @@ def load_head(folder: Path, config: ModelConfig) -> Head:
 def read_model_config(folder: Path) -> ModelConfig:
     """Read a MODEL_DIR's config."""
     folder = find_model(folder)
+    if not folder.exists():
+        hint = suggest(folder.name, [place.name for place in folder.parent.glob("*")])
+        raise FolderError(f"{folder}: no such folder{hint or EXPECTED}")
     if not (folder / CONFIG).is_file():
-        raise FolderError(f"{folder}: no {CONFIG} in it; give OUT/heads/<fraction>/<head> or OUT/encoder/<fraction>")
+        raise FolderError(f"{folder}: no {CONFIG} in it{EXPECTED}")
     content = read_json(folder / CONFIG)
     if isinstance(content, dict) and content.get("format") == ONNX_FORMAT:
         raise FolderError(

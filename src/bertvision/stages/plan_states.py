@@ -12,8 +12,8 @@ from bertvision.experiment import Experiment
 from bertvision.features.batches import lengths_of
 from bertvision.heads.build import reads_cls
 from bertvision.progress import SILENT, Progress
-from bertvision.stages.bottom import plan_bottom
 from bertvision.stages.finetune import output_layer, output_sees_last
+from bertvision.stages.frozen_source import plan_bottom
 from bertvision.stages.line import Line, prepare
 from bertvision.stages.states import plan_source, states_folder, wanted_states
 from bertvision.tables import Column, Table

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.calibration.calibration import score_calibration
+from bertvision.encoder.encode import has_pooler
 from bertvision.encoder.load import Encoder
 from bertvision.files import whole_folder
-from bertvision.heads.head import layer_weights
+from bertvision.heads.head import layer_weights, weighed_states
 from bertvision.metrics.rows import majority_scores
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import Logits
-from bertvision.predictions.prediction import without_collecting
 from bertvision.records import (
     Curves,
     Efficiency,
@@ -61,6 +61,7 @@ class Pass(NamedTuple):
     seed: int
     fraction: float | None
     weights: str  # fingerprint of the encoder
+    has_pooler: bool
     seconds: float  # of the pass over dev
     notes: list[str]
     dev: Asked
@@ -85,11 +86,13 @@ def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
             write_squad(line.folder(seed).held_out, line.held_out.split.examples)
     also = {name: _ask(line, rows, encoder, each) for name, each in line.also.items()}
     measured = _measured(line, rows, encoder)
-    this = Pass(line, seed, fraction, weights, seconds, _notes(line, rows), dev, held_out, also, measured)
+    this = Pass(
+        *(line, seed, fraction, weights, has_pooler(encoder), seconds),
+        *(_notes(line, rows), dev, held_out, also, measured),
+    )
     records = []
     for place, row in enumerate(rows):
-        with without_collecting():
-            scores, curves = _score(this, row)
+        scores, curves = _score(this, row)
         record = _record(this, row, place, scores, curves)
         write_record(line.folder(seed).records, record)
         records.append(record)
@@ -206,6 +209,7 @@ def _record(this: Pass, row: Row, place: int, scores: Scores, curves: Curves | N
         ),
         efficiency=_efficiency(this, row),
         layer_weights=layer_weights(row.head) if row.head is not None else None,
+        weighed_states=weighed_states(row.head, has_pooler=this.has_pooler) if row.head is not None else None,
         states=row.states,
         schedule_horizon=config.finetune.horizon,
         notes=this.notes,

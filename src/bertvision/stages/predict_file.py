@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from bertvision.encoder.encode import freeze
 from bertvision.errors import DataError
 from bertvision.metrics.squad import Scores
-from bertvision.predictions.prediction import AnswerConfig, Prediction, without_collecting
+from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config, Settings, merge, validate
 from bertvision.stages.answering import open_answering
@@ -58,10 +58,9 @@ def predict_file(
     heads, per, tokens = {"model": model.head}, model.config.objective.per, config.answers.tokens
     encoder = freeze(model.encoder, compute)
     logits = logits_of(encoder, heads, answering.windows, per, compute, progress, tokens)["model"]
-    with without_collecting():
-        predictions = answering.answer(logits)
-        answering.write(out, predictions, logits)
-        return Answered(predictions, answering.score(predictions, logits) if can_be_scored else None)
+    predictions = answering.answer(logits)
+    answering.write(out, predictions, logits)
+    return Answered(predictions, answering.score(predictions, logits) if can_be_scored else None)
 
 
 def read_settings(model: ModelConfig, settings: Settings | None) -> PredictConfig:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.errors import DataError, MissingExtraError
+from bertvision.errors import DataError, MissingExtraError, reason_of
+from bertvision.hub import hub_problem
 from bertvision.tasks.task import Example, Split
 
 HUB_ID = re.compile(r"(?P<dataset>[\w.-]+/[\w.-]+)(/(?P<config>[\w.-]+))?(:(?P<split>\w+))?")
@@ -64,12 +65,16 @@ def load_hub_rows(dataset: str, config: str | None, split: str) -> Iterable[Mapp
         import datasets
     except ImportError:
         raise MissingExtraError("datasets", "hub") from None
+    problem, before = hub_problem(), datasets.config.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = problem is not None  # else it tries for a minute before it looks for downloads
     try:
         named = (dataset,) if config is None else (dataset, config)
         rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(*named, split=split)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{dataset}: split {split!r} cannot be loaded from the hub ({reason})") from None
+        reason = reason_of(error) if problem is None else f"{reason_of(error)}; {problem}"
+        raise DataError(f"{dataset}: split {split!r} cannot be loaded from the hub ({reason}); give a file") from None
+    finally:
+        datasets.config.HF_HUB_OFFLINE = before
     return rows
 
 

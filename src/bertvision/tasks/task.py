@@ -6,7 +6,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
-from bertvision.settings import Config
+from bertvision.settings import NAME, Config
 
 GlueName = Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"]
 OwnName = Literal["classification", "multilabel", "regression"]
@@ -36,7 +36,9 @@ class DataConfig(Config):
 
     train: str = "sample:train"
     dev: str = "sample:dev"
-    also: dict[str, str] = {}  # further files to score, by the names that their scores get, such as `mismatched`
+    also: dict[
+        Annotated[str, Field(pattern=NAME)], str
+    ] = {}  # further files to score, by the names that their scores get, such as `mismatched`
     on_bad: OnBad = "fail"
     # For thresholds: a share of the training questions (whole articles), or a file of questions about other paragraphs.
     held_out: float | str = 0.0

@@ -7,6 +7,7 @@ import torch
 
 from bertvision.errors import SettingsError
 from bertvision.settings import Precision as Precision  # there because naming one needs no torch
+from bertvision.settings import check_precision
 
 
 class Compute(NamedTuple):
@@ -39,6 +40,7 @@ def choose_compute(device: str = "auto", precision: Precision = "auto") -> Compu
 
     On the CPU float32 is the default: bf16 autocast was slower than it on machines without AMX.
     """
+    check_precision(precision)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -46,7 +48,8 @@ def choose_compute(device: str = "auto", precision: Precision = "auto") -> Compu
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise SettingsError(f"device {device!r} cannot be used ({reason}); try auto, cpu or cuda") from None
+        others = "auto, cpu or cuda" if device != "cuda" and torch.cuda.is_available() else "auto or cpu"
+        raise SettingsError(f"device {device!r} cannot be used ({reason}); try {others}") from None
     if precision == "auto":
         has_bf16 = chosen.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         precision = "bf16" if has_bf16 else "float32"

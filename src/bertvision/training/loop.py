@@ -28,6 +28,17 @@ class Batch(Protocol):
         ...
 
 
+class Still(NamedTuple):
+    """A weight, or some of its numbers, whose true gradient is zero, so that training leaves it as it is.
+
+    A softmax does not see what is added to all that it is over. Rounding does, and Adam would make full steps of it:
+    others on every machine, and heads that are trained afterwards would see them.
+    """
+
+    weight: nn.Parameter
+    part: slice = slice(None)
+
+
 @dataclass
 class Learner:
     """One thing that learns: a model with its own optimizer, schedule, clipping and randomness."""
@@ -38,6 +49,7 @@ class Learner:
     schedule: Schedule
     stream: RandomStream
     max_grad_norm: float | None = 1.0
+    still: Sequence[Still] = ()
 
     def __post_init__(self) -> None:
         modules = self.model.modules()
@@ -51,6 +63,12 @@ class Learner:
     def gradients(self) -> list[Tensor]:
         """Give the gradients of the last backward pass."""
         return [param.grad for param in self.model.parameters() if param.grad is not None]
+
+    def clear_noise(self) -> None:
+        """Set the gradients to zero that are zero but for rounding."""
+        noise = [weight.grad[part] for weight, part in self.still if weight.grad is not None]
+        if noise:
+            torch._foreach_zero_(noise)
 
     def update(self, is_bad: Tensor, divisor: Tensor) -> None:
         """Take the step with gradients divided by a number, or none where it is bad: both are known to the device only.
@@ -83,6 +101,8 @@ class Group:
     def step(self, batches: Sequence[Batch]) -> Tensor:
         """Let every learner take one step on the mean over all examples of the batches; gives their losses."""
         losses = self._backward(batches)
+        for learner in self.learners:
+            learner.clear_noise()
         norms = self._gradient_norms()
         is_bad = ~(losses.isfinite() & norms.isfinite())
         self.bad_steps += is_bad & ~self.diverged

@@ -22,6 +22,9 @@ class Parts:
     attention: str = "attention.output.dropout"
     feed_forward: str = "output.dropout"
     norm: str | None = "output.LayerNorm"  # of the feed-forward's output and its residual; None: norms stand before
+    # Projects keys whose bias adds the same to all scores of a query, which a softmax does not see: of DeBERTa-v2's
+    # those of positions alone (by which others are multiplied), of ModernBERT's none (they are rotated).
+    key: str | None = "attention.self.key"
     query_value: tuple[str, ...] = ("query", "value")  # what LoRA changes
     before: tuple[str, ...] = ("embeddings.",)  # makes the first state
     after: tuple[str, ...] = ("pooler.",)  # reads the last one; all else outside of blocks serves every block
@@ -34,16 +37,24 @@ PARTS = {
     "bert": BERT,
     "camembert": BERT,
     "deberta-v2": Parts(  # v3's too
-        query_value=("query_proj", "value_proj"), behind_first=("encoder.conv",), gives_pair=True
+        key="attention.self.pos_key_proj",
+        query_value=("query_proj", "value_proj"),
+        behind_first=("encoder.conv",),
+        gives_pair=True,
     ),
     "distilbert": Parts(
-        "transformer.layer", "attention.out_lin", "ffn.dropout", "output_layer_norm", query_value=("q_lin", "v_lin")
+        "transformer.layer",
+        "attention.out_lin",
+        "ffn.dropout",
+        "output_layer_norm",
+        "attention.k_lin",
+        query_value=("q_lin", "v_lin"),
     ),
     "electra": Parts(before=("embeddings.", "embeddings_project.")),
     "modernbert": Parts(
-        "layers", "attn.out_drop", "mlp.Wo", norm=None, query_value=("Wqkv",), after=("final_norm.",)
+        "layers", "attn.out_drop", "mlp.Wo", norm=None, key=None, query_value=("Wqkv",), after=("final_norm.",)
     ),  # one matrix for all
-    "mpnet": Parts(attention="attention.dropout", query_value=("q", "v"), gives_pair=True),
+    "mpnet": Parts(attention="attention.dropout", key="attention.attn.k", query_value=("q", "v"), gives_pair=True),
     "roberta": BERT,
     "xlm-roberta": BERT,
 }

@@ -6,7 +6,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from bertvision.errors import EncoderError
-from bertvision.tuning.blocks import blocks_of, inserted_parameters, parts_of, plain_name, plain_parameters
+from bertvision.training.loop import Still
+from bertvision.tuning.blocks import PARTS, blocks_of, inserted_parameters, parts_of, plain_name, plain_parameters
 from bertvision.tuning.config import Trained
 
 NORMS = (nn.LayerNorm, nn.RMSNorm)
@@ -30,6 +31,21 @@ def set_trained(model: PreTrainedModel, names: Collection[str], tuning: str | No
 def count_trainable(model: nn.Module) -> int:
     """Count the weights that learn."""
     return sum(param.numel() for param in model.parameters() if param.requires_grad)
+
+
+def still_weights(model: PreTrainedModel, *, ignores_shifts: bool) -> list[Still]:
+    """Name the weights that no loss sees: the biases of attention's keys, and of the last norm where `ignores_shifts`.
+
+    Then the loss does not change when the same is added to every last state.
+    """
+    if str(model.config.model_type) not in PARTS:
+        return []
+    parts, blocks = parts_of(model), blocks_of(model)
+    still = [module for block in blocks for path, module in block.named_modules() if path == parts.key]
+    if ignores_shifts and parts.norm is not None and not (len(blocks) == 1 and parts.behind_first):
+        norm = blocks[-1].get_submodule(parts.norm)
+        still += [] if list(norm.children()) else [norm]  # an adapter inside a norm reads its bias
+    return [Still(module.bias) for module in still if isinstance(module.bias, nn.Parameter)]
 
 
 def first_trained_block(model: PreTrainedModel) -> int:

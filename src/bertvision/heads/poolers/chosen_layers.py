@@ -10,11 +10,12 @@ from bertvision.heads.poolers.pooler import PoolerBase
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 from bertvision.training.objective import Per
 
-Chosen = Literal["embeddings", "second_to_last", "last_four"]
+Chosen = Literal["embeddings", "second_to_last", "last_four", "blocks"]
 SLICES: dict[Chosen, slice] = {
     "embeddings": slice(0, 1),
     "second_to_last": slice(-2, -1),
     "last_four": slice(-4, None),  # fewer where there are fewer
+    "blocks": slice(1, None),  # the paper's "all 12 layers": without the embedding output
 }
 
 
@@ -34,7 +35,8 @@ class ChosenLayers(nn.Module):
     def __init__(self, shape: StackShape, layers: Chosen, *, mixed: bool = False) -> None:
         super().__init__()
         self._slice = SLICES[layers]
-        count = len(range(shape.layers)[self._slice])
+        self.places = range(shape.layers)[self._slice]  # among the states that it is given
+        count = len(self.places)
         if count == 0:
             raise SettingsError(f"there is no {layers} among {shape.layers} state; give more states.layers")
         self.mix = LearnedPooling(count, shape.hidden) if mixed else None

@@ -45,6 +45,13 @@ class Ladder(nn.Module):
             side = layer(gate * tap + (1 - gate) * side, mask)
         return torch.cat([side, states[:, -1]], dim=-1)
 
+    @property
+    def last_bias(self) -> nn.Parameter:
+        """What is added to the side state of every token at last."""
+        last = self.layers[-1]
+        assert isinstance(last, SideLayer)
+        return last.mlp_out.bias
+
 
 class SideLayer(nn.Module):
     """A transformer layer with the norms before its parts; it starts near passing its input on."""

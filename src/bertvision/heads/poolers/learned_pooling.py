@@ -38,5 +38,5 @@ class LearnedPooling(nn.Module):
         return parts_of_mix(self.mix(states), states, weight)
 
     def layer_weights(self) -> Tensor:
-        """Give each layer's share, layer 0 first."""
+        """Give each layer's share."""
         return self.weights.detach().softmax(dim=0)

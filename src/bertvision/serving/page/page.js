@@ -56,10 +56,10 @@ function chosen(kind) {
 }
 
 const onNeedsToken = askForToken;
-const answering = new Sender(find("#answer-form"), { onNeedsToken });
-const classifying = new Sender(find("#classify-form"), { onNeedsToken });
-const tagging = new Sender(find("#tag-form"), { onNeedsToken });
 const result = new Result({ onNeedsToken });
+const answering = new Sender(find("#answer-form"), { onNeedsToken, clear: () => result.clear() });
+const classifying = new Sender(find("#classify-form"), { onNeedsToken, clear: () => find("#classes").replaceChildren() });
+const tagging = new Sender(find("#tag-form"), { onNeedsToken, clear: () => find("#tags").replaceChildren() });
 
 function ask(event) {
   event.preventDefault();
@@ -77,9 +77,9 @@ function classify(event) {
   classifying.send("classify", body, ({ results: [found] }) => {
     const label = Array.isArray(found.label) ? found.label.join(", ") || "none of them" : String(found.label);
     const rows = Object.entries(found.probabilities).map(([name, share]) =>
-      make("li", {}, make("span", {}, name), shareBar(share), make("span", {}, percent(share))),
+      make("li", {}, make("span", { dir: "auto" }, name), shareBar(share), make("span", {}, percent(share))),
     );
-    find("#classes").replaceChildren(make("p", { class: "given" }, label), make("ul", { class: "shares" }, ...rows));
+    find("#classes").replaceChildren(make("p", { class: "given", dir: "auto" }, label), make("ul", { class: "shares" }, ...rows));
   });
 }
 
@@ -89,7 +89,7 @@ function tag(event) {
   tagging.send("tag", { text, ...chosen("tag") }, ({ results: [found] }) => {
     const marks = found.entities.map(({ start, end, type, probability }) => ({ start, end, label: ` ${type} ${percent(probability)}` }));
     const nothing = marks.length ? [] : [make("p", { class: "hint" }, "Nothing was found in this text.")];
-    find("#tags").replaceChildren(...nothing, make("p", { class: "passage" }, ...marked(lettersOf(text), marks)));
+    find("#tags").replaceChildren(...nothing, make("p", { class: "passage", dir: "auto" }, ...marked(lettersOf(text), marks)));
   });
 }
 

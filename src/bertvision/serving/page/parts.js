@@ -28,6 +28,11 @@ export const plain = (value, digits = 1) => signed(value, digits).replace("+", "
 // The server counts characters as Python does, JavaScript counts some of them twice.
 export const lettersOf = (text) => Array.from(text);
 
+// A text of its own direction inside a sentence of another (dir="auto" for a part of a string).
+export const isolated = (text) => `\u2068${text}\u2069`;
+
+export const shorten = (text) => (lettersOf(text).length > 40 ? `${lettersOf(text).slice(0, 38).join("")}…` : text);
+
 // A text with some of its characters marked; marks are {start, end, label} in order.
 export function marked(letters, marks) {
   const nodes = [];
@@ -47,11 +52,13 @@ export function shareBar(share) {
   return make("span", { class: "share", "--share": share, "aria-hidden": "true" });
 }
 
-// A form that sends one request at a time, can be stopped, and loses nothing that was typed.
+// A form that sends one request at a time, can be stopped, and loses nothing that was typed. Where a request fails, what
+// the one before it has shown is cleared: it is no answer to what stands in the form now.
 export class Sender {
-  constructor(form, { onNeedsToken }) {
+  constructor(form, { onNeedsToken, clear }) {
     this.form = form;
     this.onNeedsToken = onNeedsToken;
+    this.clear = clear;
     this.running = null;
     find(".stop", form).addEventListener("click", () => this.running?.abort());
   }
@@ -73,6 +80,7 @@ export class Sender {
   }
 
   fail(error) {
+    this.clear();
     const name = error.message.split(":")[0];
     const field = this.form.elements.namedItem(name);
     this.say(field ? error.message.replace(name, field.labels[0].firstChild.textContent.trim()) : error.message);

@@ -1,6 +1,6 @@
 // Shows an answer: in its passage, against "no answer", among its candidates.
 
-import { find, lettersOf, make, marked, percent, shareBar } from "./parts.js";
+import { find, isolated, lettersOf, make, marked, percent, shareBar, shorten } from "./parts.js";
 import { Heat } from "./xray.js";
 
 const SHOWN = 6; // candidates
@@ -25,6 +25,14 @@ export class Result {
     this.choose(given);
   }
 
+  clear() {
+    find("#waiting").hidden = false;
+    find("#found").hidden = true;
+    find("#given").textContent = "";
+    find("#decision-text").textContent = "";
+    this.heat.clear();
+  }
+
   // The best answer and "no answer" share 100 %; the threshold is a place on the same bar: the middle, unless it was asked for.
   showDecision(found, threshold, fitted, temperature) {
     const nothing = found.find((each) => !each.text);
@@ -40,7 +48,7 @@ export class Result {
     bar.style.setProperty("--share", share);
     bar.style.setProperty("--needed", needed);
     bar.classList.toggle("declined", !found[0].text);
-    const word = found[0].text ? "" : ` for “${shorten(best.text)}”`;
+    const word = found[0].text ? "" : ` for “${isolated(shorten(best.text))}”`;
     find(".needed span", bar).textContent = `threshold: ${percent(needed)}`;
     find("#decision-text").textContent =
       `${percent(share)}${word} against ${percent(1 - share)} for “no answer”. ` +
@@ -58,7 +66,7 @@ export class Result {
     const radio = make("input", { type: "radio", name: "candidate" });
     radio.checked = isGiven;
     radio.addEventListener("change", () => this.choose(answer));
-    const text = make("span", { class: answer.text ? "text" : "text nothing" }, answer.text || "no answer");
+    const text = make("span", { class: answer.text ? "text" : "text nothing", dir: "auto" }, answer.text || "no answer");
     if (isGiven) text.append(" ", make("small", {}, "given"));
     return make("label", { class: "candidate" }, radio, text, shareBar(answer.probability), make("span", { class: "number" }, percent(answer.probability)));
   }
@@ -79,7 +87,7 @@ export class Result {
   showNotes(answer) {
     const [first, last] = answer.window;
     const notes = [];
-    if (last - first < this.letters.join("").trim().length - 1 && answer.text) {
+    if (last - first < lettersOf(this.asked.context.trim()).length - 1 && answer.text) {
       notes.push(`Long passages are read in parts; this answer was found in characters ${first.toLocaleString("en")} to ${last.toLocaleString("en")}.`);
     }
     if (answer.is_question_cut) notes.push("The question is longer than the model reads; its end was left out.");
@@ -87,5 +95,3 @@ export class Result {
     find("#notes").hidden = !notes.length;
   }
 }
-
-export const shorten = (text) => (text.length > 40 ? `${text.slice(0, 38)}…` : text);

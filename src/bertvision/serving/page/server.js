@@ -14,12 +14,20 @@ export function useToken(given) {
   token = given;
 }
 
+export const hasToken = () => token !== null;
+
 export const get = (path, signal) => call(path, { method: "GET" }, signal);
 
-export const post = (path, body, signal) =>
-  call(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }, signal);
+export const post = (path, body, signal) => call(path, sending(JSON.stringify(body)), signal);
 
-async function call(path, request, signal) {
+// What came, as it came.
+const asText = (response) => response.text();
+export const getText = (path) => call(path, { method: "GET" }, undefined, asText);
+export const postForText = (path, json) => call(path, sending(json), undefined, asText);
+
+const sending = (json) => ({ method: "POST", body: json, headers: { "Content-Type": "application/json" } });
+
+async function call(path, request, signal, read = (response) => response.json()) {
   const patience = AbortSignal.timeout(PATIENCE);
   const headers = token === null ? request.headers : { ...request.headers, Authorization: `Bearer ${token}` };
   try {
@@ -27,7 +35,7 @@ async function call(path, request, signal) {
     // Relative paths: the page may stand behind a proxy, in a folder of its own.
     const response = await fetch(path, { ...request, headers, signal: AbortSignal.any(signals) });
     if (!response.ok) throw new ServerError(await refusal(response), response.status);
-    return await response.json();
+    return await read(response);
   } catch (error) {
     throw readable(error, signal);
   }

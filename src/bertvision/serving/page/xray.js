@@ -1,6 +1,6 @@
 // The heat map: what each layer adds to the start or end logit of every token.
 
-import { find, make, plain, signed } from "./parts.js";
+import { find, isolated, make, plain, signed } from "./parts.js";
 import { ServerError, post } from "./server.js";
 
 const AROUND = 5; // tokens on either side of the answer, unless the whole window is asked for
@@ -48,6 +48,16 @@ export class Heat {
     if (error.status === 401) this.onNeedsToken();
   }
 
+  clear() {
+    this.running?.abort();
+    this.running = null;
+    this.found = null;
+    find("#xray").setAttribute("aria-busy", "false");
+    find("#xray").hidden = true;
+    find("#xray-shown").hidden = true;
+    find("#xray-says").textContent = "";
+  }
+
   get bound() {
     return find("input[name=bound]:checked").value;
   }
@@ -80,7 +90,7 @@ export class Heat {
     const order = counted.toSorted((one, other) => row[other] - row[one]);
     const [top, bottom] = [order[0], order.at(-1)];
     const place = this.bound === "start" ? "start" : "end";
-    const what = this.answer.text ? `‘${this.found.tokens[at].text}’ as the ${place} of the answer` : `“no answer” (its ${place}, read from the first token)`;
+    const what = this.answer.text ? `‘${isolated(this.found.tokens[at].text)}’ as the ${place} of the answer` : `“no answer” (its ${place}, read from the first token)`;
     const total = plain(logits[at]);
     const most =
       row[top] > 0
@@ -120,7 +130,7 @@ export class Heat {
     const { rows, logits, at } = this.numbers;
     const { tokens, first, last } = this.found;
     const token = tokens[place];
-    const name = make("th", { scope: "row", class: `token ${token.side}` }, make("span", { class: "text" }, token.text));
+    const name = make("th", { scope: "row", class: `token ${token.side}` }, make("span", { class: "text", dir: "auto" }, token.text));
     if (token.side === "question") name.append(make("small", {}, "question"));
     if (place === 0) name.append(make("small", {}, "“no answer”"));
     if (place === at && place > 0) name.append(make("small", { class: "badge" }, this.bound));
@@ -138,7 +148,7 @@ export class Heat {
 
   words(place, part) {
     const { rows, logits } = this.numbers;
-    const token = `‘${this.found.tokens[place].text}’`;
+    const token = `‘${isolated(this.found.tokens[place].text)}’`;
     if (part === undefined) return `${token}: ${this.bound} logit ${plain(logits[place], 3)}`;
     return `${token}, ${this.found.parts[part]}: ${signed(rows[place][part], 3)} of ${plain(logits[place], 3)}`;
   }

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from bertvision.bench.rounds import measure_in_turns
+from benchmarks.measuring import measure_in_turns
 from bertvision.encoder.encode import encode
 from bertvision.errors import SettingsError
 from bertvision.features.batches import collate, lengths_of, plan_in_order_of_length

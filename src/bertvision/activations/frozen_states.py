@@ -13,7 +13,7 @@ from bertvision.encoder.states import StateBatch
 from bertvision.features.batches import Rows, WindowBatch, collate
 from bertvision.features.windows import Window
 from bertvision.training.device import Compute
-from bertvision.tuning.bottom import quiet_bottom, starting_at, state_entering
+from bertvision.tuning.frozen_blocks import quiet_bottom, starting_at, state_entering
 
 
 def bottom_states_of(

@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from bertvision.bench.decode import DecodeWork, count_differences, make_logits
-from bertvision.bench.run import run_bench
-from bertvision.bench.run_qa import answer_plainly, windows_by_question
+from benchmarks.decode import DecodeWork, answer_plainly, count_differences, make_logits, windows_by_question
+from benchmarks.run import run_bench
 from bertvision.errors import DataError
 from bertvision.features.windows import Window
 from bertvision.predictions.logits import grid_of

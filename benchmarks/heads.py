@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 import torch
 from pydantic import Field
 
+from benchmarks.measuring import measure_in_turns, subject, windows_like_squad
 from bertvision.activations.live import LiveStates
-from bertvision.bench.rounds import measure_in_turns
-from bertvision.bench.subjects import subject, windows_like_squad
 from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import Encoder
 from bertvision.features.batches import BatchConfig, StepPlan, collate, lengths_of

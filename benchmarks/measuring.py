@@ -1,6 +1,8 @@
-"""What benchmarks run on: encoders, of given or of random weights, and windows as long as SQuAD's."""
+"""What benchmarks share: sides timed in turns, encoders of given or random weights, windows as long as SQuAD's."""
 
 import csv
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +16,11 @@ from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import DataError
 from bertvision.features.sentences import cut_rows
 from bertvision.features.windows import Window, WindowConfig, cut_windows
+from bertvision.progress import SILENT, Progress
+from bertvision.records import Side
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import TextRow
+from bertvision.training.device import wait_for
 from bertvision.training.objective import SPANS, Objective
 
 RANDOM = {
@@ -25,13 +30,36 @@ RANDOM = {
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
+def measure_in_turns(
+    sides: Mapping[str, Callable[[], object]], rounds: int, device: torch.device, progress: Progress = SILENT
+) -> tuple[Side, ...]:
+    """Time every side once a round, forwards in one round and backwards in the next; the first round is a warm-up."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    with progress.bar("measure", (rounds + 1) * len(sides)) as bar:
+        for number in range(rounds + 1):
+            for name in list(sides)[:: 1 if number % 2 else -1]:
+                taken = _seconds(sides[name], device)
+                if number:
+                    seconds[name].append(round(taken, 6))
+                bar.advance(1, lambda name=name: name)  # type: ignore[misc]
+    return tuple(Side(name=name, seconds=tuple(taken)) for name, taken in seconds.items())
+
+
+def _seconds(side: Callable[[], object], device: torch.device) -> float:
+    wait_for(device)
+    started = time.perf_counter()
+    side()
+    wait_for(device)
+    return time.perf_counter() - started
+
+
 def subject(name: str) -> Encoder:
     """Load an encoder, or build BERT's shapes with random weights, which run as fast as trained ones."""
     if name not in RANDOM:
         return load_encoder(name)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = AutoModel.from_config(RANDOM[name])  # type: ignore[no-untyped-call]
+        model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)  # type: ignore[no-untyped-call]
     return Encoder(name, model, _tokenizer())
 
 

@@ -13,11 +13,10 @@ import pytest
 import uvicorn
 
 import bertvision
-from bertvision.bench import serve as bench_module
-from bertvision.bench.connection import Address
-from bertvision.bench.run import run_bench
-from bertvision.bench.serve import PARTS, Part, load_figures
-from bertvision.bench.server import Server, read_metrics, running
+from benchmarks import serve as bench_module
+from benchmarks.run import run_bench
+from benchmarks.serve import PARTS, Part, load_figures
+from benchmarks.server import Address, Server, read_metrics, running
 from bertvision.errors import DataError, SettingsError
 from bertvision.features.windows import WindowConfig
 from bertvision.serving.app import build_app

@@ -2,30 +2,31 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
+import numpy as np
+import torch
 from pydantic import Field
 
+from benchmarks.measuring import BenchData, measure_in_turns, read_bench_data, subject
 from bertvision.activations.blocks import BlockStore
 from bertvision.activations.cached import CachedStates
 from bertvision.activations.disk import keep_on_disk
 from bertvision.activations.keep import Wanted, keep_in_ram
-from bertvision.activations.live import LiveStates
+from bertvision.activations.live import LiveStates, states_in_order_of_length
 from bertvision.activations.machine import free_disk, free_ram
 from bertvision.activations.planner import Estimate, Machine, Work, estimate_sources
 from bertvision.activations.source import NumberFormat, SourceName
 from bertvision.activations.speeds import measure_speeds
-from bertvision.bench.padded import PaddedStates
-from bertvision.bench.rounds import measure_in_turns
-from bertvision.bench.subjects import BenchData, read_bench_data, subject
 from bertvision.encoder.encode import freeze, shape_of_states
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.states import StateSource
-from bertvision.features.batches import BatchConfig, StepPlan, lengths_of
+from bertvision.encoder.states import StateBatch, StateSource
+from bertvision.features.batches import BatchConfig, StepPlan, collate, lengths_of
+from bertvision.features.windows import Window
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
@@ -34,6 +35,7 @@ from bertvision.settings import Config
 from bertvision.training.device import Compute, Precision, choose_compute
 
 PAPERS = "padded"
+LENGTH = 386  # tokens of every padded window, as in 2020
 Made = TypeVar("Made")
 
 
@@ -165,3 +167,34 @@ def _foresight(
             taken = before + config.passes * seconds[f"{head}, {source}"]
             compared[f"{head}, {source}: foreseen / measured, {config.passes} passes"] = estimate.seconds / taken
     return compared
+
+
+class PaddedStates:
+    """The papers' way: a file of padded float16 states by window; a step reads 16 windows from anywhere in it."""
+
+    def __init__(self, path: Path, encoder: Encoder, windows: Sequence[Window], compute: Compute) -> None:
+        shape = (len(windows), encoder.shape.layers, LENGTH, encoder.shape.hidden)
+        self._stored = np.memmap(path, dtype=np.float16, mode="w+", shape=shape)
+        self._windows, self._compute, self._pad_id = windows, compute, encoder.tokenizer.pad_token_id
+        for batch in states_in_order_of_length(encoder, windows, 16384, compute):
+            tokens = batch.states.shape[2]
+            self._stored[batch.windows.rows, :, :tokens] = batch.states.half().cpu().numpy()
+        self._stored.flush()
+        self._plan = StepPlan(lengths_of(windows), BatchConfig(windows=16), 0)
+
+    @property
+    def num_bytes(self) -> int:
+        """Tell how large the file is."""
+        return int(self._stored.nbytes)
+
+    def num_steps(self, epoch: int) -> int:
+        """Count the steps of an epoch."""
+        return self._plan.num_steps(epoch)
+
+    def epoch(self, number: int, first_step: int = 0) -> Iterator[StateBatch]:
+        """Read the windows of one step after the other."""
+        for planned in self._plan.epoch(number, first_step):
+            states = torch.from_numpy(self._stored[planned.rows])
+            windows = collate(self._windows, planned.rows, self._pad_id, LENGTH)
+            states = states.to(self._compute.device, self._compute.dtype)
+            yield StateBatch(states, windows.to(self._compute.device))

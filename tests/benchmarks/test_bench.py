@@ -4,11 +4,12 @@ import json
 
 import pytest
 import torch
+import typer
+from typer.testing import CliRunner
 
-from bertvision.bench import heads as bench_heads_module
-from bertvision.bench.rounds import measure_in_turns
-from bertvision.bench.run import run_bench
-from bertvision.bench.subjects import read_bench_data, windows_like_squad
+from benchmarks import heads as bench_heads_module
+from benchmarks.measuring import measure_in_turns, read_bench_data, windows_like_squad
+from benchmarks.run import bench, run_bench
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.records import BenchRecord, Side, provenance, read_bench_records, write_bench_record
 from bertvision.report.benchmarks import bench_chapter, bench_tables
@@ -65,6 +66,27 @@ def test_a_folder_without_sound_records_is_refused(tmp_path, content):
 def test_wrong_names_and_settings_are_refused(name, overrides, told):
     with pytest.raises(SettingsError, match=told):
         run_bench(name, overrides)
+
+
+def test_the_command_prints_a_table_and_writes_a_record(encoder_folder, squad_file, tmp_path):
+    app = typer.Typer()
+    app.command()(bench)
+    settings = [f"encoder={encoder_folder}", f"data={squad_file()}", "rounds=1"]
+    given = [
+        "decode",
+        "--out",
+        str(tmp_path / "records"),
+        "--quiet",
+        *(part for each in settings for part in ("--set", each)),
+    ]
+    shown = CliRunner().invoke(app, given)
+    assert shown.exit_code == 0, shown.output
+    assert "run_qa's way, and score" in shown.stdout
+    (record,) = read_bench_records(tmp_path / "records")
+    assert record.name == "decode"
+    refused = CliRunner().invoke(app, ["speed"])
+    assert (refused.exit_code, refused.output.count("\n")) == (2, 1)
+    assert "known: heads, states" in refused.output
 
 
 def test_windows_are_as_long_as_those_of_squad():

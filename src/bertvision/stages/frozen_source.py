@@ -9,9 +9,9 @@ from typing import NamedTuple
 from torch import nn
 
 from bertvision.activations.blocks import BlockStore
-from bertvision.activations.bottom import KeptBottom, read_quietly
 from bertvision.activations.disk import is_whole, keep_on_disk
 from bertvision.activations.fingerprint import fingerprint_of
+from bertvision.activations.frozen_states import KeptBottom, read_quietly
 from bertvision.activations.keep import Wanted, keep_in_ram
 from bertvision.activations.machine import free_disk, free_ram
 from bertvision.activations.planner import Choice, Machine, Work, choose_source
@@ -25,7 +25,7 @@ from bertvision.files import read_json, write_json
 from bertvision.stages.line import Line
 from bertvision.stages.states import remove_states
 from bertvision.training.accounting import Costs, Meter
-from bertvision.tuning.bottom import first_above_bottom
+from bertvision.tuning.frozen_blocks import first_above_bottom
 
 DTYPE: NumberFormat = "float32"  # exact, so that the source does not decide what is learned
 WRITTEN = "bottom.json"  # beside the progress of a fine-tuning: what was chosen, and what keeping has cost

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from bertvision.bench.inference import _spread
-from bertvision.bench.run import run_bench
+from benchmarks.inference import _spread
+from benchmarks.run import run_bench
 from bertvision.errors import SettingsError
 from bertvision.features.windows import WindowConfig
 

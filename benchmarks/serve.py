@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from bertvision.bench.connection import Address, Reply, connected
-from bertvision.bench.server import Server, running
+from benchmarks.server import Address, Reply, Server, connected, running
 from bertvision.errors import DataError, SettingsError
 from bertvision.progress import SILENT, Bar, Progress
 from bertvision.records import BenchRecord, Side, provenance

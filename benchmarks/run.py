@@ -1,0 +1,76 @@
+"""Every benchmark by name, and the command that runs one: `make bench NAME=heads`."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from benchmarks.decode import DecodeBench, bench_decode
+from benchmarks.heads import HeadsBench, bench_heads
+from benchmarks.inference import InferenceBench, bench_inference
+from benchmarks.serve import ServeBench, bench_serve
+from benchmarks.states import StatesBench, bench_states
+from bertvision.cli.options import Json, Quiet, Set
+from bertvision.console import in_one_line, messages, print_json, print_table, progress_for, results
+from bertvision.errors import SettingsError
+from bertvision.files import check_folder
+from bertvision.progress import SILENT, Progress
+from bertvision.records import BenchRecord, write_bench_record
+from bertvision.report.benchmarks import bench_tables
+from bertvision.settings import Config, validate, with_overrides
+
+
+class Bench(NamedTuple):
+    """A benchmark: its settings, and what runs it."""
+
+    settings: type[Config]
+    run: Callable[[Any, Progress], BenchRecord]
+
+
+BENCHES = {
+    "heads": Bench(HeadsBench, bench_heads),
+    "states": Bench(StatesBench, bench_states),
+    "decode": Bench(DecodeBench, bench_decode),
+    "inference": Bench(InferenceBench, bench_inference),
+    "serve": Bench(ServeBench, bench_serve),
+}
+
+
+def run_bench(name: str, overrides: Iterable[str] = (), progress: Progress = SILENT) -> BenchRecord:
+    """Run a benchmark with `key=value` settings."""
+    if name not in BENCHES:
+        raise SettingsError(f"no benchmark {name!r}; known: {', '.join(BENCHES)}")
+    bench = BENCHES[name]
+    return bench.run(validate(bench.settings, with_overrides({}, overrides), f"bench {name}"), progress)
+
+
+@in_one_line
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="heads, states, decode, inference or serve.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the record.")] = Path("runs/bench"),
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Measure speeds side by side.
+
+    heads: many heads in one pass, against the bare encoder, plain code and a pass for each head. states: live states
+    against kept, stored and the papers' padded ones. decode: logits to scored answers, against run_qa's algorithm.
+    inference: a reader on the CPU in torch, ONNX and int8, with their scores, and its head against the bare encoder.
+    serve: a server under load, over its limit, and at its end. In turns, after a warm-up; prints ratios and writes a
+    record.
+    """
+    record = run_bench(name, overrides or (), progress_for(quiet))
+    path = write_bench_record(check_folder(out), record)
+    if as_json:
+        print_json(record.model_dump(mode="json"))
+        return
+    results.print(f"{record.name}, {record.variant} on {record.provenance.device}: {record.about}", markup=False)
+    for table in bench_tables(record):
+        print_table(table)
+    messages.print(f"record: {path}", markup=False)
+
+
+if __name__ == "__main__":
+    typer.run(bench)

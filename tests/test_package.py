@@ -1,0 +1,64 @@
+"""What is installed: the package's metadata, and what works without torch."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+QUESTION, CONTEXT = "who built the weir?", "the weir was built in 1887 by hannah coyle"
+WITHOUT_TORCH = "import sys; sys.modules |= {'torch': None, 'jaxtyping': None}; "  # as if they were not installed
+
+
+def python(code):
+    return subprocess.run([sys.executable, "-c", WITHOUT_TORCH + code], capture_output=True, text=True, check=False)
+
+
+def call(*arguments):
+    return python(f"from bertvision.cli import app; app({[str(each) for each in arguments]!r})")
+
+
+def test_the_metadata_name_authors_address_and_kind():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert [author["name"] for author in PROJECT["authors"]] == [author["name"] for author in cited["authors"]]
+    assert PROJECT["urls"]
+    assert PROJECT["classifiers"]
+
+
+def test_torch_comes_with_the_extras_that_need_it_alone():
+    assert not [each for each in PROJECT["dependencies"] if each.startswith(("torch", "jaxtyping"))]
+    extras = PROJECT["optional-dependencies"]
+    assert [each for each in extras["torch"] if each.startswith("torch>=")]
+    assert [name for name, needed in extras.items() if "bertvision[torch]" in needed] == ["default", "peft"]
+
+
+def test_scores_and_help_need_no_torch(tmp_path):
+    (tmp_path / "gold.csv").write_text("id,text,label\n0,the weir,wet\n1,the stone,dry\n")
+    (tmp_path / "found.json").write_text('{"0": "wet", "1": "wet"}')
+    done = call("score", "classification", "--gold", tmp_path / "gold.csv", "--predictions", tmp_path / "found.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["accuracy"] == 50
+    assert call("run", "--help").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [("run", "tiny.yaml"), ("ask", "--question", QUESTION, "--context", CONTEXT), ("heads",)]
+)
+def test_what_needs_torch_says_so_in_one_line(arguments):
+    done = call(*arguments)
+    told = "error: this needs the package torch: pip install 'bertvision[torch]'\n"
+    assert (done.returncode, done.stderr) == (2, told)
+
+
+def test_python_is_told_the_same(tmp_path):
+    (tmp_path / "model.json").write_text("{}")
+    for code in ("bertvision.load_encoder", f"bertvision.load({str(tmp_path)!r})"):
+        done = python(f"import bertvision; {code}")
+        assert done.stderr.splitlines()[-1].endswith(
+            "MissingExtraError: this needs the package torch: pip install 'bertvision[torch]'"
+        )

@@ -1,0 +1,47 @@
+"""Writes the generated parts of docs/commands.md and docs/default_model.md; a test holds the committed pages to it."""
+
+from pathlib import Path
+
+import typer.main
+from typer.testing import CliRunner
+
+from bertvision.cli import app
+from bertvision.encoder.load import SHIPPED
+
+DOCS = Path(__file__).parent.parent / "docs"
+BEGIN, END = "<!-- written by make pages -->\n", "<!-- end of what make pages wrote -->\n"
+# What --help reads of its surroundings: 80 columns, no colours, whatever the terminal or the CI.
+PLAIN = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
+
+
+def commands_page() -> str:
+    """Return every verb's --help."""
+    names = list(typer.main.get_command(app).commands)
+    return "\n".join([_help("bertvision"), *(_help(name, name) for name in names)])
+
+
+def default_model_page() -> str:
+    """Return the default model's card without what only the hub reads."""
+    _, _, card = (SHIPPED / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    return card.lstrip()
+
+
+PAGES = {DOCS / "commands.md": commands_page, DOCS / "default_model.md": default_model_page}
+
+
+def written(page: Path) -> str:
+    """Return a page with its generated part made anew."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{PAGES[page]()}\n{END}{after}"
+
+
+def _help(title: str, *verb: str) -> str:
+    shown = CliRunner().invoke(app, [*verb, "--help"], prog_name="bertvision", env=PLAIN, catch_exceptions=False)
+    lines = [line.rstrip() for line in shown.stdout.strip().splitlines()]
+    return f"## {title}\n\n```text\n" + "\n".join(lines) + "\n```\n"
+
+
+if __name__ == "__main__":
+    for each in PAGES:
+        each.write_text(written(each), encoding="utf-8")
