@@ -29,7 +29,7 @@ class HeldOut(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CalibrationReport:
     """A model's answers judged as they are and as tuning on other questions makes them."""
 
     folder: str
@@ -40,6 +40,7 @@ class Calibration:
     after: Judgement
     best_f1: float
     best_threshold: float
+    decision_before: Decision = Decision()
 
     def as_dict(self) -> dict[str, Any]:
         """Give everything as JSON values."""
@@ -47,7 +48,7 @@ class Calibration:
             "folder": self.folder,
             "questions": self.questions,
             "fitted_on": self.fitted_on,
-            "before": _plain(self.before, [Decision()]),
+            "before": _plain(self.before, [self.decision_before]),
             "after": _plain(self.after, self.decisions),
             "best_f1": self.best_f1,
             "best_f1_thresh": self.best_threshold,
@@ -63,17 +64,18 @@ class Calibration:
         note = (
             f"The tuned threshold's F1 is {self.best_f1 - self.after.f1:.2f} points below the best, "
             f"{self.best_f1:.2f} at {self.best_threshold:.2f}, which nobody knows without these very answers. ECE: "
-            "expected calibration error; AURC: mean share of wrong answers among the most confident ones, over all "
-            "coverages; both from 0 (best) to 1."
+            "expected calibration error; Brier: mean squared distance of confidences from right (1) and wrong (0); "
+            "AURC: mean share of wrong answers among the most confident ones, over all coverages; all from 0 (best) "
+            "to 1."
         )
-        header = ("", "threshold", "EM", "F1", "ECE", "AURC", "temperature")
-        rows = (_row("before", self.before, [Decision()]), _row("after", self.after, self.decisions))
+        header = ("", "threshold", "EM", "F1", "ECE", "Brier", "AURC", "temperature")
+        rows = (_row("before", self.before, [self.decision_before]), _row("after", self.after, self.decisions))
         return Section("Threshold and probabilities", header, rows, note)
 
 
 def calibrate_folder(
     folder: Path, gold: str, held_out: Path | None = None, held_out_gold: str | None = None
-) -> Calibration:
+) -> CalibrationReport:
     """Tune threshold and temperature on held-out answers, or on one half of the articles for the other."""
     split = read_squad(gold, answers="texts", hub_split="validation")
     model = _read_folder(folder)
@@ -86,7 +88,7 @@ def calibrate_folder(
         decisions = [fit_decision(part) for part in reversed(parts)]
         fitted_on = "no held-out answers: each half of the articles is tuned on the other half"
     official = scores_at(answers, 0.0)
-    return Calibration(
+    return CalibrationReport(
         folder=str(folder),
         questions=len(split.examples),
         fitted_on=fitted_on,
@@ -160,6 +162,7 @@ def _plain(judgement: Judgement, decisions: Sequence[Decision]) -> dict[str, Any
         "exact": judgement.exact,
         "f1": judgement.f1,
         "ece": judgement.error,
+        "brier": judgement.brier,
         "risk_coverage_area": judgement.area,
         "reliability": [each._asdict() for each in judgement.bins],
     }
@@ -170,7 +173,7 @@ def _row(name: str, judgement: Judgement, decisions: Sequence[Decision]) -> tupl
         name,
         " / ".join(f"{each.threshold:.2f}" for each in decisions),
         *(number_cell(value, 2) for value in (judgement.exact, judgement.f1)),
-        *(number_cell(value, 3) for value in (judgement.error, judgement.area)),
+        *(number_cell(value, 3) for value in (judgement.error, judgement.brier, judgement.area)),
         " / ".join(f"{each.temperature:.2f}" for each in decisions),
     )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from bertvision.calibration.reader import ReaderAnswers, reader_answers
 from bertvision.features.windows import Window
 from bertvision.metrics.squad import Scores, score_predictions
 from bertvision.predictions.ensemble import How, combine_logits
@@ -40,6 +41,12 @@ class SpanAnswering:
     def answer(self, logits: Logits) -> list[Prediction]:
         """Give the best span of every question, or none."""
         return decode_spans(self.texts, logits, self.config, has_null=self.has_null)
+
+    def reader_answers(self, logits: Logits) -> ReaderAnswers | None:
+        """Return the answers of the decoder `reader`; None where `answers.decoders` does not ask for it."""
+        if "reader" not in self.config.decoders:
+            return None
+        return reader_answers(self.split.examples, self.texts, logits, self.config, has_null=self.has_null)
 
     def write(self, folder: Path, answers: list[Prediction], logits: Logits) -> None:
         """Write answers in run_qa's formats, and the logits."""
