@@ -22,6 +22,15 @@ def test_a_model_of_a_run_with_held_out_questions_has_its_records_calibration(ma
     assert calibration_of(folder) == Calibration(threshold=1.5, temperature=2.0)
 
 
+def test_a_record_that_scores_the_readers_decoder_has_a_calibration_for_each_decoder(
+    make_folder, make_record, tmp_path
+):
+    folder = make_folder(place="out/heads/1/learned_pooling")
+    scores = {**TUNED, "reader_tuned_threshold": -4.0, "reader_temperature": 3.0}
+    write_record(tmp_path / "out" / "records", make_record(scores=scores))
+    assert calibration_of(folder) == Calibration(threshold=-4.0, temperature=3.0, official_threshold=1.5)
+
+
 def test_every_seed_has_its_own_calibration(make_folder, make_record, tmp_path):
     folder = make_folder(place="out/seeds/2/heads/1/learned_pooling")
     write_record(tmp_path / "out" / "records", make_record())

@@ -16,9 +16,9 @@ UNSPACED = (
     "\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U0001b000-\U0001b16f\U00020000-\U000323af"
 )
 IS_UNSPACED = re.compile(f"[{UNSPACED}]")
-JOINERS = "_\u00ad\u200c\u200d"  # soft hyphens and what joins letters or emoji
+JOINERS = "_\u00ad\u200c"  # soft hyphens, and what stands between two parts of a word
 # 1,066 and 3.5 are one word each; so is the s of Coyle's, but an answer may end before the apostrophe.
-NUMBER_MARK = re.compile(r"(?<=\d)[.,](?=\d)")
+JOINT = re.compile(r"(?<=\d)[.,](?=\d)|(?<=\S)\u200d(?=\S)")  # the second joins emoji, and letters
 CLITIC = re.compile(r"(?<=\w['’])[^\W\d_](?!\w)")
 
 
@@ -29,7 +29,7 @@ def inside_words(text: str) -> Bools:
     is_word[:-1] = [kinds[letter][0] for letter in text]
     is_mark[:-1] = [kinds[letter][1] for letter in text]
     is_inside = is_word & np.roll(is_word, 1) | is_mark  # behind the last letter stands nothing, before the first too
-    for match in NUMBER_MARK.finditer(text):
+    for match in JOINT.finditer(text):
         is_inside[[match.start(), match.end()]] = True
     is_inside[[match.start() for match in CLITIC.finditer(text)]] = True
     is_inside[0] = False
