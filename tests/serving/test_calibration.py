@@ -22,9 +22,7 @@ def test_a_model_of_a_run_with_held_out_questions_has_its_records_calibration(ma
     assert calibration_of(folder) == Calibration(threshold=1.5, temperature=2.0)
 
 
-def test_a_record_that_scores_the_readers_decoder_has_a_calibration_for_each_decoder(
-    make_folder, make_record, tmp_path
-):
+def test_a_record_with_the_readers_scores_has_a_calibration_for_each_decoder(make_folder, make_record, tmp_path):
     folder = make_folder(place="out/heads/1/learned_pooling")
     scores = {**TUNED, "reader_tuned_threshold": -4.0, "reader_temperature": 3.0}
     write_record(tmp_path / "out" / "records", make_record(scores=scores))

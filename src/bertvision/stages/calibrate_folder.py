@@ -64,11 +64,10 @@ class CalibrationReport:
         note = (
             f"The tuned threshold's F1 is {self.best_f1 - self.after.f1:.2f} points below the best, "
             f"{self.best_f1:.2f} at {self.best_threshold:.2f}, which nobody knows without these very answers. ECE: "
-            "expected calibration error; Brier: mean squared distance of confidences from right (1) and wrong (0); "
-            "AURC: mean share of wrong answers among the most confident ones, over all coverages; all from 0 (best) "
-            "to 1."
+            "expected calibration error; AURC: mean share of wrong answers among the most confident ones, over all "
+            "coverages; both from 0 (best) to 1."
         )
-        header = ("", "threshold", "EM", "F1", "ECE", "Brier", "AURC", "temperature")
+        header = ("", "threshold", "EM", "F1", "ECE", "AURC", "temperature")
         rows = (_row("before", self.before, [self.decision_before]), _row("after", self.after, self.decisions))
         return Section("Threshold and probabilities", header, rows, note)
 
@@ -173,7 +172,7 @@ def _row(name: str, judgement: Judgement, decisions: Sequence[Decision]) -> tupl
         name,
         " / ".join(f"{each.threshold:.2f}" for each in decisions),
         *(number_cell(value, 2) for value in (judgement.exact, judgement.f1)),
-        *(number_cell(value, 3) for value in (judgement.error, judgement.brier, judgement.area)),
+        *(number_cell(value, 3) for value in (judgement.error, judgement.area)),
         " / ".join(f"{each.temperature:.2f}" for each in decisions),
     )
 
