@@ -12,7 +12,7 @@ import numpy as np
 
 from bertvision.calibration.answers import Answers
 from bertvision.calibration.calibration import Decision, answers_of, fit_decision, judge
-from bertvision.calibration.reader import ReaderAnswers, fit_reader, reader_answers
+from bertvision.calibration.reader import reader_answers
 from bertvision.calibration.reliability import calibration_error, reliability_bins
 from bertvision.calibration.thresholds import scores_at
 from bertvision.files import write_json, write_text
@@ -36,17 +36,17 @@ class Decoded(NamedTuple):
     """One split, decoded in both ways."""
 
     official: Answers
-    reader: ReaderAnswers
+    reader: Answers
 
 
 def main(held_out: Path, held_out_gold: str, answers: Path, gold: str, out: Path) -> None:
     """Fit on the one split, judge on the other, write both files."""
     fitted_on, judged = _decode(held_out, held_out_gold), _decode(answers, gold)
-    before, after = fit_decision(fitted_on.official), fit_reader(fitted_on.reader)
+    before, after = fit_decision(fitted_on.official), fit_decision(fitted_on.reader)
     found = {
         "official": _scores(judged.official, before),
-        "reader, as the official decoder was calibrated": _scores(judged.reader.at(before.temperature), before),
-        "reader": _scores(judged.reader.at(after.temperature), after),
+        "reader, as the official decoder was calibrated": _scores(judged.reader, before),
+        "reader": _scores(judged.reader, after),
     }
     sizes = {"questions": len(judged.official.questions), "held_out": len(fitted_on.official.questions)}
     write_json(out, {**sizes, "decoders": found})

@@ -59,7 +59,7 @@ def expected_shares(null, spans, context, temperature):
                 break
         else:
             pools.append((start, end, [score]))
-    weights = {context[first:stop]: np.exp(np.array(members) / temperature).sum() for first, stop, members in pools}
+    weights = {context[first:stop]: np.exp(members).sum() ** (1 / temperature) for first, stop, members in pools}
     weights[""] = np.exp(null / temperature)
     return {text: weight / sum(weights.values()) for text, weight in weights.items()}
 

@@ -18,22 +18,12 @@ def fit_temperature(answers: Answers, threshold: float) -> float:
     """Give the temperature with the lowest log loss of "the answer is exactly right", answers taken at a threshold."""
     is_right = answers.worth(answers.exact, threshold) > 0
 
-    def loss(temperature: float) -> float:
-        return log_loss(answers.confidence(threshold, temperature), is_right)
-
-    return best_temperature(loss)
-
-
-def best_temperature(loss: Callable[[float], float]) -> float:
-    """Return the temperature with the lowest loss: look over the whole range, then search around the best."""
-
-    def of_log(log_temperature: float) -> float:
-        return loss(math.exp(log_temperature))
+    def loss(log_temperature: float) -> float:
+        return log_loss(answers.confidence(threshold, math.exp(log_temperature)), is_right)
 
     steps = np.linspace(math.log(LOWEST), math.log(HIGHEST), STEPS + 1).tolist()
-    losses = [of_log(step) for step in steps]
-    best = losses.index(min(losses))
-    return math.exp(_lowest_point(of_log, steps[max(best - 1, 0)], steps[min(best + 1, STEPS)]))
+    best = min(range(len(steps)), key=lambda place: loss(steps[place]))
+    return math.exp(_lowest_point(loss, steps[max(best - 1, 0)], steps[min(best + 1, STEPS)]))
 
 
 def log_loss(confidence: Floats, is_right: Bools) -> float:

@@ -8,13 +8,11 @@ from bertvision.metrics.squad import Scores, score_squad2
 
 def tune_threshold(answers: Answers) -> float:
     """Give the threshold with the best F1: the lowest of them, by the official script's sweep over all odds."""
-    order = np.argsort(answers.odds, kind="stable")
-    is_given = np.array([bool(answers.best_spans[each.id]) for each in answers.questions])
-    gains = np.where(answers.is_impossible, -1.0 * is_given, answers.f1)[order]
-    totals = np.cumsum([float(answers.is_impossible.sum()), *gains])  # one by one, as the official script adds
-    best = int(totals.argmax())
-    # The official script says 0 where abstaining always is best; what it means lies below all odds.
-    return float(answers.odds[order[best - 1]]) if best else float(np.nextafter(answers.odds.min(), -np.inf))
+    scores = scores_at(answers, 0.0)
+    # The official script says 0 where declining everything is best; what it means lies below all odds.
+    if scores["best_f1"] <= 100.0 * int(answers.is_impossible.sum()) / len(answers.questions):
+        return float(np.nextafter(answers.odds.min(), -np.inf))
+    return scores["best_f1_thresh"]
 
 
 def scores_at(answers: Answers, threshold: float) -> Scores:

@@ -1,8 +1,9 @@
 """Logits -> answers as `load`, `ask` and `serve` give them: whole words, overlapping spans together, one distribution.
 
-A span begins and ends at words. Spans that overlap a better one, or have its text, are the same answer: their
-probabilities are added up. "No answer" is one more candidate, whose score is lowered by the null threshold, so that
-all probabilities add up to 1, and the likelier one of the best answer and "no answer" is given.
+A span begins and ends at words. Spans that overlap a better one, or have its text, are the same answer, whose
+score is the log of the sum of their exp(score). "No answer" is one more candidate, whose score is lowered by the null
+threshold. Probabilities are the softmax of score / temperature over these, so that they add up to 1, and the likelier
+one of the best answer and "no answer" is given. (To add spans up at the temperature itself costs F1: docs/log.md.)
 """
 
 from collections.abc import Sequence
@@ -51,35 +52,28 @@ class PooledAnswers:
         is_last = question + 1 == len(self.answer_at)
         return range(int(self.answer_at[question]), len(self.span_at) if is_last else int(self.answer_at[question + 1]))
 
-    def take(self, questions: Indices) -> "PooledAnswers":
-        """Return the answers to some questions, given in their order."""
-        is_kept = np.isin(self.spans.questions, questions)
-        sizes = np.diff(self.span_at, append=len(self.spans.questions))[is_kept[self.span_at]]
-        spans, span_at = _renumber(self.spans.take(np.flatnonzero(is_kept)), questions), np.cumsum(sizes) - sizes
-        nothing = None if self.nothing is None else _renumber(self.nothing.take(questions), questions)
-        return PooledAnswers(spans, span_at, first_of_each(spans.questions[span_at]), nothing)
-
-    def scores(self, temperature: float) -> Floats:
-        """Return the score of every answer: temperature x log of the sum over its spans of exp(score / temperature)."""
+    @property
+    def scores(self) -> Floats:
+        """Return the score of every answer: log of the sum over its spans of exp(score)."""
         scores = self.spans.scores
         highest = scores[self.span_at]
-        each = np.repeat(highest, np.diff(self.span_at, append=len(scores)))
-        weights = np.exp((scores - each) / temperature)
-        return highest + temperature * np.log(np.add.reduceat(weights, self.span_at))
+        sizes = np.diff(self.span_at, append=len(scores))
+        return highest + np.log(np.add.reduceat(np.exp(scores - np.repeat(highest, sizes)), self.span_at))
+
+    @property
+    def null_scores(self) -> Floats:
+        """Return the score of "no answer" to every question; -inf where the task has none."""
+        return np.full(len(self.answer_at), -np.inf) if self.nothing is None else self.nothing.scores
 
     def shares(self, threshold: float, temperature: float) -> Shares:
         """Return the softmax of score / temperature, "no answer" scoring less by the threshold."""
-        scores, questions = self.scores(temperature), self.questions
+        scores, questions, nothing = self.scores, self.questions, self.null_scores
         best = _highest_of_each(scores, questions, self.answer_at)
-        nothing = self._null_scores()
         top = np.maximum(scores[best], nothing - threshold)
         weights = np.exp((scores - top[questions]) / temperature)
         null_weights = np.exp((nothing - threshold - top) / temperature)
         totals = np.add.reduceat(weights, self.answer_at) + null_weights
         return Shares(weights / totals[questions], null_weights / totals, best, nothing - scores[best])
-
-    def _null_scores(self) -> Floats:
-        return np.full(len(self.answer_at), -np.inf) if self.nothing is None else self.nothing.scores
 
 
 def pool_answers(grid: TextGrid, logits: Logits, config: AnswerConfig, *, has_null: bool) -> PooledAnswers:
@@ -128,10 +122,6 @@ def _word_bounds(grid: TextGrid, longest: int) -> Bounds:
     lacks = np.bincount(grid.tokens.question_of[window_of[makes_span]], minlength=len(grid.tokens.question_ids)) == 0
     is_free = grid.can_bound & lacks[grid.tokens.question_of[window_of]]
     return Bounds(can_start | is_free, can_end | is_free)
-
-
-def _renumber(ranking: Ranking, questions: Indices) -> Ranking:
-    return ranking._replace(questions=np.searchsorted(questions, ranking.questions))
 
 
 def _extents(questions: Indices) -> tuple[list[int], list[int]]:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from bertvision.analysis.sections import Page
-from bertvision.calibration.calibration import Decision, answers_of, judge
-from bertvision.calibration.reader import ReaderAnswers, fit_reader, reader_answers
+from bertvision.calibration.answers import Answers
+from bertvision.calibration.calibration import Decision, answers_of, fit_decision, judge
+from bertvision.calibration.reader import reader_answers
 from bertvision.calibration.thresholds import scores_at, tune_threshold
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json, write_text
@@ -80,30 +81,29 @@ def _fit(reader: Reader, questions: Sequence[Question], name: str) -> tuple[Cali
     logits = served.logits(answering.windows)
     official = answers_of(questions, answering.answer(logits))
     answers = reader_answers(questions, answering.texts, logits, served.config.answers, has_null=True)
-    decision = fit_reader(answers)
+    decision = fit_decision(answers)
     fitted = Calibration(**decision._asdict(), official_threshold=tune_threshold(official))
     return fitted, _report(
         answers, Decision(served.calibration.threshold, served.calibration.temperature), decision, name
     )
 
 
-def _report(answers: ReaderAnswers, before: Decision, fitted: Decision, name: str) -> CalibrationReport:
+def _report(answers: Answers, before: Decision, fitted: Decision, name: str) -> CalibrationReport:
     """Judge by halves of the paragraphs, each with what the other half would choose: nothing judges itself."""
     halves = [answers.take(places) for places in _halves(answers.questions) if len(places)]
     if len(halves) == 2:
-        decisions = [fit_reader(half) for half in reversed(halves)]
+        decisions = [fit_decision(half) for half in reversed(halves)]
         fitted_on = "after: each half of the paragraphs is tuned on the other half"
     else:
         decisions, fitted_on = [fitted], "after: judged on the very questions that it was fitted on"
-    found = answers.at(fitted.temperature)
-    best = scores_at(found, 0.0)
+    best = scores_at(answers, 0.0)
     return CalibrationReport(
         folder=name,
         questions=len(answers.questions),
         fitted_on=fitted_on,
         decisions=decisions,
-        before=judge([answers.at(before.temperature)], [before]),
-        after=judge([half.at(each.temperature) for half, each in zip(halves, decisions, strict=True)], decisions),
+        before=judge([answers], [before]),
+        after=judge(halves if len(halves) == 2 else [answers], decisions),
         best_f1=best["best_f1"],
         best_threshold=best["best_f1_thresh"],
         decision_before=before,

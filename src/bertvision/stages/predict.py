@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.calibration.calibration import Decision, score_calibration
-from bertvision.calibration.reader import ReaderAnswers, fit_reader, reader_scores
+from bertvision.calibration.answers import Answers
+from bertvision.calibration.calibration import Decision, fit_decision, score_calibration
+from bertvision.calibration.reader import reader_scores
 from bertvision.encoder.load import Encoder
 from bertvision.files import whole_folder
 from bertvision.heads.head import layer_weights
@@ -55,7 +56,7 @@ class Asked(NamedTuple):
         how = row.members.how if row.members is not None else None
         return self.answering.score(answers, self.logits[row.name], how)
 
-    def reader_answers(self, row: Row) -> ReaderAnswers | None:
+    def reader_answers(self, row: Row) -> Answers | None:
         """Return what the decoder `reader` could answer, where it is asked for."""
         if not isinstance(self.answering, SpanAnswering):
             return None
@@ -186,7 +187,7 @@ def _reader_scores(this: Pass, row: Row) -> Scores:
     if dev is None:
         return {}
     held_out = this.held_out.reader_answers(row) if this.held_out is not None else None
-    tuned = None if held_out is None else fit_reader(held_out)
+    tuned = None if held_out is None or not this.line.task.has_null else fit_decision(held_out)
     return reader_scores(dev, Decision(this.line.experiment.answers.null_threshold), tuned)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.calibration.calibration import Decision
-from bertvision.calibration.reader import reader_scores
+from bertvision.calibration.reader import given_answers, reader_scores
 from bertvision.encoder.encode import freeze
 from bertvision.errors import DataError
 from bertvision.files import write_json_rows
@@ -83,7 +83,7 @@ def _read_by_reader(
     if answers is None:
         return {}
     decision = Decision(calibration.threshold, calibration.temperature)
-    write_json_rows(out / READER_PREDICTIONS, answers.given(decision))
+    write_json_rows(out / READER_PREDICTIONS, given_answers(answers, decision.threshold))
     return reader_scores(answers, decision) if can_be_scored else {}
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from bertvision.calibration.reader import ReaderAnswers, reader_answers
+from bertvision.calibration.answers import Answers
+from bertvision.calibration.reader import reader_answers
 from bertvision.features.windows import Window
 from bertvision.metrics.squad import Scores, score_predictions
 from bertvision.predictions.ensemble import How, combine_logits
@@ -42,7 +43,7 @@ class SpanAnswering:
         """Give the best span of every question, or none."""
         return decode_spans(self.texts, logits, self.config, has_null=self.has_null)
 
-    def reader_answers(self, logits: Logits) -> ReaderAnswers | None:
+    def reader_answers(self, logits: Logits) -> Answers | None:
         """Return the answers of the decoder `reader`; None where `answers.decoders` does not ask for it."""
         if "reader" not in self.config.decoders:
             return None
