@@ -52,7 +52,8 @@ def main(held_out: Path, held_out_gold: str, answers: Path, gold: str, out: Path
     write_json(out, {**sizes, "decoders": found})
     rows = tuple((name, *(_cell(measure, each[measure]) for measure in MEASURES)) for name, each in found.items())
     table = Table(("decoder", *MEASURES.values()), ("left", *["right"] * len(MEASURES)), rows)
-    write_text(out.with_suffix(".md"), to_markdown(table))
+    said = f"{sizes['questions']:,} questions; fitted on {sizes['held_out']:,} others.\n\n"
+    write_text(out.with_suffix(".md"), said + to_markdown(table))
 
 
 def _decode(folder: Path, gold: str) -> Decoded:
