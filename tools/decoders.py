@@ -12,7 +12,6 @@ import numpy as np
 
 from bertvision.calibration.answers import Answers
 from bertvision.calibration.calibration import Decision, answers_of, fit_decision, judge
-from bertvision.calibration.reader import reader_answers
 from bertvision.calibration.reliability import calibration_error, reliability_bins
 from bertvision.calibration.thresholds import scores_at
 from bertvision.files import write_json, write_text
@@ -23,6 +22,7 @@ from bertvision.predictions.spans import decode_spans
 from bertvision.predictions.texts import text_grid
 from bertvision.report.tables import Table, to_markdown
 from bertvision.stages.questions import read_questions
+from bertvision.stages.reader_scores import reader_answers
 
 SCORES = ("exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1")
 MEASURES = {

@@ -11,7 +11,6 @@ import numpy as np
 from bertvision.analysis.sections import Page
 from bertvision.calibration.answers import Answers
 from bertvision.calibration.calibration import Decision, answers_of, fit_decision, judge
-from bertvision.calibration.reader import reader_answers
 from bertvision.calibration.thresholds import scores_at, tune_threshold
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json, write_text
@@ -20,6 +19,7 @@ from bertvision.serving.predictor import load
 from bertvision.serving.reader import Reader
 from bertvision.stages.calibrate_folder import CalibrationReport
 from bertvision.stages.questions import read_questions
+from bertvision.stages.reader_scores import reader_answers
 from bertvision.stages.span_answering import SpanAnswering
 from bertvision.stages.use_config import CALIBRATION, CONFIG, Calibration
 from bertvision.tasks.task import Question

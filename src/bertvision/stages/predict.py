@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from bertvision.calibration.answers import Answers
 from bertvision.calibration.calibration import Decision, fit_decision, score_calibration
-from bertvision.calibration.reader import reader_scores
 from bertvision.encoder.load import Encoder
 from bertvision.files import whole_folder
 from bertvision.heads.head import layer_weights
@@ -33,6 +32,7 @@ from bertvision.stages.heads import frozen_encoder, load_heads
 from bertvision.stages.line import Line
 from bertvision.stages.logits import logits_of
 from bertvision.stages.measure import measure_inference
+from bertvision.stages.reader_scores import reader_scores
 from bertvision.stages.rows import ENCODER, MAJORITY, Row, list_rows, output_layer_of
 from bertvision.stages.span_answering import SpanAnswering
 from bertvision.tasks.held_out import write_squad

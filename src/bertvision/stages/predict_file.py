@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.calibration.calibration import Decision
-from bertvision.calibration.reader import given_answers, reader_scores
 from bertvision.encoder.encode import freeze
 from bertvision.errors import DataError
 from bertvision.files import write_json_rows
@@ -17,6 +16,7 @@ from bertvision.stages.answering import Answering, open_answering
 from bertvision.stages.logits import logits_of
 from bertvision.stages.model_folder import ModelConfig, load_model
 from bertvision.stages.questions import read_questions
+from bertvision.stages.reader_scores import given_answers, reader_scores
 from bertvision.stages.span_answering import SpanAnswering
 from bertvision.stages.use_config import Calibration, read_calibration_file
 from bertvision.tasks.catalog import TASKS

@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 
 from bertvision.calibration.answers import Answers
-from bertvision.calibration.reader import reader_answers
 from bertvision.features.windows import Window
 from bertvision.metrics.squad import Scores, score_predictions
 from bertvision.predictions.ensemble import How, combine_logits
@@ -16,6 +15,7 @@ from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.spans import decode_spans
 from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.stages.paper_scores import PaperGold, paper_scores
+from bertvision.stages.reader_scores import reader_answers
 from bertvision.tasks.task import Question, Split
 
 
