@@ -12,11 +12,12 @@ from bertvision.files import write_json, write_text
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
-from bertvision.serving.calibration import CALIBRATION, Calibration, find_record, read_calibration
+from bertvision.serving.calibration import find_record, read_calibration
 from bertvision.serving.card import model_card
 from bertvision.serving.interface import Served
 from bertvision.stages.logits import logits_of
 from bertvision.stages.model_folder import Model, ModelConfig, find_model, load_model, save_as_changes, save_encoder
+from bertvision.stages.use_config import CALIBRATION, Calibration
 from bertvision.training.device import Compute
 
 
@@ -74,8 +75,8 @@ def open_model(folder: Path, compute: Compute) -> ServedModel:
 
 def saved_config(config: ModelConfig, calibration: Calibration) -> ModelConfig:
     """Give the settings of a model that lies with its encoder in one folder."""
-    # `predict` declines by the settings of answers alone, and should decline where this model does.
-    answers = config.answers.model_copy(update={"null_threshold": calibration.threshold})
+    # Where no calibration lies beside it, `predict` abstains by the settings of answers.
+    answers = config.answers.model_copy(update={"null_threshold": calibration.null_threshold})
     return config.model_copy(update={"encoder": ".", "encoder_is_path": True, "answers": answers})
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.calibration.calibration import score_calibration
+from bertvision.calibration.answers import Answers
+from bertvision.calibration.calibration import Decision, fit_decision, score_calibration
 from bertvision.encoder.encode import has_pooler
 from bertvision.encoder.load import Encoder
 from bertvision.files import whole_folder
@@ -31,7 +32,9 @@ from bertvision.stages.heads import frozen_encoder, load_heads
 from bertvision.stages.line import Line
 from bertvision.stages.logits import logits_of
 from bertvision.stages.measure import measure_inference
+from bertvision.stages.reader_scores import reader_scores
 from bertvision.stages.rows import ENCODER, MAJORITY, Row, list_rows, output_layer_of
+from bertvision.stages.span_answering import SpanAnswering
 from bertvision.tasks.held_out import write_squad
 from bertvision.training.accounting import Costs
 
@@ -52,6 +55,12 @@ class Asked(NamedTuple):
         """Score a row's answers."""
         how = row.members.how if row.members is not None else None
         return self.answering.score(answers, self.logits[row.name], how)
+
+    def reader_answers(self, row: Row) -> Answers | None:
+        """Return what the decoder `reader` could answer, where it is asked for."""
+        if not isinstance(self.answering, SpanAnswering):
+            return None
+        return self.answering.reader_answers(self.logits[row.name])
 
 
 class Pass(NamedTuple):
@@ -167,11 +176,22 @@ def _score(this: Pass, row: Row) -> tuple[Scores, Curves | None]:
         with whole_folder(folder.held_out_predictions(this.fraction, row.name)) as beside:
             held_out = (this.held_out.answering.split.examples, this.held_out.answer(row, beside))
         scores["held_out_f1"] = this.held_out.score(row, held_out[1])["f1"]  # to choose settings by
+    scores |= _reader_scores(this, row)
     if line.task.kind != "span" or not line.task.has_null:
         return scores, None
     dev = (this.dev.answering.split.examples, answers)
     calibrated, curves = score_calibration(dev, held_out, line.experiment.answers.null_threshold)
     return scores | calibrated, curves
+
+
+def _reader_scores(this: Pass, row: Row) -> Scores:
+    """Score the decoder `reader` as it is and as tuned on the held-out questions, where it is asked for."""
+    dev = this.dev.reader_answers(row)
+    if dev is None:
+        return {}
+    held_out = this.held_out.reader_answers(row) if this.held_out is not None else None
+    tuned = None if held_out is None or not this.line.task.has_null else fit_decision(held_out)
+    return reader_scores(dev, Decision(this.line.experiment.answers.null_threshold), tuned)
 
 
 def _baseline_scores(line: Line) -> Scores:
