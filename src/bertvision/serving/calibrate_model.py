@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from bertvision.analysis.sections import Page
 from bertvision.calibration.answers import Answers
 from bertvision.calibration.calibration import Decision, answers_of, fit_decision, judge
 from bertvision.calibration.thresholds import scores_at, tune_threshold
@@ -22,6 +21,7 @@ from bertvision.stages.questions import read_questions
 from bertvision.stages.reader_scores import reader_answers
 from bertvision.stages.span_answering import SpanAnswering
 from bertvision.stages.use_config import CALIBRATION, CONFIG, Calibration
+from bertvision.tables import Page
 from bertvision.tasks.task import Question
 
 CARD = "README.md"
