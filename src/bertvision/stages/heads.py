@@ -102,7 +102,9 @@ def load_heads(context: RunContext) -> dict[str, TrainedHead]:
             if training["diverged"]:
                 continue
             epochs = {int(epoch): scores for epoch, scores in training["epochs"].items()}
-            head = load_head(place, read_model_config(place))
+            # The experiment's own config: a pooler given from Python is in no file.
+            saved = read_model_config(place).model_copy(update={"head": config})
+            head = load_head(place, saved)
             trained[config.name] = TrainedHead(config, head, training["seconds"], epochs, training["states"])
     return trained
 
