@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase
-
 from bertvision.features.choices import cut_choices
 from bertvision.features.sentences import cut_rows
+from bertvision.features.tokens import Tokenizer
 from bertvision.features.windows import Window, WindowConfig, cut_windows
 from bertvision.features.words import cut_words
 from bertvision.progress import SILENT, Progress
@@ -17,7 +16,7 @@ def cut_examples(
     kind: Kind,
     examples: Sequence[Any],
     labels: Sequence[str],
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Tokenizer,
     config: WindowConfig,
     *,
     labelled: bool = True,

@@ -4,10 +4,18 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from bertvision.errors import DataError
-from bertvision.features.tokens import NO_OFFSETS, Int32s, Layout, read_layout, read_single_layout, slices, tokenise
+from bertvision.features.tokens import (
+    NO_OFFSETS,
+    Int32s,
+    Layout,
+    Tokenizer,
+    read_layout,
+    read_single_layout,
+    slices,
+    tokenise,
+)
 from bertvision.features.windows import Label, Window
 from bertvision.progress import SILENT, Progress
 from bertvision.tasks.task import TextRow
@@ -19,7 +27,7 @@ Layouts = tuple[Layout, Layout]  # around one text, and around two
 
 def cut_rows(
     rows: Sequence[TextRow],
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Tokenizer,
     max_length: int,
     kind: RowKind,
     progress: Progress = SILENT,
@@ -41,7 +49,7 @@ def cut_rows(
     return windows
 
 
-def read_layouts(tokenizer: PreTrainedTokenizerBase) -> Layouts:
+def read_layouts(tokenizer: Tokenizer) -> Layouts:
     """Learn an encoder's special tokens around one text and around two."""
     return read_single_layout(tokenizer), read_layout(tokenizer)
 
