@@ -14,13 +14,13 @@ import numpy as np
 
 import bertvision
 from bertvision.encoder.load import SHIPPED
+from bertvision.evaluate.questions import read_questions
 from bertvision.files import read_json, whole_folder, write_text
 from bertvision.metrics.squad import Scores
 from bertvision.serving.calibration import find_record
 from bertvision.serving.card import About, Measured, model_card
 from bertvision.serving.reader import Reader
 from bertvision.settings import DEFAULT
-from bertvision.stages.questions import read_questions
 
 LIMIT = 25_000_000  # bytes of all files together
 MOST_MOVED = 0.1  # of any logit, by the rounding

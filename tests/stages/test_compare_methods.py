@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bertvision.analysis.paired import draw_counts
 from bertvision.cli import app
 from bertvision.difference_record import FILE, read_differences
 from bertvision.errors import DataError, FolderError
 from bertvision.files import read_json, write_json
+from bertvision.metrics.resampling import draw_counts
 from bertvision.records import DataFile, Parameters, Provenance, RunRecord, Seconds, write_record
 from bertvision.stages.compare_methods import BEST_COLUMNS, COLUMNS, Differences, compare_folder
 

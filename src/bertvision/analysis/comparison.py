@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from bertvision.analysis.groups import group_types
 from bertvision.analysis.outcomes import Outcomes, count_outcomes, outcome_section
-from bertvision.analysis.paired import mcnemar_p_value, paired_bootstrap
 from bertvision.analysis.scored import MetricName, ScoredAnswers
 from bertvision.analysis.sections import Section, number_cell, p_cell
 from bertvision.errors import DataError
+from bertvision.metrics.resampling import mcnemar_p_value, paired_bootstrap
 from bertvision.tasks.task import Question
 
 ResampledUnit = Literal["question", "article"]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bertvision.analysis.sections import Section, number_cell
-from bertvision.metrics.labels import Numbers, mae, rmse
+from bertvision.metrics.scores import Numbers, mae, rmse
 
 TENTHS = np.arange(1, 10) / 10
 

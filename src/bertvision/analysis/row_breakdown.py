@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertvision.analysis.by_type import TypeCounts, count_types, type_section
+from bertvision.analysis.classes import ClassScores, class_section, confusion_section, mean_words, score_classes
 from bertvision.analysis.deciles import NumberErrors, decile_section, score_deciles
-from bertvision.analysis.labels import ClassScores, class_section, confusion_section, mean_words, score_classes
 from bertvision.analysis.rows import label_of, noun_of, texts_of
 from bertvision.analysis.sections import Section, number_cell
 from bertvision.metrics.rows import Labelled, Predicted, gold_of, score_rows

@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from bertvision.analysis.comparison import Difference, bootstrap_note, difference_section, mcnemar_note
 from bertvision.analysis.outcomes import Outcomes, count_right, outcome_section
-from bertvision.analysis.paired import Floats, interval_of, mcnemar_p_value, resample_sums
-from bertvision.analysis.ranks import resample_spearman
 from bertvision.analysis.rows import are_right, found_values, gold_values, noun_of
 from bertvision.analysis.sections import Section
-from bertvision.analysis.summed import ROW_SCORES, TAG_SCORES, Summed
-from bertvision.metrics.labels import Numbers
+from bertvision.metrics.ranks import resample_spearman
+from bertvision.metrics.resampling import Floats, interval_of, mcnemar_p_value, resample_sums
 from bertvision.metrics.rows import PAPER, Labelled, Predicted, gold_of, score_rows
+from bertvision.metrics.scores import Numbers
 from bertvision.metrics.squad import Scores
+from bertvision.metrics.summed import ROW_SCORES, TAG_SCORES, Summed
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.task import TaskName
 

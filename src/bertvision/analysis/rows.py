@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from bertvision.metrics.labels import Numbers
 from bertvision.metrics.rows import Labelled, Predicted, gold_of, labels_for
+from bertvision.metrics.scores import Numbers
 from bertvision.metrics.tags import entities
 from bertvision.predictions.labels import RowPrediction
 from bertvision.predictions.tags import TagPrediction

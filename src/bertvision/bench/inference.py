@@ -17,6 +17,7 @@ from bertvision.bench.rounds import measure_in_turns
 from bertvision.bench_record import BenchRecord
 from bertvision.encoder.encode import encode
 from bertvision.errors import SettingsError
+from bertvision.evaluate.questions import read_questions
 from bertvision.features.batches import collate, lengths_of, plan_in_order_of_length
 from bertvision.features.padding import CPU_TOKENS
 from bertvision.features.windows import Window
@@ -32,7 +33,6 @@ from bertvision.serving.served import ServedModel, open_model
 from bertvision.settings import DEFAULT, Config
 from bertvision.stages.answering import Answering
 from bertvision.stages.model_folder import Model, find_model
-from bertvision.stages.questions import read_questions
 from bertvision.tasks.task import Question
 from bertvision.training.device import choose_compute
 

@@ -65,9 +65,9 @@ def ensemble(
     Token by token where the models share tokenizer and windows, otherwise by the answers' characters. Writes what
     `predict` writes, and ensemble.json; prints the scores of each model and of all together.
     """
+    from bertvision.evaluate.ensemble import ensemble_folders
+    from bertvision.evaluate.ensemble_weights import choose_way
     from bertvision.settings import with_overrides
-    from bertvision.stages.ensemble_folders import ensemble_folders
-    from bertvision.stages.ensemble_weights import choose_way
 
     way = choose_way(how, weights, held_out or (), held_out_data)
     made = ensemble_folders(folders, data, check_folder(out), way, with_overrides({}, overrides or ()))

@@ -123,9 +123,9 @@ def _say_what_next(experiment: "Experiment", records: Sequence[RunRecord], out: 
 
 def _show_answer(experiment: "Experiment", head: Path) -> None:
     import bertvision
+    from bertvision.evaluate.questions import read_questions
     from bertvision.serving.reader import Reader
     from bertvision.serving.shown import answer_lines
-    from bertvision.stages.questions import read_questions
 
     questions = read_questions(str(experiment.data.dev)).split.examples
     asked = next((each for each in questions if not each.is_impossible), questions[0])

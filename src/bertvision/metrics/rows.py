@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bertvision.errors import DataError
-from bertvision.metrics import labels as metrics
+from bertvision.metrics import scores as metrics
 from bertvision.metrics.squad import Scores
 from bertvision.metrics.tags import score_tags
 from bertvision.predictions.labels import RowPrediction

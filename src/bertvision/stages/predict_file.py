@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from bertvision.encoder.encode import freeze
 from bertvision.errors import DataError
+from bertvision.evaluate.questions import read_questions
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.prediction import AnswerConfig, Prediction, without_collecting
 from bertvision.progress import SILENT, Progress
@@ -12,7 +13,6 @@ from bertvision.settings import Config, Settings, merge, validate
 from bertvision.stages.answering import open_answering
 from bertvision.stages.logits import logits_of
 from bertvision.stages.model_folder import ModelConfig, load_model
-from bertvision.stages.questions import read_questions
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.read import read_labelled
 from bertvision.tasks.task import DataConfig, Split, Task

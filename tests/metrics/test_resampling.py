@@ -3,8 +3,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from bertvision.analysis import paired
-from bertvision.analysis.paired import draw_counts, interval_of, mcnemar_p_value, paired_bootstrap, resample_sums
+from bertvision.metrics import resampling
+from bertvision.metrics.resampling import draw_counts, interval_of, mcnemar_p_value, paired_bootstrap, resample_sums
 
 
 def coins_as_uneven(one, other):
@@ -79,14 +79,14 @@ def test_a_seed_gives_the_same_interval_and_another_seed_another():
 def test_resampling_in_parts_changes_nothing(monkeypatch):
     differences = np.random.default_rng(0).normal(size=200)
     whole = paired_bootstrap(differences, np.arange(200), 1000)
-    monkeypatch.setattr(paired, "CELLS_AT_ONCE", 30_000)  # 150 resamples, then a rest of 100
+    monkeypatch.setattr(resampling, "CELLS_AT_ONCE", 30_000)  # 150 resamples, then a rest of 100
     assert paired_bootstrap(differences, np.arange(200), 1000) == whole
 
 
 def test_many_kinds_are_drawn_as_often_as_few(monkeypatch):
     counts = np.array([1, 2, 7])
     few = np.concatenate(list(draw_counts(counts, 20_000, seed=1)))
-    monkeypatch.setattr(paired, "MANY_KINDS", 2)
+    monkeypatch.setattr(resampling, "MANY_KINDS", 2)
     many = np.concatenate(list(draw_counts(counts, 20_000, seed=1)))
     for drawn in (few, many):
         assert set(drawn.sum(axis=1)) == {10}
@@ -95,9 +95,9 @@ def test_many_kinds_are_drawn_as_often_as_few(monkeypatch):
 
 
 def test_many_kinds_drawn_in_parts_are_the_same(monkeypatch):
-    monkeypatch.setattr(paired, "MANY_KINDS", 2)
+    monkeypatch.setattr(resampling, "MANY_KINDS", 2)
     whole = np.concatenate(list(draw_counts(np.array([1, 2, 7]), 101, seed=1)))
-    monkeypatch.setattr(paired, "CELLS_AT_ONCE", 30)
+    monkeypatch.setattr(resampling, "CELLS_AT_ONCE", 30)
     assert np.array_equal(np.concatenate(list(draw_counts(np.array([1, 2, 7]), 101, seed=1))), whole)
 
 

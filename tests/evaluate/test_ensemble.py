@@ -7,6 +7,8 @@ import yaml
 from typer.testing import CliRunner
 
 from bertvision.cli import app
+from bertvision.evaluate.ensemble import ensemble_folders
+from bertvision.evaluate.ensemble_weights import HeldOut, Way, choose_way
 from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.metrics.squad import score_squad1, score_squad2
@@ -15,8 +17,6 @@ from bertvision.predictions.files import write_predictions
 from bertvision.predictions.logits import grid_of, load_logits, save_logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import predict_spans
-from bertvision.stages.ensemble_folders import ensemble_folders
-from bertvision.stages.ensemble_weights import HeldOut, Way, choose_way
 from bertvision.stages.logits import token_logits
 from bertvision.tasks.task import Answer, Question
 

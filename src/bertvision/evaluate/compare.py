@@ -12,9 +12,9 @@ from bertvision.analysis.rows import noun_of
 from bertvision.analysis.scored import MetricName, score_answers
 from bertvision.analysis.sections import Page
 from bertvision.errors import SettingsError
+from bertvision.evaluate.golds import GoldConfig, read_golds, read_predicted
 from bertvision.predictions.files import read_answers
 from bertvision.settings import Settings, validate
-from bertvision.stages.gold_file import GoldConfig, read_golds, read_predicted
 from bertvision.tasks.catalog import TASKS, task_name
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import TaskName

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from bertvision.analysis.best_threshold import best_f1, build_sweep, resample_best_f1
-from bertvision.analysis.paired import draw_counts
+from bertvision.metrics.best_threshold import best_f1, build_sweep, resample_best_f1
+from bertvision.metrics.resampling import draw_counts
 from bertvision.metrics.squad import answer_worths, score_squad2
 from bertvision.tasks.task import Answer, Question
 

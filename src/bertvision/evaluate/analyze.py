@@ -30,11 +30,11 @@ from bertvision.analysis.second import (
 )
 from bertvision.analysis.sections import Page, Section
 from bertvision.errors import FolderError
+from bertvision.evaluate.analyze_rows import RowAnalysis, analyze_rows
+from bertvision.evaluate.golds import GoldConfig
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
 from bertvision.predictions.logits import Logits, TokenGrid, load_logits
 from bertvision.settings import Settings, validate
-from bertvision.stages.analyze_rows import RowAnalysis, analyze_rows
-from bertvision.stages.gold_file import GoldConfig
 from bertvision.tasks.catalog import TASKS, task_name
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import Question

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.analysis.paired import Floats, draw_counts
+from bertvision.metrics.resampling import Floats, draw_counts
 from bertvision.metrics.squad import answer_worths
 from bertvision.tasks.task import Question
 

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from bertvision.calibration.calibration import fit_decision, judge
 from bertvision.cli import app
+from bertvision.evaluate.calibrate import _answers, _read_folder, calibrate_folder
 from bertvision.predictions.files import write_predictions
 from bertvision.predictions.prediction import Candidate, Prediction
-from bertvision.stages.calibrate_folder import _answers, _read_folder, calibrate_folder
 from bertvision.tasks.held_out import hold_out, write_squad
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import Answer, Question
@@ -157,7 +157,7 @@ def test_one_article_needs_held_out_answers(make):
 
 def test_torch_is_not_needed():
     heavy = "{'torch', 'transformers'} & set(sys.modules)"
-    code = f"import bertvision.stages.calibrate_folder, sys; sys.exit(len({heavy}))"
+    code = f"import bertvision.evaluate.calibrate, sys; sys.exit(len({heavy}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

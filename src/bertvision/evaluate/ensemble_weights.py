@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from bertvision.errors import DataError, SettingsError
+from bertvision.evaluate.members import Member, read_members
+from bertvision.evaluate.questions import read_questions
 from bertvision.metrics.squad import score_predictions
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.stages.members import Member, read_members
-from bertvision.stages.questions import read_questions
 from bertvision.tasks.task import Question
 
 HOWS: dict[str, How] = {how: how for how in get_args(How)}

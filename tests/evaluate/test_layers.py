@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bertvision.analysis.layer_means import LayerMeans, QuestionParts, mean_parts
+from bertvision.evaluate.layers import LayerMeans, QuestionParts, mean_parts
 
 NAMES = ("layer 0", "layer 1", "skip", "bias")
 BEST = np.array([[1.0, 2, 3, 0.5], [3, -2, 1, 0.5]])

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bertvision.errors import DataError
+from bertvision.evaluate.golds import GoldConfig, read_golds, read_predicted
 from bertvision.metrics.rows import score_rows
 from bertvision.metrics.squad import Scores, score_squad1, score_squad2
 from bertvision.predictions.files import read_mapping
 from bertvision.settings import Settings, validate
-from bertvision.stages.gold_file import GoldConfig, read_golds, read_predicted
 from bertvision.tasks.catalog import TASKS, task_name
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import TaskName

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertvision.analysis.paired import Floats
-from bertvision.metrics.labels import Numbers
+from bertvision.metrics.resampling import Floats
+from bertvision.metrics.scores import Numbers
 
 ALMOST_NONE = 1e-12  # of the variance of all rows: a resample of equal numbers has that much by rounding
 

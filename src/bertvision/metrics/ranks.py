@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.analysis.paired import Floats, draw_counts
-from bertvision.analysis.summed import divided
-from bertvision.metrics.labels import Numbers
+from bertvision.metrics.resampling import Floats, draw_counts
+from bertvision.metrics.scores import Numbers
+from bertvision.metrics.summed import divided
 
 
 class Order(NamedTuple):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bertvision.analysis.labels import class_section, confusion_section, mean_words, positive_class, score_classes
+from bertvision.analysis.classes import class_section, confusion_section, mean_words, positive_class, score_classes
 
 TWO, FOUR = ("no", "yes"), ("a", "b", "c", "d")
 TEXTS = ("It's 3 cats.", "No")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertvision.metrics import labels as metrics
+from bertvision.metrics import scores as metrics
 
 GOLD = np.array([1, 1, 1, 0, 0, 1, 0, 1])
 FOUND = np.array([1, 0, 1, 0, 1, 1, 0, 0])  # 3 true positives, 1 false one, 2 false negatives, 2 true negatives

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 from pydantic import model_validator
 
 from bertvision.errors import FolderError, SettingsError
+from bertvision.evaluate.ensemble_weights import Way, held_out_weights
+from bertvision.evaluate.members import LOGITS, Member, read_members, short_names
+from bertvision.evaluate.questions import Asked, read_questions
 from bertvision.files import write_json
 from bertvision.metrics.squad import Scores, score_predictions
 from bertvision.predictions.ensemble import How, combine_logits, shares_of
@@ -16,9 +19,6 @@ from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.span_ensemble import ScoredText, combine_spans
 from bertvision.predictions.spans import decode_spans
 from bertvision.settings import Config, Settings, validate
-from bertvision.stages.ensemble_weights import Way, held_out_weights
-from bertvision.stages.members import LOGITS, Member, read_members, short_names
-from bertvision.stages.questions import Asked, read_questions
 from bertvision.version import VERSION
 
 COLUMNS = ("model", "EM", "F1", "best F1", "span F1")

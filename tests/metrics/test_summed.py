@@ -6,10 +6,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bertvision.analysis import paired
-from bertvision.analysis.paired import draw_counts
-from bertvision.analysis.ranks import resample_spearman
-from bertvision.analysis.summed import ROW_SCORES, TAG_SCORES
+from bertvision.metrics import resampling
+from bertvision.metrics.ranks import resample_spearman
+from bertvision.metrics.resampling import draw_counts
+from bertvision.metrics.summed import ROW_SCORES, TAG_SCORES
 from bertvision.metrics.tags import score_tags
 
 
@@ -130,7 +130,7 @@ def test_scores_of_tags_are_conllevals_of_the_resampled_sentences(random):
 
 @pytest.mark.parametrize("many_kinds", [1000, 5])
 def test_spearman_is_that_of_the_resampled_rows(random, monkeypatch, many_kinds):
-    monkeypatch.setattr(paired, "MANY_KINDS", many_kinds)
+    monkeypatch.setattr(resampling, "MANY_KINDS", many_kinds)
     gold = np.array([1.0, 2.0, 2.0, 4.0, 5.0, 5.0, 7.0])
     a, b = np.round(gold + random.normal(size=7), 0), gold + random.normal(size=7)
     drawn = np.concatenate(list(draw_counts(np.ones(7, dtype=np.int64), 100, seed=3))).astype(int)

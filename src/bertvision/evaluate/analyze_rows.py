@@ -10,7 +10,7 @@ from bertvision.analysis.row_comparison import count_row_outcomes
 from bertvision.analysis.row_disagreements import RowDisagreement, find_row_disagreements, to_row_texts
 from bertvision.analysis.rows import noun_of
 from bertvision.analysis.sections import Page
-from bertvision.stages.gold_file import read_golds, read_predicted
+from bertvision.evaluate.golds import read_golds, read_predicted
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.task import DataConfig, TaskName
 
