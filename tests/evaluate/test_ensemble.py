@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from bertvision.cli import app
 from bertvision.evaluate.ensemble import ensemble_folders
-from bertvision.evaluate.ensemble_weights import HeldOut, Way, choose_way
+from bertvision.evaluate.ensemble_weights import HeldOutMembers, Way, choose_way
 from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.metrics.squad import score_squad1, score_squad2
@@ -197,7 +197,7 @@ def test_weights_follow_the_held_out_f1_above_no_answer(answer, encoder, spellin
         folders.append(answer(name, each, 7))
         held_out.append(answer(f"held_{name}", each, 7, chosen=others))
     teach(held_out[1], others)
-    way = Way("weighted", held_out=HeldOut(held_out, str(squad_file("held.json", others))))
+    way = Way("weighted", held_out=HeldOutMembers(held_out, str(squad_file("held.json", others))))
     made = ensemble_folders(folders, str(squad_file()), tmp_path / "out", way, ALL)
     untaught = max(official(held_out[0], others)["f1"] - 25, 0.01)  # one in four has no answer
     assert untaught < 50

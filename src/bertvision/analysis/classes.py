@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bertvision.analysis.groups import WORD
 from bertvision.analysis.sections import Section, number_cell, short_name
@@ -24,6 +24,10 @@ class ClassScores(NamedTuple):
     positive: "PositiveScores | None"  # None where there are more than two classes
     mean_words: tuple[float | None, ...]  # of each text of what it gets right
     confusions: dict[str, dict[str, int]]  # rows by gold class and given class
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return self._asdict() | {"positive": self.positive._asdict() if self.positive else None}
 
 
 class PositiveScores(NamedTuple):

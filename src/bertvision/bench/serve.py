@@ -16,7 +16,7 @@ from bertvision.bench.connection import Address, Reply, connected
 from bertvision.bench.server import Server, running
 from bertvision.bench_record import BenchRecord, Side
 from bertvision.errors import DataError, SettingsError
-from bertvision.evaluate.questions import read_questions
+from bertvision.evaluate.golds import read_questions
 from bertvision.progress import SILENT, Bar, Progress
 from bertvision.records import provenance
 from bertvision.settings import DEFAULT, Config

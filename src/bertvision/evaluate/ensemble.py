@@ -1,6 +1,9 @@
-"""Prediction folders of several models -> one of their ensemble, and how it compares with each of them."""
+"""Prediction folders of several models -> one of their ensemble, and how it compares with each of them.
 
-from collections.abc import Sequence
+Of any kind of task, also of different runs; needs no torch.
+"""
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,26 +11,19 @@ from pydantic import model_validator
 
 from bertvision.errors import FolderError, SettingsError
 from bertvision.evaluate.ensemble_weights import Way, held_out_weights
-from bertvision.evaluate.members import LOGITS, Member, read_members, short_names
-from bertvision.evaluate.questions import Asked, read_questions
+from bertvision.evaluate.golds import AskedFile, GoldConfig, read_asked
 from bertvision.files import write_json
-from bertvision.metrics.squad import Scores, score_predictions
-from bertvision.predictions.ensemble import How, combine_logits, shares_of
-from bertvision.predictions.files import write_predictions
-from bertvision.predictions.logits import Logits, save_logits
-from bertvision.predictions.prediction import AnswerConfig, Prediction
-from bertvision.predictions.span_ensemble import ScoredText, combine_spans
-from bertvision.predictions.spans import decode_spans
-from bertvision.settings import Config, Settings, validate
+from bertvision.kinds.kind import Golds
+from bertvision.metrics.squad import Scores
+from bertvision.predictions.ensemble import How, shares_of
+from bertvision.predictions.prediction import AnswerConfig
+from bertvision.settings import Settings, validate
+from bertvision.tasks.catalog import TASKS, task_name
 from bertvision.version import VERSION
 
-COLUMNS = ("model", "EM", "F1", "best F1", "span F1")
-SCORES = (("exact", "exact_match"), ("f1",), ("best_f1",), ("best_span_HasAns_f1",))  # SQuAD 2.0's name, then 1.1's
-MAY_BE_ABSENT = ("null_odds.json", "best_spans.json", LOGITS)
 
-
-class EnsembleSettings(Config):
-    """What may be changed when answers are combined."""
+class EnsembleSettings(GoldConfig):
+    """What may be changed when predictions are combined."""
 
     answers: AnswerConfig = AnswerConfig()
 
@@ -41,15 +37,21 @@ class EnsembleSettings(Config):
 class Ensembled(NamedTuple):
     """What came out."""
 
-    predictions: list[Prediction]
-    by: str  # `tokens` or `spans`
+    golds: Golds
+    predictions: Sequence[Any]
+    by: str  # what was combined, such as `tokens` or `spans`
     folders: tuple[Path, ...]
     shares: tuple[float, ...] | None  # of the weights, where there are any
-    scores: Scores | None  # None where the file has no answers to compare with
+    scores: Scores | None  # None where the file has nothing to compare with
     member_scores: list[Scores] | None
 
+    @property
+    def nouns(self) -> str:
+        """What was predicted."""
+        return self.golds.info.kind.nouns
+
     def as_dict(self) -> dict[str, Any]:
-        """Give it as JSON can hold it, without the answers."""
+        """Return it as JSON can hold it, without the predictions."""
         members = [
             {
                 "folder": str(folder),
@@ -58,39 +60,49 @@ class Ensembled(NamedTuple):
             }
             for place, folder in enumerate(self.folders)
         ]
-        return {"questions": len(self.predictions), "by": self.by, "members": members, "scores": self.scores}
+        return {self.nouns: len(self.predictions), "by": self.by, "members": members, "scores": self.scores}
 
     def as_table(self) -> list[tuple[str, ...]]:
-        """Give a header, and the scores of each member and of the ensemble; a file without answers has no scores."""
-        rows = [[name] for name in (COLUMNS[0], *short_names(self.folders), "ensemble")]
+        """Return a header, and the scores of each member and of the ensemble; a file without golds has no scores."""
+        rows = [[name] for name in ("model", *short_names(self.folders), "ensemble")]
         if self.shares is not None:
             weights = ["weight", *(f"{share:.3f}" for share in self.shares), ""]
             rows = [[*row, weight] for row, weight in zip(rows, weights, strict=True)]
-        scores = [list(COLUMNS[1:]), *map(_cells, [*(self.member_scores or []), self.scores or {}])]
-        return [(*row, *cells) for row, cells in zip(rows, scores, strict=True)]
+        columns = self.golds.info.kind.score_columns(self.golds.info)
+        cells = [_cells(columns, each) for each in [*(self.member_scores or []), self.scores or {}]]
+        return [(*row, *more) for row, more in zip(rows, [list(columns), *cells], strict=True)]
 
 
 def ensemble_folders(
-    folders: Sequence[Path], data: str, out: Path, way: Way, settings: Settings | None = None
+    folders: Sequence[Path], data: str, out: Path, way: Way, settings: Settings | None = None, task: str = "squad2"
 ) -> Ensembled:
-    """Combine the answers of prediction folders to the questions of `data`, and score them where it has golds.
-
-    Members on one grid are combined token by token; otherwise, and where a member scores pairs, by their spans.
-    """
+    """Combine the predictions of folders for the examples of `data`, and score them where it has golds."""
     _check_folders(folders, out)
     way.check(len(folders))
-    config = validate(EnsembleSettings, settings or {}, "--set").answers
-    asked = read_questions(data)
-    members = read_members(folders, data, asked.questions)
-    weights = held_out_weights(way.held_out, asked.questions, config) if way.held_out is not None else way.weights
+    config, name = validate(EnsembleSettings, settings or {}, "--set"), task_name(task)
+    asked = read_asked(name, data, config.data, folders)
+    kind, golds = TASKS[name].kind, asked.golds
+    members = kind.read_members(folders, data, golds)
+    weights = held_out_weights(way.held_out, golds, config.data, config.answers) if way.held_out else way.weights
     shares = tuple(shares_of(way.how, weights, len(members)).tolist()) if way.how == "weighted" else None
-    predictions, logits = _combine(members, way.how, shares, config)
-    _write(out, members[0], predictions, logits)
-    scores, member_scores = _score(asked, members, predictions, config)
-    by = "spans" if logits is None else "tokens"
-    made = Ensembled(predictions, by, tuple(folders), shares, scores, member_scores)
-    write_json(out / "ensemble.json", _description(made, data, way.how, config))
+    joined = kind.join(golds, members, way.how, shares, config.answers)
+    for optional in kind.optional_files:  # what an earlier ensemble left
+        (out / optional).unlink(missing_ok=True)
+    kind.write(out, golds, joined.predictions)
+    if joined.logits is not None:
+        kind.write_logits(out, joined.layout, joined.logits)
+    scores, alone = _score(asked, members, joined.predictions, config.answers)
+    made = Ensembled(golds, joined.predictions, joined.by, tuple(folders), shares, scores, alone)
+    write_json(out / "ensemble.json", _description(made, data, way.how, config.answers))
     return made
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """Name different folders by as many of their last parts as tell them apart."""
+    parts = [folder.resolve().parts for folder in folders]
+    lengths = range(1, max(map(len, parts)))
+    enough = next((length for length in lengths if len({each[-length:] for each in parts}) == len(parts)), None)
+    return [str(Path(*(each if enough is None else each[-enough:]))) for each in parts]
 
 
 def _check_folders(folders: Sequence[Path], out: Path) -> None:
@@ -103,34 +115,14 @@ def _check_folders(folders: Sequence[Path], out: Path) -> None:
         raise FolderError(f"{out}: is a member of the ensemble; choose another --out")
 
 
-def _combine(
-    members: Sequence[Member], how: How, shares: Sequence[float] | None, config: AnswerConfig
-) -> tuple[list[Prediction], Logits | None]:
-    """Give the ensemble's answers, and its logits where the members share their tokens."""
-    texts, has_null = members[0].texts, members[0].has_null
-    if all(member.texts is texts and member.logits.shape[1] == 2 for member in members):
-        logits = combine_logits(texts.tokens, [member.logits for member in members], how, shares)
-        return decode_spans(texts, logits, config, has_null=has_null), logits
-    scored = [ScoredText(member.texts, member.logits) for member in members]
-    return combine_spans(scored, how, config, shares, has_null=has_null), None
-
-
-def _write(out: Path, member: Member, predictions: Sequence[Prediction], logits: Logits | None) -> None:
-    for name in MAY_BE_ABSENT:  # what an earlier ensemble left
-        (out / name).unlink(missing_ok=True)
-    write_predictions(out, predictions)
-    if logits is not None:
-        save_logits(out / LOGITS, member.texts.tokens, logits)
-
-
 def _score(
-    asked: Asked, members: Sequence[Member], predictions: Sequence[Prediction], config: AnswerConfig
+    asked: AskedFile, members: Sequence[Any], predictions: Sequence[Any], config: AnswerConfig
 ) -> tuple[Scores | None, list[Scores] | None]:
-    if not asked.can_be_scored(has_null=members[0].has_null):
+    golds, kind = asked.golds, asked.golds.info.kind
+    if not asked.can_be_scored(predictions):
         return None, None
-    answers = (member.answers(config) for member in members)
-    alone = [score_predictions(asked.questions, each, config.null_threshold) for each in answers]
-    return score_predictions(asked.questions, predictions, config.null_threshold), alone
+    alone = [kind.score(golds, kind.predictions_of(member, config), config) for member in members]
+    return kind.score(golds, predictions, config), alone
 
 
 def _description(made: Ensembled, data: str, how: How, config: AnswerConfig) -> dict[str, Any]:
@@ -145,7 +137,7 @@ def _description(made: Ensembled, data: str, how: How, config: AnswerConfig) -> 
     }
 
 
-def _cells(scores: Scores) -> list[str]:
-    """Write scores as percentages; a score that was never made is an empty cell."""
-    found = [next((scores[name] for name in names if name in scores), None) for names in SCORES]
+def _cells(columns: Mapping[str, tuple[str, ...]], scores: Scores) -> list[str]:
+    """Write scores as they are printed; a score that was never made is an empty cell."""
+    found = [next((scores[name] for name in names if name in scores), None) for names in columns.values()]
     return ["" if score is None else f"{score:.1f}" for score in found]

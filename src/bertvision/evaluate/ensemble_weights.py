@@ -5,19 +5,18 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from bertvision.errors import DataError, SettingsError
-from bertvision.evaluate.members import Member, read_members
-from bertvision.evaluate.questions import read_questions
-from bertvision.metrics.squad import score_predictions
+from bertvision.evaluate.golds import read_asked
+from bertvision.kinds.kind import Golds
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.tasks.task import Question
+from bertvision.tasks.task import DataConfig
 
 HOWS: dict[str, How] = {how: how for how in get_args(How)}
-LEAST_GAIN = 0.01  # F1 points: a member that is no better than "no answer" counts for almost nothing
+LEAST_GAIN = 0.01  # points: a member that is no better than a guess counts for almost nothing
 
 
-class HeldOut(NamedTuple):
-    """The members' answers to other questions than the ensemble's, in the members' order."""
+class HeldOutMembers(NamedTuple):
+    """The members' predictions for other examples than the ensemble's, in the members' order."""
 
     folders: Sequence[Path]
     data: str
@@ -28,7 +27,7 @@ class Way(NamedTuple):
 
     how: How
     weights: tuple[float, ...] | None = None
-    held_out: HeldOut | None = None
+    held_out: HeldOutMembers | None = None
 
     def check(self, members: int) -> None:
         """Refuse weights that are missing, too many, or not asked for."""
@@ -52,7 +51,7 @@ def choose_way(how: str, weights: str | None = None, held_out: Sequence[Path] = 
     if how != "weighted" and (weights is not None or data is not None):
         raise SettingsError(f"--how {how} takes no weights; leave them out or choose --how weighted")
     given = parse_weights(weights) if weights is not None else None
-    return Way(HOWS[how], given, HeldOut(held_out, data) if data is not None else None)
+    return Way(HOWS[how], given, HeldOutMembers(held_out, data) if data is not None else None)
 
 
 def parse_weights(text: str) -> tuple[float, ...]:
@@ -63,26 +62,36 @@ def parse_weights(text: str) -> tuple[float, ...]:
         raise SettingsError(f"--weights {text}: expected numbers, one for each DIR, such as 0.6,0.4") from None
 
 
-def held_out_weights(held_out: HeldOut, answered: Sequence[Question], config: AnswerConfig) -> tuple[float, ...]:
-    """Give each member's F1 on held-out questions above that of always answering "no answer", in points.
+def held_out_weights(
+    held_out: HeldOutMembers, answered: Golds, data: DataConfig, config: AnswerConfig
+) -> tuple[float, ...]:
+    """Return how far each member's score on held-out examples is above a guess that needs no model, in points.
 
-    At a threshold of 0, and at least 0.01. `answered` are the questions of the ensemble, none of which may be among
-    the held-out ones: weights that know them would flatter the ensemble's scores.
+    For questions the F1 at a threshold of 0, above that of always answering "no answer"; at least 0.01. `answered` are
+    the examples of the ensemble, none of which may be among the held-out ones: weights that know them would flatter
+    the ensemble's scores.
     """
-    asked = read_questions(held_out.data)
-    known = {question.id for question in answered}
-    if shared := [question.id for question in asked.questions if question.id in known]:
+    asked = read_asked(answered.task, held_out.data, data, held_out.folders, answered.labels)
+    golds, kind = asked.golds, answered.info.kind
+    _refuse_shared(held_out.data, golds, answered)
+    members = kind.read_members(held_out.folders, held_out.data, golds)
+    config = config.model_copy(update={"null_threshold": 0.0})
+    predictions = [kind.predictions_of(member, config) for member in members]
+    if not asked.can_be_scored(predictions[0]):
         raise DataError(
-            f"{held_out.data}: {len(shared)} of its questions, such as {shared[0]!r}, are in --data too; "
-            "hold out questions of other articles"
+            f"{held_out.data}: not all of its {kind.nouns} say what the answers are; give --weights instead"
         )
-    members = read_members(held_out.folders, held_out.data, asked.questions)
-    if not asked.can_be_scored(has_null=members[0].has_null):
-        raise DataError(f"{held_out.data}: not all of its questions say what the answers are; give --weights instead")
-    return tuple(_gain(member, asked.questions, config) for member in members)
+    metric = answered.info.scores[0]
+    guess = kind.guess_scores(golds, golds.examples).get(metric, 0.0)
+    gains = (kind.score(golds, each, config).get(metric, 0.0) - guess for each in predictions)
+    return tuple(max(gain, LEAST_GAIN) for gain in gains)
 
 
-def _gain(member: Member, questions: Sequence[Question], config: AnswerConfig) -> float:
-    nothing = 100 * sum(question.is_impossible for question in questions) / len(questions)
-    f1 = score_predictions(questions, member.answers(config), 0.0)["f1"]
-    return max(f1 - nothing, LEAST_GAIN)
+def _refuse_shared(data: str, held_out: Golds, answered: Golds) -> None:
+    kind = answered.info.kind
+    seen = {kind.identity(example) for example in answered.examples}
+    if shared := [example.id for example in held_out.examples if kind.identity(example) in seen]:
+        others = "questions of other articles" if kind.asks_questions else f"other {kind.nouns}"
+        raise DataError(
+            f"{data}: {len(shared)} of its {kind.nouns}, such as {shared[0]!r}, are in --data too; hold out {others}"
+        )

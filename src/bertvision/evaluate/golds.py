@@ -1,15 +1,15 @@
-"""A gold file and predictions of any task but spans -> examples, and predictions in their order; needs no torch."""
+"""A file of a task -> examples that predictions are judged by; needs no torch."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.metrics.rows import Predicted, in_order
-from bertvision.predictions.row_files import read_rows, read_tags, read_values
+from bertvision.errors import DataError
+from bertvision.kinds.kind import Golds
+from bertvision.predictions.files import read_values
 from bertvision.settings import Config
 from bertvision.tasks.catalog import TASKS
-from bertvision.tasks.read import Labelled, read_labelled
-from bertvision.tasks.squad import read_squad
+from bertvision.tasks.read import read_labelled
 from bertvision.tasks.task import DataConfig, TaskName
 
 
@@ -19,39 +19,54 @@ class GoldConfig(Config):
     data: DataConfig = DataConfig()
 
 
-class Golds(NamedTuple):
-    """What predictions are judged by."""
+class AskedFile(NamedTuple):
+    """A file's examples, and whether every one of them says what is right."""
 
-    task: TaskName
-    examples: Sequence[Any]
-    labels: tuple[str, ...]  # names of the classes, labels or tags, by number
+    golds: Golds
+    has_golds: bool
+
+    @property
+    def questions(self) -> Sequence[Any]:
+        """The examples."""
+        return self.golds.examples
+
+    def can_be_scored(self, predictions: Sequence[Any]) -> bool:
+        """Whether predictions for its examples can be scored."""
+        return self.has_golds and self.golds.info.kind.can_score(self.golds.examples, predictions)
 
 
-def read_golds(name: TaskName, gold: str, data: DataConfig, predictions: Sequence[Path]) -> Golds:
+def read_golds(
+    name: TaskName, gold: str, data: DataConfig, predictions: Sequence[Path] = (), labels: tuple[str, ...] = ()
+) -> Golds:
     """Read the gold examples; own data may be predicted to have labels of train that no gold row has."""
-    if TASKS[name].kind == "answerable":
-        questions = read_squad(gold, answers="texts", hub_split="validation").examples
-        return Golds(name, questions, TASKS[name].labels)
-    labelled = read_labelled(name, gold, data, can_drop=False)
-    more = _further_labels(name, data, labelled, predictions)
-    if more:
-        labelled = read_labelled(name, gold, data, (*labelled.labels, *more), can_drop=False)
-    return Golds(name, labelled.split.examples, labelled.labels)
+    found = read_labelled(name, gold, data, labels, need="texts", can_drop=False)
+    if more := [] if labels else _further_labels(name, data, found.labels, predictions):
+        found = read_labelled(name, gold, data, (*found.labels, *more), need="texts", can_drop=False)
+    return Golds(name, TASKS[name], found.split.examples, found.labels)
 
 
-def read_predicted(golds: Golds, path: Path) -> list[Predicted]:
-    """Read predictions, one for each gold example, in their order."""
-    if TASKS[golds.task].kind == "tags":
-        return in_order(golds.examples, read_tags(path, golds.examples), str(path))
-    return in_order(golds.examples, read_rows(path, golds.task, golds.labels), str(path))
+def read_asked(
+    name: TaskName, source: str, data: DataConfig, predictions: Sequence[Path] = (), labels: tuple[str, ...] = ()
+) -> AskedFile:
+    """Read a file that may or may not say what is right."""
+    try:
+        return AskedFile(read_golds(name, source, data, predictions, labels), True)
+    except DataError:  # either some examples have no labels, or the file is bad, which the second reading will say
+        found = read_labelled(name, source, data, labels, need="optional", can_drop=False)
+        more = [] if labels else _further_labels(name, data, found.labels, predictions)
+        return AskedFile(Golds(name, TASKS[name], found.split.examples, (*found.labels, *more)), False)
 
 
-def _further_labels(name: TaskName, data: DataConfig, labelled: Labelled, predictions: Sequence[Path]) -> list[str]:
-    if data.labels or TASKS[name].labels or TASKS[name].kind not in ("class", "labels"):
+def read_questions(data: str) -> AskedFile:
+    """Read a SQuAD file's questions with its answers, where it has them."""
+    return read_asked("squad2", data, DataConfig())
+
+
+def _further_labels(
+    name: TaskName, data: DataConfig, labels: tuple[str, ...], predictions: Sequence[Path]
+) -> list[str]:
+    kind = TASKS[name].kind
+    if data.labels or TASKS[name].labels or not kind.names_labels:
         return []
-    values = (value for path in predictions for value in read_values(path).values())
-    return sorted({str(each) for value in values for each in _listed(value)} - set(labelled.labels))
-
-
-def _listed(value: Any) -> Iterable[Any]:  # noqa: ANN401 (checked where it is read)
-    return value if isinstance(value, list) else (value,)
+    values = [value for path in predictions for value in read_values(path).values()]
+    return sorted(kind.further_labels(values) - set(labels))

@@ -1,7 +1,6 @@
 """One text or two -> one row for the encoder."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -18,10 +17,10 @@ from bertvision.features.tokens import (
 )
 from bertvision.features.windows import Label, Window
 from bertvision.progress import SILENT, Progress
+from bertvision.tasks.rows import LabelColumn
 from bertvision.tasks.task import TextRow
 
-RowKind = Literal["class", "labels", "number"]
-UNKNOWN: dict[RowKind, Label] = {"class": 0, "labels": (), "number": 0.0}
+UNKNOWN: dict[LabelColumn, Label] = {"class": 0, "labels": (), "number": 0.0}
 Layouts = tuple[Layout, Layout]  # around one text, and around two
 
 
@@ -29,7 +28,7 @@ def cut_rows(
     rows: Sequence[TextRow],
     tokenizer: Tokenizer,
     max_length: int,
-    kind: RowKind,
+    holds: LabelColumn,
     progress: Progress = SILENT,
 ) -> list[Window]:
     """Turn every row into one window of at most `max_length` tokens; longer texts lose their end, the longer one first.
@@ -44,7 +43,7 @@ def cut_rows(
             for row in part:
                 texts = [next(found)[0] for _ in row.texts]
                 ids, second_at = join_texts(row.id, texts, layouts, max_length)
-                windows.append(Window(len(windows), ids, second_at, NO_OFFSETS, label=_label(row, kind)))
+                windows.append(Window(len(windows), ids, second_at, NO_OFFSETS, label=_label(row, holds)))
             bar.advance(len(part))
     return windows
 
@@ -80,7 +79,7 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     return (longer, shorter) if first > second else (shorter, longer)
 
 
-def _label(row: TextRow, kind: RowKind) -> Label:
+def _label(row: TextRow, holds: LabelColumn) -> Label:
     if row.label is None:
-        return UNKNOWN[kind]
-    return float(row.label) if kind == "number" and isinstance(row.label, int | float) else row.label
+        return UNKNOWN[holds]
+    return float(row.label) if holds == "number" and isinstance(row.label, int | float) else row.label

@@ -12,6 +12,22 @@ MANY_KINDS = 1000
 DIGITS = 12  # sums in another order differ behind these, which would turn a difference of 0 into one
 
 
+class Draw(NamedTuple):
+    """What is drawn: units with replacement, so many times."""
+
+    units: npt.NDArray[np.int64]  # which unit each example is drawn with: itself, or its article
+    resamples: int
+    seed: int
+
+
+class Paired(NamedTuple):
+    """One score of two models; None is a value that there is not."""
+
+    a: float | None
+    b: float | None
+    differences: Floats | None  # b - a in each resample, NaN where a score has no value
+
+
 class Interval(NamedTuple):
     """Where 95% of the resampled differences lie, and how often chance alone would be as far from 0."""
 
@@ -28,9 +44,15 @@ def paired_bootstrap(
     `units` tells which unit each difference belongs to: itself, or its article. The two-sided p-value is twice the
     smaller share of resamples at or beyond 0, with the sample itself counted as one more, so that it is never 0.
     """
+    return interval_of(resample_means(differences, Draw(units, resamples, seed)))
+
+
+def resample_means(differences: Floats, draw: Draw) -> Floats:
+    """Return the mean difference in each resample."""
     parts = np.stack([differences, np.ones_like(differences)], axis=1)
-    totals, sizes = resample_sums(parts, units, resamples, seed)
-    return interval_of(totals / sizes)
+    totals, sizes = resample_sums(parts, draw.units, draw.resamples, draw.seed)
+    means: Floats = totals / sizes
+    return means
 
 
 def interval_of(resampled: Floats) -> Interval:

@@ -1,6 +1,7 @@
 """`load`: a folder or hub id -> something that takes text and gives answers."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from bertvision.errors import FolderError, SettingsError
@@ -13,6 +14,7 @@ from bertvision.settings import DEFAULT, Precision
 from bertvision.stages.use_config import CONFIG
 
 Predictor = Reader | Classifier | Tagger
+PREDICTORS: dict[str, Callable[[Served], Predictor]] = {"reader": Reader, "classifier": Classifier, "tagger": Tagger}
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", "README.md"]  # nothing that could be unpickled or run
 
@@ -24,13 +26,7 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "aut
     Gives a `Reader` for questions, a `Tagger` for tags of words, and a `Classifier` for everything else.
     """
     served = _open(_find(model), device, precision)
-    match served.kind:
-        case "span":
-            return Reader(served)
-        case "tags":
-            return Tagger(served)
-        case _:
-            return Classifier(served)
+    return PREDICTORS[served.kind.predictor](served)
 
 
 def _open(folder: Path, device: str, precision: Precision) -> Served:

@@ -39,7 +39,7 @@ class Reader(Saveable):
     @property
     def has_null(self) -> bool:
         """Tell whether it can say that a text holds no answer."""
-        return self.served.config.task == "squad2"
+        return self.served.kind.has_null
 
     def __call__(
         self,

@@ -16,8 +16,8 @@ from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.states import StateBatch
 from bertvision.errors import DataError, SettingsError
+from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.layers import LayerMeans, QuestionParts, mean_parts
-from bertvision.evaluate.questions import read_questions
 from bertvision.features.windows import Window, cut_windows
 from bertvision.heads.contributions import layer_contributions, refuse_unless_sum
 from bertvision.heads.head import Head, layer_weights

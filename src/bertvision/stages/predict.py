@@ -9,7 +9,7 @@ from bertvision.calibration.calibration import score_calibration
 from bertvision.encoder.load import Encoder
 from bertvision.files import whole_folder
 from bertvision.heads.head import layer_weights
-from bertvision.metrics.rows import majority_scores
+from bertvision.kinds.kind import Answering
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import without_collecting
@@ -25,7 +25,6 @@ from bertvision.records import (
     write_record,
 )
 from bertvision.settings import first_difference
-from bertvision.stages.answering import Answering
 from bertvision.stages.finetune import finetune_costs, finetune_seconds
 from bertvision.stages.heads import frozen_encoder, load_heads
 from bertvision.stages.line import Line
@@ -164,7 +163,7 @@ def _score(this: Pass, row: Row) -> tuple[Scores, Curves | None]:
         with whole_folder(folder.held_out_predictions(this.fraction, row.name)) as beside:
             held_out = (this.held_out.answering.split.examples, this.held_out.answer(row, beside))
         scores["held_out_f1"] = this.held_out.score(row, held_out[1])["f1"]  # to choose settings by
-    if line.task.kind != "span" or not line.task.has_null:
+    if not line.task.kind.has_null:
         return scores, None
     dev = (this.dev.answering.split.examples, answers)
     calibrated, curves = score_calibration(dev, held_out, line.experiment.answers.null_threshold)
@@ -172,10 +171,10 @@ def _score(this: Pass, row: Row) -> tuple[Scores, Curves | None]:
 
 
 def _baseline_scores(line: Line) -> Scores:
-    task = line.task
-    scores = majority_scores(task.name, task.train.examples, task.dev.examples)
-    for name, split in task.also.items():
-        more = majority_scores(task.name, task.train.examples, split.examples)
+    train, kind = line.task.train.examples, line.task.kind
+    scores = kind.guess_scores(line.dev.golds, train)
+    for name, asked in line.also.items():
+        more = kind.guess_scores(asked.golds, train)
         scores |= {f"{name}_{metric}": score for metric, score in more.items()}
     return scores
 
@@ -218,7 +217,7 @@ def _finished_records(line: Line, seed: int, fraction: float | None) -> list[Run
     names = [] if output_layer_of(line, seed, fraction) is None else [ENCODER]
     names += load_heads(line, seed, fraction)
     names += [each.name for each in line.experiment.ensembles if all(name in names for name in each.of)]
-    baseline = [MAJORITY] if line.task.kind != "span" else []
+    baseline = [MAJORITY] if line.task.kind.has_baseline else []
     paths = [record_path(folder.records, name, fraction, seed) for name in [*baseline, *names]]
     places = [folder.predictions(fraction, name) for name in names]
     places += [place / part for place in places for part in line.also]

@@ -40,7 +40,7 @@ BASELINE = Row(MAJORITY, "baseline", Parameters(total=0, trainable=0, encoder=0)
 def list_rows(line: Line, seed: int, fraction: float | None, encoder: Encoder) -> list[Row]:
     """List the encoder, heads and ensembles that can be scored; an encoder as given has no output layer of its own."""
     size, inside = encoder.num_parameters, 0
-    rows = [BASELINE] if line.task.kind != "span" else []
+    rows = [BASELINE] if line.task.kind.has_baseline else []
     if (output := output_layer_of(line, seed, fraction)) is not None:
         place, own = _encoder_folder(line, seed, fraction), count_parameters(output)
         trained_there = trained_parameters(place)

@@ -12,7 +12,7 @@ from bertvision.settings import Settings
 from bertvision.stages.line import Line
 from bertvision.stages.model_folder import load_model, read_model_config
 from bertvision.stages.reading import reading_of
-from bertvision.training.teaching import TAUGHT, Teach
+from bertvision.training.teaching import Teach
 
 
 def teacher_of(line: Line, vocabulary: dict[str, int]) -> Teach | None:
@@ -20,7 +20,7 @@ def teacher_of(line: Line, vocabulary: dict[str, int]) -> Teach | None:
     config = line.experiment.finetune.teacher
     if config is None:
         return None
-    if line.objective.kind not in TAUGHT:
+    if not line.objective.kind.can_be_taught:
         raise SettingsError(
             f"finetune.teacher is for questions and classes, and {line.task.name} has none; leave it out"
         )

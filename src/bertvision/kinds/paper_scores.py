@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from bertvision.features.pieces import gold_pieces
-from bertvision.features.tokens import Int32s
+from bertvision.features.tokens import Int32s, Tokenizer
 from bertvision.features.windows import Window
+from bertvision.metrics.scores import score_pieces
 from bertvision.metrics.squad import Scores
-from bertvision.metrics.wordpiece import score_pieces
 from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.predictions.paper_decoder import decode_pieces
 from bertvision.predictions.prediction import AnswerConfig
@@ -25,7 +24,7 @@ class PaperGold(NamedTuple):
 
 
 def paper_gold(
-    config: AnswerConfig, windows: Sequence[Window], questions: Sequence[Question], tokenizer: PreTrainedTokenizerBase
+    config: AnswerConfig, windows: Sequence[Window], questions: Sequence[Question], tokenizer: Tokenizer
 ) -> PaperGold | None:
     """Look up the word pieces of windows and golds; None where nobody asked for them."""
     if "paper-v1" not in config.decoders:

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from bertvision.errors import SettingsError
-from bertvision.predictions.row_ensemble import combine_rows
+from bertvision.kinds.catalog import KINDS
+
+
+def combine_rows(kind, members, how, weights=None, labels=()):
+    return KINDS[kind].combine(None, members, how, weights, labels)
 
 
 def logits(*rows):
@@ -45,7 +49,7 @@ def test_each_label_of_a_set_has_a_probability_of_its_own():
 def test_endings_are_compared_within_their_row():
     one = of((0.5, 0.25, 0.25), (0.2, 0.2, 0.6)).reshape(6, 1)
     other = of((0.1, 0.8, 0.1), (0.4, 0.4, 0.2)).reshape(6, 1)
-    found = combine_rows("choice", [one, other], "mean", group=3)
+    found = combine_rows("choice", [one, other], "mean", labels=("0", "1", "2"))
     assert found.shape == (6, 1)
     np.testing.assert_allclose(np.exp(found[:, 0]), [0.3, 0.525, 0.175, 0.3, 0.3, 0.4], rtol=1e-5)
 

@@ -3,13 +3,33 @@ import json
 import pytest
 
 from bertvision.errors import DataError
-from bertvision.predictions.labels import RowPrediction
-from bertvision.predictions.row_files import read_rows, read_tags, write_rows, write_tags
-from bertvision.predictions.tags import TagPrediction
+from bertvision.kinds.kind import Golds
+from bertvision.predictions.files import read_values
+from bertvision.predictions.prediction import RowPrediction, TagPrediction
 from bertvision.tasks.catalog import TASKS
-from bertvision.tasks.task import Sentence
+from bertvision.tasks.task import Sentence, TextRow
 
 CLASSES = [RowPrediction("0", 1, (0.25, 0.75)), RowPrediction("1", 0, (0.5, 0.5))]
+
+
+def golds(task, labels, ids):
+    return Golds(task, TASKS[task], [TextRow(each, ("text",), None) for each in ids], tuple(labels))
+
+
+def write_rows(folder, task, labels, predictions, part=""):
+    TASKS[task].kind.write(folder, golds(task, labels, ()), predictions, part)
+
+
+def read_rows(path, task, labels):
+    return TASKS[task].kind.read_predictions(path, golds(task, labels, read_values(path)))
+
+
+def write_tags(folder, sentences, predictions):
+    TASKS["ner"].kind.write(folder, Golds("ner", TASKS["ner"], sentences, ()), predictions)
+
+
+def read_tags(path, sentences):
+    return TASKS["ner"].kind.read_predictions(path, Golds("ner", TASKS["ner"], sentences, ()))
 
 
 def names_in(folder):

@@ -2,11 +2,18 @@ import numpy as np
 import pytest
 
 from bertvision.errors import DataError
-from bertvision.metrics.rows import majority_scores, score_rows
-from bertvision.predictions.labels import RowPrediction
-from bertvision.predictions.tags import TagPrediction
+from bertvision.kinds.kind import Golds
+from bertvision.predictions.prediction import RowPrediction, TagPrediction
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.task import Answer, ChoiceRow, Question, Sentence, TextRow
+
+
+def score_rows(task, examples, predictions):
+    return TASKS[task].kind.score(Golds(task, TASKS[task], examples, ()), predictions)
+
+
+def majority_scores(task, train, dev):
+    return TASKS[task].kind.guess_scores(Golds(task, TASKS[task], dev, ()), train)
 
 
 def rows_of(labels):

@@ -1,6 +1,7 @@
 import numpy as np
 
-from bertvision.predictions.tags import TagPrediction, predict_tags
+from bertvision.kinds.tags import predict_tags
+from bertvision.predictions.prediction import TagPrediction
 from bertvision.tasks.task import Sentence
 
 SENTENCES = [Sentence("a", ("New", "York", "is"), None, 0), Sentence("b", ("\u200b", "Leeds"), None, 0)]

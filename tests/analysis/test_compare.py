@@ -1,7 +1,15 @@
 import pytest
 
-from bertvision.analysis.comparison import compare_answers
 from bertvision.errors import DataError
+from bertvision.evaluate.compare import compare_predictions, units_of
+from bertvision.kinds.kind import Golds
+from bertvision.metrics.resampling import Draw
+from bertvision.tasks.catalog import TASKS
+
+
+def compare_answers(questions, a, b, metrics=("exact", "f1"), resample="question", resamples=10_000):
+    golds = Golds("squad2", TASKS["squad2"], questions, ())
+    return compare_predictions(golds, a, b, metrics, Draw(units_of(questions, resample), resamples, 1))
 
 
 def test_both_scores_their_difference_and_who_is_right(questions, scored):
@@ -29,7 +37,7 @@ def test_the_interval_is_in_percent_and_of_the_second_minus_the_first(questions,
 
 def test_a_group_without_questions_has_empty_cells(ask, scored, questions):
     answered, a = questions[:2], scored("1887", "", "", "")
-    section = compare_answers(answered, a, a, resamples=200).sections()[1]
+    section = compare_answers(answered, a, a, resamples=200).as_page().sections[1]
     assert {name: cells for name, *cells in section.rows} == {
         "has answer": ["1", "0", "0", "1", "2"],
         "no answer": ["", "", "", "", "0"],
