@@ -80,8 +80,11 @@ def ensemble_folders(
     _check_folders(folders, out)
     way.check(len(folders))
     config, name = validate(EnsembleSettings, settings or {}, "--set"), task_name(task)
+    kind = TASKS[name].kind
+    for folder in folders:
+        kind.check_member(folder)
     asked = read_asked(name, data, config.data, folders)
-    kind, golds = TASKS[name].kind, asked.golds
+    golds = asked.golds
     members = kind.read_members(folders, data, golds)
     weights = held_out_weights(way.held_out, golds, config.data, config.answers) if way.held_out else way.weights
     shares = tuple(shares_of(way.how, weights, len(members)).tolist()) if way.how == "weighted" else None

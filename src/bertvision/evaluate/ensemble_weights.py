@@ -71,6 +71,8 @@ def held_out_weights(
     the examples of the ensemble, none of which may be among the held-out ones: weights that know them would flatter
     the ensemble's scores.
     """
+    for folder in held_out.folders:
+        answered.info.kind.check_member(folder)
     asked = read_asked(answered.task, held_out.data, data, held_out.folders, answered.labels)
     golds, kind = asked.golds, answered.info.kind
     _refuse_shared(held_out.data, golds, answered)

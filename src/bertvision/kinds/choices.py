@@ -10,7 +10,7 @@ from bertvision.features.tokens import Tokenizer
 from bertvision.features.windows import Window, WindowConfig
 from bertvision.kinds.classes import predict_classes
 from bertvision.kinds.kind import Answering, Golds, Labelled, Reading, TaskInfo
-from bertvision.kinds.labelled import LabelKind
+from bertvision.kinds.labelled import LabelKind, RowMember
 from bertvision.predictions.ensemble import How, combine_softmax
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import RowPrediction
@@ -90,9 +90,9 @@ class Choices(LabelKind):
         """Combine models row by row, over the endings of each."""
         return combine_softmax(members, how, weights, group=len(labels))
 
-    def logits_of(self, golds: Golds, predictions: Sequence[RowPrediction]) -> Logits:
+    def logits_of(self, golds: Golds, member: RowMember) -> Logits:
         """Return logits as windows have them."""
-        return super().logits_of(golds, predictions).reshape(-1, 1)
+        return super().logits_of(golds, member).reshape(-1, 1)
 
     def texts(self, example: ChoiceRow) -> dict[str, str]:
         """Return the text and its endings."""

@@ -13,12 +13,13 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from bertvision.analysis.disagreements import Disagreement
 from bertvision.analysis.outcomes import Outcomes
 from bertvision.analysis.sections import Section
-from bertvision.errors import DataError
+from bertvision.errors import DataError, FolderError
 from bertvision.features.tokens import Tokenizer
 from bertvision.features.windows import Window, WindowConfig
 from bertvision.metrics.resampling import Draw, Paired
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.ensemble import How
+from bertvision.predictions.files import PREDICTIONS, WHERE
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.progress import SILENT, Progress
@@ -301,6 +302,11 @@ class Kind(ABC):
         """Take one model's predictions apart, or two models'."""
 
     # Prediction folders of several models -> one's
+
+    def check_member(self, folder: Path) -> None:
+        """Refuse a folder that can be no member, before anything is read."""
+        if not (folder / PREDICTIONS).is_file():
+            raise FolderError(f"{folder}: no {PREDICTIONS} in it; {WHERE}")
 
     @abstractmethod
     def read_members(self, folders: Sequence[Path], data: str, golds: Golds) -> Sequence[Any]:

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from bertvision.analysis.classes import ClassScores, class_section, confusion_se
 from bertvision.analysis.disagreements import EMPTY, Disagreement, shortened
 from bertvision.analysis.outcomes import OUTCOMES, Outcomes, count_right
 from bertvision.analysis.sections import Section, number_cell
-from bertvision.errors import DataError, FolderError, SettingsError
+from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
 from bertvision.kinds.kind import Breakdown, Golds, Joined, Kind, TaskInfo
 from bertvision.metrics import scores as metrics
@@ -23,7 +23,7 @@ from bertvision.metrics.resampling import Draw, Floats, Paired, resample_sums
 from bertvision.metrics.squad import Scores
 from bertvision.metrics.summed import ROW_SCORES, Summed
 from bertvision.predictions.ensemble import How, combine_softmax
-from bertvision.predictions.files import HEADER, PREDICTIONS, WHERE, read_beside, read_values
+from bertvision.predictions.files import HEADER, PREDICTIONS, read_beside, read_values
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
 
@@ -32,6 +32,13 @@ PAPER_FILE = "paper_v1_predictions.json"
 PAPER = "paper_v1_"  # before a score by the 2020 system's rule
 MOST_CLASSES = 12  # that who-is-right is told for one by one
 LEAST = 1e-12  # a probability that is written as 0 has no logit
+
+
+class RowMember(NamedTuple):
+    """One model's predictions, in the order of the golds."""
+
+    folder: Path
+    predictions: Sequence[Any]
 
 
 class LabelKind(Kind):
@@ -265,17 +272,14 @@ class LabelKind(Kind):
         """Combine models row by row, as `combine_logits` does for spans."""
         return combine_softmax(members, how, weights)
 
-    def read_members(self, folders: Sequence[Path], data: str, golds: Golds) -> list[list[Any]]:
+    def read_members(self, folders: Sequence[Path], data: str, golds: Golds) -> list[RowMember]:
         """Read prediction folders."""
-        for folder in folders:
-            if not (folder / PREDICTIONS).is_file():
-                raise FolderError(f"{folder}: no {PREDICTIONS} in it; {WHERE}")
-        return [self.read_predictions(folder, golds) for folder in folders]
+        return [RowMember(folder, self.read_predictions(folder, golds)) for folder in folders]
 
     def join(
         self,
         golds: Golds,
-        members: Sequence[Sequence[Any]],
+        members: Sequence[RowMember],
         how: How,
         shares: Sequence[float] | None,
         config: AnswerConfig,
@@ -290,29 +294,29 @@ class LabelKind(Kind):
         """Return predictions of rows that are one window each."""
         raise NotImplementedError
 
-    def logits_of(self, golds: Golds, predictions: Sequence[RowPrediction]) -> Logits:
+    def logits_of(self, golds: Golds, member: RowMember) -> Logits:
         """Return logits that have the probabilities of a prediction folder: their logarithms."""
-        return np.log(np.maximum(self.probabilities_of(golds, predictions), LEAST)).astype(np.float32)
+        return np.log(np.maximum(self.probabilities_of(golds, member), LEAST)).astype(np.float32)
 
-    def probabilities_of(self, golds: Golds, predictions: Sequence[RowPrediction]) -> Floats:
+    def probabilities_of(self, golds: Golds, member: RowMember) -> Floats:
         """Return the probabilities of a prediction folder, [row, label]; refuse those of labels in another order."""
-        for each in predictions:
+        for each in member.predictions:
             if not each.probabilities:
-                raise DataError(f"no probabilities for {each.id!r}; give folders with a {PROBABILITIES}")
+                raise DataError(f"{member.folder}: no probabilities for {each.id!r}; give folders with {PROBABILITIES}")
             if len(each.probabilities) != len(golds.labels) or not self.fits(each):
                 raise DataError(
-                    f"the probabilities of {each.id!r} are not of the labels {', '.join(golds.labels)} in this order; "
-                    "give the order of training, such as --set data.labels=[no,yes]"
+                    f"{member.folder}: the probabilities of {each.id!r} are not of the labels "
+                    f"{', '.join(golds.labels)} in this order; give that of training, as --set data.labels=[no,yes]"
                 )
-        return np.array([each.probabilities for each in predictions], dtype=np.float64)
+        return np.array([each.probabilities for each in member.predictions], dtype=np.float64)
 
     def fits(self, prediction: RowPrediction) -> bool:
         """Whether a label is what its probabilities say."""
         return prediction.probabilities[prediction.label] == max(prediction.probabilities)  # type: ignore[index]
 
-    def predictions_of(self, member: Sequence[Any], config: AnswerConfig) -> Sequence[Any]:
-        """Return a member's predictions, which are the member."""
-        return member
+    def predictions_of(self, member: RowMember, config: AnswerConfig) -> Sequence[Any]:
+        """Return a member's predictions."""
+        return member.predictions
 
 
 def known(identity: str, gold: Any) -> Any:  # noqa: ANN401 (of its kind)

@@ -7,7 +7,7 @@ import numpy as np
 
 from bertvision.errors import DataError
 from bertvision.kinds.kind import Golds, TaskInfo
-from bertvision.kinds.labelled import LEAST, class_of
+from bertvision.kinds.labelled import LEAST, RowMember, class_of
 from bertvision.kinds.text_rows import TextRowKind
 from bertvision.predictions.ensemble import How, combine_sigmoid
 from bertvision.predictions.logits import Logits
@@ -48,9 +48,9 @@ class Labels(TextRowKind):
         """Combine models label by label."""
         return combine_sigmoid(members, how, weights)
 
-    def logits_of(self, golds: Golds, predictions: Sequence[RowPrediction]) -> Logits:
+    def logits_of(self, golds: Golds, member: RowMember) -> Logits:
         """Return logits that have the probabilities of a prediction folder."""
-        shares = np.clip(self.probabilities_of(golds, predictions), LEAST, 1 - LEAST)
+        shares = np.clip(self.probabilities_of(golds, member), LEAST, 1 - LEAST)
         return np.log(shares / (1 - shares)).astype(np.float32)
 
     def fits(self, prediction: RowPrediction) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from bertvision.analysis.deciles import decile_section, score_deciles
 from bertvision.analysis.sections import Section
 from bertvision.kinds.kind import Golds, Joined, TaskInfo
-from bertvision.kinds.labelled import number_of
+from bertvision.kinds.labelled import RowMember, number_of
 from bertvision.kinds.text_rows import TextRowKind
 from bertvision.predictions.ensemble import How, combine_numbers
 from bertvision.predictions.logits import Logits
@@ -55,13 +55,13 @@ class Numbers(TextRowKind):
     def join(
         self,
         golds: Golds,
-        members: Sequence[Sequence[RowPrediction]],
+        members: Sequence[RowMember],
         how: How,
         shares: Sequence[float] | None,
         config: AnswerConfig,
     ) -> Joined:
         """Average the members' numbers."""
-        logits = [np.array([[each.label] for each in member], dtype=np.float32) for member in members]
+        logits = [np.array([[each.label] for each in member.predictions], dtype=np.float32) for member in members]
         joined = self.combine(None, logits, how, shares)
         return Joined(self.decode_rows([each.id for each in golds.examples], joined, ()), "numbers")
 

@@ -10,7 +10,7 @@ from bertvision.analysis.disagreements import NOTHING, Disagreement, place_to_sh
 from bertvision.analysis.groups import group_types
 from bertvision.analysis.outcomes import OUTCOMES, Outcomes, count_right
 from bertvision.analysis.scored import ScoredAnswers, score_answers
-from bertvision.errors import DataError
+from bertvision.errors import DataError, FolderError
 from bertvision.features.tokens import Tokenizer
 from bertvision.features.windows import Window, WindowConfig, cut_windows
 from bertvision.kinds.kind import Answering, Breakdown, Golds, Joined, Kind, Labelled, Per, Reading, Readout, TaskInfo
@@ -19,7 +19,7 @@ from bertvision.kinds.questions import count_answers, read_questions
 from bertvision.metrics.resampling import Draw, Paired, resample_means
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
 from bertvision.predictions.ensemble import How, combine_logits
-from bertvision.predictions.files import read_answers, read_mapping, read_prediction_folder, write_predictions
+from bertvision.predictions.files import WHERE, read_answers, read_mapping, read_prediction_folder, write_predictions
 from bertvision.predictions.logits import Logits, grid_of, save_logits
 from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.span_ensemble import LOGITS, ScoredText, SpanMember, combine_spans, read_members
@@ -199,6 +199,11 @@ class Spans(Kind):
     def score_columns(self, info: TaskInfo) -> dict[str, tuple[str, ...]]:
         """Return the scores of a table of members."""
         return COLUMNS
+
+    def check_member(self, folder: Path) -> None:
+        """Refuse a folder without logits, such as one of another task."""
+        if not (folder / LOGITS).is_file():
+            raise FolderError(f"{folder}: no {LOGITS} in it; {WHERE}, and --task where it is of another task")
 
     def read_members(self, folders: Sequence[Path], data: str, golds: Golds) -> list[SpanMember]:
         """Read prediction folders with logits."""

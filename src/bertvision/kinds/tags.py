@@ -14,7 +14,7 @@ from bertvision.features.windows import Window, WindowConfig
 from bertvision.features.words import cut_words
 from bertvision.files import write_json_rows, write_text
 from bertvision.kinds.kind import Answering, Golds, Joined, Labelled, Per, Reading, Readout, TaskInfo
-from bertvision.kinds.labelled import LabelKind, in_order, known
+from bertvision.kinds.labelled import LabelKind, RowMember, in_order, known
 from bertvision.metrics.scores import Numbers, entities, score_tags
 from bertvision.metrics.squad import Scores
 from bertvision.metrics.summed import TAG_SCORES, Summed
@@ -168,7 +168,7 @@ class Tags(LabelKind):
     def join(
         self,
         golds: Golds,
-        members: Sequence[Sequence[TagPrediction]],
+        members: Sequence[RowMember],
         how: How,
         shares: Sequence[float] | None,
         config: AnswerConfig,
@@ -177,7 +177,10 @@ class Tags(LabelKind):
         if how not in ("mean", "weighted"):
             raise SettingsError(f"--how {how}: prediction folders of tags hold no probabilities; use mean or weighted")
         voices = shares or [1.0] * len(members)
-        voted = [_vote([each.tags for each in same], voices) for same in zip(*members, strict=True)]
+        voted = [
+            _vote([each.tags for each in same], voices)
+            for same in zip(*(member.predictions for member in members), strict=True)
+        ]
         predictions = [TagPrediction(each.id, tags) for each, tags in zip(golds.examples, voted, strict=True)]
         return Joined(predictions, "votes")
 

@@ -146,10 +146,6 @@ def read_members(folders: Sequence[Path], data: str, questions: Sequence[Questio
 
 
 def _read_logits(folder: Path) -> tuple[TokenGrid, Logits]:
-    if not (folder / LOGITS).is_file():
-        raise FolderError(
-            f"{folder}: no {LOGITS} in it; give OUT/predictions/FRACTION/ROW or what `bertvision predict --out` wrote"
-        )
     grid, logits = load_logits(folder / LOGITS)
     if len(logits) != len(grid.offsets) or len(grid.offsets) != grid.window_at[-1]:
         raise FolderError(f"{folder / LOGITS}: its logits do not fit its tokens; predict again")
