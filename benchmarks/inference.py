@@ -16,10 +16,12 @@ from pydantic import Field
 from benchmarks.measuring import measure_in_turns
 from bertvision.encoder.encode import encode
 from bertvision.errors import SettingsError
+from bertvision.evaluate.golds import read_questions
 from bertvision.features.batches import collate, lengths_of, plan_in_order_of_length
 from bertvision.features.padding import CPU_TOKENS
 from bertvision.features.windows import Window
 from bertvision.heads.build import HeadConfig, build_head
+from bertvision.kinds.kind import Answering
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
@@ -29,9 +31,7 @@ from bertvision.serving.onnx_model import OnnxModel, open_onnx, open_session
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import ServedModel, open_model
 from bertvision.settings import DEFAULT, Config
-from bertvision.stages.answering import Answering
 from bertvision.stages.model_folder import Model, find_model
-from bertvision.stages.questions import read_questions
 from bertvision.tasks.task import Question
 from bertvision.training.device import choose_compute
 
@@ -64,7 +64,7 @@ def bench_inference(config: InferenceBench, progress: Progress = SILENT) -> Benc
         windows, singles = _spread(answering.windows, config.windows), _spread(questions, config.singles)
         measured = measure_in_turns(work.sides(windows, singles), config.rounds, compute.device, progress)
         logits = {name: served.logits(answering.windows) for name, served in work.by_name.items()}
-    is_scored = asked.can_be_scored(has_null=work.onnx.config.task != "squad1")
+    is_scored = asked.has_golds and (work.onnx.config.task != "squad1" or all(each.answers for each in questions))
     data = re.sub(r"\.json(\.gz)?$", "", Path(config.data).name).replace(":", "-")
     record = BenchRecord(
         name="inference",
@@ -127,7 +127,7 @@ class InferenceWork:
 def _open(place: Path, folder: Path) -> InferenceWork:
     """Export a model into a folder twice, and its bare encoder."""
     served = open_model(place, choose_compute("cpu", "float32"))
-    if served.kind != "span":
+    if not served.kind.in_context:
         raise SettingsError(f"{place}: is a model of {served.config.task}; give one that answers questions")
     export_onnx(place, folder / "onnx")
     export_onnx(place, folder / "int8", int8=True)

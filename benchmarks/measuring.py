@@ -16,6 +16,7 @@ from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import DataError
 from bertvision.features.sentences import cut_rows
 from bertvision.features.windows import Window, WindowConfig, cut_windows
+from bertvision.kinds.classes import CLASSES
 from bertvision.progress import SILENT, Progress
 from bertvision.records import Side
 from bertvision.tasks.squad import read_squad
@@ -100,7 +101,7 @@ def read_bench_data(data: str, encoder: Encoder, count: int) -> BenchData:
     if path.suffix == ".tsv":
         rows, classes = _read_pairs(path)
         windows = cut_rows(rows[:count], encoder.tokenizer, 384, "class")
-        return BenchData(path.parent.name.lower(), windows, Objective("class", classes))
+        return BenchData(path.parent.name.lower(), windows, Objective(CLASSES, classes))
     questions = read_squad(data).examples[:count]
     return BenchData(path.name.split(".")[0], cut_windows(questions, encoder.tokenizer, WindowConfig())[:count])
 

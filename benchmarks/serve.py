@@ -14,11 +14,11 @@ from pydantic import Field, model_validator
 
 from benchmarks.server import Address, Reply, Server, connected, running
 from bertvision.errors import DataError, SettingsError
+from bertvision.evaluate.golds import read_questions
 from bertvision.progress import SILENT, Bar, Progress
 from bertvision.records import BenchRecord, Side, provenance
 from bertvision.settings import DEFAULT, Config
 from bertvision.stages.model_folder import find_model
-from bertvision.stages.questions import read_questions
 from bertvision.tasks.task import Question
 from bertvision.training.device import choose_compute
 

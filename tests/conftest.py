@@ -26,6 +26,7 @@ from bertvision.features.choices import cut_choices
 from bertvision.features.sentences import cut_rows
 from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.features.words import cut_words
+from bertvision.kinds.catalog import KINDS
 from bertvision.records import DataFile, Efficiency, Inference, Parameters, Provenance, RunRecord, Seconds
 from bertvision.tasks.task import Answer, ChoiceRow, Question, Sentence, TextRow
 from bertvision.training.device import Compute
@@ -150,23 +151,23 @@ def make_task(tokenizer, questions):
             case "span":
                 return cut_windows(questions, tokenizer, config), SPANS
             case "answerable":
-                return cut_windows(questions, tokenizer, config, answerable=True), Objective(kind, 2)
+                return cut_windows(questions, tokenizer, config, answerable=True), Objective(KINDS[kind], 2)
             case "class":
-                return rows(kind, lambda place: place // 2), Objective(kind, 3)
+                return rows(kind, lambda place: place // 2), Objective(KINDS[kind], 3)
             case "labels":
-                return rows(kind, lambda place: (place % 2, int(place > 3))), Objective(kind, 2)
+                return rows(kind, lambda place: (place % 2, int(place > 3))), Objective(KINDS[kind], 2)
             case "number":
-                return rows(kind, lambda place: place / 2), Objective(kind, 1)
+                return rows(kind, lambda place: place / 2), Objective(KINDS[kind], 1)
             case "choice":
                 turned = [tuple(places[turn:] + places[:turn]) for turn in (0, 1, 2)]
                 examples = [ChoiceRow(str(n), "who built", each, each.index("stone")) for n, each in enumerate(turned)]
-                return cut_choices(examples, tokenizer, config.max_length), Objective(kind, 1, group=3)
+                return cut_choices(examples, tokenizer, config.max_length), Objective(KINDS[kind], 1, group=3)
             case "tags":
                 words = [("hannah", "coyle", "built", "the", "weir")[:stop] for stop in range(2, 6)]
                 examples = [
                     Sentence(str(n), each, ("B", "I", "O", "O", "B")[: len(each)], n) for n, each in enumerate(words)
                 ]
-                return cut_words(examples, ("O", "B", "I"), tokenizer, config), Objective(kind, 3)
+                return cut_words(examples, ("O", "B", "I"), tokenizer, config), Objective(KINDS[kind], 3)
 
     return make
 

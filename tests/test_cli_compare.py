@@ -262,7 +262,7 @@ def test_the_page_cannot_be_a_folder(call, folder, tmp_path):
 
 def test_neither_verb_needs_torch():
     code = (
-        "import sys, bertvision.cli, bertvision.stages.compare_files, bertvision.stages.analyze_folder;"
+        "import sys, bertvision.cli, bertvision.evaluate.compare, bertvision.evaluate.analyze;"
         "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

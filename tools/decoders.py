@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from bertvision.report.tables import Table, to_markdown
 
 from bertvision.calibration.answers import Answers
 from bertvision.calibration.calibration import Decision, answers_of, fit_decision, judge
 from bertvision.calibration.reliability import calibration_error, reliability_bins
 from bertvision.calibration.thresholds import scores_at
+from bertvision.evaluate.golds import read_questions
 from bertvision.files import write_json, write_text
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import load_logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import decode_spans
 from bertvision.predictions.texts import text_grid
-from bertvision.stages.questions import read_questions
+from bertvision.report.renderers import to_markdown
 from bertvision.stages.reader_scores import reader_answers
+from bertvision.tables import Table
 
 SCORES = ("exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1")
 MEASURES = {
@@ -51,7 +52,7 @@ def main(held_out: Path, held_out_gold: str, answers: Path, gold: str, out: Path
     sizes = {"questions": len(judged.official.questions), "held_out": len(fitted_on.official.questions)}
     write_json(out, {**sizes, "decoders": found})
     rows = tuple((name, *(_cell(measure, each[measure]) for measure in MEASURES)) for name, each in found.items())
-    table = Table(("decoder", *MEASURES.values()), ("left", *["right"] * len(MEASURES)), rows)
+    table = Table("", ("decoder", *MEASURES.values()), rows)
     said = f"{sizes['questions']:,} questions; fitted on {sizes['held_out']:,} others.\n\n"
     write_text(out.with_suffix(".md"), said + to_markdown(table))
 

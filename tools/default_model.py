@@ -14,13 +14,13 @@ import numpy as np
 
 import bertvision
 from bertvision.encoder.load import SHIPPED
+from bertvision.evaluate.golds import read_questions
 from bertvision.files import read_json, whole_folder, write_text
 from bertvision.metrics.squad import Scores
 from bertvision.serving.calibration import find_record
 from bertvision.serving.card import About, Measured, model_card
 from bertvision.serving.reader import Reader
 from bertvision.settings import DEFAULT
-from bertvision.stages.questions import read_questions
 
 LIMIT = 25_000_000  # bytes of all files together
 MOST_MOVED = 0.1  # of any logit, by the rounding
@@ -42,7 +42,7 @@ def main(model: Path, scores: Path | None) -> None:
 
 def _compare(reader: Reader, rounded: Reader) -> None:
     """Print how far rounding moves the logits, and how many answers it changes."""
-    questions = read_questions("sample:dev").split.examples
+    questions = read_questions("sample:dev").questions
     windows = reader.served.answering(questions).windows
     moved = np.abs(reader.served.logits(windows) - rounded.served.logits(windows))
     pairs = [(each.text, each.context) for each in questions]

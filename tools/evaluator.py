@@ -20,13 +20,13 @@ from evaluator_tables import tables_page
 
 from bertvision.calibration.answers import Answers, Floats, build_answers
 from bertvision.calibration.thresholds import scores_at, tune_threshold
+from bertvision.evaluate.analyze import analyze_folder
+from bertvision.evaluate.calibrate import calibrate_folder
+from bertvision.evaluate.compare import CompareConfig, compare_files
 from bertvision.files import write_json, write_text
 from bertvision.metrics.squad import score_predictions
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder, write_predictions
 from bertvision.predictions.prediction import Candidate, Prediction
-from bertvision.stages.analyze_folder import analyze_folder
-from bertvision.stages.calibrate_folder import calibrate_folder
-from bertvision.stages.compare_files import CompareConfig, compare_files
 from bertvision.tasks.squad import read_squad
 from bertvision.tasks.task import Question
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bertvision.evaluate.compare import CompareConfig, compare_files
 from bertvision.files import write_json, write_text
 from bertvision.records import RunRecord, read_records
 from bertvision.report.renderers import to_markdown
 from bertvision.run_folder import folder_of_seed
-from bertvision.stages.compare_files import CompareConfig, compare_files
 from bertvision.tables import Column, Table
 from bertvision.tasks.catalog import TASKS, task_name
 

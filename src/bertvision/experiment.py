@@ -13,7 +13,7 @@ from bertvision.encoder.finetune import FinetuneConfig
 from bertvision.errors import SettingsError
 from bertvision.features.windows import WindowConfig
 from bertvision.heads.build import HeadConfig, output_head
-from bertvision.heads.catalog import kinds_of
+from bertvision.heads.catalog import serves
 from bertvision.heads.training import HeadsConfig, with_every_setting
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
@@ -101,17 +101,17 @@ class Experiment(Config):
             output = self.output
         except SettingsError as error:
             raise ValueError(str(error)) from None
-        if kind not in kinds_of(output.pooler, output.readout):
+        if not serves(output.pooler, output.readout, kind):
             raise ValueError(f"finetune.head is not for tasks of the kind {kind}, as {self.task} is; leave it out")
         return self
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Experiment":
         kind = TASKS[self.task].kind
-        if unfit := [head.name for head in self.heads.train if kind not in kinds_of(head.pooler, head.readout)]:
+        if unfit := [head.name for head in self.heads.train if not serves(head.pooler, head.readout, kind)]:
             raise ValueError(f"head {unfit[0]!r} is not for tasks of the kind {kind}, as {self.task} is; leave it out")
-        if kind == "number" and (largest := [each.name for each in self.ensembles if each.how == "max"]):
-            raise ValueError(f"ensemble {largest[0]!r}: numbers have no probabilities for `max`; use how: mean")
+        if unfit := [each.name for each in self.ensembles if each.how not in kind.hows]:
+            raise ValueError(f"ensemble {unfit[0]!r}: numbers have no probabilities for `max`; use how: mean")
         known = ["encoder", *(head.name for head in self.heads.train)]
         for ensemble in self.ensembles:
             if unknown := [name for name in ensemble.of if name not in known]:
@@ -278,7 +278,7 @@ def build_experiment(settings: Settings, overrides: Iterable[str] = (), origin: 
 
 def _is_of_rows(settings: Settings) -> bool:
     info = next((info for name, info in TASKS.items() if name == settings.get("task")), None)
-    return info is not None and info.kind not in ("span", "answerable")
+    return info is not None and not info.kind.asks_questions
 
 
 def _spelled_out(settings: Settings) -> Settings:

@@ -1,15 +1,34 @@
 import numpy as np
 import pytest
 
-from bertvision.analysis.by_type import TypeCounts, count_types, type_section
-from bertvision.metrics.tags import score_tags
+from bertvision.analysis.by_type import TypeCounts, type_section
+from bertvision.kinds.kind import Golds
+from bertvision.metrics.scores import score_tags
+from bertvision.predictions.prediction import RowPrediction, TagPrediction
+from bertvision.tasks.catalog import TASKS
+from bertvision.tasks.task import Sentence, TextRow
 
 GOLD = [("B-PER", "I-PER", "O", "B-LOC"), ("B-ORG", "O")]
 FOUND = [("B-PER", "I-PER", "O", "B-ORG"), ("B-ORG", "I-ORG")]
 
 
+def count_types(task, labels, golds, found):
+    """Give the counts that a breakdown shows, as tuples."""
+    if task == "ner":
+        examples = [Sentence(str(n), ("x",) * len(tags), tags, 0) for n, tags in enumerate(golds)]
+        predictions = [TagPrediction(str(n), tags) for n, tags in enumerate(found)]
+    else:
+        examples = [TextRow(str(n), ("x",), label) for n, label in enumerate(golds)]
+        predictions = [RowPrediction(str(n), label) for n, label in enumerate(found)]
+    broken = TASKS[task].kind.break_down(Golds(task, TASKS[task], examples, tuple(labels)), {"A": predictions})
+    return {
+        name: TypeCounts(*(each[key] for key in TypeCounts._fields))
+        for name, each in broken.plain["types"]["A"].items()
+    }
+
+
 def test_entities_are_counted_by_type_and_all_together():
-    assert count_types("tags", (), GOLD, FOUND) == {
+    assert count_types("ner", (), GOLD, FOUND) == {
         "LOC": (1, 0, 0),
         "ORG": (1, 2, 0),  # one where a place is, one that is a word too long
         "PER": (1, 1, 1),
@@ -18,7 +37,7 @@ def test_entities_are_counted_by_type_and_all_together():
 
 
 def test_all_entities_together_score_as_conlleval_does():
-    every, official = count_types("tags", (), GOLD, FOUND)["all"], score_tags(GOLD, FOUND)
+    every, official = count_types("ner", (), GOLD, FOUND)["all"], score_tags(GOLD, FOUND)
     assert (every.precision, every.recall, every.f1) == pytest.approx(
         (official["precision"], official["recall"], official["f1"])
     )
@@ -26,14 +45,14 @@ def test_all_entities_together_score_as_conlleval_does():
 
 def test_labels_of_label_sets_are_counted_one_by_one():
     gold, found = np.random.default_rng(0).integers(0, 2, (2, 30, 3))
-    counts = count_types("labels", ("x", "y", "z"), [*map(tuple, gold)], [*map(tuple, found)])
+    counts = count_types("multilabel", ("x", "y", "z"), [*map(tuple, gold.tolist())], [*map(tuple, found.tolist())])
     for place, name in enumerate("xyz"):
         assert counts[name] == (gold[:, place].sum(), found[:, place].sum(), (gold * found)[:, place].sum())
     assert counts["all"] == (gold.sum(), found.sum(), (gold * found).sum())
 
 
 def test_classes_are_listed_in_their_order_also_where_nobody_is_of_one():
-    assert count_types("class", ("b", "a", "c"), [0, 1, 1], [0, 0, 1]) == {
+    assert count_types("classification", ("b", "a", "c"), [0, 1, 1], [0, 0, 1]) == {
         "b": (1, 2, 1),
         "a": (2, 1, 1),
         "c": (0, 0, 0),

@@ -1,7 +1,15 @@
 import pytest
 
-from bertvision.analysis.disagreements import find_disagreements, snippet_of, to_texts
+from bertvision.analysis.disagreements import snippet_of, to_texts
 from bertvision.analysis.scored import score_answers
+from bertvision.kinds.kind import Golds
+from bertvision.kinds.spans import SQUAD2
+from bertvision.tasks.catalog import TASKS
+
+
+def find_disagreements(questions, a, b, count):
+    return SQUAD2.disagreements(Golds("squad2", TASKS["squad2"], questions, ()), a, b, count)
+
 
 LONG = " ".join(f"word{number:03}" for number in range(100))
 
@@ -9,8 +17,12 @@ LONG = " ".join(f"word{number:03}" for number in range(100))
 def test_the_first_questions_that_exactly_one_gets_right_are_listed(questions, scored):
     a, b = scored("1887", "Leeds", "Leeds", ""), scored("1888", "Leeds", "", "Leeds")
     found = find_disagreements(questions, a, b, 9)
-    assert [(each.id, each.right) for each in found] == [("when", "only A"), ("why", "only B"), ("where", "only A")]
-    assert [each.id for each in find_disagreements(questions, a, b, 2)] == ["when", "why"]
+    assert [(each.plain["id"], each.plain["right"]) for each in found] == [
+        ("when", "only A"),
+        ("why", "only B"),
+        ("where", "only A"),
+    ]
+    assert [each.plain["id"] for each in find_disagreements(questions, a, b, 2)] == ["when", "why"]
     assert find_disagreements(questions, a, b, 0) == []
 
 

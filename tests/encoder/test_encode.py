@@ -14,6 +14,7 @@ from bertvision.encoder.encode import (
 from bertvision.errors import EncoderError
 from bertvision.features.batches import collate
 from bertvision.features.windows import WindowConfig, cut_windows
+from bertvision.kinds.catalog import KINDS
 from bertvision.training.objective import SPANS, Objective
 
 
@@ -71,11 +72,11 @@ def test_layers_that_the_encoder_has_not_are_refused(encoder):
         shape_of_states(encoder, (1, 3))
 
 
-ROWS = Objective("class", 2)
+ROWS = Objective(KINDS["class"], 2)
 
 
 def test_the_output_layer_reads_every_token_or_the_pooled_state_or_the_first_token(encoder, batch, output):
-    for objective in (SPANS, Objective("tags", 3)):
+    for objective in (SPANS, Objective(KINDS["tags"], 3)):
         assert torch.equal(encode_output(encoder, batch, objective), output.last_hidden_state[:, None])
     assert torch.equal(encode_output(encoder, batch, ROWS), output.pooler_output[:, None, None])
     encoder.model.pooler = None

@@ -1,5 +1,3 @@
-from typing import get_args
-
 import numpy as np
 import pytest
 import torch
@@ -20,9 +18,9 @@ from bertvision.errors import SettingsError, TrainingError
 from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
+from bertvision.kinds.catalog import KINDS
 from bertvision.settings import validate
 from bertvision.stages.logits import row_logits, token_logits
-from bertvision.tasks.task import Kind
 
 
 def make_config(**more):
@@ -127,7 +125,7 @@ def test_fractions_ascend(fractions):
         make_config(fractions=fractions)
 
 
-@pytest.mark.parametrize(("kind", "pooled"), [*((kind, True) for kind in get_args(Kind)), ("class", False)])
+@pytest.mark.parametrize(("kind", "pooled"), [*((kind, True) for kind in KINDS), ("class", False)])
 def test_an_encoder_learns_every_kind_of_task_by_heart(kind, pooled, make_task, encoder, cpu):
     if not pooled:
         encoder.model.pooler = None

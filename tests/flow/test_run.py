@@ -418,7 +418,7 @@ def test_only_an_ensemble_by_maximum_is_scored_by_probabilities_as_they_are(sett
         seen.append(are_log_probabilities)
         return {}
 
-    monkeypatch.setattr("bertvision.stages.span_answering.paper_scores", note)
+    monkeypatch.setattr("bertvision.kinds.spans.paper_scores", note)
     records = run_with(settings, out, "finetune.fractions=[1]")
     assert [record.row for record, is_so in zip(records, seen, strict=True) if is_so] == ["encoder+learned_pooling"]
 

@@ -1,5 +1,4 @@
 from collections import Counter
-from typing import get_args
 
 import pytest
 import torch
@@ -8,9 +7,9 @@ from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.catalog import BUDGET, CATALOG
 from bertvision.heads.head import count_parameters, layer_weights, weighed_states
+from bertvision.kinds.catalog import KINDS
 from bertvision.settings import validate
 from bertvision.shapes import StackShape
-from bertvision.tasks.task import Kind
 from bertvision.training.checkpoint import load_weights, save_weights
 from bertvision.training.objective import SPANS, Objective
 
@@ -60,10 +59,16 @@ CLASS_COUNTS = {
     "xception_abbr_cls": (269_058, 266_114),
     "xception": (20_716_634, 20_662_106),
 }
-OBJECTIVES = [SPANS, Objective("tags", 5), Objective("class", 3)]  # all other kinds are read out as classes are
-CASES = [(name, objective) for objective in OBJECTIVES for name in CATALOG if objective.kind in CATALOG[name].kinds]
+OBJECTIVES = [
+    SPANS,
+    Objective(KINDS["tags"], 5),
+    Objective(KINDS["class"], 3),
+]  # all other kinds are read out as classes are
+CASES = [
+    (name, objective) for objective in OBJECTIVES for name in CATALOG if str(objective.kind) in CATALOG[name].kinds
+]
 EVERY_HEAD = pytest.mark.parametrize(
-    ("name", "objective"), CASES, ids=lambda each: each if isinstance(each, str) else each.kind
+    ("name", "objective"), CASES, ids=lambda each: each if isinstance(each, str) else each.kind.name
 )
 
 
@@ -85,7 +90,7 @@ def make_input(batch=2, tokens=9, shape=SMALL):
 def test_every_head_serves_some_kind_of_task_and_every_kind_has_many_heads():
     assert {name for name, _ in CASES} == set(CATALOG)
     served = Counter(kind for entry in CATALOG.values() for kind in entry.kinds)
-    assert set(served) == set(get_args(Kind))
+    assert set(served) == set(KINDS)
     assert min(served.values()) > 20
 
 
@@ -106,7 +111,7 @@ def test_heads_serve_what_their_features_and_readouts_are_for():
 @pytest.mark.parametrize("kind", ["answerable", "class", "labels", "number", "choice"])
 @pytest.mark.parametrize("columns", [1, 4])
 def test_a_row_has_as_many_logits_as_its_task_has_columns(kind, columns):
-    head = make_head("adapter_64_shared_skip", objective=Objective(kind, columns))
+    head = make_head("adapter_64_shared_skip", objective=Objective(KINDS[kind], columns))
     assert head(*make_input()).shape == (2, columns)
 
 
@@ -117,7 +122,7 @@ def test_a_span_head_has_the_published_number_of_parameters_at_the_shape_of_bert
 
 @pytest.mark.parametrize(("name", "count"), CLASS_COUNTS.items())
 def test_a_classification_head_has_the_published_number_of_parameters_at_the_shape_of_bert_large(name, count):
-    assert count_parameters(make_head(name, BERT_LARGE_CLS, objective=Objective("class", 2))) == count
+    assert count_parameters(make_head(name, BERT_LARGE_CLS, objective=Objective(KINDS["class"], 2))) == count
 
 
 def test_the_span_head_of_2021_has_its_number_of_parameters_at_the_shape_of_bert_base():
@@ -157,7 +162,7 @@ def test_padding_changes_no_logit_of_a_real_token_and_is_never_chosen(name, obje
         torch.testing.assert_close(changed, alone, rtol=1e-4, atol=1e-5)
     else:
         torch.testing.assert_close(changed[:, :9][mask], alone[mask], rtol=1e-4, atol=1e-5)
-    if objective.kind == "span":
+    if objective.kind.in_context:
         assert (changed[~mask_of_more][:, :2] < alone[mask].min()).all()
 
 

@@ -9,6 +9,7 @@ from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.catalog import CATALOG
 from bertvision.heads.contributions import layer_contributions
 from bertvision.heads.readouts import ClassReadout
+from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
 from bertvision.training.objective import SPANS, Objective
 
@@ -48,7 +49,7 @@ def test_the_parts_of_a_span_head_sum_to_its_logits(name):
 
 
 def test_the_parts_of_a_tagging_head_sum_to_its_logits():
-    head, seen = make_head("adapter_64_shared_skip", objective=Objective("tags", 5)), make_input()
+    head, seen = make_head("adapter_64_shared_skip", objective=Objective(KINDS["tags"], 5)), make_input()
     parts = layer_contributions(head, *seen).parts
     assert parts.shape == (2, 3 + 2, 9, 5)
     torch.testing.assert_close(parts.sum(dim=1)[seen[1]], head(*seen)[seen[1]], rtol=1e-4, atol=1e-5)
@@ -57,7 +58,7 @@ def test_the_parts_of_a_tagging_head_sum_to_its_logits():
 @pytest.mark.parametrize("name", sorted(SUMS))
 @pytest.mark.parametrize("tokens", [9, 140])  # more than ap_glue was built for, all of them padding
 def test_the_parts_of_a_class_head_sum_to_its_logits(name, tokens):
-    head, (states, mask, segments) = make_head(name, objective=Objective("class", 3)), make_input(tokens)
+    head, (states, mask, segments) = make_head(name, objective=Objective(KINDS["class"], 3)), make_input(tokens)
     mask[:, 100:] = False
     names, parts = layer_contributions(head, states, mask, segments)
     assert parts.shape == (2, len(names), 1, 3)
@@ -80,7 +81,7 @@ def test_a_layer_changes_its_own_part_alone(name, layer):
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_other_head_is_refused_in_one_line_that_names_those_that_are_not(name):
-    objective = Objective(CATALOG[name].kinds[0], 2)
+    objective = Objective(KINDS[CATALOG[name].kinds[0]], 2)
     with pytest.raises(SettingsError) as caught:
         layer_contributions(make_head(name, objective), *make_input())
     told = re.split(
@@ -127,7 +128,7 @@ def test_states_of_a_short_number_format_are_taken_apart_in_float32():
 
 
 def test_a_class_is_read_from_the_first_token():
-    head, (states, mask, segments) = make_head("average_pooling", objective=Objective("class", 3)), make_input()
+    head, (states, mask, segments) = make_head("average_pooling", objective=Objective(KINDS["class"], 3)), make_input()
     assert isinstance(head.readout, ClassReadout)
     parts = layer_contributions(head, states, mask, segments).parts
     torch.testing.assert_close(parts[:, 0, 0], states[:, 0, 0] @ head.readout.linear.weight.T / 3)

@@ -4,6 +4,7 @@ import torch
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.catalog import CATALOG
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
+from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
 from bertvision.training.objective import SPANS, Objective
 
@@ -34,11 +35,15 @@ def make_seen(tokens=7):
 
 
 def test_pooling_heads_and_adapters_can_be_grouped_and_heads_with_more_inside_cannot():
-    found = [name for name in CATALOG if can_be_grouped(make_heads([name], Objective(CATALOG[name].kinds[0], 2))[0])]
+    found = [
+        name for name in CATALOG if can_be_grouped(make_heads([name], Objective(KINDS[CATALOG[name].kinds[0]], 2))[0])
+    ]
     assert sorted(found) == sorted(GROUPED)
 
 
-@pytest.mark.parametrize("objective", [SPANS, Objective("tags", 5), Objective("class", 3), Objective("number", 1)])
+@pytest.mark.parametrize(
+    "objective", [SPANS, Objective(KINDS["tags"], 5), Objective(KINDS["class"], 3), Objective(KINDS["number"], 1)]
+)
 def test_grouped_heads_give_the_logits_and_gradients_they_give_alone(objective):
     tokens = 7 if objective.per == "token" else 1
     grouped, alone = make_heads(GROUPED, objective), make_heads(GROUPED, objective)

@@ -6,6 +6,7 @@ from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.head import count_parameters, layer_weights, score_columns
 from bertvision.heads.joint_readout import JointReadout
+from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
 from bertvision.training.objective import SPANS, Objective
 
@@ -76,8 +77,12 @@ def test_the_mix_of_a_joint_readout_is_not_taken_for_the_poolers():
 @pytest.mark.parametrize(
     ("name", "objective", "told"),
     [
-        ("adapter_386_shared_skip_joint", Objective("class", 2), "joint readout.* kind span, and this .* kind class"),
-        ("cacnn_simple", Objective("tags", 2), "of the kind span, and this one is of the kind tags"),
+        (
+            "adapter_386_shared_skip_joint",
+            Objective(KINDS["class"], 2),
+            "joint readout.* kind span, and this .* kind class",
+        ),
+        ("cacnn_simple", Objective(KINDS["tags"], 2), "of the kind span, and this one is of the kind tags"),
         ("ap_glue", SPANS, "answerable, class, labels, number, choice, and this one is of the kind span"),
         ("bilstm_last", SPANS, "of the kind tags, and this one is of the kind span"),
     ],

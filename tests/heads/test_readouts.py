@@ -5,6 +5,7 @@ import torch
 from bertvision.heads.bilstm_readout import BiLstmReadout
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.readouts import ClassReadout, SpanReadout, TagReadout
+from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
 from bertvision.training.objective import Objective
 
@@ -80,7 +81,7 @@ def test_a_bilstm_computes_in_float32_under_autocast():
     ("given", "width", "features"), [("bilstm_last", 384, 32), ("bilstm_concat_last_four", 384, 4 * 32)]
 )
 def test_a_bilstm_is_768_wide_as_in_the_paper_unless_told_otherwise(given, width, features):
-    shape, objective = StackShape(7, 32), Objective("tags", 9)
+    shape, objective = StackShape(7, 32), Objective(KINDS["tags"], 9)
     head = build_head(HeadConfig.model_validate(given), shape, objective)
     assert (head.readout.lstm.hidden_size, head.readout.lstm.input_size) == (width, features)
     assert head.readout.linear.weight.shape == (9, 768)

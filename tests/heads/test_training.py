@@ -1,5 +1,3 @@
-from typing import get_args
-
 import pytest
 import torch
 from torch import nn
@@ -11,9 +9,9 @@ from bertvision.features.batches import BatchConfig
 from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.heads.head import Head
 from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together, with_every_setting
+from bertvision.kinds.catalog import KINDS
 from bertvision.settings import validate
-from bertvision.tasks.task import Kind
-from bertvision.training.objective import SPANS, loss_of, per_of
+from bertvision.training.objective import SPANS, loss_of
 
 NAMES = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]
 
@@ -203,8 +201,8 @@ def test_settings_that_are_none_are_refused(settings):
 # Every kind of task
 
 
-OF_ALL_TOKENS = [(kind, False) for kind in get_args(Kind)]
-OF_THE_FIRST = [(kind, True) for kind in get_args(Kind) if per_of(kind) == "row"]
+OF_ALL_TOKENS = [(kind, False) for kind in KINDS]
+OF_THE_FIRST = [(kind, True) for kind in KINDS if KINDS[kind].per == "row"]
 
 
 @pytest.mark.parametrize(("kind", "cls"), [*OF_ALL_TOKENS, *OF_THE_FIRST])

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertvision.metrics.tags import entities, score_tags
+from bertvision.metrics.scores import entities, score_tags
 
 TAGS = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"])
 PAIRS = st.lists(st.lists(st.tuples(TAGS, TAGS), min_size=1, max_size=8), min_size=1, max_size=5)

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from bertvision.metrics.wordpiece import piece_f1, score_pieces
+from bertvision.metrics.scores import piece_f1, score_pieces
 
 
 @pytest.mark.parametrize(
@@ -42,5 +42,5 @@ def test_every_question_needs_an_answer():
 
 
 def test_scoring_needs_no_torch():
-    code = "import sys, bertvision.metrics.wordpiece; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    code = "import sys, bertvision.metrics.scores; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from bertvision.features.windows import WindowConfig
+from bertvision.kinds.kind import Answering
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.stages.answering import Answering, open_answering
-from bertvision.tasks.catalog import TASKS
-from bertvision.tasks.task import ChoiceRow, Sentence, Split, Task, TextRow
+from bertvision.stages.answering import open_answering
+from bertvision.tasks.catalog import Task
+from bertvision.tasks.task import ChoiceRow, Sentence, Split, TextRow
 
 WINDOWS = WindowConfig(max_length=16, stride=4)
 
@@ -18,7 +19,7 @@ def ask(tokenizer):
 
     def make(name, examples, labels=(), part="", windows=WINDOWS, answers=None):
         split = Split("examples", tuple(examples), 0, None)
-        task = Task(name, TASKS[name].kind, split, split, tuple(labels))
+        task = Task(name, split, split, tuple(labels))
         return open_answering(task, split, tokenizer, windows, answers or AnswerConfig(), part=part)
 
     return make

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bertvision.analysis.paired import draw_counts
 from bertvision.cli import app
 from bertvision.errors import DataError, FolderError
 from bertvision.files import read_json, write_json
+from bertvision.metrics.resampling import draw_counts
 from bertvision.records import (
     DIFFERENCES_FILE,
     DataFile,

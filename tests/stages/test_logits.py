@@ -6,6 +6,7 @@ from bertvision.encoder.encode import encode, encode_cls, shape_of_states
 from bertvision.features.batches import collate
 from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.heads.build import HeadConfig, build_head
+from bertvision.kinds.catalog import KINDS
 from bertvision.predictions.logits import grid_of, load_logits, save_logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import predict_spans
@@ -37,7 +38,7 @@ def test_every_row_has_the_logits_that_a_head_gives_it(cls, layers, make_task, e
     windows, _ = make_task("class")
     shape = shape_of_states(encoder, layers, cls=cls)
     heads = {
-        name: build_head(HeadConfig.model_validate(name), shape, Objective("class", columns))
+        name: build_head(HeadConfig.model_validate(name), shape, Objective(KINDS["class"], columns))
         for name, columns in (("learned_pooling", 3), ("adapter_64_shared_skip", 1))
     }
     found = row_logits(encoder, heads, windows, cpu, tokens=40, layers=layers, cls=cls)  # in several batches

@@ -10,6 +10,7 @@ from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import EncoderError, FolderError
 from bertvision.experiment import build_experiment
+from bertvision.kinds.catalog import KINDS
 from bertvision.progress import Silent
 from bertvision.stages import states
 from bertvision.stages.line import prepare
@@ -171,7 +172,7 @@ def test_a_plan_measures_and_gives_three_estimates(make_context, tmp_path):
 
 @pytest.mark.parametrize("name", ["live", "ram", "disk"])
 def test_states_of_the_first_token_stand_beside_those_of_all(name, make_context, tmp_path):
-    context, pairs = make_context(f"states={name}", "states.keep=true"), Objective("choice", 1, group=2)
+    context, pairs = make_context(f"states={name}", "states.keep=true"), Objective(KINDS["choice"], 1, group=2)
     with opened(context, 0.5) as (whole, _), opened(context, 0.5, objective=pairs, cls=True) as (source, _):
         assert next(iter(whole.epoch(0))).states.shape[1:] != (4, 1, 32)
         for batch in source.epoch(1):
@@ -183,6 +184,6 @@ def test_states_of_the_first_token_stand_beside_those_of_all(name, make_context,
 
 def test_auto_measures_heads_of_any_kind_on_the_first_tokens_states(make_context):
     context = make_context()
-    with opened(context, objective=Objective("answerable", 2), cls=True) as (source, _):
+    with opened(context, objective=Objective(KINDS["answerable"], 2), cls=True) as (source, _):
         assert next(iter(source.epoch(0))).states.shape[2] == 1
     assert context.progress.said[0].startswith("states: ")

@@ -1,12 +1,10 @@
-from typing import get_args
-
 import numpy as np
 import pytest
 import torch
 
 from bertvision.features.batches import collate
 from bertvision.features.windows import Window
-from bertvision.tasks.task import Kind
+from bertvision.kinds.catalog import KINDS
 from bertvision.training import losses
 from bertvision.training.objective import SPANS, Objective, loss_of, losses_of
 
@@ -23,7 +21,7 @@ LABELS = {  # of four windows with five tokens each
 
 def make_batch(kind):
     ids, offsets = np.arange(5, dtype=np.int32), np.zeros((2, 2), dtype=np.int32)
-    windows = [Window(0, ids, 2, offsets, 2, 3, label=label) for label in LABELS[kind]]
+    windows = [Window(0, ids, 2, offsets, 2, 3, label=label) for label in LABELS[kind.name]]
     return collate(windows, np.arange(4), pad_id=0)
 
 
@@ -31,14 +29,14 @@ def make_batch(kind):
     ("objective", "expected"),
     [
         (SPANS, lambda logits, batch: losses.span_losses(logits, batch.starts, batch.ends, "mean")),
-        (Objective("answerable", 2), lambda logits, batch: losses.class_losses(logits, batch.labels)),
-        (Objective("class", 3), lambda logits, batch: losses.class_losses(logits, batch.labels)),
-        (Objective("labels", 3), lambda logits, batch: losses.label_losses(logits, batch.labels)),
-        (Objective("number", 1), lambda logits, batch: losses.number_losses(logits, batch.labels)),
-        (Objective("choice", 1, group=2), lambda logits, batch: losses.choice_losses(logits, batch.labels, 2)),
-        (Objective("tags", 3), lambda logits, batch: losses.tag_losses(logits, batch.labels)),
+        (Objective(KINDS["answerable"], 2), lambda logits, batch: losses.class_losses(logits, batch.labels)),
+        (Objective(KINDS["class"], 3), lambda logits, batch: losses.class_losses(logits, batch.labels)),
+        (Objective(KINDS["labels"], 3), lambda logits, batch: losses.label_losses(logits, batch.labels)),
+        (Objective(KINDS["number"], 1), lambda logits, batch: losses.number_losses(logits, batch.labels)),
+        (Objective(KINDS["choice"], 1, group=2), lambda logits, batch: losses.choice_losses(logits, batch.labels, 2)),
+        (Objective(KINDS["tags"], 3), lambda logits, batch: losses.tag_losses(logits, batch.labels)),
     ],
-    ids=lambda each: each.kind if isinstance(each, Objective) else "",
+    ids=lambda each: each.kind.name if isinstance(each, Objective) else "",
 )
 def test_every_kind_has_its_loss_for_many_heads_and_for_one(objective, expected):
     torch.manual_seed(0)
@@ -51,6 +49,6 @@ def test_every_kind_has_its_loss_for_many_heads_and_for_one(objective, expected)
 
 
 def test_spans_and_tags_are_of_tokens_and_all_else_is_of_rows():
-    per = {kind: Objective(kind, 2).per for kind in get_args(Kind)}
+    per = {kind: Objective(KINDS[kind], 2).per for kind in KINDS}
     assert {kind for kind, each in per.items() if each == "token"} == {"span", "tags"}
     assert set(per) == set(LABELS)

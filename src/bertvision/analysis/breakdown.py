@@ -1,11 +1,16 @@
-"""Scores of one or two models by groups of questions, and what their errors are."""
+"""Answers of one or two models taken apart: scores by groups of questions, errors, and second answers."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from bertvision.analysis.groups import Grouping, count_words
-from bertvision.analysis.outcomes import OUTCOMES, outcome_of
+from bertvision.analysis.context_pieces import count_context_pieces
+from bertvision.analysis.groups import Grouping, count_words, group_questions
+from bertvision.analysis.outcomes import OUTCOMES
 from bertvision.analysis.scored import ScoredAnswers
+from bertvision.analysis.second import SecondAnswers, paper_answers, score_seconds, second_of_candidates, second_section
+from bertvision.errors import FolderError
+from bertvision.predictions.files import PredictionFolder
+from bertvision.predictions.logits import Logits, TokenGrid, load_logits
 from bertvision.tables import Table, number_cell
 from bertvision.tasks.task import Question
 
@@ -48,6 +53,32 @@ ERROR_ROWS = {
 }
 
 
+def break_down_spans(
+    questions: Sequence[Question], models: Models
+) -> tuple[dict[str, Any], list[Table], dict[str, Any], list[Table]]:
+    """Take A's answers apart, and B's beside them: JSON values and tables, then those that set the two apart."""
+    placed = None if models["A"].folder is None else _placed_logits(models["A"].folder)
+    pieces = None if placed is None else count_context_pieces(placed[0])
+    groupings = group_questions(questions, pieces)
+    groups = {each.title: score_groups(each, models) for each in groupings}
+    errors = {name: count_errors(questions, answers) for name, answers in models.items()}
+    seconds = {"n-best": _seconds(questions, models["A"]), "paper": _papers_seconds(questions, placed)}
+    plain = {
+        "questions": len(questions),
+        "counts": {each.title: {name: len(group) for name, group in each.groups.items()} for each in groupings},
+        "groups": {title: _plain(each) for title, each in groups.items()},
+        "errors": {name: each._asdict() for name, each in errors.items()},
+        "second_answers": {name: each._asdict() if each else None for name, each in seconds.items()},
+    }
+    sections = [*(group_section(each, groups[each.title]) for each in groupings), error_section(errors)]
+    sections.append(second_section(seconds))
+    if "B" not in models:
+        return plain, sections, {}, []
+    lengths = lengths_of_right(questions, models["A"], models["B"], pieces)
+    against = {"context_lengths": {name: each._asdict() for name, each in lengths.items()}}
+    return plain, sections, against, [length_section(lengths)]
+
+
 def score_groups(grouping: Grouping, models: Models) -> dict[str, dict[str, GroupScore]]:
     """Score every model on every group."""
     return {
@@ -71,7 +102,7 @@ def lengths_of_right(
     """Measure the contexts of what both, one and none of two models get right; the papers counted word pieces."""
     of: dict[str, list[Question]] = {outcome: [] for outcome in OUTCOMES.values()}
     for question in questions:
-        of[outcome_of(question, a, b)].append(question)
+        of[OUTCOMES[a.is_right(question), b.is_right(question)]].append(question)
     groups = {"all": list(questions), "A right": of["both"] + of["only A"], "B right": of["both"] + of["only B"], **of}
     return {name: _lengths(group, pieces) for name, group in groups.items()}
 
@@ -129,3 +160,37 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _cell(value: float | None) -> str:
     return number_cell(value, 0 if isinstance(value, int) else 1)
+
+
+def _placed_logits(folder: PredictionFolder) -> tuple[TokenGrid, Logits] | None:
+    """Load a folder's logits and where they lie, if it has them; they must be about the questions it answers."""
+    if not folder.logits_path.exists():
+        return None
+    grid, logits = load_logits(folder.logits_path)
+    if odd := set(grid.question_ids) ^ folder.answers.keys():
+        raise FolderError(
+            f"{folder.path}: logits.safetensors and predictions.json hold different questions, such as {min(odd)!r}; "
+            "predict again"
+        )
+    return grid, logits
+
+
+def _seconds(questions: Sequence[Question], answers: ScoredAnswers) -> SecondAnswers | None:
+    folder = answers.folder
+    if folder is None or folder.candidates is None:
+        return None
+    return score_seconds(questions, folder.answers, second_of_candidates(folder.answers, folder.candidates))
+
+
+def _papers_seconds(questions: Sequence[Question], placed: tuple[TokenGrid, Logits] | None) -> SecondAnswers | None:
+    if placed is None:
+        return None
+    grid, logits = placed
+    if logits.shape[1] > 2:  # a joint readout scores pairs: its starts alone mean nothing
+        return None
+    firsts, seconds = paper_answers(grid, logits, {each.id: each.context for each in questions})
+    return score_seconds(questions, firsts, seconds)
+
+
+def _plain(groups: dict[str, dict[str, GroupScore]]) -> dict[str, Any]:
+    return {name: {model: score._asdict() for model, score in each.items()} for name, each in groups.items()}

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bertvision.metrics.tags import entities
 from bertvision.tables import Table, number_cell, short_name
-from bertvision.tasks.task import Kind
 
+Named = set[tuple[Any, ...]]  # what is found in one example, the name of its type first
 ALL = "all"
 LETTERS = 20  # of a name in a table, so that two models fit into 80 columns
 
@@ -39,17 +38,16 @@ class TypeCounts(NamedTuple):
         return self._asdict() | {"precision": self.precision, "recall": self.recall, "f1": self.f1}
 
 
-def count_types(kind: Kind, labels: Sequence[str], golds: Sequence[Any], given: Sequence[Any]) -> dict[str, TypeCounts]:
-    """Count by class, by label of label sets, or by entity type; label sets and entities also all together."""
-    pairs = [
-        (_named(kind, labels, gold), _named(kind, labels, found)) for gold, found in zip(golds, given, strict=True)
-    ]
-    gold = Counter(name for one, _ in pairs for name, *_ in one)
-    found = Counter(name for _, other in pairs for name, *_ in other)
-    right = Counter(name for one, other in pairs for name, *_ in one & other)
-    names = sorted(gold | found) if kind == "tags" else labels
-    counts = {name: TypeCounts(gold[name], found[name], right[name]) for name in names}
-    if kind in ("tags", "labels"):
+def count_types(
+    golds: Sequence[Named], given: Sequence[Named], names: Sequence[str] | None, *, has_total: bool = False
+) -> dict[str, TypeCounts]:
+    """Count what is to be found in examples, and what was given, by these names or else by all that occur."""
+    gold = Counter(name for one in golds for name, *_ in one)
+    found = Counter(name for other in given for name, *_ in other)
+    right = Counter(name for one, other in zip(golds, given, strict=True) for name, *_ in one & other)
+    listed = sorted(gold | found) if names is None else names
+    counts = {name: TypeCounts(gold[name], found[name], right[name]) for name in listed}
+    if has_total:
         counts[ALL] = TypeCounts(gold.total(), found.total(), right.total())
     return counts
 
@@ -69,14 +67,3 @@ def _type_row(name: str, counts: Mapping[str, Mapping[str, TypeCounts]]) -> tupl
     gold = next(f"{each.gold:,}" for each in found if each is not None)
     shares = ((None, None, None) if each is None else (each.precision, each.recall, each.f1) for each in found)
     return (short_name(name, LETTERS), gold, *(number_cell(share) for three in shares for share in three))
-
-
-def _named(kind: Kind, labels: Sequence[str], label: Any) -> set[tuple[Any, ...]]:  # noqa: ANN401 (of its kind)
-    """Give what is to be found in one example, the type's name first."""
-    match kind:
-        case "tags":
-            return {(each.type, each.first, each.end) for each in entities(label)}
-        case "labels":
-            return {(name,) for name, is_on in zip(labels, label, strict=True) if is_on}
-        case _:
-            return {(labels[label],)}

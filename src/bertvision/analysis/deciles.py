@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertvision.metrics.labels import Numbers, mae, rmse
+from bertvision.metrics.scores import Numbers, mae, rmse
 from bertvision.tables import Table, number_cell
 
 TENTHS = np.arange(1, 10) / 10

@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from bertvision.errors import DataError
 from bertvision.metrics.squad import Worths, answer_worths, normalize_answer
+from bertvision.predictions.files import PredictionFolder
 from bertvision.tasks.task import Question
-
-MetricName = Literal["exact", "f1"]
 
 
 @dataclass(frozen=True)
@@ -20,13 +18,14 @@ class ScoredAnswers:
 
     texts: Mapping[str, str]
     worths: Worths
+    folder: PredictionFolder | None = None  # what else was read with them
 
-    def worth(self, metric: MetricName, questions: Sequence[Question]) -> npt.NDArray[np.float64]:
+    def worth(self, metric: str, questions: Sequence[Question]) -> npt.NDArray[np.float64]:
         """Give what the answers to some questions are worth, 0 to 1."""
         by_question = self.worths.exact if metric == "exact" else self.worths.f1
         return np.array([by_question[question.id] for question in questions], dtype=np.float64)
 
-    def score(self, metric: MetricName, questions: Sequence[Question]) -> float | None:
+    def score(self, metric: str, questions: Sequence[Question]) -> float | None:
         """Give the mean worth in percent; None where there is no question."""
         # Python's own sum, as the official script: NumPy's can differ in the last digit.
         return 100.0 * sum(self.worth(metric, questions).tolist()) / len(questions) if questions else None
@@ -40,7 +39,9 @@ class ScoredAnswers:
         return not normalize_answer(self.texts[question.id])
 
 
-def score_answers(name: str, questions: Sequence[Question], texts: Mapping[str, str]) -> ScoredAnswers:
+def score_answers(
+    name: str, questions: Sequence[Question], texts: Mapping[str, str], folder: PredictionFolder | None = None
+) -> ScoredAnswers:
     """Compare answers with the golds; they must be about exactly these questions."""
     known = {question.id for question in questions}
     if unknown := texts.keys() - known:
@@ -53,4 +54,4 @@ def score_answers(name: str, questions: Sequence[Question], texts: Mapping[str, 
             f"{name}: no prediction for {len(missing):,} of {len(known):,} questions, such as {min(missing)!r}; "
             "predict an empty string where the model gives no answer"
         )
-    return ScoredAnswers(texts, answer_worths(questions, texts))
+    return ScoredAnswers(texts, answer_worths(questions, texts), folder)

@@ -47,35 +47,40 @@ def ensemble(
     folders: Annotated[
         list[Path], typer.Argument(metavar="DIR", help="OUT/predictions/FRACTION/ROW, or of `predict --out`.")
     ],
-    data: Annotated[str, typer.Option("--data", help="The question file that they answered.")],
+    data: Annotated[str, typer.Option("--data", help="The file that they answered.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the ensemble's answers.")],
+    task: Annotated[
+        str, typer.Option("--task", help="What the predictions are of, as in `bertvision score --help`.")
+    ] = "squad2",
     how: Annotated[str, typer.Option("--how", help="max (the papers' way), mean, logits or weighted.")] = "max",
     weights: Annotated[str | None, typer.Option("--weights", help="One for each DIR, such as 0.6,0.4.")] = None,
     held_out: Annotated[
         list[Path] | None,
-        typer.Option("--held-out", metavar="DIR", help="For each DIR, its model's answers to other questions."),
+        typer.Option("--held-out", metavar="DIR", help="For each DIR, its model's answers to other examples."),
     ] = None,
     held_out_data: Annotated[
-        str | None, typer.Option("--held-out-data", help="Those questions: weights follow the F1 on them.")
+        str | None, typer.Option("--held-out-data", help="Those examples: weights follow the scores on them.")
     ] = None,
     overrides: Set = None,
     as_json: Json = False,
 ) -> None:
     """Combine several models' answers into one's.
 
-    Token by token where the models share tokenizer and windows, otherwise by the answers' characters. Writes what
-    `predict` writes, and ensemble.json; prints the scores of each model and of all together.
+    Of any task, also of different runs. Questions: token by token where the models share tokenizer and windows,
+    otherwise by the answers' characters. Other tasks: by their probabilities (numbers by their mean, tags by votes).
+    Writes what `predict` writes, and ensemble.json; prints the scores of each model and of all together. Own tables are
+    read with the settings that they were trained with, such as --set data.columns.label=stars.
     """
+    from bertvision.evaluate.ensemble import ensemble_folders
+    from bertvision.evaluate.ensemble_weights import choose_way
     from bertvision.settings import with_overrides
-    from bertvision.stages.ensemble_folders import ensemble_folders
-    from bertvision.stages.ensemble_weights import choose_way
 
     way = choose_way(how, weights, held_out or (), held_out_data)
-    made = ensemble_folders(folders, data, check_folder(out), way, with_overrides({}, overrides or ()))
+    made = ensemble_folders(folders, data, check_folder(out), way, with_overrides({}, overrides or ()), task)
     if as_json:
         print_json({**made.as_dict(), "out": str(out)})
         return
-    results.print(f"{len(made.predictions):,} questions, combined by {made.by}; answers in {out}", markup=False)
+    results.print(f"{len(made.predictions):,} {made.nouns}, combined by {made.by}; answers in {out}", markup=False)
     if made.scores is not None:
         header, *rows = made.as_table()
         print_table(Table("", header, tuple(rows)))

@@ -45,8 +45,8 @@ def compare(
     are right or wrong, McNemar's exact test and who is right how often; needs no torch. Own tables are read with the
     settings that they were trained with, such as --set data.columns.label=stars.
     """
+    from bertvision.evaluate.compare import CompareConfig, compare_files
     from bertvision.settings import with_overrides
-    from bertvision.stages.compare_files import CompareConfig, compare_files
 
     settings = with_overrides({}, overrides or ())
     config = CompareConfig(metric, clusters, resamples, seed, disagreements, task, settings)
@@ -78,8 +78,8 @@ def analyze(
     likely answer would have been right. Other tasks: by class, label or entity type, what is taken for what, errors by
     tenths of the gold numbers. With --against, what sets two models apart. Needs no torch.
     """
+    from bertvision.evaluate.analyze import analyze_folder
     from bertvision.settings import with_overrides
-    from bertvision.stages.analyze_folder import analyze_folder
 
     target = check_file(out) if out is not None else None
     settings = with_overrides({}, overrides or ())
@@ -125,7 +125,7 @@ def calibrate(
     """
     target = check_file(out) if out is not None else None
     if gold is not None and data is None and not write:
-        from bertvision.stages.calibrate_folder import calibrate_folder
+        from bertvision.evaluate.calibrate import calibrate_folder
 
         found = calibrate_folder(Path(folder), gold, held_out, held_out_gold)
         show_page(found.as_page(), found.as_dict(), target, "calibration", as_json)

@@ -123,11 +123,11 @@ def _say_what_next(experiment: "Experiment", records: Sequence[RunRecord], out: 
 
 def _show_answer(experiment: "Experiment", head: Path) -> None:
     import bertvision
+    from bertvision.evaluate.golds import read_questions
     from bertvision.serving.reader import Reader
     from bertvision.serving.shown import answer_lines
-    from bertvision.stages.questions import read_questions
 
-    questions = read_questions(str(experiment.data.dev)).split.examples
+    questions = read_questions(str(experiment.data.dev)).questions
     asked = next((each for each in questions if not each.is_impossible), questions[0])
     share = sum(each.is_impossible for each in questions) / len(questions)
     results.print(f"Always answering “no answer” would score {100 * share:.1f} here.", markup=False)

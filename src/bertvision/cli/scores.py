@@ -40,8 +40,8 @@ def score(
     Reads a gold file and a predictions file, prints the scores as JSON, and needs no torch. Own tables are read with
     the settings that they were trained with, such as --set data.columns.label=stars.
     """
+    from bertvision.evaluate.score import score_file
     from bertvision.settings import with_overrides
-    from bertvision.stages.score_file import score_file
 
     settings = with_overrides({}, overrides or ())
     scored = score_file(task, gold, predictions, null_odds, na_prob_thresh, settings)

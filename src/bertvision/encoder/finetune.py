@@ -17,9 +17,9 @@ from bertvision.encoder.states import StateBatch, read_output
 from bertvision.errors import TrainingError
 from bertvision.features.batches import BatchConfig, Rows, WindowBatch, collate, lengths_of, plan_epoch
 from bertvision.features.windows import Window
+from bertvision.kinds.kind import Kind
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config
-from bertvision.tasks.task import Kind
 from bertvision.training.accounting import Costs, Meter
 from bertvision.training.checkpoint import load_progress, save_progress
 from bertvision.training.device import Compute

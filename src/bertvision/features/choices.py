@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 
-from transformers import PreTrainedTokenizerBase
-
 from bertvision.errors import DataError
 from bertvision.features.sentences import join_texts, read_layouts
-from bertvision.features.tokens import NO_OFFSETS, slices, tokenise
+from bertvision.features.tokens import NO_OFFSETS, Tokenizer, slices, tokenise
 from bertvision.features.windows import Window
 from bertvision.progress import SILENT, Progress
 from bertvision.tasks.task import ChoiceRow
 
 
 def cut_choices(
-    rows: Sequence[ChoiceRow], tokenizer: PreTrainedTokenizerBase, max_length: int, progress: Progress = SILENT
+    rows: Sequence[ChoiceRow], tokenizer: Tokenizer, max_length: int, progress: Progress = SILENT
 ) -> list[Window]:
     """Turn every ending into one window, with the context before it; a row's windows are neighbours, in order.
 

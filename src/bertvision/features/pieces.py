@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-from transformers import PreTrainedTokenizerBase
-
 from bertvision.errors import EncoderError
+from bertvision.features.tokens import Tokenizer
 from bertvision.tasks.task import Pieces, Question
 
 
-def gold_pieces(questions: Sequence[Question], tokenizer: PreTrainedTokenizerBase) -> list[list[Pieces]]:
+def gold_pieces(questions: Sequence[Question], tokenizer: Tokenizer) -> list[list[Pieces]]:
     """Tokenise every question's gold answers by themselves; a question without any has an empty one."""
     _check_pieces(tokenizer)
     texts = list(dict.fromkeys(answer.text for question in questions for answer in question.answers))
@@ -17,7 +16,7 @@ def gold_pieces(questions: Sequence[Question], tokenizer: PreTrainedTokenizerBas
     return [[gold for gold in each if gold] or [()] for each in golds]
 
 
-def _check_pieces(tokenizer: PreTrainedTokenizerBase) -> None:
+def _check_pieces(tokenizer: Tokenizer) -> None:
     """Refuse byte-level tokenizers: the blank before a word is part of its piece, so no gold would equal an answer."""
     alone, inside = _tokenise(tokenizer, ["b", "a b"])
     if inside[-len(alone) :] != alone:
@@ -27,7 +26,7 @@ def _check_pieces(tokenizer: PreTrainedTokenizerBase) -> None:
         )
 
 
-def _tokenise(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[Pieces]:
+def _tokenise(tokenizer: Tokenizer, texts: list[str]) -> list[Pieces]:
     if not texts:
         return []
     return [tuple(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]]

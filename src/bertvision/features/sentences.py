@@ -1,27 +1,34 @@
 """One text or two -> one row for the encoder."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from bertvision.errors import DataError
-from bertvision.features.tokens import NO_OFFSETS, Int32s, Layout, read_layout, read_single_layout, slices, tokenise
+from bertvision.features.tokens import (
+    NO_OFFSETS,
+    Int32s,
+    Layout,
+    Tokenizer,
+    read_layout,
+    read_single_layout,
+    slices,
+    tokenise,
+)
 from bertvision.features.windows import Label, Window
 from bertvision.progress import SILENT, Progress
+from bertvision.tasks.rows import LabelColumn
 from bertvision.tasks.task import TextRow
 
-ResultKind = Literal["class", "labels", "number"]
-UNKNOWN: dict[ResultKind, Label] = {"class": 0, "labels": (), "number": 0.0}
+UNKNOWN: dict[LabelColumn, Label] = {"class": 0, "labels": (), "number": 0.0}
 Layouts = tuple[Layout, Layout]  # around one text, and around two
 
 
 def cut_rows(
     rows: Sequence[TextRow],
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Tokenizer,
     max_length: int,
-    kind: ResultKind,
+    holds: LabelColumn,
     progress: Progress = SILENT,
 ) -> list[Window]:
     """Turn every row into one window of at most `max_length` tokens; longer texts lose their end, the longer one first.
@@ -36,12 +43,12 @@ def cut_rows(
             for row in part:
                 texts = [next(found)[0] for _ in row.texts]
                 ids, second_at = join_texts(row.id, texts, layouts, max_length)
-                windows.append(Window(len(windows), ids, second_at, NO_OFFSETS, label=_label(row, kind)))
+                windows.append(Window(len(windows), ids, second_at, NO_OFFSETS, label=_label(row, holds)))
             bar.advance(len(part))
     return windows
 
 
-def read_layouts(tokenizer: PreTrainedTokenizerBase) -> Layouts:
+def read_layouts(tokenizer: Tokenizer) -> Layouts:
     """Learn an encoder's special tokens around one text and around two."""
     return read_single_layout(tokenizer), read_layout(tokenizer)
 
@@ -72,7 +79,7 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     return (longer, shorter) if first > second else (shorter, longer)
 
 
-def _label(row: TextRow, kind: ResultKind) -> Label:
+def _label(row: TextRow, holds: LabelColumn) -> Label:
     if row.label is None:
-        return UNKNOWN[kind]
-    return float(row.label) if kind == "number" and isinstance(row.label, int | float) else row.label
+        return UNKNOWN[holds]
+    return float(row.label) if holds == "number" and isinstance(row.label, int | float) else row.label

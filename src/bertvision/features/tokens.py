@@ -1,11 +1,10 @@
 """Texts -> token ids, and the special tokens that an encoder wants around them."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-from transformers import PreTrainedTokenizerBase
 
 from bertvision.errors import EncoderError
 
@@ -13,6 +12,25 @@ Int32s = npt.NDArray[np.int32]
 Item = TypeVar("Item")
 TEXTS_PER_CALL = 512  # texts handed to the tokenizer at once: enough for its threads, few enough for a live bar
 NO_OFFSETS: Int32s = np.zeros((0, 2), dtype=np.int32)  # of windows whose characters nobody asks for
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """What is asked of a tokenizer; not transformers' own type, which would bring transformers to who needs windows."""
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether it gives character offsets."""
+        ...
+
+    @property
+    def unk_token_id(self) -> int | None:
+        """The id of an unknown piece, if there is one."""
+        ...
+
+    def __call__(self, *texts: Any, **options: Any) -> Any:  # noqa: ANN401 (as transformers has it)
+        """Return ids, and offsets where they are asked for."""
+        ...
 
 
 class Layout(NamedTuple):
@@ -28,7 +46,7 @@ class Layout(NamedTuple):
         return len(self.before) + len(self.between) + len(self.after)
 
 
-def read_layout(tokenizer: PreTrainedTokenizerBase) -> Layout:
+def read_layout(tokenizer: Tokenizer) -> Layout:
     """Learn an encoder's special tokens from how its tokenizer joins two texts."""
     _check_fast(tokenizer)
     pair = tokenizer("a", "b")
@@ -42,7 +60,7 @@ def read_layout(tokenizer: PreTrainedTokenizerBase) -> Layout:
     return Layout(ids[: first[0]], ids[first[-1] + 1 : second[0]], ids[second[-1] + 1 :])
 
 
-def read_single_layout(tokenizer: PreTrainedTokenizerBase) -> Layout:
+def read_single_layout(tokenizer: Tokenizer) -> Layout:
     """Learn an encoder's special tokens from what its tokenizer puts around one text."""
     _check_fast(tokenizer)
     single = tokenizer("a")
@@ -56,7 +74,7 @@ def read_single_layout(tokenizer: PreTrainedTokenizerBase) -> Layout:
     return Layout(ids[: own[0]], ids[:0], ids[own[-1] + 1 :])
 
 
-def tokenise(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[tuple[Int32s, Int32s]]:
+def tokenise(tokenizer: Tokenizer, texts: list[str]) -> list[tuple[Int32s, Int32s]]:
     """Give every text's ids, without special tokens, and the characters [start, end) of each."""
     if not texts:
         return []
@@ -77,6 +95,6 @@ def slices(items: Sequence[Item]) -> list[list[Item]]:
     return [list(items[first : first + TEXTS_PER_CALL]) for first in range(0, len(items), TEXTS_PER_CALL)]
 
 
-def _check_fast(tokenizer: PreTrainedTokenizerBase) -> None:
+def _check_fast(tokenizer: Tokenizer) -> None:
     if not tokenizer.is_fast:
         raise EncoderError("the tokenizer gives no character offsets; use an encoder that has a fast tokenizer")

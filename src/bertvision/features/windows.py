@@ -11,10 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
-from transformers import PreTrainedTokenizerBase
 
 from bertvision.errors import DataError
-from bertvision.features.tokens import Int32s, Layout, read_layout, slices, tokenise
+from bertvision.features.tokens import Int32s, Layout, Tokenizer, read_layout, slices, tokenise
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config
 from bertvision.tasks.task import Question
@@ -73,7 +72,7 @@ class Window:
 
 def cut_windows(
     questions: Sequence[Question],
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Tokenizer,
     config: WindowConfig,
     *,
     labelled: bool = True,

@@ -5,10 +5,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from bertvision.errors import DataError
-from bertvision.features.tokens import NO_OFFSETS, Int32s, Layout, read_single_layout, slices, tokenise
+from bertvision.features.tokens import NO_OFFSETS, Int32s, Layout, Tokenizer, read_single_layout, slices, tokenise
 from bertvision.features.windows import IGNORED, NO_WORD, Window, WindowConfig, window_starts
 from bertvision.progress import SILENT, Progress
 from bertvision.tasks.task import Sentence
@@ -24,7 +23,7 @@ class Pieces(NamedTuple):
 def cut_words(
     sentences: Sequence[Sentence],
     tags: Sequence[str],
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Tokenizer,
     config: WindowConfig,
     *,
     document_context: bool = False,
@@ -117,7 +116,7 @@ def _tags_of(sentence: Sentence, numbers: Mapping[str, int]) -> Int32s | None:
     return np.array([numbers[tag] for tag in sentence.tags], dtype=np.int32)
 
 
-def _pieces_of(sentences: Sequence[Sentence], tokenizer: PreTrainedTokenizerBase, progress: Progress) -> list[Pieces]:
+def _pieces_of(sentences: Sequence[Sentence], tokenizer: Tokenizer, progress: Progress) -> list[Pieces]:
     """Tokenise every different word once, with a blank before it, as inside a text (byte-level pieces hold it)."""
     words = list(dict.fromkeys(word for sentence in sentences for word in sentence.words))
     ids_of: dict[str, Int32s] = {}

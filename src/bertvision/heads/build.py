@@ -8,7 +8,7 @@ from torch import nn
 
 from bertvision.errors import SettingsError
 from bertvision.heads.bilstm_readout import DEFAULT_WIDTH, BiLstmReadout
-from bertvision.heads.catalog import CATALOG, ReadoutKind, RoleKind, kinds_of, known
+from bertvision.heads.catalog import CATALOG, ReadoutKind, RoleKind, kinds_of, known, serves
 from bertvision.heads.head import Count, Head, count_parameters
 from bertvision.heads.joint_readout import JointReadout
 from bertvision.heads.poolers.build import AnyPooler, build_pooler
@@ -97,7 +97,8 @@ def reads_cls(config: HeadConfig, objective: Objective) -> bool:
 
 def build_head(config: HeadConfig, shape: StackShape, objective: Objective = SPANS) -> Head:
     """Turn a config into a head that gives what an objective asks for."""
-    if objective.kind not in (kinds := kinds_of(config.pooler, config.readout)):
+    if not serves(config.pooler, config.readout, objective.kind):
+        kinds = kinds_of(config.pooler, config.readout)
         raise SettingsError(
             f"head {config.name!r} ({config.pooler.kind}, {config.readout} readout) is for tasks of the kind "
             f"{', '.join(kinds) or '(none)'}, and this one is of the kind {objective.kind}; choose another head"
@@ -117,15 +118,14 @@ def count_head(config: HeadConfig, shape: StackShape, objective: Objective = SPA
 def _build_readout(config: HeadConfig, shape: StackShape, features: int, objective: Objective) -> nn.Module:
     if objective.per == "row":
         return ClassReadout(features, objective.columns)
-    match config.readout, objective.kind:
-        case "joint", _:
+    match config.readout:
+        case "joint":
             return JointReadout(features, shape, config.rank)
-        case "bilstm", _:
+        case "bilstm":
             return BiLstmReadout(features, config.readout_width or DEFAULT_WIDTH, objective.columns)
-        case _, "tags":
-            return TagReadout(features, objective.columns)
-        case _:
-            return SpanReadout(features)
+        case "linear":
+            over_tokens = objective.kind.softmax == "tokens"
+            return SpanReadout(features) if over_tokens else TagReadout(features, objective.columns)
 
 
 def _sized(config: HeadConfig, shape: StackShape, objective: Objective) -> AnyPooler:

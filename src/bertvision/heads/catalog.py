@@ -3,7 +3,7 @@
 To add one: a pooler's file with its config, a case in `poolers/build.py`, and a row here.
 """
 
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from bertvision.heads.poolers.adapter import AdapterConfig
 from bertvision.heads.poolers.ap_glue import ApGlueConfig
@@ -24,9 +24,9 @@ from bertvision.heads.poolers.modified_xception import ModifiedXceptionConfig
 from bertvision.heads.poolers.read import ReadConfig
 from bertvision.heads.poolers.two_adapters import TwoAdaptersConfig
 from bertvision.heads.poolers.xception import XceptionConfig
+from bertvision.kinds.catalog import KINDS
+from bertvision.kinds.kind import Kind
 from bertvision.settings import suggest
-from bertvision.tasks.task import Kind
-from bertvision.training.objective import per_of
 
 RoleKind = Literal["head", "control"]
 # A linear layer; one that scores pairs of start and end too; or a recurrent network over the tokens.
@@ -37,17 +37,17 @@ Origin = Literal["2020", "reconstructed", "2021", "hulburd", "bert", "new", "con
 
 # The papers' widths at BERT-large's hidden size 1,024, as shares of it: 386 and 64 there, 145 and 24 at 384.
 WIDE, NARROW = 0.377, 0.0625
-KINDS: tuple[Kind, ...] = get_args(Kind)
 BUDGET = "adapter_386_shared_skip"  # the head whose size the controls and the new heads are given
 
 
-def kinds_of(pooler: AnyPooler, readout: ReadoutKind) -> tuple[Kind, ...]:
-    """Tell which kinds of tasks a pooler can serve with a readout."""
-    able = [kind for kind in KINDS if per_of(kind) in pooler.per]
-    if pooler.searches_context:
-        able = [kind for kind in able if kind == "span"]
-    only: dict[ReadoutKind, Kind] = {"joint": "span", "bilstm": "tags"}
-    return tuple(kind for kind in able if kind == only.get(readout, kind))
+def serves(pooler: AnyPooler, readout: ReadoutKind, kind: Kind) -> bool:
+    """Whether a pooler can serve a kind of task with a readout."""
+    return kind.per in pooler.per and readout in kind.readouts and (kind.in_context or not pooler.searches_context)
+
+
+def kinds_of(pooler: AnyPooler, readout: ReadoutKind) -> tuple[str, ...]:
+    """Name the kinds of tasks that a pooler can serve with a readout."""
+    return tuple(name for name, kind in KINDS.items() if serves(pooler, readout, kind))
 
 
 class Entry(NamedTuple):
@@ -60,7 +60,7 @@ class Entry(NamedTuple):
     readout: ReadoutKind = "linear"
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[str, ...]:
         """Tell which kinds of tasks the head serves."""
         return kinds_of(self.pooler, self.readout)
 

@@ -12,12 +12,12 @@ from bertvision.heads.poolers.ladder import Ladder
 from bertvision.heads.poolers.last_state import LastState
 from bertvision.heads.poolers.learned_pooling import LearnedPooling
 from bertvision.heads.readouts import ClassReadout, SpanReadout
+from bertvision.kinds.kind import Kind
 from bertvision.records import State
 from bertvision.shapes import LayerStates, Segments, TokenMask
-from bertvision.tasks.task import Kind
 from bertvision.training.loop import Still
 
-SOFTMAX_OVER_PLACES: tuple[Kind, ...] = ("span", "choice")  # kinds whose probabilities are of tokens, or of endings
+OVER_PLACES = ("tokens", "windows")  # what a softmax runs over that does not see a shift of all logits of a column
 
 
 class Head(nn.Module):
@@ -38,7 +38,7 @@ class Head(nn.Module):
 
     def still_weights(self, kind: Kind) -> list[Still]:
         """Name what adds the same to the scores of all tokens or of all endings, which a softmax over them is."""
-        if kind not in SOFTMAX_OVER_PLACES or not isinstance(self.readout, SpanReadout | ClassReadout | JointReadout):
+        if kind.softmax not in OVER_PLACES or not isinstance(self.readout, SpanReadout | ClassReadout | JointReadout):
             return []
         still = [Still(self.readout.linear.bias, slice(2))]  # a joint readout's further columns are factors of pairs
         if isinstance(self.pooler, Ladder) and not isinstance(self.readout, JointReadout):
@@ -48,7 +48,7 @@ class Head(nn.Module):
     def ignores_shifts(self, kind: Kind) -> bool:
         """Tell whether no loss changes when the same is added to every last state: its path to the scores is linear."""
         is_linear = isinstance(self.pooler, LastState | AveragePooling | LearnedPooling | ChosenLayers)
-        return kind in SOFTMAX_OVER_PLACES and is_linear and isinstance(self.readout, SpanReadout | ClassReadout)
+        return kind.softmax in OVER_PLACES and is_linear and isinstance(self.readout, SpanReadout | ClassReadout)
 
     def own_states(self, states: LayerStates) -> Tensor:
         """Give those of the states that the head reads."""

@@ -179,7 +179,7 @@ def _losses_together(heads: Sequence[Head], how: SpanLoss, objective: Objective)
         if objective.per == "row":  # read from the first token
             return losses_of(objective, grouped_logits(heads, batch.states[:, :, :1])[:, :, 0], batch.windows, how)
         logits = grouped_logits(heads, batch.states)
-        if objective.kind == "span":
+        if objective.kind.softmax == "tokens":  # padding must not be chosen
             logits = hide_padding(logits, batch.windows.mask)
         return losses_of(objective, logits, batch.windows, how)
 

@@ -11,6 +11,8 @@ from bertvision.errors import SettingsError
 from bertvision.predictions.logits import Logits, TokenGrid
 
 How = Literal["max", "mean", "logits", "weighted"]
+Floats = npt.NDArray[np.float64]
+LEAST = 1e-12  # a probability that is written as 0 or 1 has no logit
 
 
 def combine_logits(
@@ -44,6 +46,41 @@ def combine_logits(
     return combined
 
 
+def combine_softmax(
+    members: Sequence[Logits], how: How, weights: Sequence[float] | None = None, group: int | None = None
+) -> Logits:
+    """Combine models that scored the same rows, [row, column], as `combine_logits` does for spans.
+
+    Probabilities are a softmax over a row's columns, or over the `group` rows of a choice.
+    """
+    shares = shares_of(how, weights, len(members))
+    stacked = np.stack(members).astype(np.float64)
+    if how == "logits":
+        return _float32(np.einsum("m,mrc->rc", shares, stacked))
+    rows = stacked if group is None else stacked.reshape(len(members), -1, group)
+    powers = np.exp(rows - rows.max(axis=2, keepdims=True))
+    joined = _join(powers / powers.sum(axis=2, keepdims=True), how, shares)
+    return _float32(np.log(np.maximum(joined, LEAST)).reshape(members[0].shape))
+
+
+def combine_sigmoid(members: Sequence[Logits], how: How, weights: Sequence[float] | None = None) -> Logits:
+    """Combine models that scored the same labels, [row, label], each of which has a probability of its own."""
+    shares = shares_of(how, weights, len(members))
+    stacked = np.stack(members).astype(np.float64)
+    if how == "logits":
+        return _float32(np.einsum("m,mrc->rc", shares, stacked))
+    joined = np.clip(_join(1 / (1 + np.exp(-np.clip(stacked, -500, 500))), how, shares), LEAST, 1 - LEAST)
+    return _float32(np.log(joined / (1 - joined)))
+
+
+def combine_numbers(members: Sequence[Logits], how: How, weights: Sequence[float] | None = None) -> Logits:
+    """Average models' numbers, [row, 1], by weights if there are any; they have no probabilities."""
+    if how == "max":
+        raise SettingsError("numbers have no probabilities whose largest could be taken; use how: mean or weighted")
+    shares = shares_of(how, weights, len(members))
+    return _float32(np.einsum("m,mrc->rc", shares, np.stack(members).astype(np.float64)))
+
+
 def shares_of(how: How, weights: Sequence[float] | None, members: int) -> npt.NDArray[np.float64]:
     """Give what each member counts for, one in sum: the same for all, unless they are `weighted`."""
     if how != "weighted" and weights is not None:
@@ -66,3 +103,12 @@ def log_softmax(grid: TokenGrid, logits: Logits) -> Logits:
     totals = np.log(np.add.reduceat(np.exp(shifted), at))
     normalised: Logits = (shifted - np.repeat(totals, lengths, axis=0)).astype(np.float32)
     return normalised
+
+
+def _join(probabilities: Floats, how: How, shares: Floats) -> Floats:
+    joined: Floats = probabilities.max(axis=0) if how == "max" else np.einsum("m,mrc->rc", shares, probabilities)
+    return joined
+
+
+def _float32(values: Floats) -> Logits:
+    return values.astype(np.float32)

@@ -1,4 +1,4 @@
-"""Prediction folders, in run_qa's formats, with the logits beside them."""
+"""Prediction folders: answers in run_qa's formats, labels as JSON by id, GLUE's files for its test sets."""
 
 import json
 import math
@@ -14,6 +14,8 @@ from bertvision.errors import DataError, FolderError
 from bertvision.files import write_encoded_rows, write_json_rows
 from bertvision.predictions.prediction import Candidate, Prediction
 
+PREDICTIONS = "predictions.json"
+HEADER = ("index", "prediction")  # of GLUE's files
 WHERE = "give OUT/predictions/FRACTION/ROW or what `bertvision predict --out` wrote"
 
 
@@ -68,6 +70,19 @@ def read_mapping(path: Path, kind: type) -> dict[str, Any]:
         if isinstance(value, int) and abs(value) > sys.float_info.max:
             raise DataError(f"{path}: question {key!r}: its number is too large")
     return content
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """Read predictions as they are written, by id: JSON, a folder that holds it, or GLUE's file for a test set."""
+    if path.suffix == ".tsv":
+        return dict(_read_submission(path))
+    return read_object(path / PREDICTIONS if path.is_dir() else path)
+
+
+def read_beside(path: Path, name: str) -> dict[str, Any]:
+    """Read a file that lies beside a folder's predictions, by id; empty where there is none."""
+    place = (path if path.is_dir() else path.parent) / name
+    return read_object(place) if (path.is_dir() or path.name == PREDICTIONS) and place.exists() else {}
 
 
 def write_predictions(folder: Path, predictions: Sequence[Prediction]) -> None:
@@ -148,3 +163,18 @@ def _check_same_questions(
         raise FolderError(
             f"{path}: {name}.json and predictions.json hold different questions, such as {min(odd)!r}; predict again"
         )
+
+
+def _read_submission(path: Path) -> Iterator[tuple[str, str]]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read ({error})") from None
+    seen = set()
+    for number, line in enumerate(lines, start=1):
+        fields = line.split("\t")
+        if len(fields) != 2 or (number == 1) != (tuple(fields) == HEADER) or fields[0] in seen:
+            raise DataError(f"{path}: line {number}: expected `index` and `prediction`, and each index once")
+        seen.add(fields[0])
+        if number > 1:
+            yield fields[0], fields[1]

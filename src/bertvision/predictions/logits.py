@@ -101,3 +101,10 @@ def load_logits(path: Path) -> tuple[TokenGrid, Logits]:
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise FolderError(f"{path}: missing, damaged or not this project's logits ({error}); predict again") from None
     return TokenGrid(ids, question_of, window_at, context_at, offsets), logits
+
+
+def softmax(logits: Logits) -> npt.NDArray[np.float64]:
+    """Return each row's probabilities."""
+    powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    shares: npt.NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
+    return shares

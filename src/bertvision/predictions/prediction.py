@@ -54,3 +54,21 @@ class Prediction:
     best_span: str  # the best answer if there had to be one
     null_odds: float | None  # null score minus the best span's score; None where the task has no "no answer"
     candidates: tuple[Candidate, ...]  # best first
+
+
+@dataclass(frozen=True, slots=True)
+class RowPrediction:
+    """What a model says of one row: a class or an ending by its number, a 0 or 1 for each label, or a number."""
+
+    id: str
+    label: int | float | tuple[int, ...]
+    probabilities: tuple[float, ...] = ()  # of each class, label or ending; a number has none
+    paper_label: int | None = None  # of answerability: the class by the 2020 system's rule
+
+
+@dataclass(frozen=True, slots=True)
+class TagPrediction:
+    """A tag for each word of one sentence."""
+
+    id: str
+    tags: tuple[str, ...]

@@ -1,19 +1,25 @@
-"""Several models' answers -> one's, by the characters of the context: for models whose tokens differ."""
+"""Prediction folders with logits -> members of an ensemble, and several models' answers -> one's.
+
+By the characters of the context, for models whose tokens differ.
+"""
 
 from collections.abc import Sequence
 from functools import reduce
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.errors import DataError, SettingsError
+from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.predictions.ensemble import How, shares_of
-from bertvision.predictions.logits import Logits
+from bertvision.predictions.logits import Logits, TokenGrid, load_logits
 from bertvision.predictions.prediction import AnswerConfig, Prediction
-from bertvision.predictions.spans import Ranking, choose_answers, first_of_each, rank_nothing, rank_spans
-from bertvision.predictions.texts import TextGrid
+from bertvision.predictions.spans import Ranking, choose_answers, decode_spans, first_of_each, rank_nothing, rank_spans
+from bertvision.predictions.texts import TextGrid, text_grid
+from bertvision.tasks.task import Question
 
+LOGITS = "logits.safetensors"
 SPANS_OF_A_MEMBER = 20  # at least, so that asking for fewer candidates does not change what members agree on
 
 Table = npt.NDArray[np.float64]  # [answer, member]
@@ -24,6 +30,19 @@ class ScoredText(NamedTuple):
 
     grid: TextGrid
     logits: Logits
+
+
+class SpanMember(NamedTuple):
+    """One model's logits for a file's questions."""
+
+    folder: Path
+    texts: TextGrid
+    logits: Logits
+    has_null: bool
+
+    def answers(self, config: AnswerConfig) -> list[Prediction]:
+        """Answer the questions with this model alone."""
+        return decode_spans(self.texts, self.logits, config, has_null=self.has_null)
 
 
 class _United(NamedTuple):
@@ -108,3 +127,68 @@ def _cut(ranked: Ranking, count: int) -> Ranking:
     """Keep the first answers of every question."""
     place = np.arange(len(ranked.questions)) - first_of_each(ranked.questions)[ranked.questions]
     return ranked.take(np.flatnonzero(place < count))
+
+
+def read_members(folders: Sequence[Path], data: str, questions: Sequence[Question]) -> list[SpanMember]:
+    """Read prediction folders; `questions` are those of the file `data`, which they must have answered."""
+    members: list[SpanMember] = []
+    for folder in folders:
+        grid, logits = _read_logits(folder)
+        if members:
+            _check_same_questions(members[0], folder, grid)
+        else:
+            _check_answered(folder, grid, data, questions)
+        _check_contexts(folder, grid, data, questions)
+        texts = _shared_texts(grid, questions, members)
+        members.append(SpanMember(folder, texts, logits, (folder / "null_odds.json").exists()))
+    _check_same_task(members)
+    return members
+
+
+def _read_logits(folder: Path) -> tuple[TokenGrid, Logits]:
+    grid, logits = load_logits(folder / LOGITS)
+    if len(logits) != len(grid.offsets) or len(grid.offsets) != grid.window_at[-1]:
+        raise FolderError(f"{folder / LOGITS}: its logits do not fit its tokens; predict again")
+    return grid, logits
+
+
+def _shared_texts(grid: TokenGrid, questions: Sequence[Question], others: Sequence[SpanMember]) -> TextGrid:
+    """Join a grid with its contexts, or take what another member with the same grid has."""
+    for other in others:
+        if grid.difference(other.texts.tokens) is None:
+            return other.texts
+    return text_grid(grid, [question.context for question in questions])
+
+
+def _check_answered(folder: Path, grid: TokenGrid, data: str, questions: Sequence[Question]) -> None:
+    asked = tuple(question.id for question in questions)
+    if odd := set(asked) ^ set(grid.question_ids):
+        has = "has no" if min(odd) in asked else "has an"
+        raise DataError(
+            f"{data}: not the file that {folder} answered, which {has} answer to question {min(odd)!r}; give that file"
+        )
+    if asked != grid.question_ids:
+        raise DataError(f"{data}: has the questions in another order than {folder} answered them; predict again")
+
+
+def _check_contexts(folder: Path, grid: TokenGrid, data: str, questions: Sequence[Question]) -> None:
+    """Refuse tokens that lie beyond the end of their context."""
+    lengths = np.array([len(question.context) for question in questions])
+    last = np.maximum.reduceat(grid.offsets[:, 1], grid.window_at[:-1])
+    if len(beyond := np.flatnonzero(last > lengths[grid.question_of])):
+        question = grid.question_ids[grid.question_of[beyond[0]]]
+        raise DataError(f"{data}: the context of question {question!r} is not the one {folder} answered; predict again")
+
+
+def _check_same_questions(first: SpanMember, folder: Path, grid: TokenGrid) -> None:
+    if first.texts.tokens.question_ids != grid.question_ids:
+        raise DataError(f"{folder} and {first.folder} answer different questions; give folders of one question file")
+
+
+def _check_same_task(members: Sequence[SpanMember]) -> None:
+    without = [member for member in members if not member.has_null]
+    if without and len(without) < len(members):
+        raise DataError(
+            f"{without[0].folder}: has no null_odds.json, as for SQuAD 1.1, and other members have; "
+            "combine models of one task"
+        )

@@ -12,14 +12,13 @@ from bertvision.calibration.answers import Answers
 from bertvision.calibration.calibration import Decision, answers_of, fit_decision, judge
 from bertvision.calibration.thresholds import scores_at, tune_threshold
 from bertvision.errors import DataError, SettingsError
+from bertvision.evaluate.calibrate import CalibrationReport
+from bertvision.evaluate.golds import read_questions
 from bertvision.files import write_json, write_text
 from bertvision.serving.card import settings_table
 from bertvision.serving.predictor import load
 from bertvision.serving.reader import Reader
-from bertvision.stages.calibrate_folder import CalibrationReport
-from bertvision.stages.questions import read_questions
 from bertvision.stages.reader_scores import reader_answers
-from bertvision.stages.span_answering import SpanAnswering
 from bertvision.stages.use_config import CALIBRATION, CONFIG, Calibration
 from bertvision.tables import Page
 from bertvision.tasks.task import Question
@@ -77,10 +76,9 @@ def calibrate_model(model: str, data: str, *, write: bool = False, device: str =
 def _fit(reader: Reader, questions: Sequence[Question], name: str) -> tuple[Calibration, CalibrationReport]:
     served = reader.served
     answering = served.answering(questions)
-    assert isinstance(answering, SpanAnswering)
     logits = served.logits(answering.windows)
     official = answers_of(questions, answering.answer(logits))
-    answers = reader_answers(questions, answering.texts, logits, served.config.answers, has_null=True)
+    answers = reader_answers(questions, answering.layout, logits, served.config.answers, has_null=True)
     decision = fit_decision(answers)
     fitted = Calibration(**decision._asdict(), official_threshold=tune_threshold(official))
     return fitted, _report(

@@ -11,11 +11,6 @@ from bertvision.stages.use_config import Calibration, UseConfig
 from bertvision.tasks.catalog import TASKS, task_name
 from bertvision.version import VERSION
 
-PIPELINES = {"span": "question-answering", "tags": "token-classification", "choice": "multiple-choice"}
-USES = {
-    "span": 'model("Who built the weir?", "The weir was built in 1887 by Hannah Coyle.").text',
-    "tags": 'model("Hannah Coyle built the weir.").entities',
-}
 # Beside a task's own scores, those that say how far the answers can be trusted.
 MORE_SCORES = ("tuned_f1", "best_f1", "HasAns_f1", "NoAns_f1", "ece", "ece_calibrated", "risk_coverage_area")
 
@@ -54,7 +49,7 @@ def model_card(
             "import bertvision",
             "",
             f'model = bertvision.load("{about.name}")',
-            USES.get(TASKS[config.task].kind, 'model("The weir was built in 1887.").label'),
+            TASKS[config.task].kind.usage,
             "```",
             "",
             *([about.text.strip(), ""] if about.text else []),
@@ -66,7 +61,7 @@ def model_card(
 
 
 def _front(config: ModelConfig) -> list[str]:
-    pipeline = PIPELINES.get(TASKS[config.task].kind, "text-classification")
+    pipeline = TASKS[config.task].kind.pipeline
     return ["---", "library_name: bertvision", f"pipeline_tag: {pipeline}", "tags: [bertvision]", "---", ""]
 
 
@@ -80,7 +75,7 @@ def settings_table(config: UseConfig, calibration: Calibration) -> list[str]:
     if config.task == "squad2":
         rows.append(("null threshold", f"{calibration.threshold:.4f}"))
         rows.append(("null threshold of `predict`", f"{calibration.null_threshold:.4f}"))
-    if TASKS[config.task].kind == "span":
+    if TASKS[config.task].kind.in_context:
         rows.append(("temperature", f"{calibration.temperature:.4f}"))
     return ["## Settings", "", *_table(("setting", "value"), rows)]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertvision.errors import DataError
-from bertvision.predictions.labels import RowPrediction
+from bertvision.predictions.prediction import RowPrediction
 from bertvision.serving.answer import Classification
 from bertvision.serving.interface import Served
 from bertvision.serving.saving import Saveable
@@ -41,16 +41,18 @@ class Classifier(Saveable):
         if self.takes_pairs != (other is not None):
             wanted = "two texts (a text and its endings for choices)" if self.takes_pairs else "one text"
             raise DataError(f"a model of {task} reads {wanted}, got {1 if other is None else 2}")
-        if self.served.kind == "choice":
+        given, is_one = self._pairs(text, other)
+        return [self.served.kind.example(str(place), *each) for place, each in enumerate(given)], is_one
+
+    def _pairs(self, text: Any, other: Any) -> tuple[Sequence[tuple[Any, ...]], bool]:  # noqa: ANN401 (checked here)
+        """Check one text or two, or a text and its endings."""
+        kind = self.served.kind
+        if kind.second == "endings":
             return _choices(text, other, len(self.served.config.labels))
         if not self.takes_pairs:
             texts, is_one = list_texts("text", text)
-            return [TextRow(str(place), (each,), None) for place, each in enumerate(texts)], is_one
-        if self.served.kind == "answerable":
-            pairs, is_one = pair_up(text, other)
-            return [Question(str(place), *pair, (), "") for place, pair in enumerate(pairs)], is_one
-        pairs, is_one = pair_up(text, other, ("text", "second text"))
-        return [TextRow(str(place), pair, None) for place, pair in enumerate(pairs)], is_one
+            return [(each,) for each in texts], is_one
+        return pair_up(text, other, ("question" if kind.asks_questions else "text", kind.second))
 
     def classify(self, rows: Sequence[Row]) -> list[Classification]:
         """Classify rows that `rows` gave; each is as if given alone."""
@@ -73,20 +75,21 @@ class Classifier(Saveable):
                 return Classification(float(number), None, {})
 
 
-def _choices(text: Any, endings: Any, count: int) -> tuple[list[Row], bool]:  # noqa: ANN401 (checked here)
+def _choices(text: Any, endings: Any, count: int) -> tuple[list[tuple[Any, ...]], bool]:  # noqa: ANN401 (checked here)
     """Give a beginning with its endings, or a list of beginnings with a list of endings for each."""
     beginnings, is_one = list_texts("text", text)
     lists = [endings] if is_one else endings
     if not isinstance(lists, list | tuple) or len(lists) != len(beginnings):
         raise DataError(f"{len(beginnings)} texts need as many lists of endings; give [[ending, ...], ...]")
-    return [_choice(place, *each, count) for place, each in enumerate(zip(beginnings, lists, strict=True))], is_one
+    checked = [_check_endings(place, each, count) for place, each in enumerate(lists)]
+    return list(zip(beginnings, checked, strict=True)), is_one
 
 
-def _choice(place: int, beginning: str, endings: Any, count: int) -> ChoiceRow:  # noqa: ANN401 (checked here)
+def _check_endings(place: int, endings: Any, count: int) -> tuple[str, ...]:  # noqa: ANN401 (checked here)
     if not isinstance(endings, list | tuple) or len(endings) != count:
         got = len(endings) if isinstance(endings, list | tuple) else type(endings).__name__
         raise DataError(f"text {place}: this model chooses among {count} endings, got {got}; give a list of {count}")
     texts = tuple(check_text(f"text {place}, ending {number}", each) for number, each in enumerate(endings))
     if len(set(texts)) < count:
         raise DataError(f"text {place}: two of its endings are equal; give different ones")
-    return ChoiceRow(str(place), beginning, texts, None)
+    return texts

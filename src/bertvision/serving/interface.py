@@ -8,13 +8,14 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from bertvision.features.windows import Window
+from bertvision.kinds.kind import Answering, Kind
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
-from bertvision.stages.answering import Answering, open_answering
+from bertvision.stages.answering import open_answering
 from bertvision.stages.use_config import Calibration, UseConfig
-from bertvision.tasks.catalog import TASKS
-from bertvision.tasks.task import Kind, Split, Task
+from bertvision.tasks.catalog import TASKS, Task
+from bertvision.tasks.task import Split
 
 
 class Served(ABC):
@@ -49,5 +50,5 @@ class Served(ABC):
     def answering(self, examples: Sequence[Any]) -> Answering:
         """Cut examples, and get them ready to be answered."""
         split: Split[Any] = Split("given", tuple(examples), 0, None)
-        task = Task(self.config.task, self.kind, split, split, self.config.labels)
+        task = Task(self.config.task, split, split, self.config.labels)
         return open_answering(task, split, self.tokenizer, self.config.windows, self.config.answers)

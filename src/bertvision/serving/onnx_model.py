@@ -74,7 +74,7 @@ class OnnxModel(Served):
         """Run the graph over windows, in batches of like lengths."""
         lengths = lengths_of(windows)
         window_at = np.concatenate([[0], np.cumsum(lengths)])
-        is_per_token = self.kind in ("span", "tags")
+        is_per_token = self.kind.per == "token"
         size = int(window_at[-1]) if is_per_token else len(windows)
         logits = np.empty((size, self.settings.columns), np.float32)
         # Activations in int8 are rounded by the extremes of a whole batch: company would change a window's logits.

@@ -1,6 +1,7 @@
 """`load`: a folder or hub id -> something that takes text and gives answers."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from bertvision.settings import DEFAULT, Precision, check_precision
 from bertvision.stages.use_config import CONFIG
 
 Predictor = Reader | Classifier | Tagger
+PREDICTORS: dict[str, Callable[[Served], Predictor]] = {"reader": Reader, "classifier": Classifier, "tagger": Tagger}
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", "README.md"]  # nothing that could be unpickled or run
 
@@ -35,13 +37,7 @@ def load(
     """
     check_precision(precision)  # also where nothing is computed with it
     served = _open(_find(model), device, precision, pooler)
-    match served.kind:
-        case "span":
-            return Reader(served)
-        case "tags":
-            return Tagger(served)
-        case _:
-            return Classifier(served)
+    return PREDICTORS[served.kind.predictor](served)
 
 
 def _open(folder: Path, device: str, precision: Precision, pooler: Any) -> Served:  # noqa: ANN401 (an nn.Module)

@@ -43,7 +43,7 @@ class Reader(Saveable):
     @property
     def has_null(self) -> bool:
         """Tell whether it can say that a text holds no answer."""
-        return self.served.config.task == "squad2"
+        return self.served.kind.has_null
 
     def null_ratio(self, null_threshold: float) -> float:
         """Return how many times as likely as the best answer "no answer" must be to be given at a threshold."""

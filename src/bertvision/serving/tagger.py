@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertvision.features.windows import NO_WORD, Window
-from bertvision.metrics.tags import entities
-from bertvision.predictions.labels import softmax
-from bertvision.predictions.logits import Logits
+from bertvision.metrics.scores import entities
+from bertvision.predictions.logits import Logits, softmax
 from bertvision.serving.answer import FoundEntity, TaggedWord, Tagging
 from bertvision.serving.interface import Served
 from bertvision.serving.saving import Saveable

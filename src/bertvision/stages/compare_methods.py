@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertvision.analysis.best_threshold import Sweep, build_sweep, resample_best_f1
-from bertvision.analysis.paired import Floats, interval_of, paired_bootstrap
 from bertvision.analysis.scored import score_answers
 from bertvision.errors import DataError, FolderError
+from bertvision.metrics.best_threshold import Sweep, build_sweep, resample_best_f1
+from bertvision.metrics.resampling import Floats, interval_of, paired_bootstrap
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
 from bertvision.records import (
     Apart,

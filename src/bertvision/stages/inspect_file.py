@@ -11,14 +11,12 @@ from transformers import PreTrainedTokenizerBase
 from bertvision.encoder.load import load_tokenizer
 from bertvision.experiment import build_experiment
 from bertvision.features.batches import BatchConfig, lengths_of, padding_share, plan_epoch
-from bertvision.features.cut import cut_examples
 from bertvision.features.windows import WindowConfig
+from bertvision.kinds.kind import Kind
 from bertvision.progress import SILENT, Progress
 from bertvision.tables import Table
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.read import read_labelled
-from bertvision.tasks.task import Kind
-from bertvision.training.objective import objective_of
 
 ENDLESS = 10**9  # tokens
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99, 100)
@@ -81,11 +79,11 @@ def inspect_file(
     experiment = build_experiment({"task": task, "heads": {"train": []}}, overrides, "--set")
     name, kind = experiment.task, TASKS[experiment.task].kind
     split, labels = read_labelled(name, data, experiment.data, hub_split="train")
-    windows = cut_examples(kind, split.examples, labels, load_tokenizer(encoder), experiment.windows, progress=progress)
-    lengths, group = lengths_of(windows), objective_of(kind, labels).group
+    windows = kind.cut(split.examples, labels, load_tokenizer(encoder), experiment.windows, progress=progress)
+    lengths, group = lengths_of(windows), kind.group(labels)
     per_example = Counter(window.example for window in windows)
     batches = {"{tokens: 16384}": BatchConfig(tokens=16384), "{windows: 4}": BatchConfig(windows=4)}
-    asks = kind in ("span", "answerable")
+    asks = kind.asks_questions
     whole = {window.example: window.context_at for window in windows}
     cut_off = _count_cut_off(kind, split.examples, load_tokenizer(encoder), experiment.windows)
     return Inspection(
@@ -96,7 +94,7 @@ def inspect_file(
         windows=len(windows),
         examples_with_several_windows=sum(count > group for count in per_example.values()),
         longer_than_a_window=cut_off,
-        labels=_count_labels(kind, split.examples, labels),
+        labels=kind.count_labels(split.examples, labels),
         contexts=len({question.context for question in split.examples}) if asks else None,
         windows_without_answer=sum(window.end == 0 for window in windows) if asks else None,
         mean_tokens=float(lengths.mean()),
@@ -112,28 +110,11 @@ def _count_cut_off(
     kind: Kind, examples: Sequence[Any], tokenizer: PreTrainedTokenizerBase, config: WindowConfig
 ) -> int:
     """Count the examples that lose their end; questions and sentences get further windows instead."""
-    if kind in ("span", "answerable", "tags"):
+    if not kind.loses_ends:
         return 0
     endless = config.model_copy(update={"max_length": ENDLESS})
-    whole = cut_examples(kind, examples, (), tokenizer, endless)
+    whole = kind.cut(examples, (), tokenizer, endless)
     return len({window.example for window in whole if len(window) > config.max_length})
-
-
-def _count_labels(kind: Kind, examples: Sequence[Any], labels: Sequence[str]) -> dict[str, int]:
-    match kind:
-        case "span" | "answerable":
-            impossible = sum(question.is_impossible for question in examples)
-            return {"answer": len(examples) - impossible, "no answer": impossible}
-        case "class" | "choice":
-            counts = Counter(row.label for row in examples)
-            return {label: counts[place] for place, label in enumerate(labels)}
-        case "labels":
-            return {label: sum(row.label[place] for row in examples) for place, label in enumerate(labels)}
-        case "tags":
-            tags = Counter(tag for sentence in examples for tag in sentence.tags)
-            return {label: tags[label] for label in labels}
-        case "number":
-            return {}
 
 
 def _percentiles(values: Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:

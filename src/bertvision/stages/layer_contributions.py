@@ -12,11 +12,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from bertvision.activations.live import states_in_order_of_length
-from bertvision.analysis.layer_means import LayerMeans, QuestionParts, mean_parts
 from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.states import StateBatch
 from bertvision.errors import DataError, SettingsError
+from bertvision.evaluate.golds import read_questions
+from bertvision.evaluate.layers import LayerMeans, QuestionParts, mean_parts
 from bertvision.features.windows import Window, cut_windows
 from bertvision.heads.contributions import layer_contributions, refuse_unless_sum
 from bertvision.heads.head import Head, layer_weights
@@ -29,7 +30,6 @@ from bertvision.settings import Settings
 from bertvision.shapes import Positions
 from bertvision.stages.model_folder import load_model, read_model_config
 from bertvision.stages.predict_file import read_settings
-from bertvision.stages.questions import read_questions
 from bertvision.tasks.task import Question
 from bertvision.training.device import Compute, choose_compute
 

@@ -12,21 +12,21 @@ from bertvision.encoder.encode import places_of_states, shape_of_states
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment
-from bertvision.features.cut import cut_examples
 from bertvision.features.windows import Window, WindowConfig
 from bertvision.heads.build import HeadConfig, reads_cls
+from bertvision.kinds.kind import Answering
 from bertvision.progress import Progress
 from bertvision.records import DataFile
 from bertvision.run_folder import RunFolder, folder_of_seed
 from bertvision.settings import Settings
 from bertvision.shapes import StackShape
-from bertvision.stages.answering import Answering, open_answering
+from bertvision.stages.answering import open_answering
 from bertvision.stages.measure import spread
 from bertvision.stages.model_folder import CONFIG, ModelConfig, read_model_config
-from bertvision.tasks.catalog import TASKS
+from bertvision.tasks.catalog import TASKS, Task
 from bertvision.tasks.held_out import check_apart, hold_out
 from bertvision.tasks.read import read_labelled, read_task
-from bertvision.tasks.task import DataConfig, Question, Split, Task
+from bertvision.tasks.task import DataConfig, Question, Split
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.device import Compute, choose_compute
 from bertvision.training.objective import Objective, objective_of
@@ -169,9 +169,7 @@ def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: in
         experiment=experiment,
         out=out,
         task=task,
-        train=cut_examples(
-            task.kind, task.train.examples, task.labels, encoder.tokenizer, experiment.windows, progress=progress
-        ),
+        train=task.kind.cut(task.train.examples, task.labels, encoder.tokenizer, experiment.windows, progress=progress),
         dev=ask(task.dev),
         held_out=ask(held_out, part="held_out") if held_out is not None else None,
         also={name: ask(split, part=name) for name, split in task.also.items()},
@@ -187,8 +185,8 @@ def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: in
 def _held_out(task: Task, data: DataConfig) -> tuple[Task, Split[Question] | None]:
     if data.held_out == 0:
         return task, None
-    if task.kind != "span":
-        able = " and ".join(name for name, info in TASKS.items() if info.kind == "span")
+    if not task.kind.has_held_out:
+        able = " and ".join(name for name, info in TASKS.items() if info.kind.has_held_out)
         raise SettingsError(f"data.held_out works with {able} so far, and the task is {task.name}; set it to 0")
     if isinstance(data.held_out, str):
         given: Split[Question] = read_labelled(task.name, data.held_out, data).split

@@ -7,9 +7,10 @@ from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.load import load_encoder
 from bertvision.heads.build import HeadConfig, count_head
 from bertvision.heads.catalog import CATALOG, Entry
+from bertvision.kinds.classes import CLASSES
+from bertvision.kinds.tags import TAGS
 from bertvision.shapes import StackShape
 from bertvision.tables import Cell, Column, Number, Table
-from bertvision.tasks.task import Kind
 from bertvision.training.objective import SPANS, Objective
 
 BERT_LARGE = StackShape(25, 1024)
@@ -24,7 +25,7 @@ class HeadSize(NamedTuple):
     kind: str
     origin: str  # the papers, a reconstruction, ...
     scores: str  # spans, tags (of tokens), rows, or several of these
-    kinds: tuple[Kind, ...]  # of tasks that it serves
+    kinds: tuple[str, ...]  # of tasks that it serves
     total: int  # running statistics included
     trainable: int
     share: float | None  # percent of the encoder; None where only a shape is known
@@ -76,12 +77,12 @@ def _cells(head: HeadSize) -> tuple[Cell, ...]:
 
 def _counted(entry: Entry) -> Objective:
     """Return what a head is counted for: spans, or else CoNLL's nine tags, or else two classes."""
-    if "span" in entry.kinds:
+    if SPANS.kind.name in entry.kinds:
         return SPANS
-    return Objective("tags", 9) if "tags" in entry.kinds else Objective("class", 2)
+    return Objective(TAGS, 9) if TAGS.name in entry.kinds else Objective(CLASSES, 2)
 
 
-def _scores(kinds: tuple[Kind, ...]) -> str:
+def _scores(kinds: tuple[str, ...]) -> str:
     """Name what a head scores; all kinds of rows have the same readout."""
-    named: dict[Kind, str] = {"span": "spans", "tags": "tags", "class": "rows"}
-    return ", ".join(name for kind, name in named.items() if kind in kinds)
+    named: dict[str, str] = {"span": "spans", "tags": "tags", "class": "rows"}
+    return ", ".join(name for each, name in named.items() if each in kinds)

@@ -14,10 +14,10 @@ from bertvision.features.batches import WindowBatch, lengths_of
 from bertvision.features.padding import CPU_TOKENS, places_of
 from bertvision.features.windows import Window
 from bertvision.heads.head import Head, score_columns
+from bertvision.kinds.kind import Per
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.training.device import Compute
-from bertvision.training.objective import Per
 
 Placed = tuple[npt.NDArray[np.int64], Tensor]  # where scores go, and the scores
 

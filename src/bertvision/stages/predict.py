@@ -11,7 +11,7 @@ from bertvision.encoder.encode import has_pooler
 from bertvision.encoder.load import Encoder
 from bertvision.files import whole_folder
 from bertvision.heads.head import layer_weights, weighed_states
-from bertvision.metrics.rows import majority_scores
+from bertvision.kinds.kind import Answering
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import Logits
 from bertvision.records import (
@@ -26,15 +26,13 @@ from bertvision.records import (
     write_record,
 )
 from bertvision.settings import first_difference
-from bertvision.stages.answering import Answering
 from bertvision.stages.finetune import finetune_costs, finetune_seconds
 from bertvision.stages.heads import frozen_encoder, load_heads
 from bertvision.stages.line import RunContext
 from bertvision.stages.logits import logits_of
 from bertvision.stages.measure import measure_inference
-from bertvision.stages.reader_scores import reader_scores
+from bertvision.stages.reader_scores import reader_answers_of, reader_scores
 from bertvision.stages.rows import ENCODER, MAJORITY, Row, list_rows, output_layer_of
-from bertvision.stages.span_answering import SpanAnswering
 from bertvision.tasks.held_out import write_squad
 from bertvision.training.accounting import Costs
 
@@ -58,9 +56,7 @@ class Asked(NamedTuple):
 
     def reader_answers(self, row: Row) -> Answers | None:
         """Return what the decoder `reader` could answer, where it is asked for."""
-        if not isinstance(self.answering, SpanAnswering):
-            return None
-        return self.answering.reader_answers(self.logits[row.name])
+        return reader_answers_of(self.answering, self.logits[row.name])
 
 
 class Pass(NamedTuple):
@@ -173,7 +169,7 @@ def _score(this: Pass, row: Row) -> tuple[Scores, Curves | None]:
             held_out = (this.held_out.answering.split.examples, this.held_out.answer(row, beside))
         scores["held_out_f1"] = this.held_out.score(row, held_out[1])["f1"]  # to choose settings by
     scores |= _reader_scores(this, row)
-    if context.task.kind != "span" or not context.task.has_null:
+    if not context.task.kind.has_null:
         return scores, None
     dev = (this.dev.answering.split.examples, answers)
     calibrated, curves = score_calibration(dev, held_out, context.experiment.answers.null_threshold)
@@ -186,15 +182,15 @@ def _reader_scores(this: Pass, row: Row) -> Scores:
     if dev is None:
         return {}
     held_out = this.held_out.reader_answers(row) if this.held_out is not None else None
-    tuned = None if held_out is None or not this.context.task.has_null else fit_decision(held_out)
+    tuned = None if held_out is None or not this.context.task.kind.has_null else fit_decision(held_out)
     return reader_scores(dev, Decision(this.context.experiment.answers.null_threshold), tuned)
 
 
 def _baseline_scores(context: RunContext) -> Scores:
-    task = context.task
-    scores = majority_scores(task.name, task.train.examples, task.dev.examples)
-    for name, split in task.also.items():
-        more = majority_scores(task.name, task.train.examples, split.examples)
+    train, kind = context.task.train.examples, context.task.kind
+    scores = kind.guess_scores(context.dev.golds, train)
+    for name, asked in context.also.items():
+        more = kind.guess_scores(asked.golds, train)
         scores |= {f"{name}_{metric}": score for metric, score in more.items()}
     return scores
 
@@ -250,7 +246,7 @@ def _finished_records(context: RunContext) -> list[RunRecord] | None:
     names = [] if output_layer_of(context) is None else [ENCODER]
     names += load_heads(context)
     names += [each.name for each in context.experiment.ensembles if all(name in names for name in each.of)]
-    baseline = [MAJORITY] if context.task.kind != "span" else []
+    baseline = [MAJORITY] if context.task.kind.has_baseline else []
     paths = [record_path(folder.records, name, context.fraction, context.seed) for name in [*baseline, *names]]
     places = [folder.predictions(name) for name in names]
     places += [place / part for place in places for part in context.also]

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from bertvision.calibration.answers import Answers, Bools
 from bertvision.calibration.calibration import Decision, judge
 from bertvision.calibration.thresholds import scores_at
+from bertvision.kinds.kind import Answering
 from bertvision.metrics.squad import Scores, answer_worths, score_squad1
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
@@ -77,3 +78,11 @@ def _marks(shape: tuple[int, ...], columns: npt.NDArray[np.int64]) -> Bools:
     """Mark one column of every row."""
     marks: Bools = np.arange(shape[1]) == columns[:, None]
     return marks
+
+
+def reader_answers_of(asked: Answering, logits: Logits) -> Answers | None:
+    """Return the answers of the decoder `reader`; None where `answers.decoders` does not ask for it."""
+    kind = asked.info.kind
+    if "reader" not in asked.config.decoders or not kind.in_context:
+        return None
+    return reader_answers(asked.split.examples, asked.layout, logits, asked.config, has_null=kind.has_null)

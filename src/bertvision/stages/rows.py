@@ -40,7 +40,7 @@ BASELINE = Row(MAJORITY, "baseline", Parameters(total=0, trainable=0, encoder=0)
 def list_rows(context: RunContext, encoder: Encoder) -> list[Row]:
     """List the encoder, heads and ensembles that can be scored; an encoder as given has no output layer of its own."""
     size, inside = encoder.num_parameters, 0
-    rows = [BASELINE] if context.task.kind != "span" else []
+    rows = [BASELINE] if context.task.kind.has_baseline else []
     if (output := output_layer_of(context)) is not None:
         place, own = _encoder_folder(context), count_parameters(output)
         trained_there = trained_parameters(place)

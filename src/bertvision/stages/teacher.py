@@ -12,7 +12,7 @@ from bertvision.settings import Settings
 from bertvision.stages.line import RunContext
 from bertvision.stages.model_folder import load_model, read_model_config
 from bertvision.stages.reading import reading_of
-from bertvision.training.teaching import TAUGHT, Teach
+from bertvision.training.teaching import Teach
 
 
 def teacher_of(context: RunContext, vocabulary: dict[str, int]) -> Teach | None:
@@ -20,7 +20,7 @@ def teacher_of(context: RunContext, vocabulary: dict[str, int]) -> Teach | None:
     config = context.experiment.finetune.teacher
     if config is None:
         return None
-    if context.objective.kind not in TAUGHT:
+    if not context.objective.kind.can_be_taught:
         raise SettingsError(
             f"finetune.teacher is for questions and classes, and {context.task.name} has none; leave it out"
         )

@@ -1,27 +1,42 @@
 """Every task: what is asked, how its files are laid out, its labels in order, its scores, its place on the hub."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bertvision.errors import SettingsError
+from bertvision.kinds.answerable import ANSWERABLE
+from bertvision.kinds.choices import CHOICES
+from bertvision.kinds.classes import CLASSES
+from bertvision.kinds.kind import Kind, TaskInfo
+from bertvision.kinds.labels import LABELS
+from bertvision.kinds.numbers import NUMBERS
+from bertvision.kinds.spans import SQUAD1, SQUAD2
+from bertvision.kinds.tags import TAGS
 from bertvision.tasks.source import HubId
-from bertvision.tasks.task import ColumnsConfig, Kind, TaskName
+from bertvision.tasks.task import ColumnsConfig, Split, TaskName
 
 ENTAILMENT = ("entailment", "not_entailment")
 DUPLICATES = ("not_duplicate", "duplicate")
 
 
-class TaskInfo(NamedTuple):
-    """One row of the table of tasks."""
+class Task(NamedTuple):
+    """The splits of an experiment, and what is asked of their examples."""
 
-    kind: Kind
-    scores: tuple[str, ...]  # the first is the one that stands for the task
-    layouts: tuple[ColumnsConfig, ...] = ()  # of its tables, published and on the hub; the first that fits is taken
-    labels: tuple[str, ...] = ()  # in GLUE's order, as the hub numbers them; empty: from the training data
-    hub: HubId | None = None  # its split is the one for dev
-    submission: Mapping[str, str] = {}  # GLUE's name for the file of the test set, by the name of the split
-    submits_names: bool = False  # what GLUE wants in it: the labels' names, or their numbers
-    files: str = ""  # what to give, in words
+    name: TaskName
+    train: Split[Any]
+    dev: Split[Any]
+    labels: tuple[str, ...] = ()  # names of the classes, labels or tags, by number
+    also: Mapping[str, Split[Any]] = {}  # further splits to score
+
+    @property
+    def info(self) -> TaskInfo:
+        """The task's row of the table."""
+        return TASKS[self.name]
+
+    @property
+    def kind(self) -> Kind:
+        """What is asked of an example."""
+        return self.info.kind
 
 
 def _table(*text: str, label: str = "label", id: str = "index") -> ColumnsConfig:  # noqa: A002 (the column's name)
@@ -39,16 +54,16 @@ def _hub(*text: str) -> ColumnsConfig:
 SQUAD = "SQuAD files (.json or .json.gz)"
 TABLES = "tables (.csv, .tsv, .jsonl or .parquet)"
 TASKS: dict[TaskName, TaskInfo] = {
-    "squad1": TaskInfo("span", ("f1", "exact_match"), files=SQUAD),
-    "squad2": TaskInfo("span", ("f1", "exact"), files=SQUAD),
+    "squad1": TaskInfo(SQUAD1, ("f1", "exact_match"), files=SQUAD),
+    "squad2": TaskInfo(SQUAD2, ("f1", "exact"), files=SQUAD),
     "answerability": TaskInfo(
-        "answerable",
+        ANSWERABLE,
         ("accuracy", "f1", "paper_v1_accuracy", "paper_v1_f1"),
         labels=("answer", "no answer"),
         files=SQUAD,
     ),
     "cola": TaskInfo(
-        "class",
+        CLASSES,
         ("matthews",),
         # train.tsv and dev.tsv have no header, test.tsv has one.
         (_table("sentence"), _hub("sentence"), ColumnsConfig(text=3, label=1)),
@@ -58,7 +73,7 @@ TASKS: dict[TaskName, TaskInfo] = {
         files="CoLA/train.tsv and CoLA/dev.tsv",
     ),
     "sst2": TaskInfo(
-        "class",
+        CLASSES,
         ("accuracy",),
         (_table("sentence"), _hub("sentence")),
         ("negative", "positive"),
@@ -67,7 +82,7 @@ TASKS: dict[TaskName, TaskInfo] = {
         files="SST-2/train.tsv and SST-2/dev.tsv",
     ),
     "mrpc": TaskInfo(
-        "class",
+        CLASSES,
         ("accuracy", "f1"),
         (_table("#1 String", "#2 String", label="Quality"), _hub("sentence1", "sentence2")),
         ("not_equivalent", "equivalent"),
@@ -76,7 +91,7 @@ TASKS: dict[TaskName, TaskInfo] = {
         files="MRPC/train.tsv and MRPC/dev.tsv (or msr_paraphrase_test.txt)",
     ),
     "qqp": TaskInfo(
-        "class",
+        CLASSES,
         ("accuracy", "f1"),
         (_table("question1", "question2", label="is_duplicate"), _hub("question1", "question2")),
         DUPLICATES,
@@ -85,7 +100,7 @@ TASKS: dict[TaskName, TaskInfo] = {
         files="QQP/train.tsv and QQP/dev.tsv",
     ),
     "stsb": TaskInfo(
-        "number",
+        NUMBERS,
         ("pearson", "spearman"),
         (_table("sentence1", "sentence2", label="score"), _hub("sentence1", "sentence2")),
         hub=_glue("stsb"),
@@ -93,7 +108,7 @@ TASKS: dict[TaskName, TaskInfo] = {
         files="STS-B/train.tsv and STS-B/dev.tsv",
     ),
     "mnli": TaskInfo(
-        "class",
+        CLASSES,
         ("accuracy",),
         (_table("sentence1", "sentence2", label="gold_label"), _hub("premise", "hypothesis")),
         ("entailment", "neutral", "contradiction"),
@@ -103,7 +118,7 @@ TASKS: dict[TaskName, TaskInfo] = {
         files="MNLI/train.tsv and MNLI/dev_matched.tsv, and data.also.mismatched=MNLI/dev_mismatched.tsv",
     ),
     "qnli": TaskInfo(
-        "class",
+        CLASSES,
         ("accuracy",),
         (_table("question", "sentence"), _hub("question", "sentence")),
         ENTAILMENT,
@@ -113,7 +128,7 @@ TASKS: dict[TaskName, TaskInfo] = {
         files="QNLI/train.tsv and QNLI/dev.tsv",
     ),
     "rte": TaskInfo(
-        "class",
+        CLASSES,
         ("accuracy",),
         (_table("sentence1", "sentence2"), _hub("sentence1", "sentence2")),
         ENTAILMENT,
@@ -123,7 +138,7 @@ TASKS: dict[TaskName, TaskInfo] = {
         files="RTE/train.tsv and RTE/dev.tsv",
     ),
     "wnli": TaskInfo(
-        "class",
+        CLASSES,
         ("accuracy",),
         (_table("sentence1", "sentence2"), _hub("sentence1", "sentence2")),
         ("not_entailment", "entailment"),
@@ -132,15 +147,15 @@ TASKS: dict[TaskName, TaskInfo] = {
         files="WNLI/train.tsv and WNLI/dev.tsv",
     ),
     "swag": TaskInfo(
-        "choice",
+        CHOICES,
         ("accuracy",),
         hub=HubId("allenai/swag", "regular", "validation"),
         files="SWAG's train.csv and val.csv, or HellaSwag's .jsonl",
     ),
-    "ner": TaskInfo("tags", ("f1", "precision", "recall", "accuracy"), files="CoNLL files (word first, tag last)"),
-    "classification": TaskInfo("class", ("accuracy", "macro_f1"), (ColumnsConfig(),), files=TABLES),
-    "multilabel": TaskInfo("labels", ("micro_f1", "macro_f1", "exact"), (ColumnsConfig(),), files=TABLES),
-    "regression": TaskInfo("number", ("pearson", "spearman", "rmse", "mae"), (ColumnsConfig(),), files=TABLES),
+    "ner": TaskInfo(TAGS, ("f1", "precision", "recall", "accuracy"), files="CoNLL files (word first, tag last)"),
+    "classification": TaskInfo(CLASSES, ("accuracy", "macro_f1"), (ColumnsConfig(),), files=TABLES),
+    "multilabel": TaskInfo(LABELS, ("micro_f1", "macro_f1", "exact"), (ColumnsConfig(),), files=TABLES),
+    "regression": TaskInfo(NUMBERS, ("pearson", "spearman", "rmse", "mae"), (ColumnsConfig(),), files=TABLES),
 }
 
 

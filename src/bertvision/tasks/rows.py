@@ -2,20 +2,22 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from bertvision.errors import DataError
 from bertvision.tasks.cells import RawLabel, class_name, label_names, number, place_of, plain_text, switched
 from bertvision.tasks.collect import CAN_DROP, BadExampleError, Found, collect
 from bertvision.tasks.source import HubId, parse_source, take_part
 from bertvision.tasks.table import Line, TableFile, open_table
-from bertvision.tasks.task import Column, ColumnsConfig, Kind, OnBad, Split, TextRow
+from bertvision.tasks.task import Column, ColumnsConfig, OnBad, Split, TextRow
+
+LabelColumn = Literal["class", "labels", "number"]  # what a table says of a row
 
 
 class RowLayout(NamedTuple):
     """How a task's tables are written."""
 
-    kind: Kind  # class, labels or number
+    holds: LabelColumn
     layouts: tuple[ColumnsConfig, ...]  # the first whose texts are there is taken
     labels: tuple[str, ...] = ()  # empty: those that the table has
     is_published: bool = False  # labels may be written as their numbers, -1 means unknown, and an id may be absent
@@ -56,7 +58,7 @@ def read_rows(
     labels = layout.labels or _names(raws, columns, layout)
     found = (_numbered(raw, labels, columns, layout) if isinstance(raw, _Raw) else raw for raw in raws)
     split = collect(found, table.name, on_bad, table.sha256, advice=advice)
-    if not layout.labels and layout.kind == "class":
+    if not layout.labels and layout.holds == "class":
         _refuse_header(raws, table, layout)
     return Rows(take_part(split, source), labels)
 
@@ -124,9 +126,9 @@ def _label(table: TableFile, line: Line, columns: ColumnsConfig, layout: RowLayo
         given = zip(names, column, strict=True)
         return tuple(name for name, each in given if switched(table.cell(line, each), each))
     value: Any = table.cell(line, column)
-    if layout.kind == "labels":
+    if layout.holds == "labels":
         return label_names(value, column, layout.separator)
-    if layout.kind == "number":
+    if layout.holds == "number":
         # The hub's test rows of STS-B have -1 for a score.
         return None if layout.is_published and value in (-1, None) else number(value, column)
     name = class_name(value, column)
@@ -135,7 +137,7 @@ def _label(table: TableFile, line: Line, columns: ColumnsConfig, layout: RowLayo
 
 def _names(raws: Sequence[_Raw | Found[TextRow]], columns: ColumnsConfig, layout: RowLayout) -> tuple[str, ...]:
     """Give the labels that occur, sorted: as numbers where all are numbers, so that 10 comes after 9."""
-    if layout.kind == "number":
+    if layout.holds == "number":
         return ()
     if isinstance(columns.label, tuple):
         return tuple(map(str, columns.label))

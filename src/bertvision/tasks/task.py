@@ -1,8 +1,7 @@
-"""What a task is: examples to learn from and to be scored on, and the name of its metric."""
+"""Examples to learn from and to be scored on, and how files of them are laid out."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -11,9 +10,6 @@ from bertvision.settings import NAME, Config
 GlueName = Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"]
 OwnName = Literal["classification", "multilabel", "regression"]
 TaskName = Literal["squad1", "squad2", "answerability", GlueName, "swag", "ner", OwnName]
-# What is asked of a text: a span of it, one of its classes, any number of them, a number, the best of several
-# continuations, or a tag for each of its words; `answerable` is a class of a question, decided in all its windows.
-Kind = Literal["span", "answerable", "class", "labels", "number", "choice", "tags"]
 Pieces = tuple[int, ...]  # a text as word pieces, by their numbers in the vocabulary
 OnBad = Literal["fail", "drop"]
 Tagging = Literal["auto", "iob1", "iob2", "bioes"]
@@ -133,19 +129,3 @@ class Split(Generic[Example]):
     examples: tuple[Example, ...]
     dropped: int
     sha256: str | None
-
-
-class Task(NamedTuple):
-    """The splits of an experiment, and what is asked of their examples."""
-
-    name: TaskName
-    kind: Kind
-    train: Split[Any]
-    dev: Split[Any]
-    labels: tuple[str, ...] = ()  # names of the classes, labels or tags, by number
-    also: Mapping[str, Split[Any]] = {}  # further splits to score
-
-    @property
-    def has_null(self) -> bool:
-        """Tell whether the task has unanswerable questions."""
-        return self.name in ("squad2", "answerability")

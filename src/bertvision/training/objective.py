@@ -1,13 +1,14 @@
 """What a model is to give for each window, and what is minimised then."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
 
 from bertvision.features.batches import WindowBatch
-from bertvision.tasks.task import Kind
+from bertvision.kinds.kind import Kind, Per
+from bertvision.kinds.spans import SQUAD2
 from bertvision.training.losses import (
     SpanLoss,
     choice_losses,
@@ -19,8 +20,6 @@ from bertvision.training.losses import (
     tag_losses,
 )
 
-Per = Literal["token", "row"]
-
 
 class Objective(NamedTuple):
     """A task's kind, with the number of logits per token or window, and of windows that are judged together."""
@@ -31,29 +30,16 @@ class Objective(NamedTuple):
 
     @property
     def per(self) -> Per:
-        """Tell whether logits are of tokens or of rows."""
-        return per_of(self.kind)
+        """Whether logits are of tokens or of rows."""
+        return self.kind.per
 
 
-SPANS = Objective("span", 2)  # start and end
+SPANS = Objective(SQUAD2, 2)  # start and end
 
 
 def objective_of(kind: Kind, labels: Sequence[str]) -> Objective:
-    """Tell what a task asks for; `labels` names its classes, labels, endings or tags."""
-    match kind:
-        case "span":
-            return SPANS
-        case "number":
-            return Objective(kind, 1)
-        case "choice":
-            return Objective(kind, 1, group=len(labels))
-        case _:
-            return Objective(kind, len(labels))
-
-
-def per_of(kind: Kind) -> Per:
-    """Tell whether a kind of task has logits for each token or for each row."""
-    return "token" if kind in ("span", "tags") else "row"
+    """Return what a task asks for; `labels` names its classes, labels, endings or tags."""
+    return Objective(kind, kind.columns(labels), kind.group(labels))
 
 
 def losses_of(
@@ -63,7 +49,7 @@ def losses_of(
 
     `how` start and end are joined is for spans alone.
     """
-    match objective.kind:
+    match objective.kind.name:
         case "span":
             return span_losses(logits, batch.starts, batch.ends, how)
         case "answerable" | "class":
@@ -76,10 +62,12 @@ def losses_of(
             return choice_losses(logits, batch.labels, objective.group)
         case "tags":
             return tag_losses(logits, batch.labels)
+        case other:
+            raise ValueError(f"no loss for the kind {other!r}; add its case here")
 
 
 def loss_of(objective: Objective, logits: Float[Tensor, "batch ..."], batch: WindowBatch, how: SpanLoss) -> Tensor:
     """Give the loss of one model; that of spans may have a joint readout's columns."""
-    if objective.kind == "span":
+    if objective.kind.name == "span":
         return span_loss(logits, batch.starts, batch.ends, how)
     return losses_of(objective, logits[None], batch, how)[0]

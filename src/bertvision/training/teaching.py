@@ -8,12 +8,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bertvision.features.batches import WindowBatch
+from bertvision.kinds.kind import Kind
 from bertvision.settings import Config
-from bertvision.tasks.task import Kind
 from bertvision.training.losses import SpanLoss
 
 Teach = Callable[[WindowBatch], Tensor]  # gives a teacher's logits of a batch
-TAUGHT: tuple[Kind, ...] = ("span", "answerable", "class")  # kinds of tasks whose logits are of choices
 
 
 class TeacherConfig(Config):
@@ -35,8 +34,9 @@ def taught_loss(
 
     Times the squared temperature, so that gradients keep their size. `how` joins start and end as `span_loss` does.
     """
-    over = 1 if kind == "span" else -1
+    is_of_tokens = kind.softmax == "tokens"
+    over = 1 if is_of_tokens else -1
     wanted = (taught.float() / temperature).softmax(dim=over)
     each = F.log_softmax(logits.float() / temperature, dim=over) * wanted
     total = -each.sum() / len(logits) * temperature**2
-    return total / 2 if kind == "span" and how == "mean" else total
+    return total / 2 if is_of_tokens and how == "mean" else total

@@ -7,6 +7,7 @@ from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.head import count_parameters
 from bertvision.heads.poolers.ap_glue import PositionalAdapter
+from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
 from bertvision.training.objective import Objective
 
@@ -39,7 +40,7 @@ def test_the_head_has_the_published_number_of_parameters(shape, length, width, c
     pooler = {"kind": "ap_glue", "length": length, "width": width}  # SPEC 8.4
     with torch.device("meta"):
         head = build_head(
-            HeadConfig.model_validate({"name": "x", "pooler": pooler}), shape, Objective("class", classes)
+            HeadConfig.model_validate({"name": "x", "pooler": pooler}), shape, Objective(KINDS["class"], classes)
         )
     assert count_parameters(head) == (count, count)
 

@@ -3,6 +3,7 @@ import torch
 
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.catalog import CATALOG
+from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
 from bertvision.training.objective import SPANS, Objective
 
@@ -14,7 +15,7 @@ SHAPE = StackShape(layers=13, hidden=384)
 
 def make_head(name):
     torch.manual_seed(0)
-    objective = SPANS if "span" in CATALOG[name].kinds else Objective("class", 2)
+    objective = SPANS if "span" in CATALOG[name].kinds else Objective(KINDS["class"], 2)
     return build_head(HeadConfig.model_validate(name), SHAPE, objective).to("cuda").train()
 
 

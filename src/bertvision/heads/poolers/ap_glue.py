@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from bertvision.errors import SettingsError
 from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase
 from bertvision.heads.poolers.project_layers import project_layers
+from bertvision.kinds.kind import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenMask
-from bertvision.training.objective import Per
 
 
 class ApGlueConfig(PoolerBase):

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from bertvision.heads.poolers.filter_generators import ContextGenerator, Filters, SimpleGenerator
 from bertvision.heads.poolers.mix import Mix, build_mix
 from bertvision.heads.poolers.pooler import PoolerBase
+from bertvision.kinds.kind import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
-from bertvision.training.objective import Per
 
 
 class CacnnSimpleConfig(PoolerBase):

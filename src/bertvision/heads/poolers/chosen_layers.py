@@ -7,8 +7,8 @@ from torch import nn
 from bertvision.errors import SettingsError
 from bertvision.heads.poolers.learned_pooling import LearnedPooling
 from bertvision.heads.poolers.pooler import PoolerBase
+from bertvision.kinds.kind import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
-from bertvision.training.objective import Per
 
 Chosen = Literal["embeddings", "second_to_last", "last_four", "blocks"]
 SLICES: dict[Chosen, slice] = {

@@ -6,9 +6,9 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
+from bertvision.kinds.kind import Per
 from bertvision.settings import Config
 from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
-from bertvision.training.objective import Per
 
 Width = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]  # a number, or a share of the hidden size
 

@@ -8,8 +8,8 @@ from torch import nn
 from bertvision.heads.poolers.convolutions import real_tokens, spread
 from bertvision.heads.poolers.pooler import PoolerBase
 from bertvision.heads.poolers.separable import EXIT, Plan, halving_block, stem_layers, xception_layers
+from bertvision.kinds.kind import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
-from bertvision.training.objective import Per
 
 # SPEC 3.5. The pools average, as in the code; a saved summary of the original has max pools in the last two blocks.
 FULL = Plan(stem_stride=3, stem_padding="valid", blocks=(128, 256, 728), middle=8, exit_stride=2)

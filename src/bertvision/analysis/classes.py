@@ -1,0 +1,143 @@
+"""A model's classes: how often it is right, on what texts, and what it takes for what (SPEC 10.4)."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bertvision.analysis.groups import WORD
+from bertvision.tables import Table, number_cell, short_name
+
+Texts = Sequence[str]
+# Of two classes the one to be found; in RTE and QNLI it is class 0.
+POSITIVE = ("entailment", "equivalent", "duplicate", "acceptable", "positive")
+MOST_COLUMNS = 5  # of a table of confusions; more classes would not fit into 80 columns
+LETTERS, FIRST_LETTERS = 10, 18  # of a class in the header and at the beginning of a row
+COMMONEST = 15  # confusions that are listed where classes are many
+
+
+class ClassScores(NamedTuple):
+    """One model on labelled rows; shares are 0 to 1, and None where there is nothing to divide by."""
+
+    rows: int
+    right: int
+    accuracy: float
+    positive: "PositiveScores | None"  # None where there are more than two classes
+    mean_words: tuple[float | None, ...]  # of each text of what it gets right
+    confusions: dict[str, dict[str, int]]  # rows by gold class and given class
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return self._asdict() | {"positive": self.positive._asdict() if self.positive else None}
+
+
+class PositiveScores(NamedTuple):
+    """What one of two classes, called positive, was found and missed by."""
+
+    name: str
+    true_positives: int
+    recall: float | None
+    true_negatives: int
+    true_negative_rate: float | None
+    positive_rate: float  # how often it was given
+
+
+def score_classes(
+    texts: Sequence[Texts], golds: Sequence[int], given: Sequence[int], labels: Sequence[str]
+) -> ClassScores:
+    """Compare one model's classes with the golds; `texts` are those of each row."""
+    right = [each for each, gold, found in zip(texts, golds, given, strict=True) if gold == found]
+    counts = Counter(zip(golds, given, strict=True))
+    return ClassScores(
+        rows=len(golds),
+        right=len(right),
+        accuracy=len(right) / len(golds),
+        positive=_positive_scores(counts, labels) if len(labels) == 2 else None,
+        mean_words=mean_words(right, len(texts[0])),
+        confusions={
+            gold: {name: counts[place, other] for other, name in enumerate(labels)} for place, gold in enumerate(labels)
+        },
+    )
+
+
+def positive_class(labels: Sequence[str]) -> int:
+    """Tell which of two classes is to be found: the one that is named so, else the second."""
+    return next((place for place, name in enumerate(labels) if name in POSITIVE), 1)
+
+
+def mean_words(texts: Sequence[Texts], places: int) -> tuple[float | None, ...]:
+    """Count the words of each text, as runs of the letters a to z in lower case, and average over rows."""
+    return tuple(_mean([len(WORD.findall(each[place].lower())) for each in texts]) for place in range(places))
+
+
+def class_section(scores: Mapping[str, ClassScores], names: Sequence[str], all_words: Sequence[float | None]) -> Table:
+    """Lay out the models' scores side by side, and the words of the texts, which have these names."""
+    rows = [("right", *(f"{each.right:,}" for each in scores.values()), "")]
+    rows.append(("right, %", *(_percent(each.accuracy) for each in scores.values()), ""))
+    rows += _positive_rows([each.positive for each in scores.values() if each.positive is not None])
+    for place, name in enumerate(names):
+        words = (number_cell(each.mean_words[place]) for each in scores.values())
+        rows.append((f"mean words of {name}, where right", *words, number_cell(all_words[place])))
+    return Table("Classes", ("", *scores, "all rows"), tuple(rows), "Words: runs of the letters a to z.")
+
+
+def confusion_section(model: str, scores: ClassScores) -> Table:
+    """Lay out what a model takes for what: a table of few classes, and the commonest confusions of many."""
+    labels = tuple(scores.confusions)
+    if len(labels) <= MOST_COLUMNS:
+        rows = tuple(
+            (short_name(gold, FIRST_LETTERS), *(f"{count:,}" for count in given.values()))
+            for gold, given in scores.confusions.items()
+        )
+        header = ("gold", *(short_name(name, LETTERS) for name in labels))
+        return Table(f"What {model} says", header, rows, "Rows: gold classes; columns: what was given.")
+    wrong = {
+        (gold, name): count
+        for gold, given in scores.confusions.items()
+        for name, count in given.items()
+        if name != gold and count
+    }
+    commonest = sorted(wrong, key=lambda pair: -wrong[pair])[:COMMONEST]
+    rows = tuple(
+        (" -> ".join(short_name(each, 2 * FIRST_LETTERS - 3) for each in (gold, name)), f"{wrong[gold, name]:,}")
+        for gold, name in commonest
+    )
+    return Table(f"Commonest confusions of {model}", ("gold -> given", "rows"), rows)
+
+
+def _positive_scores(counts: Counter[tuple[int, int]], labels: Sequence[str]) -> PositiveScores:
+    positive = positive_class(labels)
+    negative = 1 - positive
+    return PositiveScores(
+        name=labels[positive],
+        true_positives=counts[positive, positive],
+        recall=_recall(counts, positive),
+        true_negatives=counts[negative, negative],
+        true_negative_rate=_recall(counts, negative),
+        positive_rate=(counts[positive, positive] + counts[negative, positive]) / counts.total(),
+    )
+
+
+def _recall(counts: Counter[tuple[int, int]], label: int) -> float | None:
+    of_class = counts[label, 0] + counts[label, 1]
+    return counts[label, label] / of_class if of_class else None
+
+
+def _positive_rows(scores: Sequence[PositiveScores]) -> list[tuple[str, ...]]:
+    if not scores:
+        return []
+    name = scores[0].name
+    return [
+        (f"true positives ({name})", *(f"{each.true_positives:,}" for each in scores), ""),
+        ("  recall, %", *(_percent(each.recall) for each in scores), ""),
+        ("true negatives", *(f"{each.true_negatives:,}" for each in scores), ""),
+        ("  true-negative rate, %", *(_percent(each.true_negative_rate) for each in scores), ""),
+        (f"given as {name}, %", *(_percent(each.positive_rate) for each in scores), ""),
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return number_cell(None if share is None else 100 * share)
+
+
+def _mean(counts: Sequence[int]) -> float | None:
+    return sum(counts) / len(counts) if counts else None

@@ -1,0 +1,63 @@
+"""A prediction folder and a gold file -> where the model is right and why not; needs no torch."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertvision.analysis.disagreements import Disagreement, to_texts
+from bertvision.analysis.outcomes import Outcomes, outcome_section
+from bertvision.evaluate.golds import GoldConfig, read_golds
+from bertvision.kinds.kind import Breakdown, Golds
+from bertvision.settings import Settings, validate
+from bertvision.tables import Page
+from bertvision.tasks.catalog import TASKS, task_name
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One model, or two, taken apart."""
+
+    names: dict[str, str]  # the folders behind A and B
+    golds: Golds
+    breakdown: Breakdown
+    outcomes: dict[str, Outcomes] | None  # None without a second model, and where predictions are not right or wrong
+    disagreements: list[Disagreement]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        against = {
+            "outcomes": {name: each._asdict() for name, each in self.outcomes.items()} if self.outcomes else None,
+            **self.breakdown.against,
+            "disagreements": [each.plain for each in self.disagreements],
+        }
+        return {"models": self.names, **self.breakdown.plain, "against": against if "B" in self.names else None}
+
+    def as_page(self) -> Page:
+        """Return everything as it is printed."""
+        kind, names = self.golds.info.kind, (f"{model}: {name}" for model, name in self.names.items())
+        outcomes = [outcome_section(self.outcomes, "", kind.right, kind.nouns)] if self.outcomes else []
+        return Page(
+            (f"{len(self.golds.examples):,} {kind.nouns}", *names),
+            [*self.breakdown.sections, *outcomes, *self.breakdown.against_sections],
+            to_texts(self.disagreements),
+        )
+
+
+def analyze_folder(
+    folder: Path,
+    gold: str,
+    against: Path | None = None,
+    disagreements: int = 10,
+    task: str = "squad2",
+    settings: Settings | None = None,
+) -> Analysis:
+    """Take a model's predictions apart, and set them against another's where one is given."""
+    name, data = task_name(task), validate(GoldConfig, settings or {}, "--set").data
+    kind, paths = TASKS[name].kind, {"A": folder} | ({"B": against} if against is not None else {})
+    golds = read_golds(name, gold, data, list(paths.values()))
+    models = {model: kind.read_predictions(path, golds, whole=True) for model, path in paths.items()}
+    names, found = {model: str(path) for model, path in paths.items()}, kind.break_down(golds, models)
+    if "B" not in models:
+        return Analysis(names, golds, found, None, [])
+    both = (golds, models["A"], models["B"])
+    return Analysis(names, golds, found, kind.outcomes(*both), kind.disagreements(*both, disagreements))

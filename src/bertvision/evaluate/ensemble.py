@@ -1,0 +1,146 @@
+"""Prediction folders of several models -> one of their ensemble, and how it compares with each of them.
+
+Of any kind of task, also of different runs; needs no torch.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import model_validator
+
+from bertvision.errors import FolderError, SettingsError
+from bertvision.evaluate.ensemble_weights import Way, held_out_weights
+from bertvision.evaluate.golds import AskedFile, GoldConfig, read_asked
+from bertvision.files import write_json
+from bertvision.kinds.kind import Golds
+from bertvision.metrics.squad import Scores
+from bertvision.predictions.ensemble import How, shares_of
+from bertvision.predictions.prediction import AnswerConfig
+from bertvision.settings import Settings, validate
+from bertvision.tasks.catalog import TASKS, task_name
+from bertvision.version import VERSION
+
+
+class EnsembleSettings(GoldConfig):
+    """What may be changed when predictions are combined."""
+
+    answers: AnswerConfig = AnswerConfig()
+
+    @model_validator(mode="after")
+    def _is_official(self) -> "EnsembleSettings":
+        if self.answers.decoders != ("official",):  # paper-v1 counts word pieces, and folders hold no tokenizer
+            raise ValueError("`answers.decoders`: an ensemble of folders has the official scores alone; leave it out")
+        return self
+
+
+class Ensembled(NamedTuple):
+    """What came out."""
+
+    golds: Golds
+    predictions: Sequence[Any]
+    by: str  # what was combined, such as `tokens` or `spans`
+    folders: tuple[Path, ...]
+    shares: tuple[float, ...] | None  # of the weights, where there are any
+    scores: Scores | None  # None where the file has nothing to compare with
+    member_scores: list[Scores] | None
+
+    @property
+    def nouns(self) -> str:
+        """What was predicted."""
+        return self.golds.info.kind.nouns
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it, without the predictions."""
+        members = [
+            {
+                "folder": str(folder),
+                "share": None if self.shares is None else self.shares[place],
+                "scores": None if self.member_scores is None else self.member_scores[place],
+            }
+            for place, folder in enumerate(self.folders)
+        ]
+        return {self.nouns: len(self.predictions), "by": self.by, "members": members, "scores": self.scores}
+
+    def as_table(self) -> list[tuple[str, ...]]:
+        """Return a header, and the scores of each member and of the ensemble; a file without golds has no scores."""
+        rows = [[name] for name in ("model", *short_names(self.folders), "ensemble")]
+        if self.shares is not None:
+            weights = ["weight", *(f"{share:.3f}" for share in self.shares), ""]
+            rows = [[*row, weight] for row, weight in zip(rows, weights, strict=True)]
+        columns = self.golds.info.kind.score_columns(self.golds.info)
+        cells = [_cells(columns, each) for each in [*(self.member_scores or []), self.scores or {}]]
+        return [(*row, *more) for row, more in zip(rows, [list(columns), *cells], strict=True)]
+
+
+def ensemble_folders(
+    folders: Sequence[Path], data: str, out: Path, way: Way, settings: Settings | None = None, task: str = "squad2"
+) -> Ensembled:
+    """Combine the predictions of folders for the examples of `data`, and score them where it has golds."""
+    _check_folders(folders, out)
+    way.check(len(folders))
+    config, name = validate(EnsembleSettings, settings or {}, "--set"), task_name(task)
+    kind = TASKS[name].kind
+    for folder in folders:
+        kind.check_member(folder)
+    asked = read_asked(name, data, config.data, folders)
+    golds = asked.golds
+    members = kind.read_members(folders, data, golds)
+    weights = held_out_weights(way.held_out, golds, config.data, config.answers) if way.held_out else way.weights
+    shares = tuple(shares_of(way.how, weights, len(members)).tolist()) if way.how == "weighted" else None
+    joined = kind.join(golds, members, way.how, shares, config.answers)
+    for optional in kind.optional_files:  # what an earlier ensemble left
+        (out / optional).unlink(missing_ok=True)
+    kind.write(out, golds, joined.predictions)
+    if joined.logits is not None:
+        kind.write_logits(out, joined.layout, joined.logits)
+    scores, alone = _score(asked, members, joined.predictions, config.answers)
+    made = Ensembled(golds, joined.predictions, joined.by, tuple(folders), shares, scores, alone)
+    write_json(out / "ensemble.json", _description(made, data, way.how, config.answers))
+    return made
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """Name different folders by as many of their last parts as tell them apart."""
+    parts = [folder.resolve().parts for folder in folders]
+    lengths = range(1, max(map(len, parts)))
+    enough = next((length for length in lengths if len({each[-length:] for each in parts}) == len(parts)), None)
+    return [str(Path(*(each if enough is None else each[-enough:]))) for each in parts]
+
+
+def _check_folders(folders: Sequence[Path], out: Path) -> None:
+    if len(folders) < 2:
+        raise SettingsError(f"an ensemble has two members or more, got {len(folders)}; give another prediction folder")
+    places = [folder.resolve() for folder in folders]
+    if twice := [folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1]:
+        raise SettingsError(f"{twice[0]}: given twice; give each member once, or --how weighted with its weight")
+    if out.resolve() in places:
+        raise FolderError(f"{out}: is a member of the ensemble; choose another --out")
+
+
+def _score(
+    asked: AskedFile, members: Sequence[Any], predictions: Sequence[Any], config: AnswerConfig
+) -> tuple[Scores | None, list[Scores] | None]:
+    golds, kind = asked.golds, asked.golds.info.kind
+    if not asked.can_be_scored(predictions):
+        return None, None
+    alone = [kind.score(golds, kind.predictions_of(member, config), config) for member in members]
+    return kind.score(golds, predictions, config), alone
+
+
+def _description(made: Ensembled, data: str, how: How, config: AnswerConfig) -> dict[str, Any]:
+    return {
+        "members": [str(folder) for folder in made.folders],
+        "how": how,
+        "by": made.by,
+        "weights": made.shares,
+        "data": data,
+        "answers": config.model_dump(mode="json"),
+        "bertvision": VERSION,
+    }
+
+
+def _cells(columns: Mapping[str, tuple[str, ...]], scores: Scores) -> list[str]:
+    """Write scores as they are printed; a score that was never made is an empty cell."""
+    found = [next((scores[name] for name in names if name in scores), None) for names in columns.values()]
+    return ["" if score is None else f"{score:.1f}" for score in found]

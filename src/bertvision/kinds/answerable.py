@@ -1,0 +1,113 @@
+"""Whether a question has an answer in its context, decided in all its windows."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from bertvision.features.tokens import Tokenizer
+from bertvision.features.windows import Window, WindowConfig, cut_windows
+from bertvision.files import write_json_rows
+from bertvision.kinds.classes import predict_classes
+from bertvision.kinds.kind import Answering, Golds, Labelled, Reading, TaskInfo
+from bertvision.kinds.labelled import PAPER_FILE, LabelKind
+from bertvision.kinds.questions import count_answers, question_texts, read_questions
+from bertvision.metrics.squad import Scores
+from bertvision.predictions.logits import Logits, softmax
+from bertvision.predictions.prediction import RowPrediction
+from bertvision.progress import SILENT, Progress
+from bertvision.tasks.task import Question, TaskName
+
+NO_ANSWER = 1  # the class of a question, or of a window, that has none
+
+
+class Answerable(LabelKind):
+    """A class of a question, which has several windows."""
+
+    name: ClassVar[str] = "answerable"
+    noun: ClassVar[str] = "question"
+    asks_questions: ClassVar[bool] = True
+    can_be_taught: ClassVar[bool] = True
+    grouped_by_class: ClassVar[bool] = True
+    has_classes: ClassVar[bool] = True
+    second: ClassVar[str] = "context"
+
+    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+        """Read a SQuAD file."""
+        return Labelled(read_questions(source, reading), reading.labels)
+
+    def cut(
+        self,
+        examples: Sequence[Question],
+        labels: Sequence[str],
+        tokenizer: Tokenizer,
+        config: WindowConfig,
+        *,
+        labelled: bool = True,
+        progress: Progress = SILENT,
+    ) -> list[Window]:
+        """Cut contexts into windows, whose class says whether they hold the answer."""
+        return cut_windows(examples, tokenizer, config, labelled=labelled, answerable=labelled, progress=progress)
+
+    def example(self, identity: str, text: str, second: Any = None) -> Question:  # noqa: ANN401 (a text)
+        """Return a question about a context."""
+        return Question(identity, text, second, (), "")
+
+    def count_labels(self, examples: Sequence[Question], labels: Sequence[str]) -> dict[str, int]:
+        """Count the questions with and without an answer."""
+        return count_answers(examples)
+
+    def lay_out(self, examples: Sequence[Question], windows: Sequence[Window]) -> npt.NDArray[Any]:
+        """Return which question each window belongs to."""
+        return np.array([window.example for window in windows])
+
+    def decode(self, asked: Answering, logits: Logits) -> list[RowPrediction]:
+        """Say of each question whether it has no answer."""
+        return predict_answerable([example.id for example in asked.split.examples], asked.layout, logits)
+
+    def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[RowPrediction]:
+        """Return each question's class, from what was said of the question as a whole."""
+        return predict_classes(ids, logits)
+
+    def gold(self, example: Question) -> int:
+        """Return whether the question has no answer."""
+        return int(example.is_impossible)
+
+    def guess_scores(self, golds: Golds, train: Sequence[Question]) -> Scores:
+        """Score the commoner class, by the 2020 system's rule too."""
+        guess = self.guess([self.gold(example) for example in train])
+        return self.score(golds, [RowPrediction(each.id, guess, paper_label=guess) for each in golds.examples])
+
+    def texts(self, example: Question) -> dict[str, str]:
+        """Return question and context."""
+        return question_texts(example)
+
+    def write(self, folder: Path, golds: Golds, predictions: Sequence[RowPrediction], part: str = "") -> None:
+        """Write predictions by id, also those by the 2020 system's rule where there are any."""
+        super().write(folder, golds, predictions, part)
+        paper = {each.id: golds.labels[each.paper_label] for each in predictions if each.paper_label is not None}
+        if paper:
+            write_json_rows(folder / PAPER_FILE, paper)
+
+
+ANSWERABLE = Answerable()
+
+
+def predict_answerable(ids: Sequence[str], question_of: npt.NDArray[Any], logits: Logits) -> list[RowPrediction]:
+    """Say of each question whether it has no answer: it has none only if all its windows say so.
+
+    Logits are [window, 2], `question_of` is [window]. By the 2020 system's rule (`paper_label`) one such window is
+    enough.
+    """
+    no_answer = softmax(logits)[:, NO_ANSWER]
+    says_none = logits.argmax(axis=1)
+    lowest = np.full(len(ids), np.inf)
+    all_say, any_says = np.ones(len(ids), dtype=np.int64), np.zeros(len(ids), dtype=np.int64)
+    np.minimum.at(lowest, question_of, no_answer)
+    np.minimum.at(all_say, question_of, says_none)
+    np.maximum.at(any_says, question_of, says_none)
+    pairs = [(1 - each, each) for each in lowest.tolist()]
+    found = zip(ids, all_say.tolist(), pairs, any_says.tolist(), strict=True)
+    return [RowPrediction(*each) for each in found]

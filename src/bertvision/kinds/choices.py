@@ -1,0 +1,119 @@
+"""The best of several continuations of a text."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from bertvision.errors import DataError
+from bertvision.features.choices import cut_choices
+from bertvision.features.tokens import Tokenizer
+from bertvision.features.windows import Window, WindowConfig
+from bertvision.kinds.classes import predict_classes
+from bertvision.kinds.kind import Answering, Golds, Labelled, Reading, TaskInfo
+from bertvision.kinds.labelled import LabelKind, RowMember
+from bertvision.predictions.ensemble import How, combine_softmax
+from bertvision.predictions.logits import Logits
+from bertvision.predictions.prediction import RowPrediction
+from bertvision.progress import SILENT, Progress
+from bertvision.tasks.choices import read_choices
+from bertvision.tasks.task import ChoiceRow, Split, TaskName
+
+
+class Choices(LabelKind):
+    """The best of several endings, each in a window of its own; an ending is named by its number."""
+
+    name: ClassVar[str] = "choice"
+    softmax: ClassVar[Literal["windows"]] = "windows"
+    loses_ends: ClassVar[bool] = True
+    has_classes: ClassVar[bool] = True
+    pipeline: ClassVar[str] = "multiple-choice"
+    second: ClassVar[str] = "endings"
+
+    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+        """Read SWAG's or HellaSwag's file."""
+        split = read_choices(
+            source,
+            hub=info.hub,
+            on_bad=reading.data.on_bad,
+            hub_split=reading.hub_split,
+            needs_labels=reading.need != "optional",
+            advice=reading.advice,
+        )
+        return Labelled(split, _ending_names(split, reading.labels))
+
+    def cut(
+        self,
+        examples: Sequence[ChoiceRow],
+        labels: Sequence[str],
+        tokenizer: Tokenizer,
+        config: WindowConfig,
+        *,
+        labelled: bool = True,
+        progress: Progress = SILENT,
+    ) -> list[Window]:
+        """Turn every ending into one window."""
+        return cut_choices(examples, tokenizer, config.max_length, progress)
+
+    def columns(self, labels: Sequence[str]) -> int:
+        """Return 1: the score of an ending."""
+        return 1
+
+    def group(self, labels: Sequence[str]) -> int:
+        """Return the number of endings."""
+        return len(labels)
+
+    def example(self, identity: str, text: str, second: Any = None) -> ChoiceRow:  # noqa: ANN401 (texts)
+        """Return a text with its endings."""
+        return ChoiceRow(identity, text, tuple(second), None)
+
+    def count_labels(self, examples: Sequence[ChoiceRow], labels: Sequence[str]) -> dict[str, int]:
+        """Count the rows whose right ending is the first, second and so on."""
+        counts = Counter(row.label for row in examples)
+        return {label: counts[place] for place, label in enumerate(labels)}
+
+    def decode(self, asked: Answering, logits: Logits) -> list[RowPrediction]:
+        """Return each row's best ending."""
+        return self.decode_rows([example.id for example in asked.split.examples], logits, asked.labels)
+
+    def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[RowPrediction]:
+        """Return each row's best ending."""
+        return predict_choices(ids, logits, len(labels))
+
+    def combine(
+        self,
+        layout: Any,  # noqa: ANN401 (not needed)
+        members: Sequence[Logits],
+        how: How,
+        weights: Sequence[float] | None = None,
+        labels: Sequence[str] = (),
+    ) -> Logits:
+        """Combine models row by row, over the endings of each."""
+        return combine_softmax(members, how, weights, group=len(labels))
+
+    def logits_of(self, golds: Golds, member: RowMember) -> Logits:
+        """Return logits as windows have them."""
+        return super().logits_of(golds, member).reshape(-1, 1)
+
+    def texts(self, example: ChoiceRow) -> dict[str, str]:
+        """Return the text and its endings."""
+        return {"context": example.context} | {f"ending {n}": text for n, text in enumerate(example.endings)}
+
+    def to_json(self, label: int, labels: Sequence[str]) -> int:
+        """Return the ending's number."""
+        return label
+
+
+CHOICES = Choices()
+
+
+def predict_choices(ids: Sequence[str], logits: Logits, endings: int) -> list[RowPrediction]:
+    """Take each row's best ending; logits are [window, 1], a row's endings one after another."""
+    return predict_classes(ids, logits.reshape(-1, endings))
+
+
+def _ending_names(split: Split[ChoiceRow], expected: tuple[str, ...]) -> tuple[str, ...]:
+    """Name the endings by their numbers; refuse rows with other than the expected number of them, if there is one."""
+    found = len(split.examples[0].endings)
+    if expected and found != len(expected):
+        raise DataError(f"{split.name}: its rows have {found} endings, those of train {len(expected)}; give as many")
+    return tuple(map(str, range(found)))

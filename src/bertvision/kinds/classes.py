@@ -1,0 +1,45 @@
+"""One class of several: what of a text, or of a pair of texts."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from bertvision.kinds.text_rows import TextRowKind
+from bertvision.predictions.logits import Logits, softmax
+from bertvision.predictions.prediction import RowPrediction
+from bertvision.tasks.rows import LabelColumn
+from bertvision.tasks.task import TextRow
+
+
+class Classes(TextRowKind):
+    """One class of several."""
+
+    name: ClassVar[str] = "class"
+    needs_two_labels: ClassVar[bool] = True
+    names_labels: ClassVar[bool] = True
+    holds: ClassVar[LabelColumn] = "class"
+    can_be_taught: ClassVar[bool] = True
+    grouped_by_class: ClassVar[bool] = True
+    has_classes: ClassVar[bool] = True
+
+    def count_labels(self, examples: Sequence[TextRow], labels: Sequence[str]) -> dict[str, int]:
+        """Count the rows of each class."""
+        counts = Counter(row.label for row in examples)
+        return {label: counts[place] for place, label in enumerate(labels)}
+
+    def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[RowPrediction]:
+        """Return each row's likeliest class."""
+        return predict_classes(ids, logits)
+
+    def further_labels(self, values: Sequence[Any]) -> set[str]:
+        """Return the classes that were predicted."""
+        return {str(value) for value in values}
+
+
+CLASSES = Classes()
+
+
+def predict_classes(ids: Sequence[str], logits: Logits) -> list[RowPrediction]:
+    """Take each row's likeliest class; logits are [row, class]."""
+    best, probabilities = logits.argmax(axis=1).tolist(), softmax(logits).tolist()
+    return [RowPrediction(*each) for each in zip(ids, best, map(tuple, probabilities), strict=True)]

@@ -1,0 +1,336 @@
+"""What is asked of a text, as an object: how it is cut, what its logits mean, how it is scored, compared and shown.
+
+Nothing outside this package asks which kind a task is, but for the one choice of a loss. No torch in here.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from bertvision.analysis.disagreements import Disagreement
+from bertvision.analysis.outcomes import Outcomes
+from bertvision.errors import DataError, FolderError
+from bertvision.features.tokens import Tokenizer
+from bertvision.features.windows import Window, WindowConfig
+from bertvision.metrics.resampling import Draw, Paired
+from bertvision.metrics.squad import Scores
+from bertvision.predictions.ensemble import How
+from bertvision.predictions.files import PREDICTIONS, WHERE
+from bertvision.predictions.logits import Logits
+from bertvision.predictions.prediction import AnswerConfig
+from bertvision.progress import SILENT, Progress
+from bertvision.tables import Table
+from bertvision.tasks.source import HubId
+from bertvision.tasks.squad import Need
+from bertvision.tasks.task import ColumnsConfig, DataConfig, Split, TaskName, TextRow
+
+Per = Literal["token", "row"]
+Readout = Literal["linear", "joint", "bilstm"]
+Predicted = Any  # what a kind makes of logits, or reads from files: one for each example
+
+
+class TaskInfo(NamedTuple):
+    """One row of the table of tasks."""
+
+    kind: "Kind"
+    scores: tuple[str, ...]  # the first is the one that stands for the task
+    layouts: tuple[ColumnsConfig, ...] = ()  # of its tables, published and on the hub; the first that fits is taken
+    labels: tuple[str, ...] = ()  # in GLUE's order, as the hub numbers them; empty: from the training data
+    hub: HubId | None = None  # its split is the one for dev
+    submission: Mapping[str, str] = {}  # GLUE's name for the file of the test set, by the name of the split
+    submits_names: bool = False  # what GLUE wants in it: the labels' names, or their numbers
+    files: str = ""  # what to give, in words
+
+
+class Labelled(NamedTuple):
+    """A split and the names of its labels, by number."""
+
+    split: Split[Any]
+    labels: tuple[str, ...]
+
+
+class Reading(NamedTuple):
+    """How a file of examples is read."""
+
+    data: DataConfig
+    labels: tuple[str, ...] = ()  # their order; empty: that of the file
+    hub_split: str = "validation"
+    need: Need = "placed"  # whether an example without a label is an error, or a gold answer that is not where it says
+    advice: str = ""  # what an error on a bad example says could be done
+
+
+class Golds(NamedTuple):
+    """What predictions are judged by."""
+
+    task: TaskName
+    info: TaskInfo
+    examples: Sequence[Any]
+    labels: tuple[str, ...]  # names of the classes, labels or tags, by number
+
+
+class Breakdown(NamedTuple):
+    """Predictions taken apart: as JSON values, and as tables; `against` is what sets two models apart."""
+
+    plain: dict[str, Any]
+    sections: list[Table]
+    against: dict[str, Any] = {}
+    against_sections: Sequence[Table] = ()
+
+
+@dataclass(frozen=True)
+class Answering:
+    """Examples in windows, and the way from their logits to predictions, files and scores."""
+
+    task: TaskName
+    info: TaskInfo
+    labels: tuple[str, ...]
+    split: Split[Any]
+    windows: Sequence[Window]
+    config: AnswerConfig
+    part: str = ""  # which split it is, where it is not dev: GLUE's files are named after it
+    extra: Any = None  # what scores need beside the examples, made by `Kind.extra_golds`
+
+    @property
+    def golds(self) -> Golds:
+        """What predictions are judged by."""
+        return Golds(self.task, self.info, self.split.examples, self.labels)
+
+    @cached_property
+    def layout(self) -> Any:  # noqa: ANN401 (of its kind)
+        """What decoding needs beside logits, made once for all models."""
+        return self.info.kind.lay_out(self.split.examples, self.windows)
+
+    def combine(self, members: Sequence[Logits], how: How, weights: Sequence[float] | None) -> Logits:
+        """Make one model's logits of several."""
+        return self.info.kind.combine(self.layout, members, how, weights, self.labels)
+
+    def answer(self, logits: Logits) -> Any:  # noqa: ANN401 (a list of the kind's predictions)
+        """Return a prediction for every example."""
+        return self.info.kind.decode(self, logits)
+
+    def write(self, folder: Path, predictions: Sequence[Predicted], logits: Logits) -> None:
+        """Write a prediction folder."""
+        self.info.kind.write(folder, self.golds, predictions, self.part)
+        self.info.kind.write_logits(folder, self.layout, logits)
+
+    def score(self, predictions: Sequence[Predicted], logits: Logits, how: How | None = None) -> Scores:
+        """Compare predictions with the golds; `how` says in which way an ensemble's logits were made."""
+        scores = self.info.kind.score(self.golds, predictions, self.config)
+        return scores | self.info.kind.extra_scores(self, logits, how)
+
+
+class Kind(ABC):
+    """A kind of task; what differs between kinds differs here."""
+
+    name: ClassVar[str]
+    per: ClassVar[Per] = "row"  # whether there are logits for each token or for each window
+    noun: ClassVar[str] = "row"  # one example
+    # What a softmax of the logits runs over, if any: the tokens of a window, its columns, or the windows of a group.
+    softmax: ClassVar[Literal["tokens", "columns", "windows"] | None] = "columns"
+    readouts: ClassVar[tuple[Readout, ...]] = ("linear",)
+    in_context: ClassVar[bool] = False  # whether the answer is a place in the window's second text
+    asks_questions: ClassVar[bool] = False  # whether examples are questions about contexts, in SQuAD's files
+    can_be_taught: ClassVar[bool] = False  # by another model's logits
+    has_baseline: ClassVar[bool] = True  # whether a guess that needs no model is a result of its own
+    has_held_out: ClassVar[bool] = False  # whether examples may be held out for choosing a threshold
+    has_null: bool = False  # whether a model may abstain
+    loses_ends: ClassVar[bool] = False  # whether texts that are too long lose their end, rather than be cut in two
+    hows: ClassVar[tuple[How, ...]] = ("max", "mean", "logits", "weighted")  # in which logits can be combined
+    optional_files: ClassVar[tuple[str, ...]] = ()  # of a prediction folder
+    needs_two_labels: ClassVar[bool] = False  # whether there is nothing to learn where all examples have one label
+    names_labels: ClassVar[bool] = False  # whether prediction files hold names that own data may have more of
+    may_lack_scores: ClassVar[bool] = True  # whether a score may have no value, as a correlation of equal numbers
+    right: ClassVar[str] = "Who is right"  # the title of a table of this
+    pipeline: ClassVar[str] = "text-classification"  # the hub's word for a model of it
+    usage: ClassVar[str] = 'model("The weir was built in 1887.").label'
+    predictor: ClassVar[Literal["reader", "classifier", "tagger"]] = "classifier"
+    second: ClassVar[str] = "second text"  # what is given beside a text
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def nouns(self) -> str:
+        """Several examples."""
+        return f"{self.noun}s"
+
+    # Text -> examples -> windows
+
+    @abstractmethod
+    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+        """Read a file of examples."""
+
+    @abstractmethod
+    def cut(
+        self,
+        examples: Sequence[Any],
+        labels: Sequence[str],
+        tokenizer: Tokenizer,
+        config: WindowConfig,
+        *,
+        labelled: bool = True,
+        progress: Progress = SILENT,
+    ) -> list[Window]:
+        """Cut examples; without `labelled` their labels are not looked at where they may be missing or new."""
+
+    def columns(self, labels: Sequence[str]) -> int:
+        """Return the number of logits of each token or window."""
+        return len(labels)
+
+    def group(self, labels: Sequence[str]) -> int:
+        """Return how many neighbouring windows are judged together."""
+        return 1
+
+    def example(self, identity: str, text: str, second: Any = None) -> Any:  # noqa: ANN401 (of its kind)
+        """Return an unlabelled example of a text and, where there is one, what is given beside it."""
+        return TextRow(identity, (text,) if second is None else (text, second), None)
+
+    def identity(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
+        """Return what tells an example from others, also from those of another file."""
+        return example.id
+
+    @abstractmethod
+    def count_labels(self, examples: Sequence[Any], labels: Sequence[str]) -> dict[str, int]:
+        """Count what is labelled how."""
+
+    # Logits -> predictions
+
+    def lay_out(self, examples: Sequence[Any], windows: Sequence[Window]) -> Any:  # noqa: ANN401 (the kind's own)
+        """Return what decoding needs beside logits, the same for every model."""
+        return None
+
+    @abstractmethod
+    def decode(self, asked: Answering, logits: Logits) -> list[Predicted]:
+        """Return a prediction for every example, in their order."""
+
+    @abstractmethod
+    def combine(
+        self,
+        layout: Any,  # noqa: ANN401 (what `lay_out` gave)
+        members: Sequence[Logits],
+        how: How,
+        weights: Sequence[float] | None = None,
+        labels: Sequence[str] = (),
+    ) -> Logits:
+        """Make one model's logits of several on the same windows."""
+
+    def summarise(self, predictions: Sequence[Predicted]) -> str:
+        """Say in a few words what was predicted."""
+        return f"{len(predictions):,} examples"
+
+    # Predictions -> scores
+
+    @abstractmethod
+    def score(self, golds: Golds, predictions: Sequence[Predicted], config: AnswerConfig | None = None) -> Scores:
+        """Return the task's scores of predictions that `decode` or `read_predictions` gave."""
+
+    def check_null_odds(self, task: TaskName, null_odds: Path | None) -> None:
+        """Refuse odds of "no answer" for a task that has none."""
+        if null_odds is not None and not self.has_null:
+            has = "unanswerable questions" if self.in_context else "null odds"
+            raise DataError(f"{task} has no {has}; leave --null-odds out or score squad2")
+
+    def score_file(
+        self, golds: Golds, predictions: Path, null_odds: Path | None, threshold: float
+    ) -> tuple[Scores, str]:
+        """Score anybody's predictions as the official script does, with a note to the user where there is one."""
+        return self.score(golds, self.read_predictions(predictions, golds)), ""
+
+    def can_score(self, examples: Sequence[Any], predictions: Sequence[Predicted]) -> bool:
+        """Whether examples that have their golds can be scored."""
+        return True
+
+    @abstractmethod
+    def guess_scores(self, golds: Golds, train: Sequence[Any]) -> Scores:
+        """Score what needs no model, but examples to learn the commonest label from."""
+
+    def extra_golds(
+        self, config: AnswerConfig, windows: Sequence[Window], examples: Sequence[Any], tokenizer: Tokenizer
+    ) -> Any:  # noqa: ANN401 (the kind's own)
+        """Return what `extra_scores` needs of a split; None where it is not asked for."""
+        return None
+
+    def extra_scores(self, asked: Answering, logits: Logits, how: How | None) -> Scores:
+        """Return scores that need the logits themselves."""
+        return {}
+
+    # Prediction files
+
+    @abstractmethod
+    def write(self, folder: Path, golds: Golds, predictions: Sequence[Predicted], part: str = "") -> None:
+        """Write a prediction folder; `part` names a further split, such as `mismatched`."""
+
+    def write_logits(self, folder: Path, layout: Any, logits: Logits) -> None:  # noqa: ANN401 (from `lay_out`)
+        """Write logits beside the predictions, where they say more than these."""
+        return
+
+    @abstractmethod
+    def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> Any:  # noqa: ANN401 (as `Predicted`)
+        """Read one model's predictions in the order of the golds; `whole`: all files of a folder."""
+
+    def further_labels(self, values: Sequence[Any]) -> set[str]:
+        """Return the labels that written predictions hold, where own data may have more than the gold file shows."""
+        return set()
+
+    # One model or two -> tables
+
+    def metrics(self, info: TaskInfo) -> dict[str, tuple[str, ...]]:
+        """Return which scores can be compared, by what the user calls them."""
+        return {score: (score,) for score in info.scores}
+
+    def head(self, golds: Golds) -> dict[str, Any]:
+        """Return how a comparison begins in JSON."""
+        return {"task": golds.task, "examples": len(golds.examples)}
+
+    @abstractmethod
+    def pair(self, golds: Golds, a: Any, b: Any, metrics: Sequence[str], draw: Draw) -> dict[str, Paired]:  # noqa: ANN401
+        """Return both models' scores and their differences in resamples of the examples."""
+
+    @abstractmethod
+    def outcomes(self, golds: Golds, a: Any, b: Any) -> dict[str, Outcomes] | None:  # noqa: ANN401 (predictions)
+        """Count who is right, by group and in all; None where predictions are not right or wrong."""
+
+    @abstractmethod
+    def disagreements(self, golds: Golds, a: Any, b: Any, count: int) -> list[Disagreement]:  # noqa: ANN401
+        """Return the first examples on which two models differ, with what a reader needs to see why."""
+
+    @abstractmethod
+    def break_down(self, golds: Golds, models: Mapping[str, Any]) -> Breakdown:
+        """Take one model's predictions apart, or two models'."""
+
+    # Prediction folders of several models -> one's
+
+    def check_member(self, folder: Path) -> None:
+        """Refuse a folder that can be no member, before anything is read."""
+        if not (folder / PREDICTIONS).is_file():
+            raise FolderError(f"{folder}: no {PREDICTIONS} in it; {WHERE}")
+
+    @abstractmethod
+    def read_members(self, folders: Sequence[Path], data: str, golds: Golds) -> Sequence[Any]:
+        """Read prediction folders that shall be joined, checked to be about the same examples."""
+
+    @abstractmethod
+    def join(
+        self, golds: Golds, members: Sequence[Any], how: How, shares: Sequence[float] | None, config: AnswerConfig
+    ) -> "Joined":
+        """Make one model's predictions of several members'."""
+
+    @abstractmethod
+    def predictions_of(self, member: Any, config: AnswerConfig) -> Sequence[Predicted]:  # noqa: ANN401 (of `read_members`)
+        """Return one member's predictions."""
+
+    def score_columns(self, info: TaskInfo) -> dict[str, tuple[str, ...]]:
+        """Return the scores that a table of members shows, each with the names that it may have."""
+        return {score: (score,) for score in info.scores}
+
+
+class Joined(NamedTuple):
+    """What several members make together."""
+
+    predictions: Sequence[Predicted]
+    by: str  # what was combined: tokens, spans, probabilities, ...
+    layout: Any = None  # of the logits, where there are any
+    logits: Logits | None = None

@@ -1,0 +1,418 @@
+"""What the kinds have in common whose prediction is a label of each example, which is all kinds but spans."""
+
+import math
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from bertvision.analysis.by_type import TypeCounts, count_types, type_section
+from bertvision.analysis.classes import ClassScores, class_section, confusion_section, mean_words, score_classes
+from bertvision.analysis.disagreements import EMPTY, Disagreement, shortened
+from bertvision.analysis.outcomes import OUTCOMES, Outcomes, count_right
+from bertvision.errors import DataError, SettingsError
+from bertvision.files import write_json_rows, write_text
+from bertvision.kinds.kind import Breakdown, Golds, Joined, Kind, TaskInfo
+from bertvision.metrics import scores as metrics
+from bertvision.metrics.ranks import resample_spearman
+from bertvision.metrics.resampling import Draw, Floats, Paired, resample_sums
+from bertvision.metrics.squad import Scores
+from bertvision.metrics.summed import ROW_SCORES, Summed
+from bertvision.predictions.ensemble import How, combine_softmax
+from bertvision.predictions.files import HEADER, PREDICTIONS, read_beside, read_values
+from bertvision.predictions.logits import Logits
+from bertvision.predictions.prediction import AnswerConfig, RowPrediction
+from bertvision.tables import Table, number_cell
+
+PROBABILITIES = "probabilities.json"
+PAPER_FILE = "paper_v1_predictions.json"
+PAPER = "paper_v1_"  # before a score by the 2020 system's rule
+MOST_CLASSES = 12  # that who-is-right is told for one by one
+LEAST = 1e-12  # a probability that is written as 0 has no logit
+
+
+class RowMember(NamedTuple):
+    """One model's predictions, in the order of the golds."""
+
+    folder: Path
+    predictions: Sequence[Any]
+
+
+class LabelKind(Kind):
+    """A class, several labels, a number, an ending or tags; what is said here holds for classes, unless overridden."""
+
+    summed: ClassVar[Mapping[str, Summed]] = ROW_SCORES
+    is_right_or_wrong: ClassVar[bool] = True
+    grouped_by_class: ClassVar[bool] = False  # who is right is told by gold class, where these are few
+    has_classes: ClassVar[bool] = False  # whether one class may be taken for another
+    types: ClassVar[tuple[str, str] | None] = ("By class", "class")  # title and noun of a table of them
+    has_total: ClassVar[bool] = False  # whether that table has a row of all together
+    optional_files: ClassVar[tuple[str, ...]] = (PROBABILITIES, PAPER_FILE)
+
+    def gold(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
+        """Return what an example's prediction is compared with."""
+        return known(example.id, example.label)
+
+    def label(self, prediction: Any) -> Any:  # noqa: ANN401 (of its kind)
+        """Return what a model says of an example."""
+        return prediction.label
+
+    @abstractmethod
+    def texts(self, example: Any) -> dict[str, str]:  # noqa: ANN401 (of its kind)
+        """Return an example's texts, each with what it is called."""
+
+    def identity(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
+        """Return its texts: rows of any table may be numbered from 0 on."""
+        return tuple(self.texts(example).values())
+
+    def show(self, example: Any, label: Any, labels: Sequence[str]) -> Any:  # noqa: ANN401 (of its kind)
+        """Return a label as a reader wants it."""
+        return labels[label]
+
+    def named(self, label: Any, labels: Sequence[str]) -> set[tuple[Any, ...]]:  # noqa: ANN401 (of its kind)
+        """Return what is to be found in one example, the type's name first."""
+        return {(labels[label],)}
+
+    def guess(self, golds: Sequence[Any]) -> Any:  # noqa: ANN401 (a label)
+        """Return the commonest label."""
+        counts = Counter(golds)
+        return min(counts, key=lambda label: (-counts[label], label))
+
+    def to_json(self, label: Any, labels: Sequence[str]) -> Any:  # noqa: ANN401 (a label)
+        """Return a label as prediction files have it."""
+        return labels[label]
+
+    def from_json(self, where: str, value: Any, labels: Sequence[str], info: TaskInfo) -> Any:  # noqa: ANN401 (checked)
+        """Return a label that a prediction file holds."""
+        return class_of(where, value, labels, has_numbers=info.hub is not None)
+
+    def submitted(self, label: Any, labels: Sequence[str], info: TaskInfo) -> str:  # noqa: ANN401 (a label)
+        """Return a label as GLUE's site wants it."""
+        return labels[label] if info.submits_names else str(label)
+
+    # Scores
+
+    def score(self, golds: Golds, predictions: Sequence[Any], config: AnswerConfig | None = None) -> Scores:
+        """Return the task's scores; one that has no value is absent. Every example needs exactly one prediction."""
+        truth = np.array([self.gold(example) for example in golds.examples])
+        rows = in_order(golds.examples, predictions)
+        scores = {metric: _score(metric, truth, rows) for metric in golds.info.scores}
+        return {metric: value for metric, value in scores.items() if value is not None}
+
+    def guess_scores(self, golds: Golds, train: Sequence[Any]) -> Scores:
+        """Score the commonest label of train."""
+        guess = self.guess([self.gold(example) for example in train])
+        return self.score(golds, [RowPrediction(each.id, guess) for each in golds.examples])
+
+    def values(self, metric: str, golds: Golds, predictions: Sequence[Any]) -> metrics.Numbers | None:
+        """Return what a metric compares with the golds; None where there are no predictions for it."""
+        return labels_for(metric, predictions)
+
+    def gold_values(self, golds: Golds) -> metrics.Numbers:
+        """Return what predictions are compared with, [example] or [example, label]."""
+        return np.array([self.gold(example) for example in golds.examples])
+
+    # Files
+
+    def write(self, folder: Path, golds: Golds, predictions: Sequence[Any], part: str = "") -> None:
+        """Write predictions by id and, where there are any, probabilities by id and label.
+
+        For a task of GLUE also what its site takes. Logits say no more than these.
+        """
+        info, labels = golds.info, golds.labels
+        write_json_rows(folder / PREDICTIONS, {each.id: self.to_json(each.label, labels) for each in predictions})
+        if sure := [each for each in predictions if each.probabilities]:
+            shares = {each.id: dict(zip(labels, each.probabilities, strict=True)) for each in sure}
+            write_json_rows(folder / PROBABILITIES, shares)
+        if part in info.submission:
+            rows = [HEADER, *((each.id, self.submitted(each.label, labels, info)) for each in predictions)]
+            write_text(folder / info.submission[part], "".join(f"{index}\t{text}\n" for index, text in rows))
+
+    def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> list[Any]:
+        """Read what `write` wrote, or another program in its format, in the order of the golds."""
+        found = self._read(path, read_values(path), golds)
+        written = read_beside(path, PROBABILITIES)
+        shares = {key: _shares(path, key, value, golds.labels) for key, value in written.items()}
+        paper = self._read(path, read_beside(path, PAPER_FILE), golds)
+        read = [RowPrediction(key, label, shares.get(key, ()), paper.get(key)) for key, label in found.items()]
+        return in_order(golds.examples, read, str(path))
+
+    def _read(self, path: Path, values: Mapping[str, Any], golds: Golds) -> dict[str, Any]:
+        return {
+            key: self.from_json(f"{path}: {key!r}", value, golds.labels, golds.info) for key, value in values.items()
+        }
+
+    # Two models
+
+    def pair(
+        self, golds: Golds, a: Sequence[Any], b: Sequence[Any], metrics: Sequence[str], draw: Draw
+    ) -> dict[str, Paired]:
+        """Return both models' scores and their differences in resamples."""
+        one, other = (self.score(golds, side) for side in (a, b))
+        # All scores, whichever are asked for: an interval must not depend on what stands beside it.
+        resampled = self._resample(golds, a, b, draw)
+        return {metric: _paired(one.get(metric), other.get(metric), resampled.get(metric)) for metric in metrics}
+
+    def _resample(self, golds: Golds, a: Sequence[Any], b: Sequence[Any], draw: Draw) -> dict[str, Floats]:
+        """Return both models' scores on the same resamples, [2, resample]."""
+        truth, parts, ranked = self.gold_values(golds), {}, {}
+        for metric in golds.info.scores:
+            one, other = (self.values(metric, golds, side) for side in (a, b))
+            if one is None or other is None:
+                continue
+            if metric == "spearman":
+                ranked[metric] = resample_spearman(truth, one, other, draw.resamples, draw.seed)
+            else:
+                parts[metric] = self.summed[metric.removeprefix(PAPER)], truth, one, other
+        return resample_scores(parts, draw) | ranked
+
+    def outcomes(self, golds: Golds, a: Sequence[Any], b: Sequence[Any]) -> dict[str, Outcomes] | None:
+        """Count who is right in all and, where classes are few, by gold class."""
+        if not self.is_right_or_wrong:
+            return None
+        truths = [self.gold(example) for example in golds.examples]
+        is_right = [[self.label(each) == gold for each, gold in zip(side, truths, strict=True)] for side in (a, b)]
+        pairs = list(zip(*is_right, strict=True))
+        groups: dict[str, list[tuple[bool, ...]]] = {}
+        if self.grouped_by_class and len(golds.labels) <= MOST_CLASSES:
+            groups = {name: [] for name in golds.labels}
+            for gold, pair in zip(truths, pairs, strict=True):
+                groups[golds.labels[gold]].append(pair)
+        return {name: count_right(each) for name, each in {**groups, "all": pairs}.items()}
+
+    def disagreements(self, golds: Golds, a: Sequence[Any], b: Sequence[Any], count: int) -> list[Disagreement]:
+        """Return the first examples that two models answer differently."""
+        same = zip(golds.examples, a, b, strict=True)
+        differing = [each for each in same if self.label(each[1]) != self.label(each[2])]
+        return [self._disagreement(golds, *each) for each in self.sorted_by_interest(differing)[:count]]
+
+    def sorted_by_interest(self, differing: list[tuple[Any, Any, Any]]) -> list[tuple[Any, Any, Any]]:
+        """Order examples with both predictions: as the gold file has them."""
+        return differing
+
+    def better(self, example: Any, a: Any, b: Any) -> str:  # noqa: ANN401 (an example and its predictions)
+        """Say who is nearer to the gold."""
+        gold = self.gold(example)
+        return f"{OUTCOMES[self.label(a) == gold, self.label(b) == gold]} right"
+
+    def _disagreement(self, golds: Golds, example: Any, a: Any, b: Any) -> Disagreement:  # noqa: ANN401
+        answers = {"gold": self.gold(example), "a": self.label(a), "b": self.label(b)}
+        shown = {name: self.show(example, each, golds.labels) for name, each in answers.items()}
+        better, texts = self.better(example, a, b), self.texts(example)
+        printed = {name: _printed(shown[key]) for name, key in (("gold", "gold"), ("A", "a"), ("B", "b"))}
+        return Disagreement(
+            {"id": example.id, "better": better, "texts": texts, **shown},
+            f"{better}: {example.id}",
+            printed | {name: shortened(text) for name, text in texts.items()},
+            EMPTY,
+        )
+
+    def break_down(self, golds: Golds, models: Mapping[str, Sequence[Any]]) -> Breakdown:
+        """Take predictions apart by class, label or entity type."""
+        truths = [self.gold(example) for example in golds.examples]
+        given = {model: [self.label(each) for each in predictions] for model, predictions in models.items()}
+        scores = {model: self.score(golds, predictions) for model, predictions in models.items()}
+        types = self._count_types(golds.labels, truths, given) if self.types is not None else {}
+        classes, words = self._score_classes(golds, truths, given) if self.has_classes else ({}, {})
+        tables, numbers = self.more_tables(truths, given)
+        sections = [_score_section(golds.info.scores, scores)]
+        if classes:
+            sections.append(class_section(classes, tuple(words), tuple(words.values())))
+        if self.types is not None:
+            sections.append(type_section(*self.types, types))
+        sections += [confusion_section(model, each) for model, each in classes.items()]
+        plain = {
+            "task": golds.task,
+            self.nouns: len(golds.examples),
+            "scores": scores,
+            "types": {model: {name: each.as_dict() for name, each in of.items()} for model, of in types.items()},
+            "classes": {model: each.as_dict() for model, each in classes.items()},
+            "mean_words": words,
+            "numbers": numbers,
+        }
+        return Breakdown(plain, [*sections, *tables])
+
+    def more_tables(self, golds: Sequence[Any], given: Mapping[str, Sequence[Any]]) -> tuple[list[Table], Any]:
+        """Return further tables, and the same as JSON values."""
+        return [], {}
+
+    def _count_types(
+        self, labels: Sequence[str], golds: Sequence[Any], given: Mapping[str, Sequence[Any]]
+    ) -> dict[str, dict[str, TypeCounts]]:
+        truth = [self.named(gold, labels) for gold in golds]
+        named = {model: [self.named(each, labels) for each in found] for model, found in given.items()}
+        return {
+            model: count_types(truth, found, self.type_names(labels), has_total=self.has_total)
+            for model, found in named.items()
+        }
+
+    def type_names(self, labels: Sequence[str]) -> Sequence[str] | None:
+        """Return the types to list; None: those that are found or there."""
+        return labels
+
+    def _score_classes(
+        self, golds: Golds, truths: Sequence[Any], given: Mapping[str, Sequence[Any]]
+    ) -> tuple[dict[str, ClassScores], dict[str, float | None]]:
+        texts = [tuple(self.texts(example).values()) for example in golds.examples]
+        names = self.texts(golds.examples[0])
+        words = dict(zip(names, mean_words(texts, len(names)), strict=True))
+        return {model: score_classes(texts, truths, each, golds.labels) for model, each in given.items()}, words
+
+    # Several models
+
+    def combine(
+        self,
+        layout: Any,  # noqa: ANN401 (not needed)
+        members: Sequence[Logits],
+        how: How,
+        weights: Sequence[float] | None = None,
+        labels: Sequence[str] = (),
+    ) -> Logits:
+        """Combine models row by row, as `combine_logits` does for spans."""
+        return combine_softmax(members, how, weights)
+
+    def read_members(self, folders: Sequence[Path], data: str, golds: Golds) -> list[RowMember]:
+        """Read prediction folders."""
+        return [RowMember(folder, self.read_predictions(folder, golds)) for folder in folders]
+
+    def join(
+        self,
+        golds: Golds,
+        members: Sequence[RowMember],
+        how: How,
+        shares: Sequence[float] | None,
+        config: AnswerConfig,
+    ) -> Joined:
+        """Combine the members' probabilities, as logits of one run are combined."""
+        if how == "logits":
+            raise SettingsError("prediction folders of this task hold no logits; choose --how max, mean or weighted")
+        logits = self.combine(None, [self.logits_of(golds, member) for member in members], how, shares, golds.labels)
+        return Joined(self.decode_rows([each.id for each in golds.examples], logits, golds.labels), "probabilities")
+
+    def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[Any]:
+        """Return predictions of rows that are one window each."""
+        raise NotImplementedError
+
+    def logits_of(self, golds: Golds, member: RowMember) -> Logits:
+        """Return logits that have the probabilities of a prediction folder: their logarithms."""
+        return np.log(np.maximum(self.probabilities_of(golds, member), LEAST)).astype(np.float32)
+
+    def probabilities_of(self, golds: Golds, member: RowMember) -> Floats:
+        """Return the probabilities of a prediction folder, [row, label]; refuse those of labels in another order."""
+        for each in member.predictions:
+            if not each.probabilities:
+                raise DataError(f"{member.folder}: no probabilities for {each.id!r}; give folders with {PROBABILITIES}")
+            if len(each.probabilities) != len(golds.labels) or not self.fits(each):
+                raise DataError(
+                    f"{member.folder}: the probabilities of {each.id!r} are not of the labels "
+                    f"{', '.join(golds.labels)} in this order; give that of training, as --set data.labels=[no,yes]"
+                )
+        return np.array([each.probabilities for each in member.predictions], dtype=np.float64)
+
+    def fits(self, prediction: RowPrediction) -> bool:
+        """Whether a label is what its probabilities say."""
+        return prediction.probabilities[prediction.label] == max(prediction.probabilities)  # type: ignore[index]
+
+    def predictions_of(self, member: RowMember, config: AnswerConfig) -> Sequence[Any]:
+        """Return a member's predictions."""
+        return member.predictions
+
+
+def known(identity: str, gold: Any) -> Any:  # noqa: ANN401 (of its kind)
+    """Return a gold; refuse an example without one."""
+    if gold is None:
+        raise DataError(f"example {identity!r} has no label to compare with; score a labelled file")
+    return gold
+
+
+def in_order(examples: Sequence[Any], predictions: Sequence[Any], where: str = "") -> list[Any]:
+    """Return each example's prediction; every example needs exactly one. `where` begins the error message."""
+    by_id = {each.id: each for each in predictions}
+    prefix = f"{where}: " if where else ""
+    missing = [example.id for example in examples if example.id not in by_id]
+    if missing:
+        raise DataError(
+            f"{prefix}no prediction for {len(missing)} of {len(examples)} examples, such as {missing[0]!r}; "
+            "predict again"
+        )
+    if len(by_id) > len(examples) or len(by_id) < len(predictions):
+        known_ids = {example.id for example in examples}
+        odd = next((each.id for each in predictions if each.id not in known_ids), "one that is given twice")
+        raise DataError(
+            f"{prefix}a prediction for {odd!r}, which the examples do not have; give the file that was predicted"
+        )
+    return [by_id[example.id] for example in examples]
+
+
+def labels_for(metric: str, rows: Sequence[RowPrediction]) -> metrics.Numbers | None:
+    """Return what a metric compares; None where it is by the 2020 system's rule and there are no answers by it."""
+    if not metric.startswith(PAPER):
+        return np.array([row.label for row in rows])
+    paper = [row.paper_label for row in rows]
+    return None if None in paper else np.array(paper)  # another program's file has one answer to each question
+
+
+def class_of(where: str, value: Any, labels: Sequence[str], *, has_numbers: bool) -> int:  # noqa: ANN401 (checked)
+    """Return a class by its name or, as GLUE's files write some, by its number."""
+    name = str(value) if isinstance(value, (str, int)) else ""
+    if name in labels:
+        return labels.index(name)
+    if has_numbers and name.isdecimal() and int(name) < len(labels):
+        return int(name)
+    raise DataError(f"{where}: {value!r:.80} is no label; expected {', '.join(map(repr, labels))}")
+
+
+def number_of(where: str, value: Any) -> float:  # noqa: ANN401 (checked here)
+    """Return a finite number that a file holds."""
+    try:
+        found = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise DataError(f"{where}: expected a number, got {value!r:.80}")
+    return found
+
+
+def resample_scores(
+    compared: Mapping[str, tuple[Summed, metrics.Numbers, metrics.Numbers, metrics.Numbers]], draw: Draw
+) -> dict[str, Floats]:
+    """Return each score of two models, [2, resample], from golds and both models' answers; NaN where there is none."""
+    parts = [score.parts(gold, side) for score, gold, *sides in compared.values() for side in sides]
+    sums = resample_sums(np.concatenate(parts, axis=1), draw.units, draw.resamples, draw.seed)
+    blocks = iter(np.split(sums, np.cumsum([each.shape[1] for each in parts])[:-1]))
+    return {
+        metric: np.stack([score.score(next(blocks)), score.score(next(blocks))])
+        for metric, (score, *_) in compared.items()
+    }
+
+
+def _paired(a: float | None, b: float | None, resampled: Floats | None) -> Paired:
+    return Paired(a, b, None if resampled is None else resampled[1] - resampled[0])
+
+
+def _score(metric: str, gold: metrics.Numbers, rows: Sequence[RowPrediction]) -> float | None:
+    labels = labels_for(metric, rows)
+    return None if labels is None else metrics.METRICS[metric.removeprefix(PAPER)](gold, labels)
+
+
+def _shares(path: Path, key: str, value: Any, labels: Sequence[str]) -> tuple[float, ...]:  # noqa: ANN401 (checked)
+    if isinstance(value, dict) and value.keys() == set(labels):
+        value = [value[label] for label in labels]
+    if not isinstance(value, list):  # as another program may write them, without the labels' names
+        expected = f"a probability for each of {', '.join(map(repr, labels))}"
+        raise DataError(f"{path}: {key!r}: expected {expected}, got {value!r:.80}; predict again")
+    return tuple(number_of(f"{path}: {key!r}", each) for each in value)
+
+
+def _score_section(names: Sequence[str], scores: Mapping[str, Scores]) -> Table:
+    rows = tuple((name, *(number_cell(of_model.get(name), 2) for of_model in scores.values())) for name in names)
+    return Table("Scores", ("metric", *scores), rows)
+
+
+def _printed(value: Any) -> str:  # noqa: ANN401 (of its kind)
+    if isinstance(value, list):
+        return "; ".join(value)
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)

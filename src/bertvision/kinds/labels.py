@@ -1,0 +1,96 @@
+"""Any number of labels, each by itself."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bertvision.errors import DataError
+from bertvision.kinds.kind import Golds, TaskInfo
+from bertvision.kinds.labelled import LEAST, RowMember, class_of
+from bertvision.kinds.text_rows import TextRowKind
+from bertvision.predictions.ensemble import How, combine_sigmoid
+from bertvision.predictions.logits import Logits
+from bertvision.predictions.prediction import RowPrediction
+from bertvision.tasks.rows import LabelColumn
+from bertvision.tasks.task import TextRow
+
+THRESHOLD = 0.5  # a label is taken where its probability exceeds this
+LabelSet = tuple[int, ...]  # a 0 or 1 for each label
+
+
+class Labels(TextRowKind):
+    """Any number of labels."""
+
+    name: ClassVar[str] = "labels"
+    names_labels: ClassVar[bool] = True
+    holds: ClassVar[LabelColumn] = "labels"
+    softmax: ClassVar[None] = None
+    types: ClassVar[tuple[str, str] | None] = ("By label", "label")
+    has_total: ClassVar[bool] = True
+
+    def count_labels(self, examples: Sequence[Any], labels: Sequence[str]) -> dict[str, int]:
+        """Count the rows that have each label."""
+        return {label: sum(row.label[place] for row in examples) for place, label in enumerate(labels)}
+
+    def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[RowPrediction]:
+        """Return each row's labels."""
+        return predict_label_sets(ids, logits)
+
+    def combine(
+        self,
+        layout: Any,  # noqa: ANN401 (not needed)
+        members: Sequence[Logits],
+        how: How,
+        weights: Sequence[float] | None = None,
+        labels: Sequence[str] = (),
+    ) -> Logits:
+        """Combine models label by label."""
+        return combine_sigmoid(members, how, weights)
+
+    def logits_of(self, golds: Golds, member: RowMember) -> Logits:
+        """Return logits that have the probabilities of a prediction folder."""
+        shares = np.clip(self.probabilities_of(golds, member), LEAST, 1 - LEAST)
+        return np.log(shares / (1 - shares)).astype(np.float32)
+
+    def fits(self, prediction: RowPrediction) -> bool:
+        """Whether the labels are those whose probabilities are high enough."""
+        return prediction.label == tuple(int(share > THRESHOLD) for share in prediction.probabilities)
+
+    def show(self, example: TextRow, label: LabelSet, labels: Sequence[str]) -> list[str]:
+        """Return the names of the labels that are there."""
+        return [name for name, is_on in zip(labels, label, strict=True) if is_on]
+
+    def named(self, label: LabelSet, labels: Sequence[str]) -> set[tuple[Any, ...]]:
+        """Return the labels that are there."""
+        return {(name,) for name, is_on in zip(labels, label, strict=True) if is_on}
+
+    def guess(self, golds: Sequence[LabelSet]) -> LabelSet:
+        """Return the labels that more than half of the rows have."""
+        return tuple((np.mean(golds, axis=0) > 0.5).astype(int).tolist())
+
+    def to_json(self, label: LabelSet, labels: Sequence[str]) -> list[str]:
+        """Return the names of the labels that are there."""
+        return [name for name, is_on in zip(labels, label, strict=True) if is_on]
+
+    def from_json(self, where: str, value: Any, labels: Sequence[str], info: TaskInfo) -> LabelSet:  # noqa: ANN401
+        """Return the labels that a list names."""
+        if not isinstance(value, list):
+            raise DataError(f"{where}: expected a list of labels, got {value!r:.80}")
+        taken = {class_of(where, each, labels, has_numbers=info.hub is not None) for each in value}
+        return tuple(int(place in taken) for place in range(len(labels)))
+
+    def further_labels(self, values: Sequence[Any]) -> set[str]:
+        """Return the labels that were predicted."""
+        return {str(each) for value in values for each in (value if isinstance(value, list) else (value,))}
+
+
+LABELS = Labels()
+
+
+def predict_label_sets(ids: Sequence[str], logits: Logits, threshold: float = THRESHOLD) -> list[RowPrediction]:
+    """Take every label whose probability exceeds the threshold; logits are [row, label]."""
+    probabilities = 1 / (1 + np.exp(-np.clip(logits.astype(np.float64), -500, 500)))
+    taken = (probabilities > threshold).astype(int).tolist()
+    found = zip(ids, map(tuple, taken), map(tuple, probabilities.tolist()), strict=True)
+    return [RowPrediction(*each) for each in found]

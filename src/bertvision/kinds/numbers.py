@@ -1,0 +1,114 @@
+"""A number of a text, or of a pair of texts."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bertvision.analysis.deciles import decile_section, score_deciles
+from bertvision.kinds.kind import Golds, Joined, TaskInfo
+from bertvision.kinds.labelled import RowMember, number_of
+from bertvision.kinds.text_rows import TextRowKind
+from bertvision.predictions.ensemble import How, combine_numbers
+from bertvision.predictions.logits import Logits
+from bertvision.predictions.prediction import AnswerConfig, RowPrediction
+from bertvision.tables import Table
+from bertvision.tasks.rows import LabelColumn
+from bertvision.tasks.task import TextRow
+
+SCORE_RANGE = (0.0, 5.0)  # of STS-B, outside of which GLUE takes no number
+
+
+class Numbers(TextRowKind):
+    """A number."""
+
+    name: ClassVar[str] = "number"
+    holds: ClassVar[LabelColumn] = "number"
+    softmax: ClassVar[None] = None
+    hows: ClassVar[tuple[How, ...]] = ("mean", "logits", "weighted")
+    is_right_or_wrong: ClassVar[bool] = False
+    types: ClassVar[tuple[str, str] | None] = None
+
+    def columns(self, labels: Sequence[str]) -> int:
+        """Return 1: the number itself."""
+        return 1
+
+    def count_labels(self, examples: Sequence[TextRow], labels: Sequence[str]) -> dict[str, int]:
+        """Return nothing: numbers are not counted."""
+        return {}
+
+    def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[RowPrediction]:
+        """Return the logits for what they are."""
+        return predict_numbers(ids, logits)
+
+    def combine(
+        self,
+        layout: Any,  # noqa: ANN401 (not needed)
+        members: Sequence[Logits],
+        how: How,
+        weights: Sequence[float] | None = None,
+        labels: Sequence[str] = (),
+    ) -> Logits:
+        """Average the numbers."""
+        return combine_numbers(members, how, weights)
+
+    def join(
+        self,
+        golds: Golds,
+        members: Sequence[RowMember],
+        how: How,
+        shares: Sequence[float] | None,
+        config: AnswerConfig,
+    ) -> Joined:
+        """Average the members' numbers."""
+        logits = [np.array([[each.label] for each in member.predictions], dtype=np.float32) for member in members]
+        joined = self.combine(None, logits, how, shares)
+        return Joined(self.decode_rows([each.id for each in golds.examples], joined, ()), "numbers")
+
+    def show(self, example: TextRow, label: float, labels: Sequence[str]) -> float:
+        """Return the number."""
+        return label
+
+    def guess(self, golds: Sequence[float]) -> float:
+        """Return the mean."""
+        return float(np.mean(golds))
+
+    def to_json(self, label: float, labels: Sequence[str]) -> float:
+        """Return the number."""
+        return label
+
+    def from_json(self, where: str, value: Any, labels: Sequence[str], info: TaskInfo) -> float:  # noqa: ANN401
+        """Return a finite number."""
+        return number_of(where, value)
+
+    def submitted(self, label: float, labels: Sequence[str], info: TaskInfo) -> str:
+        """Return a number that GLUE's site takes."""
+        low, high = SCORE_RANGE
+        return f"{min(max(label, low), high):.3f}"
+
+    def sorted_by_interest(self, differing: list[tuple[Any, Any, Any]]) -> list[tuple[Any, Any, Any]]:
+        """Order examples with the most unlike errors first."""
+        return sorted(differing, key=lambda each: -abs(self._error(each[0], each[1]) - self._error(each[0], each[2])))
+
+    def better(self, example: TextRow, a: RowPrediction, b: RowPrediction) -> str:
+        """Say who is nearer to the gold."""
+        one, other = (self._error(example, side) for side in (a, b))
+        return "both as near" if one == other else "A nearer" if one < other else "B nearer"
+
+    def _error(self, example: TextRow, prediction: RowPrediction) -> float:
+        error: float = abs(self.label(prediction) - self.gold(example))
+        return error
+
+    def more_tables(self, golds: Sequence[float], given: Mapping[str, Sequence[float]]) -> tuple[list[Table], Any]:
+        """Return the errors by tenths of the golds."""
+        errors = {model: score_deciles(golds, each) for model, each in given.items()}
+        plain = {model: [each._asdict() for each in of_model] for model, of_model in errors.items()}
+        return [decile_section(errors)], plain
+
+
+NUMBERS = Numbers()
+
+
+def predict_numbers(ids: Sequence[str], logits: Logits) -> list[RowPrediction]:
+    """Take the logits for what they are; they are [row, 1]."""
+    return [RowPrediction(*each) for each in zip(ids, logits[:, 0].tolist(), strict=True)]

@@ -1,0 +1,260 @@
+"""A span of the context that answers a question or, in SQuAD 2.0, "no answer"."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from bertvision.analysis.breakdown import break_down_spans
+from bertvision.analysis.disagreements import NOTHING, Disagreement, place_to_show, snippet_of
+from bertvision.analysis.groups import group_types
+from bertvision.analysis.outcomes import OUTCOMES, Outcomes, count_right
+from bertvision.analysis.scored import ScoredAnswers, score_answers
+from bertvision.errors import DataError, FolderError
+from bertvision.features.tokens import Tokenizer
+from bertvision.features.windows import Window, WindowConfig, cut_windows
+from bertvision.kinds.kind import Answering, Breakdown, Golds, Joined, Kind, Labelled, Per, Reading, Readout, TaskInfo
+from bertvision.kinds.paper_scores import PaperGold, paper_gold, paper_scores
+from bertvision.kinds.questions import count_answers, read_questions
+from bertvision.metrics.resampling import Draw, Paired, resample_means
+from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
+from bertvision.predictions.ensemble import How, combine_logits
+from bertvision.predictions.files import WHERE, read_answers, read_mapping, read_prediction_folder, write_predictions
+from bertvision.predictions.logits import Logits, grid_of, save_logits
+from bertvision.predictions.prediction import AnswerConfig, Prediction
+from bertvision.predictions.span_ensemble import LOGITS, ScoredText, SpanMember, combine_spans, read_members
+from bertvision.predictions.spans import decode_spans
+from bertvision.predictions.texts import TextGrid, text_grid
+from bertvision.progress import SILENT, Progress
+from bertvision.tasks.task import Question, Split, TaskName
+
+# What a table of an ensemble's members shows: SQuAD 2.0's name of a score, then 1.1's.
+COLUMNS = {"EM": ("exact", "exact_match"), "F1": ("f1",), "best F1": ("best_f1",), "span F1": ("best_span_HasAns_f1",)}
+
+
+@dataclass(frozen=True)
+class Spans(Kind):
+    """The best span of a context."""
+
+    has_null: bool = field(default=True, compare=False)  # the same models are trained either way
+
+    name: ClassVar[str] = "span"
+    per: ClassVar[Per] = "token"
+    noun: ClassVar[str] = "question"
+    softmax: ClassVar[Literal["tokens"]] = "tokens"
+    readouts: ClassVar[tuple[Readout, ...]] = ("linear", "joint")
+    in_context: ClassVar[bool] = True
+    asks_questions: ClassVar[bool] = True
+    can_be_taught: ClassVar[bool] = True
+    has_baseline: ClassVar[bool] = False
+    has_held_out: ClassVar[bool] = True
+    may_lack_scores: ClassVar[bool] = False
+    right: ClassVar[str] = "Right by exact match"
+    pipeline: ClassVar[str] = "question-answering"
+    usage: ClassVar[str] = 'model("Who built the weir?", "The weir was built in 1887 by Hannah Coyle.").text'
+    predictor: ClassVar[Any] = "reader"
+    second: ClassVar[str] = "context"
+    optional_files: ClassVar[tuple[str, ...]] = ("null_odds.json", "best_spans.json", LOGITS)
+
+    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+        """Read a SQuAD file; SQuAD 1.1 knows no question without an answer."""
+        split = read_questions(source, reading)
+        if not self.has_null and reading.need == "placed":
+            _refuse_unanswerable(split)
+        return Labelled(split, reading.labels)
+
+    def cut(
+        self,
+        examples: Sequence[Question],
+        labels: Sequence[str],
+        tokenizer: Tokenizer,
+        config: WindowConfig,
+        *,
+        labelled: bool = True,
+        progress: Progress = SILENT,
+    ) -> list[Window]:
+        """Cut contexts into windows, labelled with the first answer."""
+        return cut_windows(examples, tokenizer, config, labelled=labelled, progress=progress)
+
+    def columns(self, labels: Sequence[str]) -> int:
+        """Return 2: start and end."""
+        return 2
+
+    def example(self, identity: str, text: str, second: Any = None) -> Question:  # noqa: ANN401 (a text)
+        """Return a question about a context."""
+        return Question(identity, text, second, (), "")
+
+    def count_labels(self, examples: Sequence[Question], labels: Sequence[str]) -> dict[str, int]:
+        """Count the questions with and without an answer."""
+        return count_answers(examples)
+
+    def lay_out(self, examples: Sequence[Question], windows: Sequence[Window]) -> TextGrid:
+        """Lay the windows' tokens out over their contexts."""
+        grid = grid_of(windows, [question.id for question in examples])
+        return text_grid(grid, [question.context for question in examples])
+
+    def decode(self, asked: Answering, logits: Logits) -> list[Prediction]:
+        """Return the best span of every question, or none."""
+        return decode_spans(asked.layout, logits, asked.config, has_null=self.has_null)
+
+    def combine(
+        self,
+        layout: TextGrid,
+        members: Sequence[Logits],
+        how: How,
+        weights: Sequence[float] | None = None,
+        labels: Sequence[str] = (),
+    ) -> Logits:
+        """Combine models token by token."""
+        return combine_logits(layout.tokens, members, how, weights)
+
+    def summarise(self, predictions: Sequence[Prediction]) -> str:
+        """Count the questions that get no answer."""
+        return f"{len(predictions):,} questions, {sum(not each.text for each in predictions):,} declined"
+
+    def score(self, golds: Golds, predictions: Sequence[Prediction], config: AnswerConfig | None = None) -> Scores:
+        """Return the official scores, at a null threshold and at the best one."""
+        return score_predictions(golds.examples, predictions, config.null_threshold if config is not None else 0.0)
+
+    def score_file(
+        self, golds: Golds, predictions: Path, null_odds: Path | None, threshold: float
+    ) -> tuple[Scores, str]:
+        """Return what evaluate-v2.0 prints, or evaluate-v1.1."""
+        answers = read_mapping(predictions, str)
+        if self.has_null:
+            odds = read_mapping(null_odds, float) if null_odds is not None else None
+            return score_squad2(golds.examples, answers, odds, threshold), ""
+        missing = [question.id for question in golds.examples if question.id not in answers]
+        note = f"{len(missing)} questions without a prediction, such as {missing[0]!r}, score 0" if missing else ""
+        return score_squad1(golds.examples, answers), note
+
+    def can_score(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> bool:
+        """Whether SQuAD 1.1 can score all questions, if these are its predictions."""
+        return predictions[0].null_odds is not None or all(question.answers for question in examples)
+
+    def guess_scores(self, golds: Golds, train: Sequence[Question]) -> Scores:
+        """Score "no answer" to every question."""
+        return {"f1": 100 * sum(question.is_impossible for question in golds.examples) / len(golds.examples)}
+
+    def extra_golds(
+        self, config: AnswerConfig, windows: Sequence[Window], examples: Sequence[Question], tokenizer: Tokenizer
+    ) -> PaperGold | None:
+        """Look up word pieces, for the scores of the 2020 system."""
+        return paper_gold(config, windows, examples, tokenizer)
+
+    def extra_scores(self, asked: Answering, logits: Logits, how: How | None) -> Scores:
+        """Return the scores of the 2020 system, where they are asked for."""
+        return paper_scores(asked.layout.tokens, logits, asked.extra, are_log_probabilities=how == "max")
+
+    def write(self, folder: Path, golds: Golds, predictions: Sequence[Prediction], part: str = "") -> None:
+        """Write answers in run_qa's formats."""
+        write_predictions(folder, predictions)
+
+    def write_logits(self, folder: Path, layout: TextGrid, logits: Logits) -> None:
+        """Write logits with where they lie."""
+        save_logits(folder / LOGITS, layout.tokens, logits)
+
+    def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> ScoredAnswers:
+        """Read answers, of a folder or of one file, each with what it is worth."""
+        folder = read_prediction_folder(path) if whole else None
+        answers = read_answers(path) if folder is None else folder.answers
+        return score_answers(str(path), golds.examples, answers, folder)
+
+    def metrics(self, info: TaskInfo) -> dict[str, tuple[str, ...]]:
+        """Return which scores can be compared."""
+        return {"exact": ("exact",), "f1": ("f1",), "both": ("exact", "f1")}
+
+    def head(self, golds: Golds) -> dict[str, Any]:
+        """Return how a comparison begins in JSON."""
+        return {"questions": len(golds.examples)}
+
+    def pair(
+        self, golds: Golds, a: ScoredAnswers, b: ScoredAnswers, metrics: Sequence[str], draw: Draw
+    ) -> dict[str, Paired]:
+        """Return both models' scores and their differences in resamples, score by score."""
+        paired = {}
+        for metric in metrics:
+            one, other = (each.score(metric, golds.examples) for each in (a, b))
+            differences = 100 * (b.worth(metric, golds.examples) - a.worth(metric, golds.examples))
+            paired[metric] = Paired(one, other, resample_means(differences, draw))
+        return paired
+
+    def outcomes(self, golds: Golds, a: ScoredAnswers, b: ScoredAnswers) -> dict[str, Outcomes]:
+        """Count who equals a gold, by question type and for all."""
+        groups = {**group_types(golds.examples).groups, "all": golds.examples}
+        return {
+            name: count_right([(a.is_right(each), b.is_right(each)) for each in group])
+            for name, group in groups.items()
+        }
+
+    def disagreements(self, golds: Golds, a: ScoredAnswers, b: ScoredAnswers, count: int) -> list[Disagreement]:
+        """Return the first questions that exactly one of two models gets right."""
+        apart = (each for each in golds.examples if a.is_right(each) != b.is_right(each))
+        return [_disagreement(question, a, b) for question, _ in zip(apart, range(count), strict=False)]
+
+    def break_down(self, golds: Golds, models: Mapping[str, ScoredAnswers]) -> Breakdown:
+        """Take answers apart by question type, question word, answer and context."""
+        return Breakdown(*break_down_spans(golds.examples, models))
+
+    def score_columns(self, info: TaskInfo) -> dict[str, tuple[str, ...]]:
+        """Return the scores of a table of members."""
+        return COLUMNS
+
+    def check_member(self, folder: Path) -> None:
+        """Refuse a folder without logits, such as one of another task."""
+        if not (folder / LOGITS).is_file():
+            raise FolderError(f"{folder}: no {LOGITS} in it; {WHERE}, and --task where it is of another task")
+
+    def read_members(self, folders: Sequence[Path], data: str, golds: Golds) -> list[SpanMember]:
+        """Read prediction folders with logits."""
+        return read_members(folders, data, golds.examples)
+
+    def join(
+        self,
+        golds: Golds,
+        members: Sequence[SpanMember],
+        how: How,
+        shares: Sequence[float] | None,
+        config: AnswerConfig,
+    ) -> Joined:
+        """Combine members on one grid token by token; otherwise, and where a member scores pairs, by their spans."""
+        texts, has_null = members[0].texts, members[0].has_null
+        if all(member.texts is texts and member.logits.shape[1] == 2 for member in members):
+            logits = combine_logits(texts.tokens, [member.logits for member in members], how, shares)
+            return Joined(decode_spans(texts, logits, config, has_null=has_null), "tokens", texts, logits)
+        scored = [ScoredText(member.texts, member.logits) for member in members]
+        return Joined(combine_spans(scored, how, config, shares, has_null=has_null), "spans")
+
+    def predictions_of(self, member: SpanMember, config: AnswerConfig) -> list[Prediction]:
+        """Answer the questions with one member alone."""
+        return member.answers(config)
+
+
+SQUAD1, SQUAD2 = Spans(has_null=False), Spans(has_null=True)
+
+
+def _disagreement(question: Question, a: ScoredAnswers, b: ScoredAnswers) -> Disagreement:
+    right, one, other = OUTCOMES[a.is_right(question), b.is_right(question)], a.texts[question.id], b.texts[question.id]
+    golds = tuple(dict.fromkeys(answer.text for answer in question.answers))
+    snippet = snippet_of(question.context, *place_to_show(question, (one, other)))
+    plain = {
+        "id": question.id,
+        "article": question.title,
+        "right": right,
+        "question": question.text,
+        "golds": golds,
+        "a": one,
+        "b": other,
+        "snippet": snippet,
+    }
+    article = f" ({question.title})" if question.title else ""
+    printed = {"question": question.text, "gold": " | ".join(golds), "A": one, "B": other, "context": snippet}
+    return Disagreement(plain, f"{right} right: {question.id}{article}", printed, NOTHING)
+
+
+def _refuse_unanswerable(split: Split[Question]) -> None:
+    for question in split.examples:
+        if question.is_impossible:
+            raise DataError(
+                f"{split.name}: question {question.id!r} has no answer, which SQuAD 1.1 does not know; use task: squad2"
+            )

@@ -1,0 +1,230 @@
+"""A tag for each word of a sentence."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bertvision.errors import DataError, SettingsError
+from bertvision.features.tokens import Tokenizer
+from bertvision.features.windows import Window, WindowConfig
+from bertvision.features.words import cut_words
+from bertvision.files import write_json_rows, write_text
+from bertvision.kinds.kind import Answering, Golds, Joined, Labelled, Per, Reading, Readout, TaskInfo
+from bertvision.kinds.labelled import LabelKind, RowMember, in_order, known
+from bertvision.metrics.scores import Numbers, entities, score_tags
+from bertvision.metrics.squad import Scores
+from bertvision.metrics.summed import TAG_SCORES, Summed
+from bertvision.predictions.ensemble import How
+from bertvision.predictions.files import PREDICTIONS, read_values
+from bertvision.predictions.logits import Logits
+from bertvision.predictions.prediction import AnswerConfig, TagPrediction
+from bertvision.progress import SILENT, Progress
+from bertvision.tasks.ner import read_ner, tag_names
+from bertvision.tasks.task import Sentence, TaskName
+
+CONLL = "predictions.conll"
+TagNames = tuple[str, ...]
+
+
+class PlacedWords(NamedTuple):
+    """What every token speaks for, all windows' tokens one after another."""
+
+    sentence_of: npt.NDArray[Any]  # [token] the sentence
+    word_of: npt.NDArray[Any]  # [token] the word of it whose tag is read there, or -1
+
+
+class Tags(LabelKind):
+    """A tag for each word."""
+
+    name: ClassVar[str] = "tags"
+    per: ClassVar[Per] = "token"
+    noun: ClassVar[str] = "sentence"
+    readouts: ClassVar[tuple[Readout, ...]] = ("linear", "bilstm")
+    summed: ClassVar[Mapping[str, Summed]] = TAG_SCORES
+    is_right_or_wrong: ClassVar[bool] = False
+    types: ClassVar[tuple[str, str] | None] = ("By entity type", "type")
+    has_total: ClassVar[bool] = True
+    pipeline: ClassVar[str] = "token-classification"
+    usage: ClassVar[str] = 'model("Hannah Coyle built the weir.").entities'
+    predictor: ClassVar[Any] = "tagger"
+
+    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+        """Read a CoNLL file."""
+        sentences = read_ner(
+            source,
+            tagging=reading.data.tagging,
+            labels=reading.labels,
+            on_bad=reading.data.on_bad,
+            needs_labels=reading.need != "optional",
+            advice=reading.advice,
+        )
+        return Labelled(sentences, reading.labels or tag_names(sentences))
+
+    def cut(
+        self,
+        examples: Sequence[Sentence],
+        labels: Sequence[str],
+        tokenizer: Tokenizer,
+        config: WindowConfig,
+        *,
+        labelled: bool = True,
+        progress: Progress = SILENT,
+    ) -> list[Window]:
+        """Cut sentences into windows, in which a word's first piece has its tag."""
+        return cut_words(
+            examples,
+            labels,
+            tokenizer,
+            config,
+            document_context=config.document_context,
+            labelled=labelled,
+            progress=progress,
+        )
+
+    def count_labels(self, examples: Sequence[Any], labels: Sequence[str]) -> dict[str, int]:
+        """Count the words of each tag."""
+        tags = Counter(tag for sentence in examples for tag in sentence.tags)
+        return {label: tags[label] for label in labels}
+
+    def lay_out(self, examples: Sequence[Sentence], windows: Sequence[Window]) -> PlacedWords:
+        """Return the sentence and word of every token."""
+        sentence_of = np.repeat([window.example for window in windows], [len(window) for window in windows])
+        return PlacedWords(sentence_of, np.concatenate([each.words for each in windows if each.words is not None]))
+
+    def decode(self, asked: Answering, logits: Logits) -> list[TagPrediction]:
+        """Return a tag for every word."""
+        placed: PlacedWords = asked.layout
+        return predict_tags(asked.split.examples, asked.labels, placed.sentence_of, placed.word_of, logits)
+
+    def gold(self, example: Sentence) -> TagNames:
+        """Return the sentence's tags."""
+        tags: TagNames = known(example.id, example.tags)
+        return tags
+
+    def label(self, prediction: TagPrediction) -> TagNames:
+        """Return the predicted tags."""
+        return prediction.tags
+
+    def texts(self, example: Sentence) -> dict[str, str]:
+        """Return the words."""
+        return {"words": " ".join(example.words)}
+
+    def show(self, example: Sentence, label: TagNames, labels: Sequence[str]) -> list[str]:
+        """Return the entities with their words."""
+        return [f"{each.type}: {' '.join(example.words[each.first : each.end])}" for each in entities(label)]
+
+    def named(self, label: TagNames, labels: Sequence[str]) -> set[tuple[Any, ...]]:
+        """Return the entities."""
+        return {(each.type, each.first, each.end) for each in entities(label)}
+
+    def type_names(self, labels: Sequence[str]) -> None:
+        """Return None: entity types are those that are found or there."""
+        return
+
+    def score(self, golds: Golds, predictions: Sequence[TagPrediction], config: AnswerConfig | None = None) -> Scores:
+        """Return the scores of whole entities, and of words."""
+        truths = [self.gold(example) for example in golds.examples]
+        return score_tags(truths, [each.tags for each in in_order(golds.examples, predictions)])
+
+    def guess_scores(self, golds: Golds, train: Sequence[Sentence]) -> Scores:
+        """Score no entity at all."""
+        return self.score(golds, [TagPrediction(each.id, ("O",) * len(self.gold(each))) for each in golds.examples])
+
+    def gold_values(self, golds: Golds) -> Numbers:
+        """Return the number of entities and of words, [sentence, 2]."""
+        truths = (self.gold(example) for example in golds.examples)
+        return np.array([(len(entities(tags)), len(tags)) for tags in truths])
+
+    def values(self, metric: str, golds: Golds, predictions: Sequence[TagPrediction]) -> Numbers:
+        """Return the number of right entities, of entities and of right words, [sentence, 3]."""
+        truths = (self.gold(example) for example in golds.examples)
+        return np.array([_counts(gold, each.tags) for gold, each in zip(truths, predictions, strict=True)])
+
+    def write(self, folder: Path, golds: Golds, predictions: Sequence[TagPrediction], part: str = "") -> None:
+        """Write tags by sentence, and as columns for conlleval: word, tag (where it is known) and predicted tag."""
+        write_json_rows(folder / PREDICTIONS, {each.id: each.tags for each in predictions})
+        columns = (
+            "".join(f"{' '.join(word)}\n" for word in zip(*_columns(sentence, found), strict=True))
+            for sentence, found in zip(golds.examples, predictions, strict=True)
+        )
+        write_text(folder / CONLL, "\n".join(columns))
+
+    def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> list[TagPrediction]:
+        """Read a tag for each word of each sentence."""
+        words = {sentence.id: len(sentence.words) for sentence in golds.examples}
+        found = []
+        for key, value in read_values(path).items():
+            if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
+                raise DataError(f"{path}: sentence {key!r}: expected a list of tags, got {value!r:.80}")
+            if (wanted := words.get(key, len(value))) != len(value):
+                raise DataError(f"{path}: sentence {key!r}: {len(value)} tags for {wanted} words; predict again")
+            found.append(TagPrediction(key, tuple(value)))
+        return in_order(golds.examples, found, str(path))
+
+    def join(
+        self,
+        golds: Golds,
+        members: Sequence[RowMember],
+        how: How,
+        shares: Sequence[float] | None,
+        config: AnswerConfig,
+    ) -> Joined:
+        """Let the members vote for the tag of each word; of equals, the tag of the first member is taken."""
+        if how not in ("mean", "weighted"):
+            raise SettingsError(f"--how {how}: prediction folders of tags hold no probabilities; use mean or weighted")
+        voices = shares or [1.0] * len(members)
+        voted = [
+            _vote([each.tags for each in same], voices)
+            for same in zip(*(member.predictions for member in members), strict=True)
+        ]
+        predictions = [TagPrediction(each.id, tags) for each, tags in zip(golds.examples, voted, strict=True)]
+        return Joined(predictions, "votes")
+
+
+TAGS = Tags()
+
+
+def predict_tags(
+    sentences: Sequence[Sentence],
+    tags: Sequence[str],
+    sentence_of: npt.NDArray[Any],
+    word_of: npt.NDArray[Any],
+    logits: Logits,
+) -> list[TagPrediction]:
+    """Take for each word the best tag of the token that speaks for it; a word without such a token gets O.
+
+    All windows' tokens lie one after another: logits are [token, tag], `sentence_of` [token] is the sentence and
+    `word_of` [token] the word of it that a token speaks for, or -1.
+    """
+    found = [["O"] * len(sentence.words) for sentence in sentences]
+    speaking = np.flatnonzero(word_of >= 0)
+    best = logits[speaking].argmax(axis=1)
+    for sentence, word, tag in zip(
+        sentence_of[speaking].tolist(), word_of[speaking].tolist(), best.tolist(), strict=True
+    ):
+        found[sentence][word] = tags[tag]
+    return [TagPrediction(sentence.id, tuple(each)) for sentence, each in zip(sentences, found, strict=True)]
+
+
+def _counts(gold: Sequence[str], found: Sequence[str]) -> tuple[int, int, int]:
+    one, other = set(entities(gold)), set(entities(found))
+    return len(one & other), len(other), sum(a == b for a, b in zip(gold, found, strict=True))
+
+
+def _columns(sentence: Sentence, found: TagPrediction) -> list[Sequence[str]]:
+    return [sentence.words, *([sentence.tags] if sentence.tags is not None else []), found.tags]
+
+
+def _vote(tags: Sequence[TagNames], voices: Sequence[float]) -> TagNames:
+    """Take each word's tag with the most voices."""
+    voted = []
+    for word in zip(*tags, strict=True):
+        counts: dict[str, float] = {}
+        for tag, voice in zip(word, voices, strict=True):
+            counts[tag] = counts.get(tag, 0.0) + voice
+        voted.append(max(counts, key=counts.__getitem__))
+    return tuple(voted)

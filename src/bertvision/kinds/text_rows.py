@@ -1,0 +1,70 @@
+"""One text or two with a label, from a table: what classes, labels and numbers have in common."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from bertvision.features.sentences import cut_rows
+from bertvision.features.tokens import Tokenizer
+from bertvision.features.windows import Window, WindowConfig
+from bertvision.kinds.kind import Answering, Labelled, Reading, TaskInfo
+from bertvision.kinds.labelled import LabelKind
+from bertvision.predictions.logits import Logits
+from bertvision.predictions.prediction import RowPrediction
+from bertvision.progress import SILENT, Progress
+from bertvision.tasks.rows import LabelColumn, RowLayout, read_rows
+from bertvision.tasks.task import DataConfig, TaskName, TextRow
+
+
+class TextRowKind(LabelKind):
+    """A label of a row of a table."""
+
+    holds: ClassVar[LabelColumn]  # what a table's column of labels holds
+    loses_ends: ClassVar[bool] = True
+
+    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+        """Read a table."""
+        return Labelled(
+            *read_rows(
+                source,
+                self.layout(info, reading.data, reading.labels),
+                on_bad=reading.data.on_bad,
+                hub_split=reading.hub_split,
+                needs_labels=reading.need != "optional",
+                advice=reading.advice,
+            )
+        )
+
+    def layout(self, info: TaskInfo, data: DataConfig, labels: tuple[str, ...] = ()) -> RowLayout:
+        """Return how a task's tables are written, the settings' columns before the published ones."""
+        return RowLayout(
+            self.holds,
+            (data.columns,) if data.columns is not None else info.layouts,
+            labels,
+            is_published=info.hub is not None,
+            header=data.header,
+            quoted=data.quoted,
+            separator=data.separator,
+            hub=info.hub,
+        )
+
+    def cut(
+        self,
+        examples: Sequence[TextRow],
+        labels: Sequence[str],
+        tokenizer: Tokenizer,
+        config: WindowConfig,
+        *,
+        labelled: bool = True,
+        progress: Progress = SILENT,
+    ) -> list[Window]:
+        """Turn every row into one window."""
+        return cut_rows(examples, tokenizer, config.max_length, self.holds, progress)
+
+    def decode(self, asked: Answering, logits: Logits) -> list[RowPrediction]:
+        """Return a label for every row."""
+        return self.decode_rows([example.id for example in asked.split.examples], logits, asked.labels)
+
+    def texts(self, example: TextRow) -> dict[str, str]:
+        """Return the text, or both."""
+        names = ("text 1", "text 2") if len(example.texts) > 1 else ("text",)
+        return dict(zip(names, example.texts, strict=True))

@@ -1,0 +1,149 @@
+"""Scores that follow from sums over examples, so that thousands of resamples are scored at once.
+
+The definitions are those of `metrics`, but for a score without a value, which is NaN here.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from bertvision.metrics.resampling import Floats
+from bertvision.metrics.scores import Numbers
+
+ALMOST_NONE = 1e-12  # of the variance of all rows: a resample of equal numbers has that much by rounding
+
+
+class Summed(NamedTuple):
+    """A score in two steps."""
+
+    parts: Callable[[Numbers, Numbers], Floats]  # golds and answers -> what each example adds, [example, part]
+    score: Callable[[Floats], Floats]  # the parts' sums, [part, resample] -> [resample]
+
+
+def _columns(*columns: Numbers) -> Floats:
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+def _right(gold: Numbers, found: Numbers) -> Floats:
+    return _columns(gold == found, np.ones(len(gold)))
+
+
+def _right_sets(gold: Numbers, found: Numbers) -> Floats:
+    return _columns((gold == found).all(axis=1), np.ones(len(gold)))
+
+
+def _positives(gold: Numbers, found: Numbers) -> Floats:
+    """Count right ones, and those of either side; all of a label set's labels together."""
+    gold, found = gold.reshape(len(gold), -1) == 1, found.reshape(len(found), -1) == 1
+    return _columns((gold & found).sum(axis=1), gold.sum(axis=1) + found.sum(axis=1))
+
+
+def _positives_by_class(gold: Numbers, found: Numbers) -> Floats:
+    """Count the same for every class, or label of label sets."""
+    if gold.ndim == 1:
+        classes = np.union1d(gold, found)
+        gold, found = (side[:, None] == classes for side in (gold, found))
+    both = (gold == 1) & (found == 1)
+    return np.concatenate([both, (gold == 1).astype(int) + (found == 1)], axis=1).astype(np.float64)
+
+
+def _table_of_two(gold: Numbers, found: Numbers) -> Floats:
+    gold, found = gold == 1, found == 1
+    return _columns(gold & found, gold, found, np.ones(len(gold)))
+
+
+def _moments(gold: Numbers, found: Numbers) -> Floats:
+    x, y = _standard(gold), _standard(found)
+    return _columns(x, y, x * x, y * y, x * y, np.ones(len(x)))
+
+
+def _standard(values: Numbers) -> Floats:
+    """Shift and scale, which no correlation sees and without which large numbers would lose their digits."""
+    centred: Floats = values - values.mean()
+    return centred / (centred.std() or 1.0)
+
+
+def _squared_errors(gold: Numbers, found: Numbers) -> Floats:
+    return _columns((gold - found) ** 2, np.ones(len(gold)))
+
+
+def _absolute_errors(gold: Numbers, found: Numbers) -> Floats:
+    return _columns(np.abs(gold - found), np.ones(len(gold)))
+
+
+def _share(sums: Floats) -> Floats:
+    shares: Floats = sums[0] / sums[1]
+    return shares
+
+
+def _percent(sums: Floats) -> Floats:
+    return 100 * _share(sums)
+
+
+def _f1(sums: Floats) -> Floats:
+    return 200 * divided(sums[0], sums[1], np.nan)
+
+
+def _mean_f1(sums: Floats) -> Floats:
+    """Average over the classes that are there or are predicted in a resample."""
+    right, either = np.split(sums, 2)
+    known = either > 0
+    return divided((200 * divided(right, either, 0.0)).sum(axis=0), known.sum(axis=0), np.nan)
+
+
+def _matthews(sums: Floats) -> Floats:
+    right, gold, found, total = sums
+    sides = gold * found * (total - gold) * (total - found)
+    return 100 * divided(right * total - gold * found, np.sqrt(sides), 0.0)
+
+
+def _correlation(sums: Floats) -> Floats:
+    x, y, xx, yy, xy = sums[:5] / sums[5]
+    x_variance, y_variance = xx - x * x, yy - y * y
+    is_known = (x_variance > ALMOST_NONE) & (y_variance > ALMOST_NONE)
+    return 100 * divided(xy - x * y, np.sqrt(np.where(is_known, x_variance * y_variance, 0.0)), np.nan)
+
+
+def _root(sums: Floats) -> Floats:
+    return np.sqrt(_share(sums))
+
+
+def _precision(sums: Floats) -> Floats:
+    return 100 * divided(sums[0], sums[1], 0.0)
+
+
+def _recall(sums: Floats) -> Floats:
+    return 100 * divided(sums[0], sums[2], 0.0)
+
+
+def _entity_f1(sums: Floats) -> Floats:
+    return 200 * divided(sums[0], sums[1] + sums[2], 0.0)  # what precision and recall give, and 0 as they do
+
+
+def _tagged_words(sums: Floats) -> Floats:
+    return 100 * divided(sums[3], sums[4], 0.0)
+
+
+def divided(part: Floats, whole: Numbers, otherwise: float) -> Floats:
+    """Divide; where there is nothing to divide by, give something else."""
+    quotients: Floats = np.divide(part, whole, out=np.full(part.shape, otherwise), where=whole > 0)
+    return quotients
+
+
+ROW_SCORES: dict[str, Summed] = {
+    "accuracy": Summed(_right, _percent),
+    "exact": Summed(_right_sets, _percent),
+    "f1": Summed(_positives, _f1),
+    "micro_f1": Summed(_positives, _f1),
+    "macro_f1": Summed(_positives_by_class, _mean_f1),
+    "matthews": Summed(_table_of_two, _matthews),
+    "pearson": Summed(_moments, _correlation),
+    "rmse": Summed(_squared_errors, _root),
+    "mae": Summed(_absolute_errors, _share),
+}
+# For sentences the golds' columns are entities and words, the answers' right entities, entities and right words.
+TAG_SCORES = {
+    name: Summed(lambda gold, found: _columns(found[:, 0], found[:, 1], gold[:, 0], found[:, 2], gold[:, 1]), score)
+    for name, score in {"f1": _entity_f1, "precision": _precision, "recall": _recall, "accuracy": _tagged_words}.items()
+}
