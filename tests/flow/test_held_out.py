@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import bertvision
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.experiment import build_experiment
 from bertvision.metrics.squad import score_squad2
@@ -183,3 +184,17 @@ def test_a_held_out_file_may_share_no_paragraph_with_what_is_learned_from(settin
 def test_a_share_that_is_none_is_refused(settings, given):
     with pytest.raises(SettingsError, match="a share from 0 to 0.5, or a SQuAD file"):
         build_experiment(settings, [f"data.held_out={given}"])
+
+
+def test_both_decoders_are_scored_and_a_loaded_model_is_calibrated_for_its_own(settings, tmp_path):
+    out = tmp_path / "out"
+    asked = ("data.held_out=0.5", "answers.decoders=[official, reader]")
+    record = next(each for each in run_with(settings, out, *asked) if each.row == "last_linear")
+    scores = record.scores
+    reader = bertvision.load(out / "heads" / "1" / "last_linear", device="cpu")
+    fitted = reader.served.calibration
+    assert [fitted.threshold, fitted.temperature] == [scores["reader_tuned_threshold"], scores["reader_temperature"]]
+    assert fitted.official_threshold == scores["tuned_threshold"]
+    questions = read_squad(settings["data"]["dev"]).examples
+    given = {each.id: reader(each.text, each.context).text for each in questions}
+    assert score_squad2(questions, given)["f1"] == pytest.approx(scores["reader_tuned_f1"])

@@ -95,3 +95,15 @@ def test_of_an_endless_sentence_only_the_neighbourhood_is_shown():
 def test_nothing_that_steers_a_terminal_is_printed():
     assert printable("a\x1b[31mb\x07c\nd\u202ee\x9b\u2028f") == "a [31mb c d e  f"
     assert printable("👩\u200d🔬 é") == "👩\u200d🔬 é"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "rule"),
+    [
+        (0.25, "as asked, no answer where that is more than 0.25 times as likely as the best answer"),
+        (1e9, "as asked, always an answer"),
+    ],
+)
+def test_a_threshold_that_was_asked_for_is_told_in_the_terms_of_what_is_shown(ratio, rule):
+    lines = [line.plain for line in answer_lines([make_answer("1887")], CONTEXT, is_terminal=False, null_ratio=ratio)]
+    assert lines[1:3] == ["probability 62.5%; that there is no answer 25.0%", rule]
