@@ -305,7 +305,10 @@ PAIR = ["encoder", "last_linear"]
         ({"ensembles": [{"of": PAIR}, {"of": PAIR}]}, "two ensembles are called 'encoder+last_linear'"),
         ({"answers": {"decoders": ["paper-v1"]}}, "`answers`: `decoders` holds `official` and, if wanted, "),
         ({"answers": {"decoders": ["official"] * 2}}, "`answers`: `decoders` holds `official` and, if wanted, "),
-        ({"answers": {"decoders": ["legacy"]}}, "`answers.decoders.0`: Input should be 'official' or 'paper-v1', got "),
+        (
+            {"answers": {"decoders": ["legacy"]}},
+            "`answers.decoders.0`: Input should be 'official', 'paper-v1' or 'reader', got ",
+        ),
         ({"answers": {"n_best": 0}}, "`answers.n_best`: Input should be greater than or equal to 1, got 0"),
     ],
 )

@@ -44,8 +44,8 @@ def _compare_run(run: Path, data: Path) -> Iterator[dict[str, Any]]:
 
 
 def _compare_heads(run: Path, data: Path, encoder: RunRecord, head: RunRecord) -> Iterator[dict[str, Any]]:
-    folder = folder_of_seed(run, head.seed, tuple(head.config["seeds"]))
-    a, b = (folder.predictions(each.fraction, each.row) for each in (encoder, head))
+    folder = folder_of_seed(run, head.seed, tuple(head.config["seeds"]), head.fraction)
+    a, b = (folder.predictions(each.row) for each in (encoder, head))
     is_kept = (a / "predictions.json").exists() and (b / "predictions.json").exists()
     config = CompareConfig(task=head.task)
     found = compare_files(a, b, str(data / head.config["data"]["dev"]), config).as_dict() if is_kept else {}

@@ -10,6 +10,14 @@ from bertvision.encoder.load import SHIPPED
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- written by make pages -->\n", "<!-- end of what make pages wrote -->\n"
+TABLE = DOCS.parent / "results/squad2/default_model/decoders.md"
+DECODERS = """## How it abstains
+
+`load`, `ask` and `serve` decode otherwise than `predict` ([how](howto/answer.md#questions)). Here are both decoders on
+questions of SQuAD 2.0's dev set. Threshold and temperature of each were fitted on the held-out questions. "Best F1" is
+that of the best threshold in hindsight. ECE and Brier score judge the probability of what is given, and that of "no
+answer". `tools/decoders.py` makes the table from the logits of `bertvision predict default`.
+"""
 # What --help reads of its surroundings: 80 columns, no colours, whatever the terminal or the CI.
 PLAIN = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
 
@@ -21,9 +29,9 @@ def commands_page() -> str:
 
 
 def default_model_page() -> str:
-    """Return the default model's card without what only the hub reads."""
+    """Return the default model's card without what only the hub reads, and how its decoders compare."""
     _, _, card = (SHIPPED / "README.md").read_text(encoding="utf-8").split("---\n", 2)
-    return card.lstrip()
+    return f"{card.lstrip()}\n{DECODERS}\n{TABLE.read_text(encoding='utf-8')}"
 
 
 PAGES = {DOCS / "commands.md": commands_page, DOCS / "default_model.md": default_model_page}

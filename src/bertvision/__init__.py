@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from bertvision.tasks.task import Answer as Answer
     from bertvision.tasks.task import Question as Question
     from bertvision.training.device import choose_compute as choose_compute
+    from bertvision.training_result import TrainingResult as TrainingResult
+    from bertvision.training_result import train as train
     from bertvision.tuning.adapter_file import load_adapters as load_adapters
     from bertvision.tuning.adapter_file import save_adapters as save_adapters
     from bertvision.tuning.adapter_file import save_plain as save_plain
@@ -117,6 +119,7 @@ _MODULES = {
     "tasks.squad": ("read_squad", "read_squad_rows"),
     "tasks.task": ("Answer", "Question"),
     "training.device": ("choose_compute",),
+    "training_result": ("TrainingResult", "train"),
     "tuning.adapter_file": ("load_adapters", "save_adapters", "save_plain"),
     "tuning.frozen_blocks": ("first_above_bottom", "quiet_bottom", "starting_at", "state_entering"),
     "tuning.config": ("ParasiteConfig", "TuneConfig"),

@@ -10,8 +10,7 @@ def hub_problem() -> str | None:
 
     huggingface_hub itself tries six times for each file of a repository: most of a minute without a network.
     """
-    from huggingface_hub import constants, is_offline_mode
-    from huggingface_hub.utils import get_session
+    from huggingface_hub import constants, get_session, is_offline_mode
 
     if is_offline_mode():
         return "HF_HUB_OFFLINE forbids asking the hub (unset it to download)"

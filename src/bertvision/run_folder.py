@@ -20,22 +20,23 @@ class RunFolder:
 
     out: Path
     root: Path
+    fraction: float | None = None
 
     def encoder(self, fraction: float) -> Path:
         """Give the place of the encoder tuned for a fraction."""
         return self.root / "encoder" / fraction_name(fraction)
 
-    def head(self, fraction: float | None, name: str) -> Path:
+    def head(self, name: str) -> Path:
         """Give the place of a head trained on that encoder."""
-        return self.root / "heads" / fraction_name(fraction) / name
+        return self.root / "heads" / fraction_name(self.fraction) / name
 
-    def predictions(self, fraction: float | None, row: str) -> Path:
+    def predictions(self, row: str) -> Path:
         """Give the place of a row's answers to dev."""
-        return self.root / "predictions" / fraction_name(fraction) / row
+        return self.root / "predictions" / fraction_name(self.fraction) / row
 
-    def held_out_predictions(self, fraction: float | None, row: str) -> Path:
+    def held_out_predictions(self, row: str) -> Path:
         """Give the place of a row's answers to the held-out questions."""
-        return self.root / "predictions_held_out" / fraction_name(fraction) / row
+        return self.root / "predictions_held_out" / fraction_name(self.fraction) / row
 
     def unfinished(self, stage: str) -> Path:
         """Give the place of what a stopped stage needs to go on."""
@@ -52,9 +53,9 @@ class RunFolder:
         return self.out / "records"
 
 
-def folder_of_seed(out: Path, seed: int, seeds: tuple[int, ...]) -> RunFolder:
-    """Give the part of a run folder that belongs to one seed."""
-    return RunFolder(out, out if seed == seeds[0] else out / "seeds" / str(seed))
+def folder_of_seed(out: Path, seed: int, seeds: tuple[int, ...], fraction: float | None = None) -> RunFolder:
+    """Return the part of a run folder that belongs to one seed, at a fraction."""
+    return RunFolder(out, out if seed == seeds[0] else out / "seeds" / str(seed), fraction)
 
 
 def is_made(folder: Path, made_by: Settings) -> bool:

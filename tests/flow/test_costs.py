@@ -141,9 +141,9 @@ def test_what_a_method_costs_is_measured_on_the_windows_of_its_steps(path, tmp_p
     monkeypatch.setattr(method_turn, "SIZES", {"cpu": method_turn.Size(6, 2, 3, 1, 32, 1)})
     seen, original = [], method_turn.tune_together
 
-    def noting(line, seed, encoder, output):
-        for checkpoint in original(line, seed, encoder, output):
-            seen.append((len(line.train), checkpoint.costs))
+    def noting(context, encoder, output):
+        for checkpoint in original(context, encoder, output):
+            seen.append((len(context.train), checkpoint.costs))
             yield checkpoint
 
     monkeypatch.setattr(method_turn, "tune_together", noting)

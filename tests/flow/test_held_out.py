@@ -133,17 +133,17 @@ def test_heads_learn_from_their_share_and_the_encoder_from_everything(settings, 
         return prepare(build_experiment(settings, overrides), tmp_path / "unused", SILENT)
 
     whole, half = line_of(), line_of("heads.share=0.5")
-    assert whole.head_windows(1) is whole.train
+    assert whole.head_windows() is whole.train
     assert len(half.train) == len(whole.train)
-    drawn = half.head_windows(1)
+    drawn = half.head_windows()
     kept = {window.example for window in drawn}
     assert [window.ids.tolist() for window in drawn] == [
         window.ids.tolist() for window in whole.train if window.example in kept
     ]
     most = max(sum(window.example == number for window in whole.train) for number in range(8))
     assert 0.5 * len(whole.train) <= len(drawn) < 0.5 * len(whole.train) + most
-    assert kept != {window.example for window in half.head_windows(2)}
-    less = {window.example for window in line_of("heads.share=0.2").head_windows(1)}
+    assert kept != {window.example for window in half.at(2).head_windows()}
+    less = {window.example for window in line_of("heads.share=0.2").head_windows()}
     assert less < kept  # so that a curve over shares adds questions
 
 

@@ -38,7 +38,8 @@ def test_plain_text_holds_answer_probability_and_alternatives(folder):
     lines = shown.stdout.splitlines()
     assert lines[0] == expected[0].text
     assert lines[1].startswith(f"probability {expected[0].probability:.1%}")
-    assert f"[{expected[0].text}]" in lines[3]
+    assert lines[2] == "as asked, always an answer"
+    assert f"[{expected[0].text}]" in lines[4]
     assert [line.split("%  ")[1] for line in lines[-2:]] == [each.text or "(no answer)" for each in expected[1:]]
     assert "\x1b" not in shown.stdout
 

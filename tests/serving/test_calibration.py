@@ -4,8 +4,9 @@ import pytest
 
 from bertvision.errors import SettingsError
 from bertvision.records import write_record
-from bertvision.serving.calibration import Calibration, find_record, read_calibration
+from bertvision.serving.calibration import find_record, read_calibration
 from bertvision.stages.model_folder import read_model_config
+from bertvision.stages.use_config import Calibration
 
 TUNED = {"f1": 60.0, "tuned_threshold": 1.5, "temperature": 2.0}  # as the records of `make_record` have them
 
@@ -19,6 +20,13 @@ def test_a_model_of_a_run_with_held_out_questions_has_its_records_calibration(ma
     write_record(tmp_path / "out" / "records", make_record())
     write_record(tmp_path / "out" / "records", make_record(seed=2, scores={**TUNED, "tuned_threshold": 9.0}))
     assert calibration_of(folder) == Calibration(threshold=1.5, temperature=2.0)
+
+
+def test_a_record_with_the_readers_scores_has_a_calibration_for_each_decoder(make_folder, make_record, tmp_path):
+    folder = make_folder(place="out/heads/1/learned_pooling")
+    scores = {**TUNED, "reader_tuned_threshold": -4.0, "reader_temperature": 3.0}
+    write_record(tmp_path / "out" / "records", make_record(scores=scores))
+    assert calibration_of(folder) == Calibration(threshold=-4.0, temperature=3.0, official_threshold=1.5)
 
 
 def test_every_seed_has_its_own_calibration(make_folder, make_record, tmp_path):

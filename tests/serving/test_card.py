@@ -1,5 +1,5 @@
-from bertvision.serving.calibration import Calibration
 from bertvision.serving.card import About, Measured, model_card
+from bertvision.stages.use_config import Calibration
 
 
 def test_an_author_adds_title_name_text_and_scores_with_their_command(shared_reader):
@@ -11,7 +11,7 @@ def test_an_author_adds_title_name_text_and_scores_with_their_command(shared_rea
     assert "\nIt reads English.\n\n## Settings" in card
     assert "```text\nbertvision predict default --data dev.json\n```" in card
     assert "| f1 | 61.23 |\n| NoAns_f1 | 58.00 |\n| total | 11,873 |" in card
-    assert "| declines where the null odds exceed | 1.2500 |" in card
+    assert "| null threshold | 1.2500 |" in card
 
 
 def test_without_an_author_a_card_is_named_after_head_and_task(shared_reader):

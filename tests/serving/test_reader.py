@@ -1,6 +1,8 @@
 import math
+import re
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -44,47 +46,82 @@ def scored_spans(folder, question, context):
 
 
 def expected_shares(null, spans, context, temperature):
-    """Share out probabilities among the 20 best, of spans and no answer, texts together."""
-    listed = sorted([(null, ""), *((score, context[start:end]) for score, start, end in spans[:20])], reverse=True)
-    if "" not in [text for _, text in listed[:20]]:
-        listed = [*listed[:20], (null, "")]
-    listed = listed[:21] if listed[20:] and not listed[20][1] else listed[:20]
-    weights = np.exp(np.array([score for score, _ in listed]) / temperature)
-    shares = {}
-    for (_, text), share in zip(listed, weights / weights.sum(), strict=True):
-        shares[text] = shares.get(text, 0.0) + share
-    return shares
+    """Share out probabilities among no answer and the 20 best spans of whole words; overlapping ones are one answer."""
+    words = [match.span() for match in re.finditer(r"\w+|[^\w\s]", context)]
+    starts, ends = {start for start, _ in words}, {end for _, end in words}
+    listed = [(score, start, end) for score, start, end in spans if start in starts and end in ends][:20]
+    scores, pools = {}, []
+    for score, start, end in listed:
+        scores.setdefault((start, end), score)
+    for (start, end), score in scores.items():
+        for first, stop, members in pools:
+            if max(first, start) < min(stop, end) or context[start:end] == context[first:stop]:
+                members.append(score)
+                break
+        else:
+            pools.append((start, end, [score]))
+    weights = {context[first:stop]: np.exp(members).sum() ** (1 / temperature) for first, stop, members in pools}
+    weights[""] = np.exp(null / temperature)
+    return {text: weight / sum(weights.values()) for text, weight in weights.items()}
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_an_answer_is_the_best_span_of_all_windows_with_its_characters_and_probability(
+def test_an_answer_is_the_likeliest_of_all_windows_with_its_characters_and_probability(
     make_folder, question, temperature
 ):
     folder = make_folder()
     (folder / "calibration.json").write_text(f'{{"threshold": 0.0, "temperature": {temperature}}}')
     null, spans = scored_spans(folder, question, CONTEXT)
-    found = bertvision.load(folder, device="cpu")(question, CONTEXT, null_threshold=math.inf)
-    score, start, end = spans[0]
-    assert (found.start, found.end, found.text) == (start, end, CONTEXT[start:end])
-    assert found.score == pytest.approx(score, abs=1e-4)
     shares = expected_shares(null, spans, CONTEXT, temperature)
-    assert found.probability == pytest.approx(shares[found.text], abs=1e-4)
+    best = max((text for text in shares if text), key=shares.get)
+    found = bertvision.load(folder, device="cpu")(question, CONTEXT, null_threshold=math.inf)
+    assert (found.text, CONTEXT[found.start : found.end]) == (best, best)
+    expected = next(score for score, start, end in spans if CONTEXT[start:end] == best)
+    assert found.score == pytest.approx(expected, abs=1e-4)
+    assert found.probability == pytest.approx(shares[best], abs=1e-4)
     assert found.no_answer_probability == pytest.approx(shares[""], abs=1e-4)
-    assert found.window[0] <= start < end <= found.window[1]
+    assert found.window[0] <= found.start < found.end <= found.window[1]
     assert found.window[1] - found.window[0] < len(CONTEXT)
+
+
+@pytest.mark.parametrize("threshold", [-3.0, 0.0, 1.5, 4.0])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_likelier_of_answer_and_no_answer_is_given_and_all_probabilities_add_up_to_one(
+    make_folder, question, threshold
+):
+    folder = make_folder()
+    (folder / "calibration.json").write_text(f'{{"threshold": {threshold}, "temperature": 2.0}}')
+    found = bertvision.load(folder, device="cpu")(question, CONTEXT, top_k=100)
+    likeliest = max(answer.probability for answer in found if answer.text)
+    assert sum(answer.probability for answer in found) == pytest.approx(1, abs=1e-9)
+    assert (found[0].text == "") == (found[0].no_answer_probability > likeliest)
+    assert found[0].probability == max(likeliest, found[0].no_answer_probability)
+    assert {answer.probability for answer in found if not answer.text} == {found[0].no_answer_probability}
+
+
+def test_candidates_are_different_answers_of_whole_words(reader):
+    for question in QUESTIONS:
+        spans = [(each.start, each.end) for each in reader(question, CONTEXT, top_k=100) if each.text]
+        assert all(one[1] <= other[0] or other[1] <= one[0] for one, other in combinations(spans, 2))
+        for start, end in spans:
+            assert not (CONTEXT[start].isalnum() and CONTEXT[max(start - 1, 0) : start].isalnum())
+            assert not (CONTEXT[end - 1].isalnum() and CONTEXT[end : end + 1].isalnum())
 
 
 def test_no_answer_is_given_where_its_odds_exceed_the_threshold(make_folder):
     folder = make_folder()
     reader = bertvision.load(folder, device="cpu")
     null, spans = scored_spans(folder, QUESTIONS[0], CONTEXT)
-    odds = null - spans[0][0]
+    shares = expected_shares(null, spans, CONTEXT, 1.0)
+    best = max((text for text in shares if text), key=shares.get)
+    odds = math.log(shares[""] / shares[best])
     above = reader(QUESTIONS[0], CONTEXT, null_threshold=odds + 0.01)
     below = reader(QUESTIONS[0], CONTEXT, null_threshold=odds - 0.01)
-    assert above.text == CONTEXT[spans[0][1] : spans[0][2]]
+    assert above.text == best
     assert (below.text, below.start, below.end) == ("", 0, 0)
     assert below.probability == below.no_answer_probability == above.no_answer_probability
+    assert reader.null_ratio(odds) == pytest.approx(shares[""] / shares[best], rel=1e-3)
 
 
 def test_no_answer_scores_less_by_the_calibrated_threshold_whichever_is_asked_for(make_folder):
@@ -108,7 +145,8 @@ def test_top_k_lists_the_answer_given_and_then_the_best_of_the_others(make_folde
     folder = make_folder()
     null, spans = scored_spans(folder, QUESTIONS[1], CONTEXT)
     found = bertvision.load(folder, device="cpu")(QUESTIONS[1], CONTEXT, top_k=6, null_threshold=-math.inf)
-    texts = list(dict.fromkeys(CONTEXT[start:end] for _, start, end in spans))
+    shares = expected_shares(null, spans, CONTEXT, 1.0)
+    texts = sorted((text for text in shares if text), key=lambda text: -shares[text])
     assert [answer.text for answer in found] == ["", *texts[:5]]
     assert all(CONTEXT[answer.start : answer.end] == answer.text for answer in found)
     assert sum(answer.probability for answer in found) <= 1 + 1e-9

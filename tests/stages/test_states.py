@@ -29,7 +29,7 @@ class Listener(Silent):
 
 
 @pytest.fixture
-def make_line(squad_file, encoder_folder, tmp_path):
+def make_context(squad_file, encoder_folder, tmp_path):
     """Give a function of overrides that prepares an experiment of three epochs."""
     data = str(squad_file())
     settings = {
@@ -42,9 +42,9 @@ def make_line(squad_file, encoder_folder, tmp_path):
     return lambda *overrides: prepare(build_experiment(settings, overrides), tmp_path / "out", Listener())
 
 
-def opened(line, fraction=None, weights=WEIGHTS, **more):
-    encoder = freeze(load_encoder(line.experiment.encoder), line.compute)
-    return open_states(line, 1, fraction, encoder, weights, line.experiment.heads.train, **more)
+def opened(context, fraction=None, weights=WEIGHTS, **more):
+    encoder = freeze(load_encoder(context.experiment.encoder), context.compute)
+    return open_states(context.at(1, fraction), encoder, weights, context.experiment.heads.train, **more)
 
 
 def choose(monkeypatch, source):
@@ -63,102 +63,102 @@ def choose(monkeypatch, source):
     ("name", "kind", "word"),
     [("live", LiveStates, "live"), ("ram", CachedStates, "ram, bf16"), ("disk", CachedStates, "disk, bf16")],
 )
-def test_a_source_that_is_asked_for_is_used_without_measuring(name, kind, word, make_line, monkeypatch):
+def test_a_source_that_is_asked_for_is_used_without_measuring(name, kind, word, make_context, monkeypatch):
     calls = choose(monkeypatch, "live")
-    line = make_line(f"states={name}", "states.batch.windows=3", "heads.batch.windows=2")
-    with opened(line) as (source, described):
+    context = make_context(f"states={name}", "states.batch.windows=3", "heads.batch.windows=2")
+    with opened(context) as (source, described):
         assert isinstance(source, kind)
         assert described == word
         assert sorted(batch.size for batch in source.epoch(0)) == [1, 1, 2, 2, 2]  # of 3, 3 and 2 windows
-    assert (calls, line.progress.said) == ([], [])
+    assert (calls, context.progress.said) == ([], [])
 
 
 @pytest.mark.parametrize("name", ["live", "ram", "disk"])
-def test_all_sources_give_the_same_steps(name, make_line):
-    with opened(make_line("states=live")) as (live, _), opened(make_line(f"states={name}")) as (source, _):
+def test_all_sources_give_the_same_steps(name, make_context):
+    with opened(make_context("states=live")) as (live, _), opened(make_context(f"states={name}")) as (source, _):
         for one, other in zip(live.epoch(1), source.epoch(1), strict=True):
             assert one.windows.rows.tolist() == other.windows.rows.tolist()
             real = one.windows.mask[:, None, :, None]
             torch.testing.assert_close(other.states * real, one.states * real, rtol=1e-2, atol=1e-2)
 
 
-def test_one_pass_is_live_and_nothing_is_measured(make_line, monkeypatch):
+def test_one_pass_is_live_and_nothing_is_measured(make_context, monkeypatch):
     calls = choose(monkeypatch, "ram")
-    line = make_line("heads.epochs=1")
-    with opened(line) as (_, described):
+    context = make_context("heads.epochs=1")
+    with opened(context) as (_, described):
         assert described == "live"
-    assert (calls, line.progress.said) == ([], [])
+    assert (calls, context.progress.said) == ([], [])
 
 
-def test_auto_asks_the_planner_and_says_why(make_line, monkeypatch):
+def test_auto_asks_the_planner_and_says_why(make_context, monkeypatch):
     calls = choose(monkeypatch, "ram")
-    line = make_line()
-    with opened(line) as (_, described):
+    context = make_context()
+    with opened(context) as (_, described):
         assert described == "ram, bf16"
     assert len(calls) == 1
-    assert line.progress.said == ["states: ram, it is quickest"]
+    assert context.progress.said == ["states: ram, it is quickest"]
 
 
 @pytest.mark.parametrize("name", ["ram", "disk"])
-def test_a_stage_that_was_cut_short_goes_on_with_the_states_it_began_with(name, make_line, monkeypatch, tmp_path):
+def test_a_stage_that_was_cut_short_goes_on_with_the_states_it_began_with(name, make_context, monkeypatch, tmp_path):
     choose(monkeypatch, name)
-    with pytest.raises(KeyboardInterrupt), opened(make_line(), 0.5):
+    with pytest.raises(KeyboardInterrupt), opened(make_context(), 0.5):
         raise KeyboardInterrupt
     assert (tmp_path / "out" / "states" / "0.5" / "manifest.json").exists() == (name == "disk")
     calls = choose(monkeypatch, "live")
-    with opened(make_line(), 0.5) as (_, described):
+    with opened(make_context(), 0.5) as (_, described):
         assert described == f"{name}, bf16"
     assert calls == []
     assert (tmp_path / "out" / "unfinished" / "heads-0.5" / "states.json").exists()  # where the stage tidies up
 
 
 @pytest.mark.parametrize(("keep", "left"), [(False, False), (True, True)])
-def test_states_in_the_run_folder_are_removed_unless_kept(keep, left, make_line, tmp_path):
-    with opened(make_line("states=disk", f"states.keep={str(keep).lower()}"), 1):
+def test_states_in_the_run_folder_are_removed_unless_kept(keep, left, make_context, tmp_path):
+    with opened(make_context("states=disk", f"states.keep={str(keep).lower()}"), 1):
         assert (tmp_path / "out" / "states" / "1" / "manifest.json").exists()
     assert (tmp_path / "out" / "states").exists() == left
 
 
-def test_a_folder_of_ones_own_holds_the_states_of_several_encoders(make_line, tmp_path):
+def test_a_folder_of_ones_own_holds_the_states_of_several_encoders(make_context, tmp_path):
     overrides = ("states=disk", f"states.folder={tmp_path / 'mine'}")
-    with opened(make_line(*overrides)):
+    with opened(make_context(*overrides)):
         pass
-    with opened(make_line(*overrides), weights="f" * 64):
+    with opened(make_context(*overrides), weights="f" * 64):
         pass
     assert {path.name for path in (tmp_path / "mine").iterdir()} == {WEIGHTS[:16], "f" * 16}
     assert not (tmp_path / "out" / "states").exists()
 
 
-def test_states_that_were_kept_are_used_without_asking(make_line, monkeypatch):
-    with opened(make_line("states=disk", "states.keep=true")):
+def test_states_that_were_kept_are_used_without_asking(make_context, monkeypatch):
+    with opened(make_context("states=disk", "states.keep=true")):
         pass
     calls = choose(monkeypatch, "live")
-    with opened(make_line("heads.epochs=1", "states.keep=true")) as (_, described):
+    with opened(make_context("heads.epochs=1", "states.keep=true")) as (_, described):
         assert described == "disk, bf16"
     assert calls == []
 
 
-def test_kept_states_of_other_settings_are_refused(make_line):
-    with opened(make_line("states=disk", "states.keep=true")):
+def test_kept_states_of_other_settings_are_refused(make_context):
+    with opened(make_context("states=disk", "states.keep=true")):
         pass
     with pytest.raises(FolderError, match='dtype was "bf16" and is now "int8"'):
-        opened(make_line("states=disk", "states.dtype=int8")).__enter__()
+        opened(make_context("states=disk", "states.dtype=int8")).__enter__()
 
 
 @pytest.mark.parametrize("name", ["live", "disk", "auto"])
-def test_layers_are_chosen_and_those_the_encoder_has_not_are_refused(name, make_line):
-    with opened(make_line("states=ram", "states.layers=[0, 2]")) as (source, _):
+def test_layers_are_chosen_and_those_the_encoder_has_not_are_refused(name, make_context):
+    with opened(make_context("states=ram", "states.layers=[0, 2]")) as (source, _):
         assert next(iter(source.epoch(0))).states.shape[1] == 2
     with pytest.raises(EncoderError, match="has the states 0 to 2"):
-        opened(make_line(f"states={name}", "states.layers=[0, 7]")).__enter__()
+        opened(make_context(f"states={name}", "states.layers=[0, 7]")).__enter__()
 
 
-def test_a_plan_measures_and_gives_three_estimates(make_line, tmp_path):
-    line = make_line()
+def test_a_plan_measures_and_gives_three_estimates(make_context, tmp_path):
+    context = make_context()
     before = {path.name for path in tmp_path.iterdir()}
-    plan = plan_states(line.experiment, tmp_path / "elsewhere")
-    tokens = sum(len(window) for window in line.train)
-    assert plan.title == f"experiment: {len(line.train)} windows, {tokens} tokens, 3 passes, 2 heads"
+    plan = plan_states(context.experiment, tmp_path / "elsewhere")
+    tokens = sum(len(window) for window in context.train)
+    assert plan.title == f"experiment: {len(context.train)} windows, {tokens} tokens, 3 passes, 2 heads"
     assert [row[0] for row in plan.as_table().rows] == ["live", "ram", "disk"]
     assert all(len(row) == len(COLUMNS) for row in plan.as_table().rows)
     assert plan.choice.source in plan.sentence
@@ -170,9 +170,9 @@ def test_a_plan_measures_and_gives_three_estimates(make_line, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["live", "ram", "disk"])
-def test_states_of_the_first_token_stand_beside_those_of_all(name, make_line, tmp_path):
-    line, pairs = make_line(f"states={name}", "states.keep=true"), Objective("choice", 1, group=2)
-    with opened(line, 0.5) as (whole, _), opened(line, 0.5, objective=pairs, cls=True) as (source, _):
+def test_states_of_the_first_token_stand_beside_those_of_all(name, make_context, tmp_path):
+    context, pairs = make_context(f"states={name}", "states.keep=true"), Objective("choice", 1, group=2)
+    with opened(context, 0.5) as (whole, _), opened(context, 0.5, objective=pairs, cls=True) as (source, _):
         assert next(iter(whole.epoch(0))).states.shape[1:] != (4, 1, 32)
         for batch in source.epoch(1):
             assert batch.states.shape[1:] == (4, 1, 32)  # the pooled state is one more
@@ -181,8 +181,8 @@ def test_states_of_the_first_token_stand_beside_those_of_all(name, make_line, tm
     assert kept == ({"0.5", "0.5-cls"} if name == "disk" else set())
 
 
-def test_auto_measures_heads_of_any_kind_on_the_first_tokens_states(make_line):
-    line = make_line()
-    with opened(line, objective=Objective("answerable", 2), cls=True) as (source, _):
+def test_auto_measures_heads_of_any_kind_on_the_first_tokens_states(make_context):
+    context = make_context()
+    with opened(context, objective=Objective("answerable", 2), cls=True) as (source, _):
         assert next(iter(source.epoch(0))).states.shape[2] == 1
-    assert line.progress.said[0].startswith("states: ")
+    assert context.progress.said[0].startswith("states: ")

@@ -37,6 +37,13 @@ class Answers:
     f1: Floats
     is_impossible: Bools
 
+    def take(self, places: npt.NDArray[np.int64]) -> "Answers":
+        """Return the answers to some of the questions."""
+        arrays = ("odds", "scores", "is_null", "is_best", "exact", "f1", "is_impossible")
+        kept = {name: getattr(self, name)[places] for name in arrays}
+        questions = [self.questions[place] for place in places.tolist()]
+        return Answers(questions, self.best_spans, self.null_odds, **kept)
+
     def declined(self, threshold: float) -> Bools:
         """Tell which questions get no answer."""
         return self.odds > threshold

@@ -36,6 +36,7 @@ class Judgement(NamedTuple):
     f1: float
     bins: list[Bin]
     risks: Floats  # by coverage
+    brier: float  # mean squared distance of the confidence from having been exactly right
 
     @property
     def error(self) -> float:
@@ -56,8 +57,8 @@ def fit_decision(held_out: Answers) -> Decision:
 
 def score_calibration(dev: Predicted, held_out: Predicted | None, threshold: float) -> tuple[Scores, Curves]:
     """Give what a record holds on thresholds and probabilities of predictions whose task has "no answer"."""
-    decision = fit_decision(_answers(*held_out)) if held_out is not None else None
-    return calibration_scores(_answers(*dev), Decision(threshold), decision)
+    decision = fit_decision(answers_of(*held_out)) if held_out is not None else None
+    return calibration_scores(answers_of(*dev), Decision(threshold), decision)
 
 
 def calibration_scores(answers: Answers, before: Decision, after: Decision | None) -> tuple[Scores, Curves]:
@@ -96,10 +97,12 @@ def judge(parts: Sequence[Answers], decisions: Sequence[Decision]) -> Judgement:
         f1=100.0 * float(f1.mean()),
         bins=reliability_bins(confidence, exact > 0),
         risks=risks_by_coverage(confidence, exact > 0),
+        brier=float(np.square(confidence - (exact > 0)).mean()),
     )
 
 
-def _answers(questions: Sequence[Question], predictions: Sequence[Prediction]) -> Answers:
+def answers_of(questions: Sequence[Question], predictions: Sequence[Prediction]) -> Answers:
+    """Compare the official decoder's predictions with the golds."""
     spans = {each.question_id: each.best_span for each in predictions}
     odds = {each.question_id: each.null_odds for each in predictions if each.null_odds is not None}
     return build_answers(questions, spans, odds, {each.question_id: each.candidates for each in predictions})

@@ -25,7 +25,7 @@ def ask(
     file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="A text file (UTF-8) instead.")] = None,
     top_k: Annotated[int, typer.Option("--top-k", help="How many answers to show.", min=1)] = 3,
     null_threshold: Annotated[
-        float | None, typer.Option("--null-threshold", help="Decline where the null odds exceed it; inf: never.")
+        float | None, typer.Option("--null-threshold", help="Abstain where the null odds exceed it; inf: never.")
     ] = None,
     max_answer_length: Annotated[int | None, typer.Option("--max-answer-length", help="In tokens.", min=1)] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Show what each layer adds to the answer's score.")] = False,
@@ -57,10 +57,11 @@ def ask(
     if as_json:
         print_json(_as_json(questions, answered))
         return
+    ratio = reader.null_ratio(null_threshold) if null_threshold is not None and reader.has_null else None
     for question, answers in zip(questions, answered, strict=True):
         if len(questions) > 1:
             results.print(f"{question}\n", markup=False, emoji=False)
-        for line in answer_lines(answers, text, is_terminal=results.is_terminal):
+        for line in answer_lines(answers, text, is_terminal=results.is_terminal, null_ratio=ratio):
             results.print(line, markup=False, emoji=False)
         if question is not questions[-1]:
             results.print()

@@ -7,6 +7,7 @@ import typer
 
 from bertvision.cli.options import Json, Set
 from bertvision.console import in_one_line, print_json, print_page, show_page
+from bertvision.errors import SettingsError
 from bertvision.files import check_file
 
 Task = Annotated[str, typer.Option("--task", help="What the predictions are of, as in `bertvision score --help`.")]
@@ -88,8 +89,21 @@ def analyze(
 
 @in_one_line
 def calibrate(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="OUT/predictions/FRACTION/ROW, or of `predict --out`.")],
-    gold: Annotated[str, typer.Option("--gold", help="The SQuAD file with the answers.")],
+    folder: Annotated[
+        str,
+        typer.Argument(metavar="DIR", help="A MODEL_DIR with --data; OUT/predictions/FRACTION/ROW or `predict --out`."),
+    ],
+    gold: Annotated[
+        str | None, typer.Option("--gold", metavar="FILE", help="Of predictions: the SQuAD file with the answers.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="FILE", help="Of a model: questions with answers that it did not learn from."),
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Of a model: write calibration.json, which load and predict use.")
+    ] = False,
+    device: Annotated[str, typer.Option("--device", help="Of a model: auto, cpu or cuda.")] = "auto",
     held_out: Annotated[
         Path | None,
         typer.Option("--held-out", metavar="DIR", help="The model's answers to other questions, for tuning."),
@@ -104,11 +118,21 @@ def calibrate(
 ) -> None:
     """Tune the null threshold and probabilities.
 
-    On held-out answers: those of the run folder (data.held_out), those that are given, or else one half of the articles
-    for the other half. Shows scores and reliability before and after; needs no torch.
+    Of a model, on questions of your own: --data FILE shows scores and reliability before and after, and with --write
+    `ask`, `serve`, `load` and `predict` abstain accordingly. Of predictions (--gold), on held-out answers: those of the
+    run folder (data.held_out), those that are given, or else one half of the articles for the other half; nothing is
+    written, and torch is not needed.
     """
-    from bertvision.stages.calibrate_folder import calibrate_folder
-
     target = check_file(out) if out is not None else None
-    found = calibrate_folder(folder, gold, held_out, held_out_gold)
-    show_page(found.as_page(), found.as_dict(), target, "calibration", as_json)
+    if gold is not None and data is None and not write:
+        from bertvision.stages.calibrate_folder import calibrate_folder
+
+        found = calibrate_folder(Path(folder), gold, held_out, held_out_gold)
+        show_page(found.as_page(), found.as_dict(), target, "calibration", as_json)
+    elif data is not None and (gold, held_out, held_out_gold) == (None, None, None):
+        from bertvision.serving.calibrate_model import calibrate_model
+
+        fitted = calibrate_model(folder, data, write=write, device=device)
+        show_page(fitted.as_page(), fitted.as_dict(), target, "calibration", as_json)
+    else:
+        raise SettingsError("give a model with --data FILE (and --write), or predictions with --gold FILE")

@@ -111,8 +111,8 @@ def _say_what_next(experiment: "Experiment", records: Sequence[RunRecord], out: 
     """Answer a question with the last head, and name commands for the next ones."""
     program, trained = _program(), [record for record in records if record.kind == "head"]
     if trained:
-        own = folder_of_seed(out, trained[-1].seed, experiment.seeds)
-        head = own.head(trained[-1].fraction, trained[-1].row)
+        own = folder_of_seed(out, trained[-1].seed, experiment.seeds, trained[-1].fraction)
+        head = own.head(trained[-1].row)
         if experiment.task == "squad2":
             _show_answer(experiment, head)
         results.print("Next, answer a whole file with this head (--data takes your own too):", markup=False)

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from bertvision.settings import Config
 
-Decoder = Literal["official", "paper-v1"]
+Decoder = Literal["official", "paper-v1", "reader"]
 
 
 class AnswerConfig(Config):
@@ -17,13 +17,15 @@ class AnswerConfig(Config):
     max_answer_length: int = Field(30, ge=1)  # tokens
     null_threshold: float = 0.0  # no answer is given where the null odds exceed it
     tokens: int = Field(16384, ge=1)  # in a batch of prediction, padding counted
-    decoders: tuple[Decoder, ...] = ("official",)  # answers are official's; paper-v1 adds the 2020 system's scores
+    # Answers are official's; paper-v1 adds the 2020 system's scores, reader those of `load`, `ask` and `serve`.
+    decoders: tuple[Decoder, ...] = ("official",)
 
     @model_validator(mode="after")
     def _is_official(self) -> "AnswerConfig":
         if "official" not in self.decoders or len(set(self.decoders)) < len(self.decoders):
             raise ValueError(
-                f"`decoders` holds `official` and, if wanted, `paper-v1`, each once, got {list(self.decoders)}"
+                "`decoders` holds `official` and, if wanted, `paper-v1` and `reader`, each once, "
+                f"got {list(self.decoders)}"
             )
         return self
 

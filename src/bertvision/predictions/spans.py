@@ -21,6 +21,7 @@ from bertvision.predictions.texts import TextGrid, text_bounds, text_grid
 CELLS_IN_CACHE = 250_000  # start/end pairs scored in one go: 1 MB of float32 (4 million took 6 times as long to fill)
 Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 Band = npt.NDArray[np.float32]  # [window, start, length - 1] scores of spans, as in `training.pair_scores`
 
 
@@ -30,6 +31,13 @@ class WindowSpans(NamedTuple):
     scores: npt.NDArray[np.float32]  # [window, rank]
     starts: npt.NDArray[np.int64]  # token of the grid
     ends: npt.NDArray[np.int64]
+
+
+class Bounds(NamedTuple):
+    """Which tokens of a grid may be the first of an answer, and which the last."""
+
+    can_start: Bools
+    can_end: Bools
 
 
 class Ranking(NamedTuple):
@@ -73,11 +81,15 @@ def decode_spans(grid: TextGrid, logits: Logits, config: AnswerConfig, *, has_nu
     return choose_answers(grid, ranked, rank_nothing(grid.tokens, logits) if has_null else None, config)
 
 
-def rank_spans(grid: TextGrid, logits: Logits, config: AnswerConfig) -> Ranking:
-    """List the best spans of every question; a span that two windows show is listed once for each."""
+def rank_spans(grid: TextGrid, logits: Logits, config: AnswerConfig, bounds: Bounds | None = None) -> Ranking:
+    """List the best spans of every question; a span that two windows show is listed once for each.
+
+    `bounds` are the tokens that may be a start and that may be an end; by default, all that hold more than blanks.
+    """
     if not np.isfinite(logits).all():
         raise TrainingError("the logits are not numbers: the model diverged; train it again with a lower learning rate")
-    ranked = _merge_windows(grid, logits, best_spans(grid.tokens, logits, config, grid.can_bound), config.n_best)
+    bounds = bounds or Bounds(grid.can_bound, grid.can_bound)
+    ranked = _merge_windows(grid, logits, best_spans(grid.tokens, logits, config, *bounds), config.n_best)
     asked = first_of_each(ranked.questions)
     if len(asked) < len(grid.tokens.question_ids):
         lacking = np.setdiff1d(np.arange(len(grid.tokens.question_ids)), ranked.questions[asked])[0]
@@ -124,19 +136,20 @@ def first_of_each(questions: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
 
 
 def best_spans(
-    grid: TokenGrid, logits: Logits, config: AnswerConfig, can_bound: npt.NDArray[np.bool_] | None = None
+    grid: TokenGrid, logits: Logits, config: AnswerConfig, can_start: Bools | None = None, can_end: Bools | None = None
 ) -> WindowSpans:
     """Find each window's best spans: inside the context, end not before start, at most the longest answer.
 
     With more columns than start and end, the product of the start's and the end's factors is part of a span's score.
-    `can_bound` tells which tokens may be a start or an end; by default, all of the context.
+    `can_start` and `can_end` tell which tokens may be a start or an end; by default, all of the context, and the same.
     """
     lengths = np.diff(grid.window_at)
     longest = min(config.max_answer_length, int(lengths.max()))
     shape = (grid.num_windows, config.n_best)
     spans = WindowSpans(np.full(shape, -np.inf, np.float32), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
-    can_bound = grid.offsets[:, 0] >= 0 if can_bound is None else can_bound
-    starts_ends = [_with_place_outside(logits[:, column], can_bound) for column in (0, 1)]
+    can_start = grid.offsets[:, 0] >= 0 if can_start is None else can_start
+    can_end = can_start if can_end is None else can_end
+    starts_ends = [_with_place_outside(logits[:, column], can) for column, can in enumerate((can_start, can_end))]
     for rows in plan_in_order_of_length(lengths, max(1, CELLS_IN_CACHE // longest)):
         width = int(lengths[rows].max())
         at = grid.window_at[rows][:, None] + np.arange(width)

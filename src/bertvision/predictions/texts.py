@@ -53,6 +53,14 @@ def text_bounds(
     return np.stack([first, stop], axis=1)
 
 
+def token_bounds(grid: TextGrid) -> tuple[Characters, Characters]:
+    """Return where the text of an answer begins that has a token as its first, and ends that has it as its last."""
+    of_window = grid.context_at[grid.tokens.question_of]
+    at = np.repeat(of_window, np.diff(grid.tokens.window_at))
+    starts, ends = np.maximum(grid.tokens.offsets, 0).T  # tokens outside the context bound nothing
+    return grid.letter_from[at + starts], grid.text_until[at + ends]
+
+
 def _tell(text: str, holds: Callable[[str], bool]) -> Bools:
     """Ask something about every letter of a text, of each distinct one once."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)

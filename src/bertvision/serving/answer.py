@@ -25,9 +25,9 @@ class Answer:
     text: str
     start: int
     end: int
-    probability: float  # among the question's candidates, all places with this text together
+    probability: float  # overlapping spans and other places with this text together; all of a question add up to 1
     no_answer_probability: float | None  # None where the model was trained without unanswerable questions
-    score: float  # start logit + end logit (+ what a joint readout adds for both)
+    score: float  # of its best span: start logit + end logit (+ what a joint readout adds for both)
     window: tuple[int, int]  # the characters of the context that the model saw together with it
     is_question_cut: bool  # whether the question was longer than the model reads, and lost its end
     layers: tuple[LayerPart, ...] | None = None  # where asked for; their sum is the score

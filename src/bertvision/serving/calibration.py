@@ -1,34 +1,28 @@
-"""When a model declines and how sure it is: `calibration.json` beside `model.json`, or what its run's record says."""
+"""When a model abstains and how sure it is: `calibration.json` beside `model.json`, or what its run's record says."""
 
 import glob
 from pathlib import Path
 
-from pydantic import Field
-
-from bertvision.files import read_json
 from bertvision.records import RunRecord, read_record
 from bertvision.run_folder import folder_of_seed
-from bertvision.settings import Config, validate
-from bertvision.stages.use_config import UseConfig
-
-CALIBRATION = "calibration.json"
-
-
-class Calibration(Config):
-    """A decision that was fitted on held-out questions, or what stands in for one."""
-
-    threshold: float = 0.0  # no answer is given where the null odds exceed it
-    temperature: float = Field(1.0, gt=0)  # scores are divided by it before they become probabilities
+from bertvision.stages.use_config import Calibration, UseConfig, read_calibration_file
 
 
 def read_calibration(folder: Path, config: UseConfig) -> Calibration:
     """Read a MODEL_DIR's calibration; without held-out questions, its experiment's threshold and temperature 1."""
-    if (folder / CALIBRATION).is_file():
-        return validate(Calibration, read_json(folder / CALIBRATION), str(folder / CALIBRATION))
+    if (written := read_calibration_file(folder)) is not None:
+        return written
     record = find_record(folder, config)
     if record is None or "tuned_threshold" not in record.scores:
         return Calibration(threshold=config.answers.null_threshold)
-    return Calibration(threshold=record.scores["tuned_threshold"], temperature=record.scores["temperature"])
+    scores = record.scores
+    if "reader_tuned_threshold" not in scores:  # `answers.decoders` had no `reader`
+        return Calibration(threshold=scores["tuned_threshold"], temperature=scores["temperature"])
+    return Calibration(
+        threshold=scores["reader_tuned_threshold"],
+        temperature=scores["reader_temperature"],
+        official_threshold=scores["tuned_threshold"],
+    )
 
 
 def find_record(folder: Path, config: UseConfig) -> RunRecord | None:

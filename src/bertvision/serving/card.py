@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from bertvision.metrics.squad import Scores
 from bertvision.records import RunRecord, tuned_for
-from bertvision.serving.calibration import Calibration
 from bertvision.stages.model_folder import ModelConfig
+from bertvision.stages.use_config import Calibration, UseConfig
 from bertvision.tasks.catalog import TASKS, task_name
 from bertvision.version import VERSION
 
@@ -58,7 +58,7 @@ def model_card(
             "```",
             "",
             *([about.text.strip(), ""] if about.text else []),
-            *_settings(config, calibration),
+            *settings_table(config, calibration),
             *(line for measured in about.measured for line in _measured(measured)),
             *(line for record in records for line in _scores(record)),
         ]
@@ -70,14 +70,16 @@ def _front(config: ModelConfig) -> list[str]:
     return ["---", "library_name: bertvision", f"pipeline_tag: {pipeline}", "tags: [bertvision]", "---", ""]
 
 
-def _settings(config: ModelConfig, calibration: Calibration) -> list[str]:
+def settings_table(config: UseConfig, calibration: Calibration) -> list[str]:
+    """Return the lines of a card that say how texts are cut and when the model abstains."""
     windows = config.windows
     rows = [
         ("window", f"{windows.max_length} tokens, stride {windows.stride} ({windows.stride_as})"),
         *([("labels", ", ".join(config.labels))] if config.labels else []),
     ]
     if config.task == "squad2":
-        rows.append(("declines where the null odds exceed", f"{calibration.threshold:.4f}"))
+        rows.append(("null threshold", f"{calibration.threshold:.4f}"))
+        rows.append(("null threshold of `predict`", f"{calibration.null_threshold:.4f}"))
     if TASKS[config.task].kind == "span":
         rows.append(("temperature", f"{calibration.temperature:.4f}"))
     return ["## Settings", "", *_table(("setting", "value"), rows)]

@@ -1,20 +1,17 @@
 """Logits -> every question's answers with characters, probabilities and windows, the one that is given first."""
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.predictions.spans import Ranking, first_of_each, rank_nothing, rank_spans, with_null
+from bertvision.predictions.reader_decoder import PooledAnswers, Shares, pool_answers
+from bertvision.predictions.spans import Ranking
 from bertvision.predictions.texts import TextGrid
 from bertvision.serving.answer import Answer
-from bertvision.serving.calibration import Calibration
-
-Floats = npt.NDArray[np.float64]
+from bertvision.stages.use_config import Calibration
 
 
 class Placed(NamedTuple):
@@ -24,11 +21,12 @@ class Placed(NamedTuple):
     tokens: tuple[int, int]
 
 
-class _Candidates(NamedTuple):
-    """What one question could be answered, best first; those with one text are one."""
+class _Candidate(NamedTuple):
+    """An answer of a ranking, and its probability."""
 
-    texts: dict[str, int]  # where each stands in the question's ranking, at its best place
-    shares: dict[str, float]
+    ranking: Ranking
+    place: int
+    share: float
 
 
 def decode_answers(
@@ -41,56 +39,47 @@ def decode_answers(
     has_null: bool,
     threshold: float | None = None,
 ) -> list[list[Placed]]:
-    """List every question's answers; "no answer" is first where its odds exceed the threshold, else the best span is.
+    """List every question's answers: the one that is given, then the others, the likeliest first.
 
-    Probabilities are those that a temperature is fitted for (`calibration.answers`): the softmax of score / temperature
-    over the n-best list and "no answer", whose score is lowered by the calibrated threshold whichever `threshold` this
-    call decides by, summed over candidates with one text.
+    Probabilities are the reader decoder's at the calibrated threshold and temperature, whichever `threshold` this call
+    decides by. "No answer" is given where its score exceeds the best answer's by more than the threshold; at the
+    calibrated one this is where it is the likelier of the two.
     """
-    config = config.model_copy(update={"n_best": max(2, config.n_best)})  # a list of one may lack the best span
-    ranked = rank_spans(grid, logits, config)
-    odds: Floats = np.full(len(grid.tokens.question_ids), -np.inf)
-    if has_null:
-        nothing = rank_nothing(grid.tokens, logits)
-        odds = nothing.scores - ranked.scores[first_of_each(ranked.questions)]
-        ranked = with_null(ranked, nothing, config.n_best)
-    bounds = [*first_of_each(ranked.questions).tolist(), len(ranked.questions)]
-    parts = [ranked.take(np.arange(first, stop)) for first, stop in pairwise(bounds)]
-    declines = (odds > (calibration.threshold if threshold is None else threshold)).tolist()
+    pooled = pool_answers(grid, logits, config, has_null=has_null)
+    shares = pooled.shares(calibration.threshold, calibration.temperature)
+    abstains = shares.null_odds > (calibration.threshold if threshold is None else threshold)
+    nothing = shares.nothing.tolist() if has_null else [None] * len(are_cut)
     return [
-        list(_answers(grid, part, calibration, declined, is_cut, has_null))
-        for part, declined, is_cut in zip(parts, declines, are_cut, strict=True)
+        [
+            _placed(grid, each, nothing[question], is_cut)
+            for each in _candidates(pooled, shares, question, bool(abstains[question]))
+        ]
+        for question, is_cut in enumerate(are_cut)
     ]
 
 
-def _answers(
-    grid: TextGrid, part: Ranking, calibration: Calibration, declined: bool, is_cut: bool, has_null: bool
-) -> Iterator[Placed]:
-    found = _merge_texts(grid, part, calibration)
-    nothing = min(found.shares[""], 1.0) if has_null else None
-    given = "" if declined else next(text for text in found.texts if text)
-    at = int(grid.context_at[part.questions[0]])
-    for text in sorted(found.texts, key=lambda text: text != given):  # stable: the others stay best first
-        place = found.texts[text]
-        first, last = part.tokens[place].tolist()
-        start, end = (part.bounds[place] - (at if text else 0)).tolist()
-        share, window = min(found.shares[text], 1.0), _window(grid, first)
-        yield Placed(Answer(text, start, end, share, nothing, float(part.scores[place]), window, is_cut), (first, last))
+def _candidates(pooled: PooledAnswers, shares: Shares, question: int, abstains: bool) -> list[_Candidate]:
+    """Rank the answers of a question, and put the one that is given first."""
+    answers = [
+        _Candidate(pooled.spans, int(pooled.span_at[each]), float(shares.answers[each])) for each in pooled.of(question)
+    ]
+    answers.sort(key=lambda each: -each.share)  # stable: of equal ones, the one with the better span
+    if pooled.nothing is None:
+        return answers
+    nothing = _Candidate(pooled.nothing, question, float(shares.nothing[question]))
+    if abstains:
+        return [nothing, *answers]
+    return [answers[0], *sorted([nothing, *answers[1:]], key=lambda each: -each.share)]
 
 
-def _merge_texts(grid: TextGrid, part: Ranking, calibration: Calibration) -> _Candidates:
-    is_null = part.bounds[:, 0] == part.bounds[:, 1]
-    scores = part.scores - np.where(is_null, calibration.threshold, 0.0)
-    weights = np.exp((scores - scores.max()) / calibration.temperature)
-    texts: dict[str, int] = {}
-    shares: dict[str, float] = {}
-    for place, (share, (first, stop)) in enumerate(
-        zip((weights / weights.sum()).tolist(), part.bounds.tolist(), strict=True)
-    ):
-        text = grid.text[first:stop]
-        texts.setdefault(text, place)
-        shares[text] = shares.get(text, 0.0) + share
-    return _Candidates(texts, shares)
+def _placed(grid: TextGrid, candidate: _Candidate, nothing: float | None, is_cut: bool) -> Placed:
+    ranking, place, share = candidate
+    first, last = ranking.tokens[place].tolist()
+    start, stop = ranking.bounds[place].tolist()
+    at = int(grid.context_at[ranking.questions[place]]) if stop else 0
+    score, window = sum(ranking.logits[place].tolist()), _window(grid, first)
+    answer = Answer(grid.text[start:stop], start - at, stop - at, share, nothing, score, window, is_cut)
+    return Placed(answer, (first, last))
 
 
 def _window(grid: TextGrid, token: int) -> tuple[int, int]:

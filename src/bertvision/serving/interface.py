@@ -11,9 +11,8 @@ from bertvision.features.windows import Window
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
-from bertvision.serving.calibration import Calibration
 from bertvision.stages.answering import Answering, open_answering
-from bertvision.stages.use_config import UseConfig
+from bertvision.stages.use_config import Calibration, UseConfig
 from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.task import Kind, Split, Task
 

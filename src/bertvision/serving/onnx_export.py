@@ -12,11 +12,10 @@ from bertvision.features.sentences import read_layouts
 from bertvision.features.tokens import tokenise
 from bertvision.files import check_folder, sha256_of, whole_folder, write_json, write_text
 from bertvision.heads.head import score_columns
-from bertvision.serving.calibration import CALIBRATION
 from bertvision.serving.onnx_graph import Difference, compare_graph, quiet, write_graph
 from bertvision.serving.onnx_model import GRAPH, OnnxConfig, read_tokenizer
 from bertvision.serving.served import ServedModel, open_model, saved_config
-from bertvision.stages.use_config import CONFIG, UseConfig
+from bertvision.stages.use_config import CALIBRATION, CONFIG, UseConfig
 from bertvision.training.device import choose_compute
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")

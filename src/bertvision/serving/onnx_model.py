@@ -17,10 +17,10 @@ from bertvision.files import read_json, sha256_of
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
-from bertvision.serving.calibration import Calibration, read_calibration
+from bertvision.serving.calibration import read_calibration
 from bertvision.serving.interface import Served
 from bertvision.settings import validate
-from bertvision.stages.use_config import CONFIG, ONNX_FORMAT, UseConfig
+from bertvision.stages.use_config import CONFIG, ONNX_FORMAT, Calibration, UseConfig
 
 GRAPH = "model.onnx"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from bertvision.errors import FolderError, SettingsError, needing_torch, reason_of
 from bertvision.hub import hub_problem
@@ -19,14 +20,21 @@ FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", "README.md"]  
 
 
 @needing_torch()
-def load(model: str | Path, *, device: str = "auto", precision: Precision = "auto") -> Predictor:
+def load(
+    model: str | Path,
+    *,
+    device: str = "auto",
+    precision: Precision = "auto",
+    pooler: Any = None,  # noqa: ANN401 (an nn.Module; torch is not imported for ONNX)
+) -> Predictor:
     """Load a model: `default`, a MODEL_DIR (OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a saved one) or a hub id.
 
     A folder that `bertvision export` wrote runs on the CPU with onnxruntime; torch is not imported for it.
-    Gives a `Reader` for questions, a `Tagger` for tags of words, and a `Classifier` for everything else.
+    A head that was trained with a pooler of your own needs that `pooler`, a module of the same class.
+    Returns a `Reader` for questions, a `Tagger` for tags of words, and a `Classifier` for everything else.
     """
     check_precision(precision)  # also where nothing is computed with it
-    served = _open(_find(model), device, precision)
+    served = _open(_find(model), device, precision, pooler)
     match served.kind:
         case "span":
             return Reader(served)
@@ -36,7 +44,7 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "aut
             return Classifier(served)
 
 
-def _open(folder: Path, device: str, precision: Precision) -> Served:
+def _open(folder: Path, device: str, precision: Precision, pooler: Any) -> Served:  # noqa: ANN401 (an nn.Module)
     if is_onnx(folder):
         if device not in ("auto", "cpu") or precision == "bf16":
             raise SettingsError(
@@ -46,7 +54,7 @@ def _open(folder: Path, device: str, precision: Precision) -> Served:
     from bertvision.serving.served import open_model  # torch, which an exported model does not need
     from bertvision.training.device import choose_compute
 
-    return open_model(folder, choose_compute(device, precision))
+    return open_model(folder, choose_compute(device, precision), pooler)
 
 
 def _find(model: str | Path) -> Path:

@@ -22,6 +22,8 @@ from bertvision.serving.texts import Pair, pair_up
 from bertvision.settings import ConfigType
 from bertvision.tasks.task import Question
 
+LARGEST = 700.0  # whose exponential is still a number
+
 
 class Asking(NamedTuple):
     """How questions are asked; None: as the model was trained and calibrated."""
@@ -43,6 +45,11 @@ class Reader(Saveable):
         """Tell whether it can say that a text holds no answer."""
         return self.served.config.task == "squad2"
 
+    def null_ratio(self, null_threshold: float) -> float:
+        """Return how many times as likely as the best answer "no answer" must be to be given at a threshold."""
+        fitted = self.served.calibration
+        return math.exp(min((null_threshold - fitted.threshold) / fitted.temperature, LARGEST))
+
     def __call__(
         self,
         question: Any,  # noqa: ANN401 (checked in `pair_up`)
@@ -57,9 +64,11 @@ class Reader(Saveable):
         """Answer one question or a list of them about one context or a list: an `Answer` for each.
 
         With `top_k` each has a list of answers instead: the one that is given, then the others, best first, at most
-        as many as the model's n-best list is long. `null_threshold`: decline where "no answer" scores higher than the
-        best span by more than this (inf: never). `max_answer_length` is in tokens. With `layers` answers carry what
-        each layer adds to their scores, where the head is a sum over layers. `progress` is told of every batch.
+        as many as the model's n-best list is long. All probabilities of a question add up to 1, and the likelier one of
+        the best answer and "no answer" is given. `null_threshold` takes the place of the model's own in this decision,
+        not in the probabilities: abstain where the null odds (the score of "no answer" minus the best answer's) exceed
+        it (inf: never). `max_answer_length` is in tokens. With `layers` answers carry what each layer adds to their
+        scores, where the head is a sum over layers. `progress` is told of every batch.
         """
         pairs, is_one = pair_up(question, context)
         asking = Asking(1 if top_k is None else top_k, null_threshold, max_answer_length, layers)

@@ -48,7 +48,7 @@ class AnswerRequest(AskedFor):
     question: Texts
     context: Texts
     top_k: int = Field(1, ge=1, le=1000)
-    null_threshold: float | None = Field(None, description="Decline where the null odds exceed it.")
+    null_threshold: float | None = Field(None, description="Abstain where the null odds exceed it.")
     max_answer_length: int | None = Field(None, ge=1, le=1000, description="In tokens.")
     layers: bool = Field(False, description="Tell what each layer adds to the scores.")
 
@@ -94,9 +94,10 @@ class Answered(Config):
 
     model: str
     answers: list[list[Answer]]
-    # "No answer" is given where its score exceeds the best span's by more than this; None where it is never given.
+    # "No answer" is given where its score exceeds the best answer's by more than this; None where it is never given.
     null_threshold: float | None
-    fitted_threshold: float  # the model's own: "no answer" scores less by it in probabilities
+    # The model's own: "no answer" scores less by it in probabilities. Where both are the same, the likelier is given.
+    fitted_threshold: float
     temperature: float  # scores are divided by it before they become probabilities
 
 

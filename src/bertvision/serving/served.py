@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from bertvision.encoder.encode import freeze
@@ -12,11 +13,12 @@ from bertvision.files import write_json, write_text
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
-from bertvision.serving.calibration import CALIBRATION, Calibration, find_record, read_calibration
+from bertvision.serving.calibration import find_record, read_calibration
 from bertvision.serving.card import model_card
 from bertvision.serving.interface import Served
 from bertvision.stages.logits import logits_of
 from bertvision.stages.model_folder import Model, ModelConfig, find_model, load_model, save_as_changes, save_encoder
+from bertvision.stages.use_config import CALIBRATION, Calibration
 from bertvision.training.device import Compute
 
 
@@ -28,6 +30,7 @@ class ServedModel(Served):
     model: Model
     compute: Compute
     calibration: Calibration
+    own_pooler: nn.Module | None = None
 
     @property
     def config(self) -> ModelConfig:
@@ -47,7 +50,7 @@ class ServedModel(Served):
     def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
         """Write encoder (or its changes), head, settings, calibration and model card."""
         # Once more from its folder: on a GPU the weights in memory may be rounded to bf16.
-        model = load_model(self.folder)
+        model = load_model(self.folder, self.own_pooler)
         config = saved_config(model.config, self.calibration)
         if changes_of is None:
             save_encoder(folder, model.encoder, model.head, config)
@@ -64,18 +67,18 @@ class ServedModel(Served):
         return model_card(self.config, self.calibration, records)
 
 
-def open_model(folder: Path, compute: Compute) -> ServedModel:
+def open_model(folder: Path, compute: Compute, pooler: nn.Module | None = None) -> ServedModel:
     """Load a MODEL_DIR, or the one called `default`, for good: no gradients, no dropout."""
     folder = find_model(folder)  # its calibration lies there too
-    model = load_model(folder)
+    model = load_model(folder, pooler)
     freeze(model.encoder, compute)
-    return ServedModel(folder, model, compute, read_calibration(folder, model.config))
+    return ServedModel(folder, model, compute, read_calibration(folder, model.config), pooler)
 
 
 def saved_config(config: ModelConfig, calibration: Calibration) -> ModelConfig:
     """Give the settings of a model that lies with its encoder in one folder."""
-    # `predict` declines by the settings of answers alone, and should decline where this model does.
-    answers = config.answers.model_copy(update={"null_threshold": calibration.threshold})
+    # Where no calibration lies beside it, `predict` abstains by the settings of answers.
+    answers = config.answers.model_copy(update={"null_threshold": calibration.null_threshold})
     return config.model_copy(update={"encoder": ".", "encoder_is_path": True, "answers": answers})
 
 

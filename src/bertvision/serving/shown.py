@@ -10,16 +10,24 @@ from bertvision.serving.answer import Answer, LayerPart
 
 SENTENCE_END = re.compile(r"[.!?][\"'”’)\]]*\s+|\n+")
 AROUND = 240  # characters of a sentence that are shown before and after the answer
+MOST_TIMES = 1e6  # that "no answer" is likelier than the best answer; a threshold beyond it means never
 BAR = 20  # blocks of the longest bar
 NO_ANSWER = "(no answer)"
 TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
-def answer_lines(answers: Sequence[Answer], context: str, *, is_terminal: bool) -> Iterator[Text]:
-    """Give the first answer with its sentence, then the others; without a terminal, brackets mark the answer."""
+def answer_lines(
+    answers: Sequence[Answer], context: str, *, is_terminal: bool, null_ratio: float | None = None
+) -> Iterator[Text]:
+    """Return the first answer with its sentence, then the others; without a terminal, brackets mark the answer.
+
+    `null_ratio` is what a threshold that was asked for means: without one, the likelier of the two is given.
+    """
     best, *others = answers
     yield Text(printable(best.text) or NO_ANSWER, "bold" if is_terminal else "")
     yield Text(_probabilities(best))
+    if null_ratio is not None:
+        yield Text(_rule(null_ratio))
     if best.is_question_cut:
         yield Text("the question is longer than the model reads; its end was left out")
     if best.text:
@@ -71,6 +79,12 @@ def _probabilities(answer: Answer) -> str:
     if answer.no_answer_probability is None or not answer.text:
         return shown
     return f"{shown}; that there is no answer {answer.no_answer_probability:.1%}"
+
+
+def _rule(null_ratio: float) -> str:
+    if null_ratio > MOST_TIMES:
+        return "as asked, always an answer"
+    return f"as asked, no answer where that is more than {null_ratio:.3g} times as likely as the best answer"
 
 
 def _in_sentence(answer: Answer, context: str, is_terminal: bool) -> Text:

@@ -29,7 +29,7 @@ class HeldOut(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CalibrationReport:
     """A model's answers judged as they are and as tuning on other questions makes them."""
 
     folder: str
@@ -40,6 +40,7 @@ class Calibration:
     after: Judgement
     best_f1: float
     best_threshold: float
+    decision_before: Decision = Decision()
 
     def as_dict(self) -> dict[str, Any]:
         """Give everything as JSON values."""
@@ -47,7 +48,7 @@ class Calibration:
             "folder": self.folder,
             "questions": self.questions,
             "fitted_on": self.fitted_on,
-            "before": _plain(self.before, [Decision()]),
+            "before": _plain(self.before, [self.decision_before]),
             "after": _plain(self.after, self.decisions),
             "best_f1": self.best_f1,
             "best_f1_thresh": self.best_threshold,
@@ -67,13 +68,13 @@ class Calibration:
             "coverages; both from 0 (best) to 1."
         )
         header = ("", "threshold", "EM", "F1", "ECE", "AURC", "temperature")
-        rows = (_row("before", self.before, [Decision()]), _row("after", self.after, self.decisions))
+        rows = (_row("before", self.before, [self.decision_before]), _row("after", self.after, self.decisions))
         return Table("Threshold and probabilities", header, rows, note)
 
 
 def calibrate_folder(
     folder: Path, gold: str, held_out: Path | None = None, held_out_gold: str | None = None
-) -> Calibration:
+) -> CalibrationReport:
     """Tune threshold and temperature on held-out answers, or on one half of the articles for the other."""
     split = read_squad(gold, answers="texts", hub_split="validation")
     model = _read_folder(folder)
@@ -86,7 +87,7 @@ def calibrate_folder(
         decisions = [fit_decision(part) for part in reversed(parts)]
         fitted_on = "no held-out answers: each half of the articles is tuned on the other half"
     official = scores_at(answers, 0.0)
-    return Calibration(
+    return CalibrationReport(
         folder=str(folder),
         questions=len(split.examples),
         fitted_on=fitted_on,
@@ -160,6 +161,7 @@ def _plain(judgement: Judgement, decisions: Sequence[Decision]) -> dict[str, Any
         "exact": judgement.exact,
         "f1": judgement.f1,
         "ece": judgement.error,
+        "brier": judgement.brier,
         "risk_coverage_area": judgement.area,
         "reliability": [each._asdict() for each in judgement.bins],
     }

@@ -113,8 +113,8 @@ def _find_shown(out: Path) -> list[Shown]:
 
 def _predictions(record: RunRecord, path: Path) -> Path:
     """Find a record's predictions: records lie in OUT/records."""
-    folder = folder_of_seed(path.parent.parent, record.seed, tuple(record.config["seeds"]))
-    return folder.predictions(record.fraction, record.row)
+    folder = folder_of_seed(path.parent.parent, record.seed, tuple(record.config["seeds"]), record.fraction)
+    return folder.predictions(record.row)
 
 
 def _check_rows(out: Path, shown: Sequence[Shown], there: Sequence[Shown], against: str) -> None:

@@ -34,7 +34,7 @@ class EnsembleSettings(Config):
 
     @model_validator(mode="after")
     def _is_official(self) -> "EnsembleSettings":
-        if "paper-v1" in self.answers.decoders:  # counts word pieces, and folders hold no tokenizer
+        if self.answers.decoders != ("official",):  # paper-v1 counts word pieces, and folders hold no tokenizer
             raise ValueError("`answers.decoders`: an ensemble of folders has the official scores alone; leave it out")
         return self
 

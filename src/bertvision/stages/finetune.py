@@ -15,7 +15,7 @@ from bertvision.heads.training import build_heads
 from bertvision.run_folder import is_made, resumable, sign
 from bertvision.settings import Settings
 from bertvision.stages.frozen_source import Bottom, live_bottom, open_bottom
-from bertvision.stages.line import Line
+from bertvision.stages.line import RunContext
 from bertvision.stages.model_folder import LORA, as_saved, load_head, read_model_config, save_encoder
 from bertvision.stages.reading import reading_of, sees_last
 from bertvision.stages.teacher import teacher_of, teacher_signature
@@ -43,32 +43,31 @@ class Output:
         return self.config == PLAIN_OUTPUT
 
 
-def finetune(line: Line, seed: int) -> None:
+def finetune(context: RunContext) -> None:
     """Tune the encoder for every fraction that the run folder does not hold yet."""
-    config, folder = line.experiment.finetune, line.folder(seed)
+    config, folder = context.experiment.finetune, context.folder
     wanted = {fraction: folder.encoder(fraction) for fraction in config.fractions}
-    made = [is_made(place, _made_by(line, seed, fraction)) for fraction, place in wanted.items()]
+    made = [is_made(place, _made_by(context, fraction)) for fraction, place in wanted.items()]
     if all(made):
         return
-    encoder, output = load_encoder(line.experiment.encoder), output_layer(line, seed)
-    start_tuning(encoder.model, line.experiment.tune, seed)
-    unfinished = {**_made_by(line, seed, None), "device": line.compute.device.type}
+    encoder, output = load_encoder(context.experiment.encoder), output_layer(context)
+    start_tuning(encoder.model, context.experiment.tune, context.seed)
+    unfinished = {**_made_by(context, None), "device": context.compute.device.type}
     with resumable(folder.unfinished("finetune"), unfinished) as saved:
         missing = [fraction for fraction, is_there in zip(wanted, made, strict=True) if not is_there]
-        if _is_past(saved, line, seed, missing):
+        if _is_past(saved, context, missing):
             shutil.rmtree(saved)
-        with open_bottom(
-            line, seed, encoder, _reading(output), sees_last=output_sees_last(output), saved=saved
-        ) as bottom:
-            for checkpoint in tune_together(line, seed, encoder, output, saved, bottom):
+        with open_bottom(context, encoder, _reading(output), sees_last=output_sees_last(output), saved=saved) as bottom:
+            for checkpoint in tune_together(context, encoder, output, saved, bottom):
                 if not wanted[checkpoint.fraction].exists():
-                    made_by = _made_by(line, seed, checkpoint.fraction)
-                    _save(line, wanted[checkpoint.fraction], encoder, output, made_by, checkpoint.costs, bottom.states)
+                    made_by = _made_by(context, checkpoint.fraction)
+                    _save(
+                        context, wanted[checkpoint.fraction], encoder, output, made_by, checkpoint.costs, bottom.states
+                    )
 
 
 def tune_together(
-    line: Line,
-    seed: int,
+    context: RunContext,
     encoder: Encoder,
     output: Output,
     saved: Path | None = None,
@@ -78,38 +77,38 @@ def tune_together(
 
     `bottom` is what `open_bottom` gives; None: a frozen bottom runs each time.
     """
-    bottom = bottom or live_bottom(line, encoder, _reading(output))
+    bottom = bottom or live_bottom(context, encoder, _reading(output))
     return finetune_encoder(
         encoder,
         output.head,
-        line.train,
-        line.experiment.finetune,
-        seed=seed,
-        compute=line.compute,
-        objective=line.objective,
+        context.train,
+        context.experiment.finetune,
+        seed=context.seed,
+        compute=context.compute,
+        objective=context.objective,
         read=bottom.read,
-        teach=teacher_of(line, encoder.tokenizer.get_vocab()),
-        rates=line.experiment.tune.rates if line.experiment.tune is not None else None,
+        teach=teacher_of(context, encoder.tokenizer.get_vocab()),
+        rates=context.experiment.tune.rates if context.experiment.tune is not None else None,
         spent=bottom.costs,
         saved=saved,
-        progress=line.progress,
+        progress=context.progress,
     )
 
 
-def _is_past(saved: Path, line: Line, seed: int, missing: list[float]) -> bool:
+def _is_past(saved: Path, context: RunContext, missing: list[float]) -> bool:
     """Tell whether a stopped training has gone past a fraction that is asked for now."""
     if not (saved / "position.json").exists():
         return False
-    steps = plan_steps(line.train, line.experiment.finetune, seed, line.objective.group)
+    steps = plan_steps(context.train, context.experiment.finetune, context.seed, context.objective.group)
     done = read_json(saved / "position.json")["step"]
-    return any(stop < done for _, stop in steps_of_fractions(missing, steps, len(line.train)))
+    return any(stop < done for _, stop in steps_of_fractions(missing, steps, len(context.train)))
 
 
-def finetune_seconds(line: Line, seed: int, fraction: float | None) -> float:
+def finetune_seconds(context: RunContext) -> float:
     """Return how long fine-tuning took up to a fraction."""
-    if fraction is None:
+    if context.fraction is None:
         return 0.0
-    seconds: float = read_json(line.folder(seed).encoder(fraction) / TIMING)["seconds"]
+    seconds: float = read_json(context.folder.encoder(context.fraction) / TIMING)["seconds"]
     return seconds
 
 
@@ -135,15 +134,15 @@ def bottom_states(place: Path) -> str:
 
 
 def _save(
-    line: Line, place: Path, encoder: Encoder, output: Output, made_by: Settings, costs: Costs, states: str
+    context: RunContext, place: Path, encoder: Encoder, output: Output, made_by: Settings, costs: Costs, states: str
 ) -> None:
     with whole_folder(place) as beside:
         saved = as_saved(encoder)
-        config = line.model_config(output.config, ".", True, fingerprint(saved.model))
+        config = context.model_config(output.config, ".", True, fingerprint(saved.model))
         layers, state_layers = output.layers, output.head.layers
         if output.is_plain:
             layers = shape_of_states(encoder, cls=output.head.cls).layers
-            state_layers = layers_of_output(encoder, line.objective)
+            state_layers = layers_of_output(encoder, context.objective)
         config = config.model_copy(update={"layers": layers, "state_layers": state_layers})
         save_encoder(beside, saved, output.head, config)
         if saved is not encoder:
@@ -155,18 +154,18 @@ def _save(
         sign(beside, made_by)
 
 
-def output_layer(line: Line, seed: int) -> Output:
+def output_layer(context: RunContext) -> Output:
     """Make the layer that is tuned together with the encoder; an earlier run's on the same task goes on."""
-    wanted, given = line.experiment.output, line.experiment.finetune.head
-    if line.is_own_checkpoint():
-        place = folder_of(line.experiment.encoder)
+    wanted, given = context.experiment.output, context.experiment.finetune.head
+    if context.is_own_checkpoint():
+        place = folder_of(context.experiment.encoder)
         config = read_model_config(place)
         if given is None or config.head == wanted:
             return Output(config.head, load_head(place, config), config.layers)
-    shape = line.shape_for(wanted)
-    output = Output(wanted, build_heads([wanted], shape, seed, line.objective)[wanted.name], shape.layers)
+    shape = context.shape_for(wanted)
+    output = Output(wanted, build_heads([wanted], shape, context.seed, context.objective)[wanted.name], shape.layers)
     if not output.is_plain:
-        output.head.layers = line.model_config(wanted, ".", True, "").state_layers
+        output.head.layers = context.model_config(wanted, ".", True, "").state_layers
     return output
 
 
@@ -180,6 +179,6 @@ def _reading(output: Output) -> Read | None:
     return None if output.is_plain else reading_of(output.config, output.head)
 
 
-def _made_by(line: Line, seed: int, fraction: float | None) -> Settings:
-    settings, horizon = line.experiment.tuning_settings(), line.experiment.finetune.horizon
-    return line.made_by("finetune", seed, **settings, **teacher_signature(line), horizon=horizon, fraction=fraction)
+def _made_by(context: RunContext, fraction: float | None) -> Settings:
+    settings, horizon = context.experiment.tuning_settings(), context.experiment.finetune.horizon
+    return context.made_by("finetune", **settings, **teacher_signature(context), horizon=horizon, fraction=fraction)

@@ -22,7 +22,7 @@ from bertvision.encoder.load import Encoder
 from bertvision.encoder.states import read_output
 from bertvision.features.batches import StepPlan, lengths_of
 from bertvision.files import read_json, write_json
-from bertvision.stages.line import Line
+from bertvision.stages.line import RunContext
 from bertvision.stages.states import remove_states
 from bertvision.training.accounting import Costs, Meter
 from bertvision.tuning.frozen_blocks import first_above_bottom
@@ -43,7 +43,7 @@ class Bottom(NamedTuple):
 
 @contextmanager
 def open_bottom(
-    line: Line, seed: int, encoder: Encoder, read: Read | None, *, sees_last: bool, saved: Path | None = None
+    context: RunContext, encoder: Encoder, read: Read | None, *, sees_last: bool, saved: Path | None = None
 ) -> Iterator[Bottom]:
     """Give how to read an encoder that `start_tuning` made ready, for an output layer that would see `read` of it.
 
@@ -51,74 +51,74 @@ def open_bottom(
     it goes on with the source that it began with. States in the run folder are removed when the block ends well, unless
     they are to be kept.
     """
-    first, asked = frozen_below(line, encoder), line.experiment.finetune.bottom
+    first, asked = frozen_below(context, encoder), context.experiment.finetune.bottom
     if first is None and asked not in (None, "live"):
-        line.progress.say(f"finetune.bottom: live, {_why_none(line)}")
-    source = "live" if first is None else _decide(line, seed, encoder, first, saved, sees_last=sees_last)
+        context.progress.say(f"finetune.bottom: live, {_why_none(context)}")
+    source = "live" if first is None else _decide(context, encoder, first, saved, sees_last=sees_last)
     if first is None or source == "live":
-        yield live_bottom(line, encoder, read)
+        yield live_bottom(context, encoder, read)
         return
-    folder = _folder(line, seed, first) if source == "disk" else None
-    store, costs = _keep(line, _wanted(line, encoder, first), folder, saved)
-    yield Bottom(KeptBottom(store, _read(line, read), first, line.compute), f"{source}, {DTYPE}", costs)
-    if folder is not None and line.experiment.states.folder is None and not line.experiment.states.keep:
+    folder = _folder(context, first) if source == "disk" else None
+    store, costs = _keep(context, _wanted(context, encoder, first), folder, saved)
+    yield Bottom(KeptBottom(store, _read(context, read), first, context.compute), f"{source}, {DTYPE}", costs)
+    if folder is not None and context.experiment.states.folder is None and not context.experiment.states.keep:
         remove_states(folder)
 
 
-def live_bottom(line: Line, encoder: Encoder, read: Read | None) -> Bottom:
+def live_bottom(context: RunContext, encoder: Encoder, read: Read | None) -> Bottom:
     """Give how to read an encoder whose bottom runs each time: without dropout where it is frozen."""
-    first = frozen_below(line, encoder)
-    return Bottom(read if first is None else read_quietly(_read(line, read), first))
+    first = frozen_below(context, encoder)
+    return Bottom(read if first is None else read_quietly(_read(context, read), first))
 
 
-def frozen_below(line: Line, encoder: Encoder) -> int | None:
+def frozen_below(context: RunContext, encoder: Encoder) -> int | None:
     """Give the first block that learns where all below it is frozen and a block is among that; else None."""
-    tune = line.experiment.tune
+    tune = context.experiment.tune
     return first_above_bottom(encoder.model) if tune is not None and tune.freezes_bottom else None
 
 
-def plan_bottom(line: Line, seed: int, encoder: Encoder, *, sees_last: bool) -> Choice:
+def plan_bottom(context: RunContext, encoder: Encoder, *, sees_last: bool) -> Choice:
     """Choose between live, ram and disk, by measuring this machine where there is a choice."""
-    first, passes = frozen_below(line, encoder), max(line.experiment.finetune.fractions, default=0.0)
+    first, passes = frozen_below(context, encoder), max(context.experiment.finetune.fractions, default=0.0)
     if first is None:
-        return Choice("live", _why_none(line), [])
+        return Choice("live", _why_none(context), [])
     if passes <= 1:
         return SEEN_ONCE
     if not sees_last:
         return READ_BELOW
-    wanted, folder, lengths = _wanted(line, encoder, first), _folder(line, seed, first), lengths_of(line.train)
+    wanted, folder, lengths = _wanted(context, encoder, first), _folder(context, first), lengths_of(context.train)
     if is_whole(folder):
         return Choice("disk", f"it is in {folder}", [])
-    plan = StepPlan(lengths, line.experiment.finetune.batch, seed, group=line.objective.group)
+    plan = StepPlan(lengths, context.experiment.finetune.batch, context.seed, group=context.objective.group)
     speeds = measure_speeds(wanted, plan, folder, None)
     work = Work(int(lengths.sum()), passes, wanted.layout().num_bytes)
     return choose_source(work, speeds, Machine(free_ram(), free_disk(folder)))
 
 
-def _decide(line: Line, seed: int, encoder: Encoder, first: int, saved: Path | None, *, sees_last: bool) -> str:
+def _decide(context: RunContext, encoder: Encoder, first: int, saved: Path | None, *, sees_last: bool) -> str:
     """Choose once: a fine-tuning that was cut short goes on with the source that it began with."""
-    asked, written = line.experiment.finetune.bottom, None if saved is None else saved.with_name(WRITTEN)
+    asked, written = context.experiment.finetune.bottom, None if saved is None else saved.with_name(WRITTEN)
     if asked == "live" or (asked is not None and sees_last):
         return asked
     if written is not None and written.exists():
         return str(read_json(written)["source"])
-    choice = READ_BELOW if asked is not None else plan_bottom(line, seed, encoder, sees_last=sees_last)
+    choice = READ_BELOW if asked is not None else plan_bottom(context, encoder, sees_last=sees_last)
     if asked is not None or choice.estimates:
-        line.progress.say(f"frozen blocks 1 to {first - 1}: {choice.source}, {choice.reason}")
+        context.progress.say(f"frozen blocks 1 to {first - 1}: {choice.source}, {choice.reason}")
     if written is not None:
         write_json(written, {"source": choice.source, "reason": choice.reason})
     return choice.source
 
 
-def _keep(line: Line, wanted: Wanted, folder: Path | None, saved: Path | None) -> tuple[BlockStore, Costs]:
+def _keep(context: RunContext, wanted: Wanted, folder: Path | None, saved: Path | None) -> tuple[BlockStore, Costs]:
     """Run the bottom once on all windows, or open what it gave; what the first time has cost counts."""
-    meter, data = Meter(line.compute.device), line.task.train
+    meter, data = Meter(context.compute.device), context.task.train
     meter.go()
     if folder is None:
-        store = keep_in_ram(wanted, line.progress)
+        store = keep_in_ram(wanted, context.progress)
     else:
-        fingerprint = fingerprint_of(wanted, line.start_fingerprint, {"name": data.name, "sha256": data.sha256})
-        store = keep_on_disk(wanted, folder, fingerprint, line.progress)
+        fingerprint = fingerprint_of(wanted, context.start_fingerprint, {"name": data.name, "sha256": data.sha256})
+        store = keep_on_disk(wanted, folder, fingerprint, context.progress)
     costs = meter.stop()
     if saved is None:
         return store, costs
@@ -130,25 +130,25 @@ def _keep(line: Line, wanted: Wanted, folder: Path | None, saved: Path | None) -
     return store, Costs(**noted["costs"])
 
 
-def _read(line: Line, read: Read | None) -> Read:
-    return partial(read_output, objective=line.objective) if read is None else read
+def _read(context: RunContext, read: Read | None) -> Read:
+    return partial(read_output, objective=context.objective) if read is None else read
 
 
-def _wanted(line: Line, encoder: Encoder, first: int) -> Wanted:
-    nn.Module.to(encoder.model, device=line.compute.device)
-    return Wanted(encoder, line.train, line.compute, DTYPE, group=line.objective.group, entering=first)
+def _wanted(context: RunContext, encoder: Encoder, first: int) -> Wanted:
+    nn.Module.to(encoder.model, device=context.compute.device)
+    return Wanted(encoder, context.train, context.compute, DTYPE, group=context.objective.group, entering=first)
 
 
-def _folder(line: Line, seed: int, first: int) -> Path:
+def _folder(context: RunContext, first: int) -> Path:
     """Give the place of kept states; a folder of the user's own can hold those of several encoders, for all seeds."""
-    own = line.experiment.states.folder
+    own = context.experiment.states.folder
     if own is not None:
-        return Path(own) / f"{line.start_fingerprint[:16]}-entering{first}"
-    return line.folder(seed).root / "states" / "bottom"
+        return Path(own) / f"{context.start_fingerprint[:16]}-entering{first}"
+    return context.folder.root / "states" / "bottom"
 
 
-def _why_none(line: Line) -> str:
-    tune = line.experiment.tune
+def _why_none(context: RunContext) -> str:
+    tune = context.experiment.tune
     if tune is not None and tune.norms and tune.trained.kind in ("top", "none"):
         return "tune.norms trains the embeddings' norm, so no block has the same input twice; norms: false would help"
     return "no block lies below all that is trained"

@@ -1,4 +1,4 @@
-"""What all stages of one experiment share, read and tokenised once."""
+"""The run context: what all steps of one experiment share, read and tokenised once, and where in it a step is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,8 +34,8 @@ from bertvision.training.random_stream import seed_for
 
 
 @dataclass(frozen=True)
-class Line:
-    """An experiment with its data ready and its run folder known."""
+class RunContext:
+    """An experiment with its data ready and its run folder known, at one seed and one fraction."""
 
     experiment: Experiment
     out: Path
@@ -49,6 +49,16 @@ class Line:
     places: dict[bool, tuple[int, ...] | None]  # of those states among all that there are
     compute: Compute
     progress: Progress
+    seed: int
+    fraction: float | None = None  # of an epoch that the encoder was tuned for; None: the encoder as given
+
+    def at(self, seed: int, fraction: float | None = None) -> "RunContext":
+        """Return the same context at another seed and fraction."""
+        return replace(self, seed=seed, fraction=fraction)
+
+    def of(self, experiment: Experiment) -> "RunContext":
+        """Return the same data under another experiment, at its first seed."""
+        return replace(self, experiment=experiment, seed=experiment.seeds[0])
 
     @property
     def fractions(self) -> tuple[float | None, ...]:
@@ -71,16 +81,17 @@ class Line:
         model = read_model_config(folder_of(self.experiment.encoder))
         return model.objective == self.objective and model.labels == self.task.labels
 
-    def folder(self, seed: int) -> RunFolder:
-        """Give a seed's part of the run folder."""
-        return folder_of_seed(self.out, seed, self.experiment.seeds)
+    @property
+    def folder(self) -> RunFolder:
+        """Return where the results of this seed and fraction lie."""
+        return folder_of_seed(self.out, self.seed, self.experiment.seeds, self.fraction)
 
-    def head_windows(self, seed: int) -> Sequence[Window]:
+    def head_windows(self) -> Sequence[Window]:
         """Give the windows that heads learn from: of whole questions, drawn by the seed, until the share is reached."""
         if (share := self.experiment.heads.share) == 1:
             return self.train
         counts = np.bincount([window.example for window in self.train])
-        order = np.random.default_rng(seed_for(seed, "share")).permutation(len(counts))
+        order = np.random.default_rng(seed_for(self.seed, "share")).permutation(len(counts))
         before = np.cumsum(counts[order]) - counts[order]
         drawn = set(order[before < share * len(self.train)].tolist())
         return [window for window in self.train if window.example in drawn]
@@ -92,7 +103,7 @@ class Line:
         described = {name: _describe(each.split, each.windows) for name, each in asked.items()}
         return {"train": _describe(self.task.train, self.train), **described}
 
-    def made_by(self, stage: str, seed: int, **more: object) -> Settings:
+    def made_by(self, stage: str, **more: object) -> Settings:
         """Name what decides a stage's result, beside the settings of the stage itself."""
         data, split = self.experiment.data, self.task.train
         apart = {"held_out"} if isinstance(data.held_out, str) else set()  # no part of what is learned from
@@ -105,7 +116,7 @@ class Line:
             "train": source,
             "start": self.start_fingerprint,
             "windows": self.experiment.windows.model_dump(mode="json"),
-            "seed": seed,
+            "seed": self.seed,
             "precision": self.compute.precision,
             **more,
         }
@@ -130,7 +141,7 @@ class Line:
         )
 
 
-def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: int | None = None) -> Line:
+def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: int | None = None) -> RunContext:
     """Read the data, load the encoder once to check it, and cut all windows, before anything expensive starts.
 
     With `num_train` only so many examples of train, spread evenly, are kept, and no split beside it and dev: enough to
@@ -154,7 +165,7 @@ def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: in
         answers=experiment.answers,
         progress=progress,
     )
-    return Line(
+    return RunContext(
         experiment=experiment,
         out=out,
         task=task,
@@ -169,6 +180,7 @@ def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: in
         places={cls: places_of_states(encoder, layers, cls=cls) for cls in (False, True)},
         compute=choose_compute(experiment.device, experiment.precision),
         progress=progress,
+        seed=experiment.seeds[0],
     )
 
 

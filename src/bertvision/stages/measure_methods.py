@@ -14,7 +14,7 @@ from bertvision.files import locked
 from bertvision.progress import SILENT, Progress
 from bertvision.records import COSTS_FOLDER, CostRecord, costs_path, provenance, read_method_costs, write_costs
 from bertvision.settings import Settings, first_difference
-from bertvision.stages.line import Line, prepare
+from bertvision.stages.line import RunContext, prepare
 from bertvision.stages.method_turn import Turn, num_measured, size_for, take_turn
 from bertvision.training.device import choose_compute
 
@@ -41,11 +41,11 @@ def measure_methods(experiments: Sequence[Experiment], out: Path, progress: Prog
     first = next(iter(methods.values()))
     size = size_for(choose_compute(first.device, first.precision))
     with locked(out):
-        line = replace(prepare(first, out, progress, size.examples), progress=SILENT)
-        costs = {name: _kept(line, method) for name, method in methods.items()}
+        context = replace(prepare(first, out, progress, size.examples), progress=SILENT)
+        costs = {name: _kept(context, method) for name, method in methods.items()}
         if num_left := _count_left(costs.values(), out, progress):
             with progress.bar("measure", num_left) as bar:
-                for name in _take_turns(line, methods, costs, progress):
+                for name in _take_turns(context, methods, costs, progress):
                     bar.advance(1, lambda name=name: name)  # type: ignore[misc]
     return list(costs.values())
 
@@ -75,7 +75,7 @@ def _shared(experiment: Experiment) -> Settings:
     return {name: reduce(getitem, name.split("."), settings) for name in SHARED}
 
 
-def _kept(line: Line, experiment: Experiment) -> CostRecord:
+def _kept(context: RunContext, experiment: Experiment) -> CostRecord:
     """Return what OUT/costs holds of a method; refuse what was measured with other settings or on another device."""
     settings = experiment.model_dump(mode="json", exclude=UNLIKE)
     fresh = CostRecord(
@@ -83,11 +83,11 @@ def _kept(line: Line, experiment: Experiment) -> CostRecord:
         method=experiment.method,
         rows={},
         rounds=(),
-        num_windows=num_measured(replace(line, experiment=experiment)),
+        num_windows=num_measured(context.of(experiment)),
         settings=settings,
-        provenance=provenance(line.compute.name, line.compute.precision),
+        provenance=provenance(context.compute.name, context.compute.precision),
     )
-    path = costs_path(line.out, fresh.experiment, fresh.method)
+    path = costs_path(context.out, fresh.experiment, fresh.method)
     if not path.exists():
         return fresh
     there = read_method_costs(path)
@@ -108,21 +108,21 @@ def _count_left(costs: Collection[CostRecord], out: Path, progress: Progress) ->
 
 
 def _take_turns(
-    line: Line, methods: Mapping[str, Experiment], costs: dict[str, CostRecord], progress: Progress
+    context: RunContext, methods: Mapping[str, Experiment], costs: dict[str, CostRecord], progress: Progress
 ) -> Iterator[str]:
     """Take the turns that are left, add each to its method's costs, and give the method's name after it."""
     first = next(iter(methods.values()))
     start = load_encoder(first.encoder)
-    if line.compute.device.type == "cuda":  # the first to run in a process loads kernels: three times as long
-        take_turn(replace(line, experiment=first), start, {})
+    if context.compute.device.type == "cuda":  # the first to run in a process loads kernels: three times as long
+        take_turn(context.of(first), start, {})
     for number in range(ROUNDS):
         left = [name for name in methods if len(costs[name].rounds) == number]
         if left:
             progress.say(f"round {number + 1} of {ROUNDS}")
         for name in left[:: -1 if number % 2 else 1]:
-            turn = take_turn(replace(line, experiment=methods[name]), start, costs[name].rows)
+            turn = take_turn(context.of(methods[name]), start, costs[name].rows)
             costs[name] = _with_turn(costs[name], turn)
-            write_costs(line.out, costs[name])
+            write_costs(context.out, costs[name])
             yield name
 
 

@@ -15,7 +15,7 @@ from bertvision.heads.head import Head, count_parameters
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.records import Parameters, Round, RowSize, Speed, Spent
 from bertvision.stages.finetune import Output, output_layer, tune_together
-from bertvision.stages.line import Line
+from bertvision.stages.line import RunContext
 from bertvision.stages.measure import Alone, open_alone
 from bertvision.stages.model_folder import as_saved
 from bertvision.stages.rows import ENCODER, Row
@@ -54,56 +54,54 @@ def size_for(compute: Compute) -> Size:
     return SIZES.get(compute.device.type, SIZES["cpu"])
 
 
-def num_measured(line: Line) -> int:
+def num_measured(context: RunContext) -> int:
     """Count the windows that a turn measures the tuning on."""
-    warm, whole = _stops(line)
+    warm, whole = _stops(context)
     return whole - warm
 
 
-def take_turn(line: Line, start: Encoder, known: Mapping[str, RowSize]) -> Turn:
+def take_turn(context: RunContext, start: Encoder, known: Mapping[str, RowSize]) -> Turn:
     """Measure the method of a line whose train is a sample; `known` are sizes that an earlier turn has found.
 
     `start` is the encoder before any training and stays as it is.
     """
     gc.collect()  # what the turn before left in cycles has no part in this one's peak
     encoder, rows, tuning, inside = replace(start, model=deepcopy(start.model)), [], None, 0
-    if line.experiment.finetune.fractions:
-        output = output_layer(line, _seed(line))
-        start_tuning(encoder.model, line.experiment.tune, _seed(line))
-        tuning, inside = _tuning(line, encoder, output), count_trainable(encoder.model)
+    if context.experiment.finetune.fractions:
+        output = output_layer(context)
+        start_tuning(encoder.model, context.experiment.tune, context.seed)
+        tuning, inside = _tuning(context, encoder, output), count_trainable(encoder.model)
         encoder = as_saved(encoder)
-        rows.append(_output_row(line, encoder, output, inside))
-    freeze(encoder, line.compute)
-    trained, heads = _heads(line, encoder, inside)
+        rows.append(_output_row(context, encoder, output, inside))
+    freeze(encoder, context.compute)
+    trained, heads = _heads(context, encoder, inside)
     rows += trained
     return Turn(
-        Round(tuning=tuning, heads=heads, rows={row.name: _speed(line, encoder, row) for row in rows}),
-        {row.name: known.get(row.name) or _size(line, encoder, row) for row in rows},
+        Round(tuning=tuning, heads=heads, rows={row.name: _speed(context, encoder, row) for row in rows}),
+        {row.name: known.get(row.name) or _size(context, encoder, row) for row in rows},
     )
 
 
-def _seed(line: Line) -> int:
-    return line.experiment.seeds[0]
-
-
-def _stops(line: Line) -> tuple[int, int]:
+def _stops(context: RunContext) -> tuple[int, int]:
     """Count the windows that are seen before the steps that count, and with them."""
-    size, config = size_for(line.compute), line.experiment.finetune
+    size, config = size_for(context.compute), context.experiment.finetune
     once = config.model_copy(update={"fractions": (1.0,)})
-    epochs = math.ceil((size.warm + size.steps) / len(plan_steps(line.train, once, _seed(line), line.objective.group)))
+    epochs = math.ceil(
+        (size.warm + size.steps) / len(plan_steps(context.train, once, context.seed, context.objective.group))
+    )
     several = config.model_copy(update={"fractions": (float(epochs),)})
-    steps = plan_steps(line.train, several, _seed(line), line.objective.group)
+    steps = plan_steps(context.train, several, context.seed, context.objective.group)
     seen = [sum(len(rows) for rows in step) for step in steps]
     return sum(seen[: size.warm]), sum(seen[: size.warm + size.steps])
 
 
-def _tuning(line: Line, encoder: Encoder, output: Output) -> Spent:
+def _tuning(context: RunContext, encoder: Encoder, output: Output) -> Spent:
     """Tune for some steps; those before the first of two stops are the warm-up."""
-    stops = _stops(line)
-    fractions = tuple(stop / len(line.train) for stop in stops)
-    config = line.experiment.finetune.model_copy(update={"fractions": fractions})
-    short = replace(line, experiment=line.experiment.model_copy(update={"finetune": config}))
-    warm, whole = (checkpoint.costs for checkpoint in tune_together(short, _seed(line), encoder, output))
+    stops = _stops(context)
+    fractions = tuple(stop / len(context.train) for stop in stops)
+    config = context.experiment.finetune.model_copy(update={"fractions": fractions})
+    short = replace(context, experiment=context.experiment.model_copy(update={"finetune": config}))
+    warm, whole = (checkpoint.costs for checkpoint in tune_together(short, encoder, output))
     measured = whole._replace(
         seconds=whole.seconds - warm.seconds,
         data_seconds=whole.data_seconds - warm.data_seconds,
@@ -112,66 +110,68 @@ def _tuning(line: Line, encoder: Encoder, output: Output) -> Spent:
     return _spent(measured, stops[1] - stops[0])
 
 
-def _heads(line: Line, encoder: Encoder, inside: int) -> tuple[list[Row], Spent | None]:
+def _heads(context: RunContext, encoder: Encoder, inside: int) -> tuple[list[Row], Spent | None]:
     """Train all heads together as the second stage does, and give one of each that differ in their rate alone."""
     rows: dict[str, Row] = {}
     spent: list[Spent] = []
     for cls in (False, True):
-        own = [head for head in line.experiment.heads.train if reads_cls(head, line.objective) == cls]
+        own = [head for head in context.experiment.heads.train if reads_cls(head, context.objective) == cls]
         if not own:
             continue
-        heads = build_heads(own, line.shapes[cls], _seed(line), line.objective)
-        spent.append(_pass(line, encoder, own, heads, cls=cls))
+        heads = build_heads(own, context.shapes[cls], context.seed, context.objective)
+        spent.append(_pass(context, encoder, own, heads, cls=cls))
         for config in own:
             head, count = heads[config.name], count_parameters(heads[config.name])
-            head.layers = line.places[cls]
+            head.layers = context.places[cls]
             parameters = Parameters(total=count.total, trainable=count.trainable, encoder=encoder.num_parameters)
             name = config.setting_of or config.name
             rows.setdefault(name, Row(name, config.kind, parameters, head, config, inside + count.total))
     return list(rows.values()), _both(spent)
 
 
-def _pass(line: Line, encoder: Encoder, own: Sequence[HeadConfig], heads: Mapping[str, Head], *, cls: bool) -> Spent:
-    passes = size_for(line.compute).passes
-    config = line.experiment.heads.model_copy(
+def _pass(
+    context: RunContext, encoder: Encoder, own: Sequence[HeadConfig], heads: Mapping[str, Head], *, cls: bool
+) -> Spent:
+    passes = size_for(context.compute).passes
+    config = context.experiment.heads.model_copy(
         update={"train": tuple(own), "share": 1.0, "epochs": 1 + passes, "report_epoch": None}
     )
-    states = line.experiment.states.model_copy(update={"source": "live"})
-    live = replace(line, experiment=line.experiment.model_copy(update={"heads": config, "states": states}))
-    meter = Meter(line.compute.device)
-    with open_states(live, _seed(line), None, encoder, "", own, objective=line.objective, cls=cls) as (source, _):
+    states = context.experiment.states.model_copy(update={"source": "live"})
+    live = replace(context, experiment=context.experiment.model_copy(update={"heads": config, "states": states}))
+    meter = Meter(context.compute.device)
+    with open_states(live, encoder, "", own, objective=context.objective, cls=cls) as (source, _):
         for end in train_heads_together(
-            heads, source, config, seed=_seed(line), compute=line.compute, objective=line.objective
+            heads, source, config, seed=context.seed, compute=context.compute, objective=context.objective
         ):
             if end.epoch == 1:  # a pass to warm up
                 meter.go()
-    return _spent(meter.stop(), passes * len(line.train))
+    return _spent(meter.stop(), passes * len(context.train))
 
 
-def _output_row(line: Line, encoder: Encoder, output: Output, inside: int) -> Row:
+def _output_row(context: RunContext, encoder: Encoder, output: Output, inside: int) -> Row:
     """Describe the encoder with its output layer as `list_rows` does."""
     count, size = count_parameters(output.head), encoder.num_parameters
     if output.is_plain:  # it was trained on the one state that it reads; from now on it is given several
-        output.head.layers = layers_of_output(encoder, line.objective)
+        output.head.layers = layers_of_output(encoder, context.objective)
     parameters = Parameters(total=size + count.total, trainable=inside + count.trainable, encoder=size)
     return Row(ENCODER, "encoder", parameters, output.head, output.config, inside + count.total)
 
 
-def _alone(line: Line, encoder: Encoder, row: Row, wanted: int | None = None) -> Alone:
+def _alone(context: RunContext, encoder: Encoder, row: Row, wanted: int | None = None) -> Alone:
     assert row.head is not None
     assert row.config is not None
-    tokens = line.experiment.answers.tokens
-    return open_alone(encoder, row.config, row.head, line.dev.windows, line.compute, tokens, wanted)
+    tokens = context.experiment.answers.tokens
+    return open_alone(encoder, row.config, row.head, context.dev.windows, context.compute, tokens, wanted)
 
 
-def _speed(line: Line, encoder: Encoder, row: Row) -> Speed:
-    size = size_for(line.compute)
-    alone, windows = _alone(line, encoder, row, size.answered), len(line.dev.windows)
+def _speed(context: RunContext, encoder: Encoder, row: Row) -> Speed:
+    size = size_for(context.compute)
+    alone, windows = _alone(context, encoder, row, size.answered), len(context.dev.windows)
     return Speed(seconds=alone.seconds(size.repeats) / windows, latency=alone.latency(size.repeats))
 
 
-def _size(line: Line, encoder: Encoder, row: Row) -> RowSize:
-    operations = _alone(line, encoder, row).operations() / len(line.dev.windows)
+def _size(context: RunContext, encoder: Encoder, row: Row) -> RowSize:
+    operations = _alone(context, encoder, row).operations() / len(context.dev.windows)
     return RowSize(parameters=row.parameters, ship_bytes=4 * row.ship_parameters, operations=operations)
 
 

@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from torch import nn
+
 from bertvision.encoder.changes import changes_between, lay_over, save_changes, sign_changes
 from bertvision.encoder.load import Encoder, load_encoder, quiet_transformers, shipped_model
-from bertvision.errors import EncoderError, FolderError
+from bertvision.errors import EncoderError, FolderError, SettingsError
 from bertvision.files import read_json, write_json
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.head import Head
+from bertvision.heads.poolers.own import OwnPoolerConfig
 from bertvision.settings import DEFAULT, suggest, validate
 from bertvision.shapes import StackShape
 from bertvision.stages.use_config import CONFIG as CONFIG  # there because reading a config needs no torch
@@ -107,13 +110,14 @@ def as_saved(encoder: Encoder) -> Encoder:
     return merged
 
 
-def load_model(folder: Path) -> Model:
+def load_model(folder: Path, pooler: nn.Module | None = None) -> Model:
     """Load a MODEL_DIR, or the one called `default`, with its encoder.
 
-    An encoder whose weights are not the ones that the head was trained on is refused.
+    An encoder whose weights are not the ones that the head was trained on is refused. A head that was trained with a
+    pooler of somebody's own needs that `pooler`: a module of the same class, whatever its weights.
     """
     folder = find_model(folder)
-    config = read_model_config(folder)
+    config = _with_pooler(read_model_config(folder), pooler)
     place = os.path.normpath(folder.resolve() / config.encoder) if config.encoder_is_path else config.encoder
     if config.encoder_is_path and not Path(place).is_dir():
         raise FolderError(f"{folder}: its encoder {place} is gone; put it back, or mend `encoder` in {folder / CONFIG}")
@@ -123,6 +127,15 @@ def load_model(folder: Path) -> Model:
             f"{folder}: the encoder {place} is not the one this head was trained on; train the head again"
         )
     return Model(config, encoder, load_head(folder, config))
+
+
+def _with_pooler(config: ModelConfig, pooler: nn.Module | None) -> ModelConfig:
+    if pooler is None:
+        return config
+    if not isinstance(config.head.pooler, OwnPoolerConfig):
+        raise SettingsError(f"head {config.head.name!r} has its pooler from the catalog; leave `pooler` out")
+    own = config.head.pooler.model_copy(update={"module": pooler})
+    return config.model_copy(update={"head": config.head.model_copy(update={"pooler": own})})
 
 
 def load_head(folder: Path, config: ModelConfig) -> Head:

@@ -14,7 +14,7 @@ from bertvision.heads.build import reads_cls
 from bertvision.progress import SILENT, Progress
 from bertvision.stages.finetune import output_layer, output_sees_last
 from bertvision.stages.frozen_source import plan_bottom
-from bertvision.stages.line import Line, prepare
+from bertvision.stages.line import RunContext, prepare
 from bertvision.stages.states import plan_source, states_folder, wanted_states
 from bertvision.tables import Column, Table
 from bertvision.tuning.tune import start_tuning
@@ -54,36 +54,37 @@ class StatesPlan:
 
 def plan_states(experiment: Experiment, out: Path, progress: Progress = SILENT) -> StatesPlan:
     """Measure the encoder that the experiment starts from; a tuned one is as fast."""
-    line, seed = prepare(experiment, out, progress), experiment.seeds[0]
-    bottom = _plan_tuning(line, seed)
+    context = prepare(experiment, out, progress)
+    context = context.at(context.seed, context.fractions[0])
+    bottom = _plan_tuning(context)
     if not experiment.heads.train:
         return StatesPlan(bottom=bottom)
-    return StatesPlan(*_plan_heads(line, seed), bottom)
+    return StatesPlan(*_plan_heads(context), bottom)
 
 
-def _plan_heads(line: Line, seed: int) -> tuple[str, Choice]:
+def _plan_heads(context: RunContext) -> tuple[str, Choice]:
     config, objective, encoder = (
-        line.experiment.heads,
-        line.objective,
-        freeze(load_encoder(line.experiment.encoder), line.compute),
+        context.experiment.heads,
+        context.objective,
+        freeze(load_encoder(context.experiment.encoder), context.compute),
     )
     # Where some heads read all tokens, theirs is the pass that costs.
     cls = all(reads_cls(head, objective) for head in config.train)
     heads = [head for head in config.train if reads_cls(head, objective) == cls]
-    wanted = wanted_states(line, seed, encoder, objective=objective, cls=cls)
-    folder = states_folder(line, seed, line.fractions[0], line.start_fingerprint, cls=cls)
-    choice = plan_source(line, seed, wanted, folder, heads, objective)
+    wanted = wanted_states(context, encoder, objective=objective, cls=cls)
+    folder = states_folder(context, context.start_fingerprint, cls=cls)
+    choice = plan_source(context, wanted, folder, heads, objective)
     tokens, passes = int(lengths_of(wanted.windows).sum()), config.epochs
     work = f"{len(wanted.windows):,} windows, {tokens:,} tokens, {passes} {'passes' if passes > 1 else 'pass'}"
-    return f"{line.experiment.title}: {work}, {len(heads)} {'heads' if len(heads) > 1 else 'head'}", choice
+    return f"{context.experiment.title}: {work}, {len(heads)} {'heads' if len(heads) > 1 else 'head'}", choice
 
 
-def _plan_tuning(line: Line, seed: int) -> Choice | None:
-    if line.experiment.tune is None:
+def _plan_tuning(context: RunContext) -> Choice | None:
+    if context.experiment.tune is None:
         return None
-    encoder = load_encoder(line.experiment.encoder)
-    start_tuning(encoder.model, line.experiment.tune, seed)
-    return plan_bottom(line, seed, encoder, sees_last=output_sees_last(output_layer(line, seed)))
+    encoder = load_encoder(context.experiment.encoder)
+    start_tuning(encoder.model, context.experiment.tune, context.seed)
+    return plan_bottom(context, encoder, sees_last=output_sees_last(output_layer(context)))
 
 
 def _as_dict(choice: Choice) -> dict[str, Any]:

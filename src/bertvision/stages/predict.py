@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.calibration.calibration import score_calibration
+from bertvision.calibration.answers import Answers
+from bertvision.calibration.calibration import Decision, fit_decision, score_calibration
 from bertvision.encoder.encode import has_pooler
 from bertvision.encoder.load import Encoder
 from bertvision.files import whole_folder
@@ -28,10 +29,12 @@ from bertvision.settings import first_difference
 from bertvision.stages.answering import Answering
 from bertvision.stages.finetune import finetune_costs, finetune_seconds
 from bertvision.stages.heads import frozen_encoder, load_heads
-from bertvision.stages.line import Line
+from bertvision.stages.line import RunContext
 from bertvision.stages.logits import logits_of
 from bertvision.stages.measure import measure_inference
+from bertvision.stages.reader_scores import reader_scores
 from bertvision.stages.rows import ENCODER, MAJORITY, Row, list_rows, output_layer_of
+from bertvision.stages.span_answering import SpanAnswering
 from bertvision.tasks.held_out import write_squad
 from bertvision.training.accounting import Costs
 
@@ -53,13 +56,17 @@ class Asked(NamedTuple):
         how = row.members.how if row.members is not None else None
         return self.answering.score(answers, self.logits[row.name], how)
 
+    def reader_answers(self, row: Row) -> Answers | None:
+        """Return what the decoder `reader` could answer, where it is asked for."""
+        if not isinstance(self.answering, SpanAnswering):
+            return None
+        return self.answering.reader_answers(self.logits[row.name])
+
 
 class Pass(NamedTuple):
     """What all rows of one fraction and seed share."""
 
-    line: Line
-    seed: int
-    fraction: float | None
+    context: RunContext
     weights: str  # fingerprint of the encoder
     has_pooler: bool
     seconds: float  # of the pass over dev
@@ -70,50 +77,48 @@ class Pass(NamedTuple):
     inference: dict[str, Inference]  # by row, where it was measured
 
 
-def predict(line: Line, seed: int, fraction: float | None) -> list[RunRecord]:
+def predict(context: RunContext) -> list[RunRecord]:
     """Answer dev with every row of a fraction, unless all of them have their record, and record what came out."""
-    if (made := _finished_records(line, seed, fraction)) is not None:
+    if (made := _finished_records(context)) is not None:
         return made
-    encoder, weights = frozen_encoder(line, seed, fraction)
-    rows = list_rows(line, seed, fraction, encoder)
+    encoder, weights = frozen_encoder(context)
+    rows = list_rows(context, encoder)
     started = time.perf_counter()
-    dev = _ask(line, rows, encoder, line.dev)
+    dev = _ask(context, rows, encoder, context.dev)
     seconds = time.perf_counter() - started
     held_out = None
-    if line.held_out is not None:
-        held_out = _ask(line, rows, encoder, line.held_out)
-        if not line.folder(seed).held_out.exists():
-            write_squad(line.folder(seed).held_out, line.held_out.split.examples)
-    also = {name: _ask(line, rows, encoder, each) for name, each in line.also.items()}
-    measured = _measured(line, rows, encoder)
-    this = Pass(
-        *(line, seed, fraction, weights, has_pooler(encoder), seconds),
-        *(_notes(line, rows), dev, held_out, also, measured),
-    )
+    if context.held_out is not None:
+        held_out = _ask(context, rows, encoder, context.held_out)
+        if not context.folder.held_out.exists():
+            write_squad(context.folder.held_out, context.held_out.split.examples)
+    also = {name: _ask(context, rows, encoder, each) for name, each in context.also.items()}
+    measured = _measured(context, rows, encoder)
+    notes, pooled = _notes(context, rows), has_pooler(encoder)
+    this = Pass(context, weights, pooled, seconds, notes, dev, held_out, also, measured)
     records = []
     for place, row in enumerate(rows):
         scores, curves = _score(this, row)
         record = _record(this, row, place, scores, curves)
-        write_record(line.folder(seed).records, record)
+        write_record(context.folder.records, record)
         records.append(record)
     return records
 
 
-def _notes(line: Line, rows: Sequence[Row]) -> list[str]:
+def _notes(context: RunContext, rows: Sequence[Row]) -> list[str]:
     names = [row.name for row in rows]
-    heads = [head.name for head in line.experiment.heads.train if head.name not in names]
+    heads = [head.name for head in context.experiment.heads.train if head.name not in names]
     notes = [f"head {name} diverged and was left out" for name in heads]
-    for ensemble in line.experiment.ensembles:
+    for ensemble in context.experiment.ensembles:
         if lacking := [name for name in ensemble.of if name not in names]:
             notes.append(f"ensemble {ensemble.name} was left out, because there is no row {lacking[0]}")
     return notes
 
 
-def _ask(line: Line, rows: Sequence[Row], encoder: Encoder, answering: Answering) -> Asked:
+def _ask(context: RunContext, rows: Sequence[Row], encoder: Encoder, answering: Answering) -> Asked:
     """Run the encoder once for all rows, then combine rows to ensembles."""
     heads = {row.name: row.head for row in rows if row.head is not None}
-    tokens, per = line.experiment.answers.tokens, line.objective.per
-    logits = logits_of(encoder, heads, answering.windows, per, line.compute, line.progress, tokens)
+    tokens, per = context.experiment.answers.tokens, context.objective.per
+    logits = logits_of(encoder, heads, answering.windows, per, context.compute, context.progress, tokens)
     for row in rows:
         if row.members is not None:
             members = [logits[name] for name in row.members.of]
@@ -121,13 +126,13 @@ def _ask(line: Line, rows: Sequence[Row], encoder: Encoder, answering: Answering
     return Asked(answering, logits)
 
 
-def _measured(line: Line, rows: Sequence[Row], encoder: Encoder) -> dict[str, Inference]:
+def _measured(context: RunContext, rows: Sequence[Row], encoder: Encoder) -> dict[str, Inference]:
     """Measure every row that is one model by itself, where the experiment asks for it."""
-    if line.experiment.measure is None:
+    if context.experiment.measure is None:
         return {}
-    compute, tokens = line.compute, line.experiment.answers.tokens
+    compute, tokens = context.compute, context.experiment.answers.tokens
     return {
-        row.name: measure_inference(encoder, row.config, row.head, line.dev.windows, compute, tokens)
+        row.name: measure_inference(encoder, row.config, row.head, context.dev.windows, compute, tokens)
         for row in rows
         if row.head is not None and row.config is not None
     }
@@ -137,8 +142,8 @@ def _efficiency(this: Pass, row: Row) -> Efficiency | None:
     if row.kind == "baseline":
         return None
     costs = Costs()
-    if this.fraction is not None:
-        costs = finetune_costs(this.line.folder(this.seed).encoder(this.fraction))
+    if this.context.fraction is not None:
+        costs = finetune_costs(this.context.folder.encoder(this.context.fraction))
     return Efficiency(
         encoder_seconds=round(costs.seconds - costs.data_seconds, 3),
         heads_seconds=row.seconds or 0.0,
@@ -153,10 +158,10 @@ def _efficiency(this: Pass, row: Row) -> Efficiency | None:
 
 def _score(this: Pass, row: Row) -> tuple[Scores, Curves | None]:
     """Write a row's answers and score those to dev; what is tuned is tuned on the held-out ones."""
-    line, folder = this.line, this.line.folder(this.seed)
+    context, folder = this.context, this.context.folder
     if row.kind == "baseline":
-        return _baseline_scores(line), None
-    with whole_folder(folder.predictions(this.fraction, row.name)) as beside:
+        return _baseline_scores(context), None
+    with whole_folder(folder.predictions(row.name)) as beside:
         answers = this.dev.answer(row, beside)
         scores = this.dev.score(row, answers)
         for name, asked in this.also.items():
@@ -164,18 +169,29 @@ def _score(this: Pass, row: Row) -> tuple[Scores, Curves | None]:
             scores |= {f"{name}_{metric}": score for metric, score in more.items()}
     held_out = None
     if this.held_out is not None:
-        with whole_folder(folder.held_out_predictions(this.fraction, row.name)) as beside:
+        with whole_folder(folder.held_out_predictions(row.name)) as beside:
             held_out = (this.held_out.answering.split.examples, this.held_out.answer(row, beside))
         scores["held_out_f1"] = this.held_out.score(row, held_out[1])["f1"]  # to choose settings by
-    if line.task.kind != "span" or not line.task.has_null:
+    scores |= _reader_scores(this, row)
+    if context.task.kind != "span" or not context.task.has_null:
         return scores, None
     dev = (this.dev.answering.split.examples, answers)
-    calibrated, curves = score_calibration(dev, held_out, line.experiment.answers.null_threshold)
+    calibrated, curves = score_calibration(dev, held_out, context.experiment.answers.null_threshold)
     return scores | calibrated, curves
 
 
-def _baseline_scores(line: Line) -> Scores:
-    task = line.task
+def _reader_scores(this: Pass, row: Row) -> Scores:
+    """Score the decoder `reader` as it is and as tuned on the held-out questions, where it is asked for."""
+    dev = this.dev.reader_answers(row)
+    if dev is None:
+        return {}
+    held_out = this.held_out.reader_answers(row) if this.held_out is not None else None
+    tuned = None if held_out is None or not this.context.task.has_null else fit_decision(held_out)
+    return reader_scores(dev, Decision(this.context.experiment.answers.null_threshold), tuned)
+
+
+def _baseline_scores(context: RunContext) -> Scores:
+    task = context.task
     scores = majority_scores(task.name, task.train.examples, task.dev.examples)
     for name, split in task.also.items():
         more = majority_scores(task.name, task.train.examples, split.examples)
@@ -184,7 +200,7 @@ def _baseline_scores(line: Line) -> Scores:
 
 
 def _record(this: Pass, row: Row, place: int, scores: Scores, curves: Curves | None) -> RunRecord:
-    line, config = this.line, this.line.experiment
+    context, config = this.context, this.context.experiment
     epochs = {**row.epochs, config.heads.reported: scores} if row.kind in ("head", "control") else {}
     return RunRecord(
         experiment=config.name,
@@ -194,16 +210,16 @@ def _record(this: Pass, row: Row, place: int, scores: Scores, curves: Curves | N
         row=row.name,
         kind=row.kind,
         place=place,
-        fraction=this.fraction,
-        seed=this.seed,
-        encoder_lr=None if this.fraction is None else config.finetune.lr,
+        fraction=context.fraction,
+        seed=context.seed,
+        encoder_lr=None if context.fraction is None else config.finetune.lr,
         **_own_settings(this, row),
         scores=scores,
         epochs=[epochs[epoch] for epoch in sorted(epochs)],
         curves=curves,
         parameters=row.parameters,
         seconds=Seconds(
-            finetune=finetune_seconds(line, this.seed, this.fraction),
+            finetune=finetune_seconds(context),
             heads=row.seconds,
             predict=round(this.seconds, 3),
         ),
@@ -213,10 +229,10 @@ def _record(this: Pass, row: Row, place: int, scores: Scores, curves: Curves | N
         states=row.states,
         schedule_horizon=config.finetune.horizon,
         notes=this.notes,
-        data=line.data(),
+        data=context.data(),
         encoder_fingerprint=this.weights,
         config=config.model_dump(mode="json"),
-        provenance=provenance(line.compute.name, line.compute.precision),
+        provenance=provenance(context.compute.name, context.compute.precision),
     )
 
 
@@ -224,26 +240,26 @@ def _own_settings(this: Pass, row: Row) -> dict[str, Any]:
     """Return what sets a head's training apart from that of others; nothing for other rows."""
     if row.config is None or row.kind not in ("head", "control"):
         return {}
-    lr = row.config.lr or this.line.experiment.heads.lr
+    lr = row.config.lr or this.context.experiment.heads.lr
     return {"setting_of": row.config.setting_of, "lr": lr, "weight_decay": row.config.weight_decay}
 
 
-def _finished_records(line: Line, seed: int, fraction: float | None) -> list[RunRecord] | None:
+def _finished_records(context: RunContext) -> list[RunRecord] | None:
     """Return the records of a fraction where all are there, made by this very experiment on these very data."""
-    config, folder = line.experiment.model_dump(mode="json"), line.folder(seed)
-    names = [] if output_layer_of(line, seed, fraction) is None else [ENCODER]
-    names += load_heads(line, seed, fraction)
-    names += [each.name for each in line.experiment.ensembles if all(name in names for name in each.of)]
-    baseline = [MAJORITY] if line.task.kind != "span" else []
-    paths = [record_path(folder.records, name, fraction, seed) for name in [*baseline, *names]]
-    places = [folder.predictions(fraction, name) for name in names]
-    places += [place / part for place in places for part in line.also]
+    config, folder = context.experiment.model_dump(mode="json"), context.folder
+    names = [] if output_layer_of(context) is None else [ENCODER]
+    names += load_heads(context)
+    names += [each.name for each in context.experiment.ensembles if all(name in names for name in each.of)]
+    baseline = [MAJORITY] if context.task.kind != "span" else []
+    paths = [record_path(folder.records, name, context.fraction, context.seed) for name in [*baseline, *names]]
+    places = [folder.predictions(name) for name in names]
+    places += [place / part for place in places for part in context.also]
     answers = [place / "predictions.json" for place in places]
-    if line.held_out is not None:
-        answers += [folder.held_out_predictions(fraction, name) / "predictions.json" for name in names]
+    if context.held_out is not None:
+        answers += [folder.held_out_predictions(name) / "predictions.json" for name in names]
         answers.append(folder.held_out)
     if not all(path.exists() for path in [*paths, *answers]):
         return None
     records = [read_record(path) for path in paths]
-    same = all(record.data == line.data() and first_difference(record.config, config) is None for record in records)
+    same = all(record.data == context.data() and first_difference(record.config, config) is None for record in records)
     return records if same else None

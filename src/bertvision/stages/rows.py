@@ -12,7 +12,7 @@ from bertvision.metrics.squad import Scores
 from bertvision.records import Parameters, ResultKind
 from bertvision.stages.finetune import bottom_states, trained_parameters
 from bertvision.stages.heads import load_heads
-from bertvision.stages.line import Line
+from bertvision.stages.line import RunContext
 from bertvision.stages.model_folder import load_head, read_model_config
 
 ENCODER, MAJORITY = "encoder", "majority"
@@ -37,20 +37,20 @@ class Row:
 BASELINE = Row(MAJORITY, "baseline", Parameters(total=0, trainable=0, encoder=0))
 
 
-def list_rows(line: Line, seed: int, fraction: float | None, encoder: Encoder) -> list[Row]:
+def list_rows(context: RunContext, encoder: Encoder) -> list[Row]:
     """List the encoder, heads and ensembles that can be scored; an encoder as given has no output layer of its own."""
     size, inside = encoder.num_parameters, 0
-    rows = [BASELINE] if line.task.kind != "span" else []
-    if (output := output_layer_of(line, seed, fraction)) is not None:
-        place, own = _encoder_folder(line, seed, fraction), count_parameters(output)
+    rows = [BASELINE] if context.task.kind != "span" else []
+    if (output := output_layer_of(context)) is not None:
+        place, own = _encoder_folder(context), count_parameters(output)
         trained_there = trained_parameters(place)
         learned = size + own.total if trained_there is None else trained_there
-        inside = learned - own.trainable if fraction is not None else 0
+        inside = learned - own.trainable if context.fraction is not None else 0
         parameters = Parameters(total=size + own.total, trainable=learned, encoder=size)
         config = read_model_config(place).head
         ship, states = inside + own.total, bottom_states(place)
         rows.append(Row(ENCODER, "encoder", parameters, output, config, ship, states=states))
-    for name, trained in load_heads(line, seed, fraction).items():
+    for name, trained in load_heads(context).items():
         count = count_parameters(trained.head)
         parameters = Parameters(total=count.total, trainable=count.trainable, encoder=size)
         rows.append(
@@ -66,7 +66,7 @@ def list_rows(line: Line, seed: int, fraction: float | None, encoder: Encoder) -
                 states=trained.states,
             )
         )
-    return rows + _ensembles(line.experiment.ensembles, rows, size, inside)
+    return rows + _ensembles(context.experiment.ensembles, rows, size, inside)
 
 
 def _ensembles(configs: Sequence[EnsembleConfig], rows: Sequence[Row], size: int, inside: int) -> list[Row]:
@@ -85,13 +85,15 @@ def _ensembles(configs: Sequence[EnsembleConfig], rows: Sequence[Row], size: int
     return ensembles
 
 
-def output_layer_of(line: Line, seed: int, fraction: float | None) -> Head | None:
+def output_layer_of(context: RunContext) -> Head | None:
     """Load the encoder's own output layer, or give None for an encoder as given that has none."""
-    if fraction is None and not line.is_own_checkpoint():
+    if context.fraction is None and not context.is_own_checkpoint():
         return None
-    place = _encoder_folder(line, seed, fraction)
+    place = _encoder_folder(context)
     return load_head(place, read_model_config(place))
 
 
-def _encoder_folder(line: Line, seed: int, fraction: float | None) -> Path:
-    return folder_of(line.experiment.encoder) if fraction is None else line.folder(seed).encoder(fraction)
+def _encoder_folder(context: RunContext) -> Path:
+    if context.fraction is None:
+        return folder_of(context.experiment.encoder)
+    return context.folder.encoder(context.fraction)

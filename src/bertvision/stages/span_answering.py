@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from bertvision.calibration.answers import Answers
 from bertvision.features.windows import Window
 from bertvision.metrics.squad import Scores, score_predictions
 from bertvision.predictions.ensemble import How, combine_logits
@@ -14,6 +15,7 @@ from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.spans import decode_spans
 from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.stages.paper_scores import PaperGold, paper_scores
+from bertvision.stages.reader_scores import reader_answers
 from bertvision.tasks.task import Question, Split
 
 
@@ -40,6 +42,12 @@ class SpanAnswering:
     def answer(self, logits: Logits) -> list[Prediction]:
         """Give the best span of every question, or none."""
         return decode_spans(self.texts, logits, self.config, has_null=self.has_null)
+
+    def reader_answers(self, logits: Logits) -> Answers | None:
+        """Return the answers of the decoder `reader`; None where `answers.decoders` does not ask for it."""
+        if "reader" not in self.config.decoders:
+            return None
+        return reader_answers(self.split.examples, self.texts, logits, self.config, has_null=self.has_null)
 
     def write(self, folder: Path, answers: list[Prediction], logits: Logits) -> None:
         """Write answers in run_qa's formats, and the logits."""

@@ -19,6 +19,7 @@ from bertvision.heads.poolers.learned_pooling import LearnedPooling, LearnedPool
 from bertvision.heads.poolers.mix4 import Mix4, Mix4Config
 from bertvision.heads.poolers.mixed_adapter import MixedAdapter, MixedAdapterConfig
 from bertvision.heads.poolers.modified_xception import ModifiedXception, ModifiedXceptionConfig
+from bertvision.heads.poolers.own import OwnPoolerConfig, copy_own
 from bertvision.heads.poolers.pooler import width_of
 from bertvision.heads.poolers.read import Read, ReadConfig
 from bertvision.heads.poolers.two_adapters import TwoAdapters, TwoAdaptersConfig
@@ -45,11 +46,15 @@ AnyPooler = (
     | Mix4Config
     | LayerAttentionConfig
     | ReadConfig
+    | OwnPoolerConfig
 )
 
 
 def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
     """Turn a config into a module and its number of features: configs stop here, modules see plain numbers."""
+    if isinstance(config, OwnPoolerConfig):
+        own = copy_own(config)
+        return own, int(own.features)  # type: ignore[arg-type]  # `describe_own` has checked it
     layers, hidden = shape
     pooler: (
         LearnedPooling

@@ -5,14 +5,12 @@ import { Heat } from "./xray.js";
 
 const SHOWN = 6; // candidates
 
-const sigmoid = (value) => 1 / (1 + Math.exp(-value));
-
 export class Result {
   constructor({ onNeedsToken }) {
     this.heat = new Heat({ onNeedsToken });
   }
 
-  show(asked, { answers: [found], null_threshold: threshold, fitted_threshold: fitted, temperature, model }) {
+  show(asked, { answers: [found], model }) {
     this.asked = { ...asked, model };
     this.letters = lettersOf(asked.context);
     const [given] = found;
@@ -20,7 +18,7 @@ export class Result {
     find("#found").hidden = false;
     find("#given").textContent = given.text || "No answer in this passage";
     find("#given").classList.toggle("nothing", !given.text);
-    this.showDecision(found, threshold, fitted, temperature);
+    this.showDecision(found);
     this.showCandidates(found);
     this.choose(given);
   }
@@ -33,8 +31,8 @@ export class Result {
     this.heat.clear();
   }
 
-  // The best answer and "no answer" share 100 %; the threshold is a place on the same bar: the middle, unless it was asked for.
-  showDecision(found, threshold, fitted, temperature) {
+  // One bar from 0 to 100 %: it is as long as the best answer is likely, and "no answer" is the mark that it must reach.
+  showDecision(found) {
     const nothing = found.find((each) => !each.text);
     const best = found.find((each) => each.text);
     find("#decision").hidden = !nothing || !best;
@@ -42,17 +40,15 @@ export class Result {
       find("#decision-text").textContent = `Probability ${percent(found[0].probability)}; this model never says “no answer”.`;
       return;
     }
-    const share = sigmoid((best.score - nothing.score + fitted) / temperature);
-    const needed = threshold === null ? 0 : sigmoid((fitted - threshold) / temperature);
     const bar = find("#decision");
-    bar.style.setProperty("--share", share);
-    bar.style.setProperty("--needed", needed);
-    bar.classList.toggle("declined", !found[0].text);
+    bar.style.setProperty("--share", best.probability);
+    bar.style.setProperty("--needed", nothing.probability);
+    bar.classList.toggle("abstained", !found[0].text);
     const word = found[0].text ? "" : ` for “${isolated(shorten(best.text))}”`;
-    find(".needed span", bar).textContent = `threshold: ${percent(needed)}`;
+    find(".needed span", bar).textContent = `“no answer”: ${percent(nothing.probability)}`;
     find("#decision-text").textContent =
-      `${percent(share)}${word} against ${percent(1 - share)} for “no answer”. ` +
-      `The model answers from ${percent(needed)} on (its threshold), so it ${found[0].text ? "answers" : "declines"}.`;
+      `${percent(best.probability)}${word} against ${percent(nothing.probability)} for “no answer”. ` +
+      `The model gives the likelier of the two, so it ${found[0].text ? "answers" : "abstains"}.`;
   }
 
   showCandidates(found) {

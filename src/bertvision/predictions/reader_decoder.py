@@ -1,0 +1,136 @@
+"""Logits -> answers as `load`, `ask` and `serve` give them: whole words, overlapping spans together, one distribution.
+
+A span begins and ends at words. Spans that overlap a better one, or have its text, are the same answer, whose
+score is the log of the sum of their exp(score). "No answer" is one more candidate, whose score is lowered by the null
+threshold. Probabilities are the softmax of score / temperature over these, so that they add up to 1, and the likelier
+one of the best answer and "no answer" is given. (To add spans up at the temperature itself costs F1: docs/log.md.)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bertvision.predictions.logits import Logits
+from bertvision.predictions.prediction import AnswerConfig
+from bertvision.predictions.spans import Bounds, Ranking, first_of_each, rank_nothing, rank_spans
+from bertvision.predictions.texts import TextGrid, token_bounds
+from bertvision.predictions.word_bounds import inside_words
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Probabilities of all answers at a null threshold and temperature; those of a question add up to 1."""
+
+    answers: Floats  # [answer]
+    nothing: Floats  # [question] 0 where the task has no "no answer"
+    best: Indices  # [question] the likeliest answer
+    null_odds: Floats  # [question] score of "no answer" minus the best answer's; -inf where there is none
+
+
+@dataclass(frozen=True)
+class PooledAnswers:
+    """What every question could be answered: spans, question after question and answer after answer."""
+
+    spans: Ranking  # the first of an answer is its best one
+    span_at: Indices  # [answer] its first span
+    answer_at: Indices  # [question] its first answer
+    nothing: Ranking | None  # "no answer" of every question
+
+    @property
+    def questions(self) -> Indices:
+        """Return the question of every answer."""
+        return self.spans.questions[self.span_at]
+
+    def of(self, question: int) -> range:
+        """Return the answers of one question."""
+        is_last = question + 1 == len(self.answer_at)
+        return range(int(self.answer_at[question]), len(self.span_at) if is_last else int(self.answer_at[question + 1]))
+
+    @property
+    def scores(self) -> Floats:
+        """Return the score of every answer: log of the sum over its spans of exp(score)."""
+        scores = self.spans.scores
+        highest = scores[self.span_at]
+        sizes = np.diff(self.span_at, append=len(scores))
+        return highest + np.log(np.add.reduceat(np.exp(scores - np.repeat(highest, sizes)), self.span_at))
+
+    @property
+    def null_scores(self) -> Floats:
+        """Return the score of "no answer" to every question; -inf where the task has none."""
+        return np.full(len(self.answer_at), -np.inf) if self.nothing is None else self.nothing.scores
+
+    def shares(self, threshold: float, temperature: float) -> Shares:
+        """Return the softmax of score / temperature, "no answer" scoring less by the threshold."""
+        scores, questions, nothing = self.scores, self.questions, self.null_scores
+        best = _highest_of_each(scores, questions, self.answer_at)
+        top = np.maximum(scores[best], nothing - threshold)
+        weights = np.exp((scores - top[questions]) / temperature)
+        null_weights = np.exp((nothing - threshold - top) / temperature)
+        totals = np.add.reduceat(weights, self.answer_at) + null_weights
+        return Shares(weights / totals[questions], null_weights / totals, best, nothing - scores[best])
+
+
+def pool_answers(grid: TextGrid, logits: Logits, config: AnswerConfig, *, has_null: bool) -> PooledAnswers:
+    """Put the best spans of every question together to answers, best first."""
+    ranked = rank_spans(grid, logits, config, _word_bounds(grid, config.max_answer_length))
+    pools = [
+        pool
+        for first, stop in zip(*_extents(ranked.questions), strict=True)
+        for pool in _pools(grid.text, ranked.bounds[first:stop].tolist(), first)
+    ]
+    spans = ranked.take(np.array([place for pool in pools for place in pool], np.int64))
+    span_at = np.cumsum([0, *(len(pool) for pool in pools[:-1])])
+    answer_at = first_of_each(spans.questions[span_at])
+    return PooledAnswers(spans, span_at, answer_at, rank_nothing(grid.tokens, logits) if has_null else None)
+
+
+def _pools(text: str, bounds: Sequence[Sequence[int]], first: int) -> list[list[int]]:
+    """Put each span, best first, to the first answer whose best span it overlaps or equals in text."""
+    pools: list[tuple[int, int, str, list[int]]] = []
+    seen = set()
+    for place, (start, end) in enumerate(bounds, start=first):
+        if (start, end) in seen:  # another window shows it too, and likes it less
+            continue
+        seen.add((start, end))
+        words = text[start:end]
+        for begin, stop, same, pool in pools:
+            if (start < stop and begin < end) or words == same:
+                pool.append(place)
+                break
+        else:
+            pools.append((start, end, words, [place]))
+    return [pool for *_, pool in pools]
+
+
+def _word_bounds(grid: TextGrid, longest: int) -> Bounds:
+    """Return where words begin and end; all tokens for a question that has no span of whole words in any window."""
+    inside = inside_words(grid.text)
+    firsts, stops = token_bounds(grid)
+    can_start, can_end = grid.can_bound & ~inside[firsts], grid.can_bound & ~inside[stops]
+    window_of = np.repeat(np.arange(grid.tokens.num_windows), np.diff(grid.tokens.window_at))
+    places = np.arange(len(window_of))
+    # The nearest end from each token on makes the shortest span that begins there.
+    ends = np.minimum.accumulate(np.where(can_end, places, len(places))[::-1])[::-1]
+    reached = np.minimum(ends, len(places) - 1)
+    makes_span = can_start & (ends - places < longest) & (window_of[reached] == window_of)
+    lacks = np.bincount(grid.tokens.question_of[window_of[makes_span]], minlength=len(grid.tokens.question_ids)) == 0
+    is_free = grid.can_bound & lacks[grid.tokens.question_of[window_of]]
+    return Bounds(can_start | is_free, can_end | is_free)
+
+
+def _extents(questions: Indices) -> tuple[list[int], list[int]]:
+    firsts = first_of_each(questions).tolist()
+    return firsts, [*firsts[1:], len(questions)]
+
+
+def _highest_of_each(values: Floats, questions: Indices, firsts: Indices) -> Indices:
+    """Return where each question's highest value stands, the first of equals."""
+    highest = np.maximum.reduceat(values, firsts)
+    places = np.flatnonzero(values == highest[questions])
+    return places[first_of_each(questions[places])]

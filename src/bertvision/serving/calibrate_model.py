@@ -1,0 +1,125 @@
+"""A model and questions with answers -> the null threshold and temperature that suit it, written beside it."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertvision.calibration.answers import Answers
+from bertvision.calibration.calibration import Decision, answers_of, fit_decision, judge
+from bertvision.calibration.thresholds import scores_at, tune_threshold
+from bertvision.errors import DataError, SettingsError
+from bertvision.files import write_json, write_text
+from bertvision.serving.card import settings_table
+from bertvision.serving.predictor import load
+from bertvision.serving.reader import Reader
+from bertvision.stages.calibrate_folder import CalibrationReport
+from bertvision.stages.questions import read_questions
+from bertvision.stages.reader_scores import reader_answers
+from bertvision.stages.span_answering import SpanAnswering
+from bertvision.stages.use_config import CALIBRATION, CONFIG, Calibration
+from bertvision.tables import Page
+from bertvision.tasks.task import Question
+
+CARD = "README.md"
+
+
+@dataclass(frozen=True)
+class ModelCalibration:
+    """What was fitted on all questions, what it is worth, and where it was written."""
+
+    fitted: Calibration
+    report: CalibrationReport
+    written: Path | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        written = None if self.written is None else str(self.written)
+        return {"calibration": self.fitted.model_dump(mode="json"), "written": written, **self.report.as_dict()}
+
+    def as_page(self) -> Page:
+        """Return everything as it is printed."""
+        page = self.report.as_page()
+        fitted = (
+            f"on all of them: threshold {self.fitted.threshold:.4f}, temperature {self.fitted.temperature:.4f}, "
+            f"threshold of predict {self.fitted.null_threshold:.4f}"
+        )
+        written = "nothing was written; --write does" if self.written is None else f"written to {self.written}"
+        return page._replace(head=(*page.head, fitted, written))
+
+
+def calibrate_model(model: str, data: str, *, write: bool = False, device: str = "auto") -> ModelCalibration:
+    """Fit a model's null thresholds and temperature on questions that it did not learn from; write them if asked to."""
+    if write and not (Path(model) / CONFIG).is_file():
+        raise SettingsError(
+            f"{model}: --write needs a folder of your own; save the model first: "
+            f'bertvision.load("{model}").save_pretrained("mine")'
+        )
+    reader = load(model, device=device)
+    if not isinstance(reader, Reader) or not reader.has_null:
+        raise SettingsError(
+            f"{model}: is a model of {reader.served.config.task}, which has no null threshold; calibrate one of squad2"
+        )
+    asked = read_questions(data)
+    if not asked.has_golds:
+        raise DataError(
+            f"{data}: not all of its questions say what the answers are; give a SQuAD 2.0 file with answers"
+        )
+    fitted, report = _fit(reader, asked.questions, model)
+    if write:
+        _write(reader, fitted)
+    return ModelCalibration(fitted, report, reader.served.folder / CALIBRATION if write else None)
+
+
+def _fit(reader: Reader, questions: Sequence[Question], name: str) -> tuple[Calibration, CalibrationReport]:
+    served = reader.served
+    answering = served.answering(questions)
+    assert isinstance(answering, SpanAnswering)
+    logits = served.logits(answering.windows)
+    official = answers_of(questions, answering.answer(logits))
+    answers = reader_answers(questions, answering.texts, logits, served.config.answers, has_null=True)
+    decision = fit_decision(answers)
+    fitted = Calibration(**decision._asdict(), official_threshold=tune_threshold(official))
+    return fitted, _report(
+        answers, Decision(served.calibration.threshold, served.calibration.temperature), decision, name
+    )
+
+
+def _report(answers: Answers, before: Decision, fitted: Decision, name: str) -> CalibrationReport:
+    """Judge by halves of the paragraphs, each with what the other half would choose: nothing judges itself."""
+    halves = [answers.take(places) for places in _halves(answers.questions) if len(places)]
+    if len(halves) == 2:
+        decisions = [fit_decision(half) for half in reversed(halves)]
+        fitted_on = "after: each half of the paragraphs is tuned on the other half"
+    else:
+        decisions, fitted_on = [fitted], "after: judged on the very questions that it was fitted on"
+    best = scores_at(answers, 0.0)
+    return CalibrationReport(
+        folder=name,
+        questions=len(answers.questions),
+        fitted_on=fitted_on,
+        decisions=decisions,
+        before=judge([answers], [before]),
+        after=judge(halves if len(halves) == 2 else [answers], decisions),
+        best_f1=best["best_f1"],
+        best_threshold=best["best_f1_thresh"],
+        decision_before=before,
+    )
+
+
+def _halves(questions: Sequence[Question]) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
+    is_first = np.array([hashlib.sha256(each.context.encode()).digest()[0] < 128 for each in questions])
+    return [np.flatnonzero(is_first), np.flatnonzero(~is_first)]
+
+
+def _write(reader: Reader, fitted: Calibration) -> None:
+    """Write the calibration, and put it into the card's table of settings where that is as this project wrote it."""
+    served = reader.served
+    write_json(served.folder / CALIBRATION, fitted.model_dump(mode="json"))
+    card = served.folder / CARD
+    if card.is_file():
+        old, new = ("\n".join(settings_table(served.config, each)) for each in (served.calibration, fitted))
+        write_text(card, card.read_text(encoding="utf-8").replace(old, new))

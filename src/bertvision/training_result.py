@@ -1,0 +1,148 @@
+"""`train`: a file of texts and labels, or of questions -> models with their scores, in one call."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from bertvision.errors import SettingsError
+from bertvision.experiment import Experiment, build_experiment
+from bertvision.files import check_folder
+from bertvision.heads.build import HeadConfig
+from bertvision.heads.poolers.own import OwnPoolerConfig, describe_own
+from bertvision.progress import SILENT, Progress
+from bertvision.records import RunRecord
+from bertvision.run_folder import folder_of_seed
+from bertvision.serving.predictor import Predictor, load
+from bertvision.settings import Settings, merge
+from bertvision.stages.run import run
+from bertvision.studies.reports import write_report
+from bertvision.tasks.catalog import TASKS, task_name
+from bertvision.tasks.task import Column
+
+OWN_DEV = {"folds": 5, "fold": 1}  # without a file to score on: every fifth example, always the same
+LOWER_IS_BETTER = ("rmse", "mae")
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What `train` made: a run folder with models, and a record of each."""
+
+    experiment: Experiment
+    folder: Path
+    records: tuple[RunRecord, ...]
+
+    @property
+    def scores(self) -> dict[str, dict[str, float]]:
+        """Return the scores on dev by model, of the longest fine-tuning and the first seed."""
+        return {record.row: dict(record.scores) for record in self._last()}
+
+    @property
+    def best(self) -> str:
+        """Name the model with the best headline score on dev; that score, being chosen among several, flatters it."""
+        metric = TASKS[self.experiment.task].scores[0]
+        sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
+        able = {record.row: record.scores[metric] for record in self._models() if metric in record.scores}
+        if not able:
+            raise SettingsError(f"no model has the score {metric}: dev has too few examples, or all models diverged")
+        return max(able, key=lambda name: sign * able[name])
+
+    def model_folder(self, name: str | None = None) -> Path:
+        """Return the folder of a model, by default of the best one; `load`, `predict` and `export` read it."""
+        name = name or self.best
+        record = next((each for each in self._models() if each.row == name), None)
+        if record is None:
+            known = ", ".join(each.row for each in self._models())
+            raise SettingsError(f"no model {name!r} in this result; known: {known}")
+        place = folder_of_seed(self.folder, record.seed, self.experiment.seeds, record.fraction)
+        if name == "encoder":
+            assert record.fraction is not None
+            return place.encoder(record.fraction)
+        return place.head(name)
+
+    def load(self, name: str | None = None) -> Predictor:
+        """Load a model, by default the best one."""
+        folder = self.model_folder(name)
+        return load(folder, device=self.experiment.device, pooler=self._poolers().get(folder.name))
+
+    def save(self, folder: str | Path, name: str | None = None) -> Path:
+        """Write a model, by default the best one, into a new folder that holds all of it and that `load` reads."""
+        return self.load(name).save_pretrained(folder)
+
+    def report(self, out: str | Path | None = None) -> Path:
+        """Write tables and figures, by default into the run folder; return the page."""
+        place = self.folder if out is None else check_folder(Path(out))
+        return write_report(list(self.records), place)
+
+    def _last(self) -> list[RunRecord]:
+        fractions = [record.fraction for record in self.records]
+        return [each for each in self.records if each.fraction == fractions[-1] and each.seed == self.records[0].seed]
+
+    def _models(self) -> list[RunRecord]:
+        found = [each for each in self._last() if each.kind in ("encoder", "head", "control")]
+        return [each for each in found if each.row != "encoder" or each.fraction is not None]
+
+    def _poolers(self) -> dict[str, nn.Module | None]:
+        own = {head.name: head.pooler for head in self.experiment.heads.train}
+        return {name: pooler.module for name, pooler in own.items() if isinstance(pooler, OwnPoolerConfig)}
+
+
+def train(
+    data: str | Path,
+    *,
+    task: str,
+    text: Column | tuple[Column, Column] | None = None,
+    label: Column | tuple[Column, ...] | None = None,
+    dev: str | Path | None = None,
+    encoder: str = "default",
+    heads: Sequence[str] | None = None,
+    poolers: Mapping[str, nn.Module] | None = None,
+    out: str | Path | None = None,
+    settings: Settings | None = None,
+    progress: Progress = SILENT,
+) -> TrainingResult:
+    """Fine-tune an encoder on a file, train heads on all its layers in one pass, and score everything on `dev`.
+
+    `data` is a table (`task` classification, multilabel or regression; `text` and `label` name its columns), a SQuAD
+    file (squad2, squad1, answerability), or the file of any other task that `bertvision run` knows. Without `dev`, a
+    fifth of the examples is kept for it. `heads` are names of the catalog; `poolers` are modules of your own, by the
+    names that their heads get, which learn beside these. `out` is the run folder: a call that was stopped goes on
+    there, and without it the folder lasts as long as the result. `settings` are those of an experiment's YAML.
+    """
+    folder = check_folder(Path(tempfile.mkdtemp(prefix="bertvision-") if out is None else out))
+    experiment = _with_poolers(_experiment(data, task, text, label, dev, encoder, heads, settings), poolers or {})
+    result = TrainingResult(experiment, folder, tuple(run(experiment, folder, progress)))
+    if out is None:
+        weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
+    return result
+
+
+def _experiment(
+    data: str | Path,
+    task: str,
+    text: Column | tuple[Column, Column] | None,
+    label: Column | tuple[Column, ...] | None,
+    dev: str | Path | None,
+    encoder: str,
+    heads: Sequence[str] | None,
+    settings: Settings | None,
+) -> Experiment:
+    columns = {name: value for name, value in (("text", text), ("label", label)) if value is not None}
+    files: Settings = {"train": str(data), **({"columns": columns} if columns else {})}
+    files |= OWN_DEV if dev is None else {"dev": str(dev)}
+    own: Settings = {"name": task, "task": task_name(task), "data": files, "encoder": encoder}
+    if heads is not None:
+        own["heads"] = {"train": list(heads)}
+    return build_experiment(merge(own, settings or {}), origin="train")
+
+
+def _with_poolers(experiment: Experiment, poolers: Mapping[str, nn.Module]) -> Experiment:
+    own = [HeadConfig(name=name, pooler=describe_own(module)) for name, module in poolers.items()]
+    train = (*experiment.heads.train, *own)
+    if taken := {head.name for head in own} & {head.name for head in experiment.heads.train}:
+        raise SettingsError(f"two heads are called {min(taken)!r}; give your pooler another name")
+    return experiment.model_copy(update={"heads": experiment.heads.model_copy(update={"train": train})})

@@ -1,0 +1,109 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import bertvision
+from bertvision.cli import app
+from bertvision.metrics.squad import score_squad2
+from bertvision.stages.predict_file import predict_file
+from bertvision.tasks.held_out import write_squad
+from bertvision.tasks.squad import read_squad
+from bertvision.tasks.task import Answer, Question
+
+CONTEXTS = [
+    "the weir was built in 1887 by hannah coyle",
+    "the river was by the stone, where the weir was built in 1912",
+    "hannah coyle built the weir",
+    "the stone was in the river in 1887",
+]
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Write twelve questions, every third of them without an answer."""
+    questions = [
+        Question(
+            f"q{place}",
+            "who built the weir?" if place % 2 else "when was the river built?",
+            context,
+            (Answer("the", context.index("the")),) if place % 3 else (),
+            f"article {place}",
+        )
+        for place, context in enumerate(CONTEXTS * 3)
+    ]
+    write_squad(tmp_path / "questions.json", questions)
+    return str(tmp_path / "questions.json")
+
+
+def calibrate(*arguments):
+    return CliRunner().invoke(app, ["calibrate", *map(str, arguments)])
+
+
+def test_what_calibrate_writes_is_what_load_and_predict_use(make_folder, data, tmp_path):
+    folder = make_folder()
+    shown = calibrate(folder, "--data", data, "--write", "--json", "--device", "cpu")
+    assert shown.exit_code == 0, shown.output
+    fitted = json.loads(shown.stdout)["calibration"]
+    assert fitted["threshold"] != 0.0
+    loaded = bertvision.load(folder, device="cpu").served.calibration
+    assert loaded.model_dump() == fitted == json.loads((folder / "calibration.json").read_text())
+    predicted = predict_file(folder, data, tmp_path / "answers").predictions
+    abstained = [each.text == "" for each in predicted]
+    assert abstained == [each.null_odds > fitted["official_threshold"] for each in predicted]
+    asked = predict_file(folder, data, tmp_path / "more", {"answers": {"null_threshold": 1e9}}).predictions
+    assert all(each.text for each in asked)
+
+
+@pytest.mark.parametrize(("threshold", "abstains"), [(-1e6, True), (1e6, False)])
+def test_predict_abstains_by_the_calibration_beside_the_model(make_folder, data, tmp_path, threshold, abstains):
+    folder = make_folder()
+    (folder / "calibration.json").write_text(json.dumps({"threshold": 0.0, "official_threshold": threshold}))
+    predicted = predict_file(folder, data, tmp_path / "answers").predictions
+    assert {each.text == "" for each in predicted} == {abstains}
+
+
+def test_without_write_nothing_is_written(make_folder, data):
+    folder = make_folder()
+    there = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    shown = calibrate(folder, "--data", data, "--device", "cpu")
+    assert shown.exit_code == 0, shown.output
+    assert "nothing was written" in shown.stdout
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == there
+
+
+def test_the_readers_decoder_is_scored_beside_the_official_one(make_folder, data, tmp_path):
+    folder = make_folder()
+    (folder / "calibration.json").write_text(json.dumps({"threshold": 1.0, "temperature": 2.0}))
+    plain = predict_file(folder, data, tmp_path / "plain").scores
+    both = predict_file(folder, data, tmp_path / "both", {"answers": {"decoders": ["official", "reader"]}}).scores
+    assert {name: score for name, score in both.items() if not name.startswith("reader_")} == plain
+    given = json.loads((tmp_path / "both" / "reader_predictions.json").read_text())
+    reader = bertvision.load(folder, device="cpu")
+    questions = read_squad(data).examples
+    assert given == {each.id: reader(each.text, each.context).text for each in questions}
+    assert both["reader_f1"] == pytest.approx(score_squad2(questions, given)["f1"])
+    assert 0 <= both["reader_ece"] <= 1
+
+
+def test_the_card_says_how_the_model_is_calibrated(make_folder, data, tmp_path):
+    bertvision.load(make_folder(), device="cpu").save_pretrained(tmp_path / "saved")
+    fitted = json.loads(calibrate(tmp_path / "saved", "--data", data, "--write", "--json", "--device", "cpu").stdout)
+    card = (tmp_path / "saved" / "README.md").read_text()
+    assert f"| null threshold | {fitted['calibration']['threshold']:.4f} |" in card
+    assert f"| temperature | {fitted['calibration']['temperature']:.4f} |" in card
+
+
+def test_what_has_no_threshold_or_place_is_refused_in_one_line(make_folder, data, tmp_path):
+    refused = [
+        calibrate(make_folder("rte", ("entailment", "not_entailment"), pair=True), "--data", data),
+        calibrate(make_folder("squad1"), "--data", data),
+        calibrate("default", "--data", data, "--write"),
+        calibrate(tmp_path, "--gold", data, "--write"),
+        calibrate(tmp_path),
+    ]
+    told = ["a model of rte", "a model of squad1", "save the model first", "with --data FILE", "with --data FILE"]
+    for each, words in zip(refused, told, strict=True):
+        assert each.exit_code != 0
+        assert words in each.stderr
+        assert len(each.stderr.strip().splitlines()) == 1
