@@ -240,13 +240,13 @@ def invent_record(**changes: Any) -> RunRecord:
 
 @pytest.fixture
 def make_record() -> MakeRecord:
-    """Give the inventor of records."""
+    """Return the inventor of records."""
     return invent_record
 
 
 @pytest.fixture
 def make_variant(make_record: MakeRecord) -> MakeRecord:
-    """Give a function that invents a record of a variant."""
+    """Return a function that invents a record of a variant."""
 
     def make(
         variant: str,
@@ -334,5 +334,5 @@ def invent_task(task: str, scores: dict[str, float], **changes: Any) -> list[Run
 
 @pytest.fixture
 def make_task_records() -> Callable[..., list[RunRecord]]:
-    """Give the inventor of experiments on any task."""
+    """Return the inventor of experiments on any task."""
     return invent_task

@@ -173,7 +173,7 @@ def test_a_tuned_encoder_goes_on_with_the_same_tuning_and_refuses_another(settin
 
 def test_another_tuning_in_the_same_folder_is_refused(settings, out):
     run_finetune(build_experiment(settings), out)
-    assert "tune" not in json.loads((out / "encoder" / "1" / "made_by.json").read_text())
+    assert json.loads((out / "encoder" / "1" / "made_by.json").read_text())["tune"] is None
     run_finetune(build_experiment(settings, ["tune.train=all"]), out)  # the default, spelled out
     with pytest.raises(Exception, match=r"made by other settings \(tune was null"):
         run_finetune(build_experiment(settings, ["tune.train=top:1"]), out)

@@ -23,7 +23,7 @@ def test_differences_come_back_from_disk_and_those_with_another_row_stay(tmp_pat
     [
         ("[{", r"damaged \("),
         ('[{"row": "lora"}]', r"not differences of this version: `0\.difference`: Field required; delete it"),
-        ("{}", r"not differences of this version: ``: .*valid list"),
+        ("{}", r"not differences of this version: ``: .*valid array"),
     ],
 )
 def test_a_file_that_holds_no_differences_is_named(tmp_path, content, problem):

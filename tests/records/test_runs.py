@@ -53,7 +53,7 @@ def make_record(**changes):
 
 
 def refusal(act, *arguments):
-    """Give the text of the FolderError that a call ends with, which must be one line."""
+    """Return the text of the FolderError that a call ends with, which must be one line."""
     with pytest.raises(FolderError) as caught:
         act(*arguments)
     message = str(caught.value)

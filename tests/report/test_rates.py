@@ -40,7 +40,7 @@ def tuned(make_variant):
 
 @pytest.fixture
 def make_heads(make_variant):
-    """Give a function that invents a head's records by the encoder's rate and the head's own name."""
+    """Return a function that invents a head's records by the encoder's rate and the head's own name."""
 
     def make(scores):
         return [

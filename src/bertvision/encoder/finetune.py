@@ -44,7 +44,7 @@ class OutputLayer(Protocol):
         ...
 
     def ignores_shifts(self, kind: Kind) -> bool:
-        """Tell whether no loss changes when the same is added to every last state."""
+        """Return whether no loss changes when the same is added to every last state."""
         ...
 
 
@@ -80,7 +80,7 @@ class FinetuneConfig(Config):
 
     @property
     def horizon(self) -> float | None:
-        """Tell at which fraction the schedule ends, where checkpoints before it depend on that; else None."""
+        """Return at which fraction the schedule ends, where checkpoints before it depend on that; else None."""
         return max(self.fractions, default=None) if self.optim.schedule == "linear" or self.optim.warmup else None
 
 
@@ -92,7 +92,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Tell how long the training took up to here."""
+        """Return how long the training took up to here."""
         return self.costs.seconds
 
 
@@ -177,14 +177,14 @@ def plan_steps(windows: Sequence[Window], config: FinetuneConfig, seed: int, gro
 
 
 def num_windows_of(fraction: float, num_windows: int) -> int:
-    """Give the windows to be seen for a fraction: at least one, unless it is 0."""
+    """Return the windows to be seen for a fraction: at least one, unless it is 0."""
     return max(round(fraction * num_windows), 1 if fraction else 0)
 
 
 def steps_of_fractions(
     fractions: Sequence[float], steps: Sequence[Sequence[Rows]], num_windows: int
 ) -> list[tuple[float, int]]:
-    """Give, for each fraction, after how many steps its share of windows was first seen."""
+    """Return, for each fraction, after how many steps its share of windows was first seen."""
     seen = np.cumsum([0, *(sum(len(rows) for rows in step) for step in steps)])
     return [(fraction, int(np.searchsorted(seen, num_windows_of(fraction, num_windows)))) for fraction in fractions]
 

@@ -85,13 +85,13 @@ def output_head(given: str | dict[str, Any] | None) -> HeadConfig:
 
 
 def reads_last_alone(config: HeadConfig) -> bool:
-    """Tell whether a head reads the last state and no other, so that the others need not be gathered."""
+    """Return whether a head reads the last state and no other, so that the others need not be gathered."""
     is_last = isinstance(config.pooler, LastStateConfig) or getattr(config.pooler, "mix", None) == "last"
     return is_last and config.readout != "joint"
 
 
 def reads_cls(config: HeadConfig, objective: Objective) -> bool:
-    """Tell whether a head reads the first token's states alone, with the pooled state before them (`encode_cls`)."""
+    """Return whether a head reads the first token's states alone, with the pooled state before them (`encode_cls`)."""
     return objective.per == "row" and config.pooler.classes_from == "first token"
 
 
@@ -129,7 +129,7 @@ def _build_readout(config: HeadConfig, shape: StackShape, features: int, objecti
 
 
 def _sized(config: HeadConfig, shape: StackShape, objective: Objective) -> AnyPooler:
-    """Give the pooler's config with the width whose size comes nearest to the head that sets the budget."""
+    """Return the pooler's config with the width whose size comes nearest to the head that sets the budget."""
     if config.budget_of is None:
         return config.pooler
     budget = _size(HeadConfig.model_validate(config.budget_of), shape, objective)

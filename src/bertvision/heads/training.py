@@ -57,7 +57,7 @@ class HeadsConfig(Config):
 
     @property
     def reported(self) -> int:
-        """Tell which epoch's weights and scores count."""
+        """Return which epoch's weights and scores count."""
         return self.report_epoch or self.epochs
 
 

@@ -8,7 +8,6 @@ from bertvision.records.costs import (
     RowSize,
     Speed,
     Spent,
-    Spread,
     costs_path,
     read_costs,
     read_method_costs,
@@ -29,7 +28,7 @@ from bertvision.records.methods import (
     merge_variants,
     tried_rates,
 )
-from bertvision.records.record import Provenance, Record, provenance
+from bertvision.records.record import Provenance, provenance
 from bertvision.records.runs import (
     Curves,
     DataFile,
@@ -67,7 +66,6 @@ __all__ = [
     "Provenance",
     "Rate",
     "Ratio",
-    "Record",
     "ResultKind",
     "Round",
     "RowSize",
@@ -76,7 +74,6 @@ __all__ = [
     "Side",
     "Speed",
     "Spent",
-    "Spread",
     "State",
     "Tried",
     "choose",
