@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 
 from bertvision.analysis.scored import score_answers
 from bertvision.analysis.sections import Page, Section, number_cell
-from bertvision.calibration.answers import Answers, build_answers
-from bertvision.calibration.calibration import Decision, Judgement, fit_decision, judge
-from bertvision.calibration.reliability import BINS, Bin
-from bertvision.calibration.thresholds import scores_at
 from bertvision.errors import DataError, FolderError, SettingsError
+from bertvision.evaluate.calibration import BINS, Bin, Decision, Judgement, fit_decision, judge, scores_at
+from bertvision.evaluate.confidence import Answers, build_answers
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
 from bertvision.tasks.held_out import hold_out
 from bertvision.tasks.squad import read_squad
@@ -29,7 +27,7 @@ class HeldOut(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CalibrationStudy:
     """A model's answers judged as they are and as tuning on other questions makes them."""
 
     folder: str
@@ -73,7 +71,7 @@ class Calibration:
 
 def calibrate_folder(
     folder: Path, gold: str, held_out: Path | None = None, held_out_gold: str | None = None
-) -> Calibration:
+) -> CalibrationStudy:
     """Tune threshold and temperature on held-out answers, or on one half of the articles for the other."""
     split = read_squad(gold, answers="texts", hub_split="validation")
     model = _read_folder(folder)
@@ -86,7 +84,7 @@ def calibrate_folder(
         decisions = [fit_decision(part) for part in reversed(parts)]
         fitted_on = "no held-out answers: each half of the articles is tuned on the other half"
     official = scores_at(answers, 0.0)
-    return Calibration(
+    return CalibrationStudy(
         folder=str(folder),
         questions=len(split.examples),
         fitted_on=fitted_on,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.calibration.calibration import score_calibration
 from bertvision.encoder.load import Encoder
+from bertvision.evaluate.calibration import score_calibration
 from bertvision.files import whole_folder
 from bertvision.heads.head import layer_weights
 from bertvision.kinds.kind import Answering
