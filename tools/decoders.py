@@ -10,10 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertvision.calibration.answers import Answers
-from bertvision.calibration.calibration import Decision, answers_of, fit_decision, judge
-from bertvision.calibration.reliability import calibration_error, reliability_bins
-from bertvision.calibration.thresholds import scores_at
+from bertvision.evaluate.calibration import (
+    Decision,
+    answers_of,
+    calibration_error,
+    fit_decision,
+    judge,
+    reliability_bins,
+    scores_at,
+)
+from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.golds import read_questions
 from bertvision.files import write_json, write_text
 from bertvision.metrics.squad import Scores

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from evaluator_tables import tables_page
 
-from bertvision.calibration.answers import Answers, Floats, build_answers
-from bertvision.calibration.thresholds import scores_at, tune_threshold
 from bertvision.evaluate.analyze import analyze_folder
 from bertvision.evaluate.calibrate import calibrate_folder
+from bertvision.evaluate.calibration import scores_at, tune_threshold
 from bertvision.evaluate.compare import CompareConfig, compare_files
+from bertvision.evaluate.confidence import Answers, Floats, build_answers
 from bertvision.files import write_json, write_text
 from bertvision.metrics.squad import score_predictions
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder, write_predictions

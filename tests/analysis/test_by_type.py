@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bertvision.analysis.by_type import TypeCounts, type_section
+from bertvision.analysis.classes import TypeCounts, type_section
 from bertvision.kinds.kind import Golds
 from bertvision.metrics.scores import score_tags
 from bertvision.predictions.prediction import RowPrediction, TagPrediction

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bertvision.analysis.context_pieces import count_context_pieces
+from bertvision.analysis.groups import count_context_pieces
 from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.predictions.logits import TokenGrid, grid_of
 from bertvision.tasks.task import Question

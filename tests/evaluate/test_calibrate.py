@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bertvision.calibration.calibration import fit_decision, judge
 from bertvision.cli import app
 from bertvision.evaluate.calibrate import _answers, _read_folder, calibrate_folder
+from bertvision.evaluate.calibration import fit_decision, judge
 from bertvision.predictions.files import write_predictions
 from bertvision.predictions.prediction import Candidate, Prediction
 from bertvision.tasks.held_out import hold_out, write_squad

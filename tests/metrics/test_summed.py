@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from bertvision.metrics import resampling
-from bertvision.metrics.ranks import resample_spearman
 from bertvision.metrics.resampling import draw_counts
 from bertvision.metrics.scores import score_tags
-from bertvision.metrics.summed import ROW_SCORES, TAG_SCORES
+from bertvision.metrics.summed import ROW_SCORES, TAG_SCORES, resample_spearman
 
 
 def f1(pairs, label=1):

@@ -44,7 +44,7 @@ def test_the_hubs_swag_is_read(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", lambda *named, split: calls.append((*named, split)) or [row])
     task = read_task("swag", DataConfig(train="allenai/swag", dev="allenai/swag"))
     assert task.train.examples == (ChoiceRow("0", "He stands.", ("He runs.", "He sits."), 1),)
-    assert (task.kind, task.labels) == ("choice", ("0", "1"))
+    assert (task.kind.name, task.labels) == ("choice", ("0", "1"))
     assert calls == [("allenai/swag", "regular", "train"), ("allenai/swag", "regular", "validation")]
 
 

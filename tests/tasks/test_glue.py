@@ -96,7 +96,7 @@ def test_the_older_mrpc_file_is_another_dev_set(write):
 )
 def test_test_files_have_no_labels_and_are_read_for_prediction_alone(write, task, content):
     source = write(content, "test.tsv")
-    split, _ = read_labelled(task, source, DataConfig(), needs_labels=False)
+    split, _ = read_labelled(task, source, DataConfig(), need="optional")
     assert [(row.id, row.label) for row in split.examples] == [("0", None), ("1", None)]
     with pytest.raises(DataError, match=r"test\.tsv: no column"):
         read_labelled(task, source, DataConfig())
@@ -113,7 +113,7 @@ def test_a_row_of_mnli_without_agreement_is_refused_or_dropped(write):
 def test_mnli_has_a_second_dev_set(write):
     train, dev = write(PUBLISHED[5][1]), write(PUBLISHED[6][1], "dev.tsv")
     task = read_task("mnli", DataConfig(train=train, dev=dev, also={"mismatched": dev}))
-    assert (task.kind, task.also) == ("class", {"mismatched": task.dev})
+    assert (task.kind.name, task.also) == ("class", {"mismatched": task.dev})
 
 
 # `label_classes` and `text_features` of glue.py, the script that made the hub's nyu-mll/glue.
@@ -157,7 +157,7 @@ def test_the_hubs_rows_are_read_under_their_own_names(monkeypatch, task):
 def test_the_hubs_unknown_labels_are_none(monkeypatch):
     rows = [{"sentence": "text", "label": -1, "idx": 0}]
     monkeypatch.setattr(datasets, "load_dataset", lambda *named, split: rows)
-    split = read_labelled("cola", "nyu-mll/glue:test", DataConfig(), needs_labels=False).split
+    split = read_labelled("cola", "nyu-mll/glue:test", DataConfig(), need="optional").split
     assert split.examples[0].label is None
     with pytest.raises(DataError, match="row 1: column `label` has no label; give one"):
         read_labelled("cola", "nyu-mll/glue:test", DataConfig())
@@ -171,7 +171,7 @@ def test_another_data_set_of_the_hub_names_its_own_configuration(monkeypatch):
     assert calls == [("owner/name", "subset", "test")]
 
 
-@pytest.mark.parametrize("task", [name for name in TASKS if TASKS[name].kind not in ("span", "answerable")])
+@pytest.mark.parametrize("task", [name for name in TASKS if not TASKS[name].kind.asks_questions])
 def test_a_task_without_files_says_which_to_give(task):
     with pytest.raises(DataError) as caught:
         read_task(task, DataConfig())
@@ -182,7 +182,7 @@ def test_a_task_without_files_says_which_to_give(task):
 
 def test_answerability_reads_questions(tmp_path):
     task = read_task("answerability", DataConfig())
-    assert (task.kind, task.labels, task.has_null) == ("answerable", ("answer", "no answer"), True)
+    assert (task.kind.name, task.labels) == ("answerable", ("answer", "no answer"))
 
 
 def test_every_task_is_known_by_its_name():

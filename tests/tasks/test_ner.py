@@ -122,7 +122,7 @@ def test_words_alone_are_read_for_prediction(write):
 def test_a_task_has_both_tags_of_every_type_of_train_and_refuses_others_in_dev(write):
     train = write(CONLL)
     task = read_task("ner", DataConfig(train=train, dev=train))
-    assert (task.kind, task.labels) == ("tags", ("O", "B-LOC", "I-LOC", "B-PER", "I-PER"))
+    assert (task.kind.name, task.labels) == ("tags", ("O", "B-LOC", "I-LOC", "B-PER", "I-PER"))
     dev = write(CONLL + "\nNato B-ORG\n", "dev.conll")
     with pytest.raises(DataError, match=r"line 13: tag 'B-ORG' is unknown; known: B-LOC, B-PER, I-LOC, I-PER, O"):
         read_task("ner", DataConfig(train=train, dev=dev))

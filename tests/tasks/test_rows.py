@@ -276,7 +276,7 @@ def test_a_label_of_dev_that_train_lacks_is_refused_with_line_and_column(write, 
 
 def test_a_table_without_labels_can_be_read_for_prediction(write):
     source = write("a.csv", "review\nGood\nBad\n")
-    split, labels = read_labelled("classification", source, DataConfig(columns=COLUMNS), ("1", "5"), needs_labels=False)
+    split, labels = read_labelled("classification", source, DataConfig(columns=COLUMNS), ("1", "5"), need="optional")
     assert [row.label for row in split.examples] == [None, None]
     assert labels == ("1", "5")
 

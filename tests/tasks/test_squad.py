@@ -460,7 +460,7 @@ def test_for_scoring_a_question_needs_answers_and_there_is_no_setting_to_drop_it
 def test_both_splits_of_a_task_are_read(write):
     train, dev = write(squad2(), "train.json"), write(misplace(squad1(), "end"), "dev.json.json")
     task = read_task("squad2", DataConfig(train=train, dev=dev, on_bad="drop"))
-    assert (task.name, task.has_null) == ("squad2", True)
+    assert (task.name, task.kind.has_null) == ("squad2", True)
     assert (task.train.examples, task.train.dropped) == (QUESTIONS, 0)
     assert ([question.id for question in task.dev.examples], task.dev.dropped) == (["when", "what"], 1)
 
@@ -479,7 +479,7 @@ def test_squad1_refuses_unanswerable_questions_in_either_split(write, split):
 def test_squad1_takes_answerable_questions(write):
     source = write(squad1())
     task = read_task("squad1", DataConfig(train=source, dev=source))
-    assert (len(task.train.examples), task.has_null) == (3, False)
+    assert (len(task.train.examples), task.kind.has_null) == (3, False)
 
 
 # The rows of the hub's data sets hold the answers as two lists.

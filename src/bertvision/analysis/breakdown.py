@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bertvision.analysis.context_pieces import count_context_pieces
-from bertvision.analysis.groups import Grouping, count_words, group_questions
+from bertvision.analysis.groups import Grouping, count_context_pieces, count_words, group_questions
 from bertvision.analysis.outcomes import OUTCOMES
 from bertvision.analysis.scored import ScoredAnswers
 from bertvision.analysis.second import SecondAnswers, paper_answers, score_seconds, second_of_candidates, second_section

@@ -1,4 +1,4 @@
-"""A model's classes: how often it is right, on what texts, and what it takes for what (SPEC 10.4)."""
+"""How often a model's classes are right, what it takes for what (SPEC 10.4), and how well each type is found."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,9 @@ from bertvision.analysis.groups import WORD
 from bertvision.tables import Table, number_cell, short_name
 
 Texts = Sequence[str]
+Named = set[tuple[Any, ...]]  # what is found in one example, the name of its type first
+ALL = "all"
+TYPE_LETTERS = 20  # of a type in a table, so that two models fit into 80 columns
 # Of two classes the one to be found; in RTE and QNLI it is class 0.
 POSITIVE = ("entailment", "equivalent", "duplicate", "acceptable", "positive")
 MOST_COLUMNS = 5  # of a table of confusions; more classes would not fit into 80 columns
@@ -39,6 +42,33 @@ class PositiveScores(NamedTuple):
     true_negatives: int
     true_negative_rate: float | None
     positive_rate: float  # how often it was given
+
+
+class TypeCounts(NamedTuple):
+    """How often one type is there, is given, and is given rightly; shares are in percent."""
+
+    gold: int
+    found: int
+    right: int
+
+    @property
+    def precision(self) -> float | None:
+        """Give how much of what was given is right."""
+        return 100 * self.right / self.found if self.found else None
+
+    @property
+    def recall(self) -> float | None:
+        """Give how much of what is there was given."""
+        return 100 * self.right / self.gold if self.gold else None
+
+    @property
+    def f1(self) -> float | None:
+        """Give the harmonic mean of both; None where the type is neither there nor given."""
+        return 200 * self.right / (self.gold + self.found) if self.gold + self.found else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give counts and shares as JSON values."""
+        return self._asdict() | {"precision": self.precision, "recall": self.recall, "f1": self.f1}
 
 
 def score_classes(
@@ -104,6 +134,30 @@ def confusion_section(model: str, scores: ClassScores) -> Table:
     return Table(f"Commonest confusions of {model}", ("gold -> given", "rows"), rows)
 
 
+def count_types(
+    golds: Sequence[Named], given: Sequence[Named], names: Sequence[str] | None, *, has_total: bool = False
+) -> dict[str, TypeCounts]:
+    """Count what is to be found in examples, and what was given, by these names or else by all that occur."""
+    gold = Counter(name for one in golds for name, *_ in one)
+    found = Counter(name for other in given for name, *_ in other)
+    right = Counter(name for one, other in zip(golds, given, strict=True) for name, *_ in one & other)
+    listed = sorted(gold | found) if names is None else names
+    counts = {name: TypeCounts(gold[name], found[name], right[name]) for name in listed}
+    if has_total:
+        counts[ALL] = TypeCounts(gold.total(), found.total(), right.total())
+    return counts
+
+
+def type_section(title: str, noun: str, counts: Mapping[str, Mapping[str, TypeCounts]]) -> Table:
+    """Lay out types by model; what cannot be divided is an empty cell."""
+    models = tuple(counts)
+    names = dict.fromkeys(name for of_model in counts.values() for name in of_model if name != ALL)
+    if any(ALL in of_model for of_model in counts.values()):
+        names[ALL] = None
+    header = (noun, "gold", *(f"{share} {model}" for model in models for share in ("prec.", "recall", "F1")))
+    return Table(title, header, tuple(_type_row(name, counts) for name in names))
+
+
 def _positive_scores(counts: Counter[tuple[int, int]], labels: Sequence[str]) -> PositiveScores:
     positive = positive_class(labels)
     negative = 1 - positive
@@ -141,3 +195,10 @@ def _percent(share: float | None) -> str:
 
 def _mean(counts: Sequence[int]) -> float | None:
     return sum(counts) / len(counts) if counts else None
+
+
+def _type_row(name: str, counts: Mapping[str, Mapping[str, TypeCounts]]) -> tuple[str, ...]:
+    found = [of_model.get(name) for of_model in counts.values()]
+    gold = next(f"{each.gold:,}" for each in found if each is not None)
+    shares = ((None, None, None) if each is None else (each.precision, each.recall, each.f1) for each in found)
+    return (short_name(name, TYPE_LETTERS), gold, *(number_cell(share) for three in shares for share in three))

@@ -2,12 +2,16 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from bertvision.predictions.logits import TokenGrid
 from bertvision.tasks.task import Question
 
+Offsets = npt.NDArray[np.int32]  # [token, 2] characters of the context
 WORD = re.compile(r"[a-z]+")
 QUESTION_WORDS = {"whom": "who", "whose": "who"} | {
     word: word for word in ("what", "who", "when", "where", "which", "why", "how")
@@ -93,6 +97,18 @@ def count_words(text: str) -> int:
     return len(text.split())
 
 
+def count_context_pieces(grid: TokenGrid) -> dict[str, int]:
+    """Count the tokens of every question's context, those that several windows share once."""
+    counts = np.zeros(len(grid.question_ids), dtype=np.int64)
+    before, asked = np.zeros((0, 2), np.int32), -1
+    for question, (first, stop) in zip(grid.question_of.tolist(), pairwise(grid.window_at.tolist()), strict=True):
+        window = grid.offsets[first:stop]
+        context = window[window[:, 0] >= 0]
+        counts[question] += len(context) - (_shared(before, context) if question == asked else 0)
+        before, asked = context, question
+    return dict(zip(grid.question_ids, counts.tolist(), strict=True))
+
+
 def _grouped(
     title: str,
     names: Sequence[str],
@@ -122,3 +138,10 @@ def _position_group(question: Question) -> str | None:
 
 def _named_by_length(name: str, lengths: Sequence[int]) -> str:
     return f"{name}, {min(lengths)}-{max(lengths)}" if lengths else name
+
+
+def _shared(before: Offsets, after: Offsets) -> int:
+    """Count the tokens that end one window and begin the next; pieces of one character have the same offsets."""
+    starts = np.flatnonzero((before == after[0]).all(axis=1)).tolist()
+    overlaps = (len(before) - start for start in starts)
+    return next((each for each in overlaps if np.array_equal(before[-each:], after[:each])), 0)

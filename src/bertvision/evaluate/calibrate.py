@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.analysis.scored import score_answers
-from bertvision.calibration.answers import Answers, build_answers
-from bertvision.calibration.calibration import Decision, Judgement, fit_decision, judge
-from bertvision.calibration.reliability import BINS, Bin
-from bertvision.calibration.thresholds import scores_at
 from bertvision.errors import DataError, FolderError, SettingsError
+from bertvision.evaluate.calibration import BINS, Bin, Decision, Judgement, fit_decision, judge, scores_at
+from bertvision.evaluate.confidence import Answers, build_answers
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
 from bertvision.tables import Page, Table, number_cell
 from bertvision.tasks.held_out import hold_out

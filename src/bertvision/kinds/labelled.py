@@ -9,18 +9,25 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bertvision.analysis.by_type import TypeCounts, count_types, type_section
-from bertvision.analysis.classes import ClassScores, class_section, confusion_section, mean_words, score_classes
+from bertvision.analysis.classes import (
+    ClassScores,
+    TypeCounts,
+    class_section,
+    confusion_section,
+    count_types,
+    mean_words,
+    score_classes,
+    type_section,
+)
 from bertvision.analysis.disagreements import EMPTY, Disagreement, shortened
 from bertvision.analysis.outcomes import OUTCOMES, Outcomes, count_right
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
 from bertvision.kinds.kind import Breakdown, Golds, Joined, Kind, TaskInfo
 from bertvision.metrics import scores as metrics
-from bertvision.metrics.ranks import resample_spearman
-from bertvision.metrics.resampling import Draw, Floats, Paired, resample_sums
+from bertvision.metrics.resampling import Draw, Floats, Paired
 from bertvision.metrics.squad import Scores
-from bertvision.metrics.summed import ROW_SCORES, Summed
+from bertvision.metrics.summed import ROW_SCORES, Summed, resample_scores, resample_spearman
 from bertvision.predictions.ensemble import How, combine_softmax
 from bertvision.predictions.files import HEADER, PREDICTIONS, read_beside, read_values
 from bertvision.predictions.logits import Logits
@@ -374,19 +381,6 @@ def number_of(where: str, value: Any) -> float:  # noqa: ANN401 (checked here)
     if not math.isfinite(found):
         raise DataError(f"{where}: expected a number, got {value!r:.80}")
     return found
-
-
-def resample_scores(
-    compared: Mapping[str, tuple[Summed, metrics.Numbers, metrics.Numbers, metrics.Numbers]], draw: Draw
-) -> dict[str, Floats]:
-    """Return each score of two models, [2, resample], from golds and both models' answers; NaN where there is none."""
-    parts = [score.parts(gold, side) for score, gold, *sides in compared.values() for side in sides]
-    sums = resample_sums(np.concatenate(parts, axis=1), draw.units, draw.resamples, draw.seed)
-    blocks = iter(np.split(sums, np.cumsum([each.shape[1] for each in parts])[:-1]))
-    return {
-        metric: np.stack([score.score(next(blocks)), score.score(next(blocks))])
-        for metric, (score, *_) in compared.items()
-    }
 
 
 def _paired(a: float | None, b: float | None, resampled: Floats | None) -> Paired:

@@ -1,14 +1,15 @@
-"""Scores that follow from sums over examples, so that thousands of resamples are scored at once.
+"""Scores of thousands of resamples at once: from sums over examples, and Spearman's, which no sums give.
 
-The definitions are those of `metrics`, but for a score without a value, which is NaN here.
+The definitions are those of `metrics.scores`, but for a score without a value, which is NaN here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from bertvision.metrics.resampling import Floats
+from bertvision.metrics.resampling import Draw, Floats, draw_counts, resample_sums
 from bertvision.metrics.scores import Numbers
 
 ALMOST_NONE = 1e-12  # of the variance of all rows: a resample of equal numbers has that much by rounding
@@ -19,6 +20,14 @@ class Summed(NamedTuple):
 
     parts: Callable[[Numbers, Numbers], Floats]  # golds and answers -> what each example adds, [example, part]
     score: Callable[[Floats], Floats]  # the parts' sums, [part, resample] -> [resample]
+
+
+class Order(NamedTuple):
+    """Where rows stand among sorted numbers."""
+
+    rows: npt.NDArray[np.int64]  # from the lowest number to the highest
+    ends: npt.NDArray[np.int64]  # the places in `rows` of the last of each run of equal numbers
+    runs: npt.NDArray[np.int64]  # the run that each row is in
 
 
 def _columns(*columns: Numbers) -> Floats:
@@ -147,3 +156,51 @@ TAG_SCORES = {
     name: Summed(lambda gold, found: _columns(found[:, 0], found[:, 1], gold[:, 0], found[:, 2], gold[:, 1]), score)
     for name, score in {"f1": _entity_f1, "precision": _precision, "recall": _recall, "accuracy": _tagged_words}.items()
 }
+
+
+def resample_scores(compared: Mapping[str, tuple[Summed, Numbers, Numbers, Numbers]], draw: Draw) -> dict[str, Floats]:
+    """Return each score of two models, [2, resample], from golds and both models' answers; NaN where there is none."""
+    parts = [score.parts(gold, side) for score, gold, *sides in compared.values() for side in sides]
+    sums = resample_sums(np.concatenate(parts, axis=1), draw.units, draw.resamples, draw.seed)
+    blocks = iter(np.split(sums, np.cumsum([each.shape[1] for each in parts])[:-1]))
+    return {
+        metric: np.stack([score.score(next(blocks)), score.score(next(blocks))])
+        for metric, (score, *_) in compared.items()
+    }
+
+
+def resample_spearman(gold: Numbers, a: Numbers, b: Numbers, resamples: int, seed: int) -> Floats:
+    """Give both models' correlations in percent on the same resamples, [2, resample]; NaN where all are equal."""
+    orders = [_order(side) for side in (gold, a, b)]
+    found = []
+    for drawn in draw_counts(np.ones(len(gold), dtype=np.int64), resamples, seed):
+        counts = np.ascontiguousarray(drawn.T)  # [row, resample]: whole lines are moved when rows are sorted
+        golds, *sides = (_centred_ranks(counts, order) for order in orders)
+        found.append(_correlations(counts, golds, sides))
+    return np.concatenate(found, axis=1)
+
+
+def _order(values: Numbers) -> Order:
+    _, runs = np.unique(values, return_inverse=True)
+    rows = np.argsort(runs, kind="stable")
+    return Order(rows, np.flatnonzero(np.diff(runs[rows], append=-1)), runs)
+
+
+def _centred_ranks(counts: Floats, order: Order) -> Floats:
+    """Give each row's rank among the drawn ones, less the mean of all ranks; equal numbers share theirs."""
+    last = np.cumsum(counts[order.rows], axis=0)[order.ends]
+    sizes = np.diff(last, axis=0, prepend=0)
+    ranks: Floats = (last - (sizes + len(counts)) / 2)[order.runs]
+    return ranks
+
+
+def _correlations(counts: Floats, golds: Floats, sides: Sequence[Floats]) -> list[Floats]:
+    weighed = counts * golds
+    spread = _dots(weighed, golds)
+    spreads = [np.sqrt(spread * _dots(counts * side, side)) for side in sides]
+    return [100 * divided(_dots(weighed, side), each, np.nan) for side, each in zip(sides, spreads, strict=True)]
+
+
+def _dots(x: Floats, y: Floats) -> Floats:
+    summed: Floats = np.einsum("nr,nr->r", x, y)
+    return summed

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from bertvision.calibration.answers import Answers
-from bertvision.calibration.calibration import Decision, answers_of, fit_decision, judge
-from bertvision.calibration.thresholds import scores_at, tune_threshold
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.calibrate import CalibrationReport
+from bertvision.evaluate.calibration import Decision, answers_of, fit_decision, judge, scores_at, tune_threshold
+from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.golds import read_questions
 from bertvision.files import write_json, write_text
 from bertvision.serving.card import settings_table

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.calibration.answers import Answers
-from bertvision.calibration.calibration import Decision, fit_decision, score_calibration
 from bertvision.encoder.encode import has_pooler
 from bertvision.encoder.load import Encoder
+from bertvision.evaluate.calibration import Decision, fit_decision, score_calibration
+from bertvision.evaluate.confidence import Answers
 from bertvision.files import whole_folder
 from bertvision.heads.head import layer_weights, weighed_states
 from bertvision.kinds.kind import Answering

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.calibration.calibration import Decision
 from bertvision.encoder.encode import freeze
+from bertvision.evaluate.calibration import Decision
 from bertvision.evaluate.golds import read_asked
 from bertvision.files import write_json_rows
 from bertvision.kinds.kind import Answering

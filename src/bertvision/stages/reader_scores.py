@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.calibration.answers import Answers, Bools
-from bertvision.calibration.calibration import Decision, judge
-from bertvision.calibration.thresholds import scores_at
+from bertvision.evaluate.calibration import Decision, judge, scores_at
+from bertvision.evaluate.confidence import Answers, Bools
 from bertvision.kinds.kind import Answering
 from bertvision.metrics.squad import Scores, answer_worths, score_squad1
 from bertvision.predictions.logits import Logits

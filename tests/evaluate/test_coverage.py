@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertvision.calibration.coverage import risk_coverage_curve, risks_by_coverage
+from bertvision.evaluate.calibration import risk_coverage_curve, risks_by_coverage
 
 
 def test_the_risk_is_the_share_wrong_among_the_most_confident():

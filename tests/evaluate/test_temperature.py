@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bertvision.calibration.temperature import fit_temperature, log_loss
+from bertvision.evaluate.confidence import fit_temperature, log_loss
 
 
 def draw(count, spread, make_answers, sharper=1.0):

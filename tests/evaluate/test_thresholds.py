@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertvision.calibration.thresholds import threshold_curve, tune_threshold
+from bertvision.evaluate.calibration import threshold_curve, tune_threshold
 
 WORTH = {"weir": 1.0, "old weir": 2 / 3, "mill": 0.0, None: 0.0}  # F1 of "weir" against each gold
 ROWS = st.lists(

@@ -1,4 +1,4 @@
-"""A model's answers with how likely it holds them to be, at any null threshold and temperature.
+"""A model's answers with how likely it holds them to be, at any null threshold and temperature, and the best of these.
 
 A question's candidates are its n-best spans and "no answer", whose score is lowered by the threshold; the confidence of
 an answer is the softmax over them of score / temperature. Candidates with the text of the answer (one span seen by two
@@ -6,7 +6,8 @@ windows, or a text that stands twice) count together. The n-best list is cut off
 and a confidence is a little too high; a temperature that was fitted on lists of the same length makes up for it.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,11 @@ from bertvision.tasks.task import Question
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+LOWEST, HIGHEST = 0.05, 20.0  # with few questions, all of them right, the best temperature would be 0
+STEPS = 24  # of a first look over the whole range: the loss may have more than one valley
+PRECISION = 1e-4  # of the temperature's logarithm
+GOLDEN = (math.sqrt(5) - 1) / 2
+SURE = 1e-12  # a confidence is kept this far from 0 and 1: one wrong answer would cost infinitely much
 LEAST = 1e-300  # a probability below it was written as 0, which has no logarithm
 
 
@@ -107,3 +113,37 @@ def _with_lacking(
     more = np.stack([np.where(lacks_null, best + odds, -np.inf), np.where(lacks_best, null - odds, -np.inf)], axis=1)
     is_first = np.broadcast_to(np.array([True, False]), more.shape)
     return np.hstack([scores, more]), np.hstack([is_null, is_first]), np.hstack([is_best, ~is_first])
+
+
+def fit_temperature(answers: Answers, threshold: float) -> float:
+    """Give the temperature with the lowest log loss of "the answer is exactly right", answers taken at a threshold."""
+    is_right = answers.worth(answers.exact, threshold) > 0
+
+    def loss(log_temperature: float) -> float:
+        return log_loss(answers.confidence(threshold, math.exp(log_temperature)), is_right)
+
+    steps = np.linspace(math.log(LOWEST), math.log(HIGHEST), STEPS + 1).tolist()
+    best = min(range(len(steps)), key=lambda place: loss(steps[place]))
+    return math.exp(_lowest_point(loss, steps[max(best - 1, 0)], steps[min(best + 1, STEPS)]))
+
+
+def log_loss(confidence: Floats, is_right: Bools) -> float:
+    """Give the mean negative log-likelihood of having been right or wrong."""
+    sure = np.clip(confidence, SURE, 1 - SURE)
+    return float(-np.log(np.where(is_right, sure, 1 - sure)).mean())
+
+
+def _lowest_point(function: Callable[[float], float], low: float, high: float) -> float:
+    """Search by golden sections."""
+    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    at_left, at_right = function(left), function(right)
+    while high - low > PRECISION:
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - GOLDEN * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + GOLDEN * (high - low)
+            at_right = function(right)
+    return (low + high) / 2

@@ -5,16 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertvision.calibration.answers import Answers, Floats, build_answers
-from bertvision.calibration.coverage import risk_coverage_curve, risks_by_coverage
-from bertvision.calibration.reliability import Bin, calibration_error, reliability_bins
-from bertvision.calibration.temperature import fit_temperature
-from bertvision.calibration.thresholds import scores_at, threshold_curve, tune_threshold
-from bertvision.metrics.squad import Scores
+from bertvision.evaluate.confidence import Answers, Bools, Floats, build_answers, fit_temperature
+from bertvision.metrics.squad import Scores, score_squad2
 from bertvision.predictions.prediction import Prediction
 from bertvision.records import Curves
 from bertvision.tasks.task import Question
 
+BINS = 15
 POINTS = 101  # of a curve: every percent
 DIGITS = 6  # of a curve's numbers, so that records stay small
 
@@ -27,6 +24,15 @@ class Decision(NamedTuple):
 
     threshold: float = 0.0
     temperature: float = 1.0
+
+
+class Bin(NamedTuple):
+    """Answers of about the same confidence."""
+
+    place: int  # from 0
+    confidence: float  # their mean
+    right: float  # share of them
+    size: int
 
 
 class Judgement(NamedTuple):
@@ -99,6 +105,65 @@ def judge(parts: Sequence[Answers], decisions: Sequence[Decision]) -> Judgement:
         risks=risks_by_coverage(confidence, exact > 0),
         brier=float(np.square(confidence - (exact > 0)).mean()),
     )
+
+
+def tune_threshold(answers: Answers) -> float:
+    """Return the threshold with the best F1: the lowest of them, by the official script's sweep over all odds."""
+    scores = scores_at(answers, 0.0)
+    # The official script says 0 where abstaining always is best; what it means lies below all odds.
+    if scores["best_f1"] <= 100.0 * int(answers.is_impossible.sum()) / len(answers.questions):
+        return float(np.nextafter(answers.odds.min(), -np.inf))
+    return scores["best_f1_thresh"]
+
+
+def scores_at(answers: Answers, threshold: float) -> Scores:
+    """Give the official scores at a threshold, and at the best one."""
+    return score_squad2(answers.questions, answers.best_spans, answers.null_odds, threshold)
+
+
+def threshold_curve(answers: Answers, points: int) -> list[tuple[float, float, float]]:
+    """Give threshold, exact and F1 in percent, at thresholds that are quantiles of the odds."""
+    thresholds = np.unique(np.quantile(answers.odds, np.linspace(0, 1, points), method="inverted_cdf"))
+    return [
+        (
+            float(threshold),
+            100.0 * float(answers.worth(answers.exact, threshold).mean()),
+            100.0 * float(answers.worth(answers.f1, threshold).mean()),
+        )
+        for threshold in thresholds[np.isfinite(thresholds)].tolist()
+    ]
+
+
+def reliability_bins(confidence: Floats, is_right: Bools) -> list[Bin]:
+    """Sort answers into bins of equal width, of which empty ones are left out; a bound belongs to the bin above it."""
+    places = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    groups = {place: places == place for place in np.unique(places).tolist()}
+    return [
+        Bin(place, float(confidence[group].mean()), float(is_right[group].mean()), int(group.sum()))
+        for place, group in groups.items()
+    ]
+
+
+def calibration_error(bins: list[Bin]) -> float:
+    """Give the expected calibration error: the bins' distances from the truth, weighed by their counts."""
+    total = sum(each.size for each in bins)
+    return sum(each.size * abs(each.right - each.confidence) for each in bins) / total
+
+
+def risks_by_coverage(confidence: Floats, is_right: Bools) -> Floats:
+    """Give the share that is wrong among the 1, 2, ... n most confident answers.
+
+    Where confidences tie, every order is as good as another: each answer counts with the share of its equals.
+    """
+    _, group, counts = np.unique(-confidence, return_inverse=True, return_counts=True)
+    wrong = np.bincount(group, weights=~is_right) / counts
+    return np.cumsum(wrong[np.sort(group)]) / np.arange(1, len(confidence) + 1)
+
+
+def risk_coverage_curve(risks: Floats, points: int) -> list[tuple[float, float]]:
+    """Give coverage and risk at coverages that are evenly spread."""
+    places = np.unique(np.linspace(0, len(risks) - 1, points).round().astype(np.int64)).tolist()
+    return [((place + 1) / len(risks), float(risks[place])) for place in places]
 
 
 def answers_of(questions: Sequence[Question], predictions: Sequence[Prediction]) -> Answers:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bertvision.calibration.calibration import Decision, calibration_scores, fit_decision, judge
+from bertvision.evaluate.calibration import Decision, calibration_scores, fit_decision, judge
 from bertvision.metrics.squad import score_squad2
 
 # Odds of -2, -1, 1 and 2; the best span is always "weir".

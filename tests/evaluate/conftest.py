@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bertvision.calibration.answers import build_answers
+from bertvision.evaluate.confidence import build_answers
 from bertvision.predictions.prediction import Candidate
 from bertvision.tasks.task import Answer, Question
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from bertvision.calibration.answers import build_answers
 from bertvision.errors import DataError
+from bertvision.evaluate.confidence import build_answers
 from bertvision.predictions.prediction import Candidate
 from bertvision.tasks.task import Answer, Question
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bertvision.calibration.reliability import Bin, calibration_error, reliability_bins
+from bertvision.evaluate.calibration import Bin, calibration_error, reliability_bins
 
 
 def test_answers_are_sorted_into_fifteen_bins_of_equal_width():
