@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bertvision.data.example import DataConfig, TaskName
 from bertvision.errors import DataError
 from bertvision.kinds.kind import Golds
 from bertvision.predictions.files import read_values
+from bertvision.read_task import read_labelled
 from bertvision.settings import Config
-from bertvision.tasks.catalog import TASKS
-from bertvision.tasks.read import read_labelled
-from bertvision.tasks.task import DataConfig, TaskName
+from bertvision.tasks import TASKS
 
 
 class GoldConfig(Config):
