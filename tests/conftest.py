@@ -28,7 +28,7 @@ from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.features.words import cut_words
 from bertvision.kinds.catalog import KINDS
 from bertvision.records import DataFile, Efficiency, Inference, Parameters, Provenance, RunRecord, Seconds
-from bertvision.tasks.task import Answer, ChoiceRow, Question, Sentence, TextRow
+from bertvision.tasks.task import ChoiceRow, GoldAnswer, Question, Sentence, TextRow
 from bertvision.training.device import Compute
 from bertvision.training.objective import SPANS, Objective
 
@@ -116,7 +116,7 @@ def cpu() -> Compute:
 
 def make_question(identity="q1", text="when was the weir built?", context="the weir was built in 1887", answer="1887"):
     """A question whose answer stands at its first place in the context; no answer: unanswerable."""
-    answers = () if answer is None else (Answer(answer, context.index(answer)),)
+    answers = () if answer is None else (GoldAnswer(answer, context.index(answer)),)
     return Question(identity, text, context, answers, "weir")
 
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from bertvision.studies.reports import write_report as write_report
     from bertvision.tasks.squad import read_squad as read_squad
     from bertvision.tasks.squad import read_squad_rows as read_squad_rows
-    from bertvision.tasks.task import Answer as Answer
+    from bertvision.tasks.task import GoldAnswer as GoldAnswer
     from bertvision.tasks.task import Question as Question
     from bertvision.training.device import choose_compute as choose_compute
     from bertvision.training_result import TrainingResult as TrainingResult
@@ -117,7 +117,7 @@ _MODULES = {
     "stages.predict_file": ("predict_file",),
     "stages.run": ("run",),
     "tasks.squad": ("read_squad", "read_squad_rows"),
-    "tasks.task": ("Answer", "Question"),
+    "tasks.task": ("GoldAnswer", "Question"),
     "training.device": ("choose_compute",),
     "training_result": ("TrainingResult", "train"),
     "tuning.adapter_file": ("load_adapters", "save_adapters", "save_plain"),

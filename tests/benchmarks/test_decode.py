@@ -11,7 +11,7 @@ from bertvision.errors import DataError
 from bertvision.features.windows import Window
 from bertvision.predictions.logits import grid_of
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.tasks.task import Answer, Question
+from bertvision.tasks.task import GoldAnswer, Question
 
 WORDS = [f"w{number}" for number in range(60)]
 CONTEXT = " ".join(WORDS)
@@ -26,7 +26,7 @@ def make_grid(*lengths):
 
 
 def ask(count):
-    return [Question(f"q{number}", "what", CONTEXT, (Answer("w1", 3),), "") for number in range(count)]
+    return [Question(f"q{number}", "what", CONTEXT, (GoldAnswer("w1", 3),), "") for number in range(count)]
 
 
 def lost_logits(grid):

@@ -14,7 +14,7 @@ from bertvision.predictions.files import write_predictions
 from bertvision.predictions.prediction import Candidate, Prediction
 from bertvision.tasks.held_out import hold_out, write_squad
 from bertvision.tasks.squad import read_squad
-from bertvision.tasks.task import Answer, Question
+from bertvision.tasks.task import GoldAnswer, Question
 
 
 def questions_of(name, count):
@@ -24,7 +24,7 @@ def questions_of(name, count):
             f"{name}{n}",
             "?",
             f"the weir {name}{n // 2}",
-            (Answer("weir", 4),) if n % 3 else (),
+            (GoldAnswer("weir", 4),) if n % 3 else (),
             f"article {name}{n // 2}",
         )
         for n in range(count)

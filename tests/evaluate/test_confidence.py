@@ -4,7 +4,7 @@ import pytest
 from bertvision.errors import DataError
 from bertvision.evaluate.confidence import build_answers
 from bertvision.predictions.prediction import Candidate
-from bertvision.tasks.task import Answer, Question
+from bertvision.tasks.task import GoldAnswer, Question
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
@@ -21,7 +21,7 @@ def test_lists_of_different_lengths_do_not_share_probability(make_answers):
 
 
 def answers_of(candidates, odds, gold="weir"):
-    answers = (Answer(gold, 0),) if gold else ()
+    answers = (GoldAnswer(gold, 0),) if gold else ()
     return build_answers([Question("q", "?", "the weir", answers, "")], {"q": "weir"}, {"q": odds}, {"q": candidates})
 
 

@@ -18,7 +18,7 @@ from bertvision.predictions.logits import grid_of, load_logits, save_logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import predict_spans
 from bertvision.stages.logits import token_logits
-from bertvision.tasks.task import Answer, Question
+from bertvision.tasks.task import GoldAnswer, Question
 
 FILES = {"predictions.json", "nbest_predictions.json", "null_odds.json", "best_spans.json", "ensemble.json"}
 # Everything is a candidate, so that no list is cut off.
@@ -171,7 +171,7 @@ def held_out_questions():
         ("by the weir", "weir"),
     ]
     return [
-        Question(f"h{n}", "what?", text, () if gold is None else (Answer(gold, text.index(gold)),), "mill")
+        Question(f"h{n}", "what?", text, () if gold is None else (GoldAnswer(gold, text.index(gold)),), "mill")
         for n, (text, gold) in enumerate(contexts)
     ]
 

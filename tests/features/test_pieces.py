@@ -6,11 +6,11 @@ from transformers import PreTrainedTokenizerFast
 
 from bertvision.errors import EncoderError
 from bertvision.features.pieces import gold_pieces
-from bertvision.tasks.task import Answer, Question
+from bertvision.tasks.task import GoldAnswer, Question
 
 
 def ask(*golds):
-    return Question("q", "who", "context", tuple(Answer(text, 0) for text in golds), "")
+    return Question("q", "who", "context", tuple(GoldAnswer(text, 0) for text in golds), "")
 
 
 def test_golds_are_tokenised_by_themselves_without_special_tokens(tokenizer):

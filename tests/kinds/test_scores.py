@@ -5,7 +5,7 @@ from bertvision.errors import DataError
 from bertvision.kinds.kind import Golds
 from bertvision.predictions.prediction import RowPrediction, TagPrediction
 from bertvision.tasks.catalog import TASKS
-from bertvision.tasks.task import Answer, ChoiceRow, Question, Sentence, TextRow
+from bertvision.tasks.task import ChoiceRow, GoldAnswer, Question, Sentence, TextRow
 
 
 def score_rows(task, examples, predictions):
@@ -26,7 +26,7 @@ def predictions_of(labels, **more):
 
 def questions_of(*impossible):
     return [
-        Question(str(place), "who?", "Anna", () if none else (Answer("Anna", 0),), "")
+        Question(str(place), "who?", "Anna", () if none else (GoldAnswer("Anna", 0),), "")
         for place, none in enumerate(impossible)
     ]
 

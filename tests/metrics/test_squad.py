@@ -16,7 +16,7 @@ from bertvision.metrics.squad import (
     token_f1,
 )
 from bertvision.predictions.prediction import Prediction
-from bertvision.tasks.task import Answer, Question
+from bertvision.tasks.task import GoldAnswer, Question
 
 
 class Row(NamedTuple):
@@ -74,7 +74,7 @@ KEYS = tuple(f"{part}{name}" for part in ("", "HasAns_", "NoAns_") for name in (
 
 
 def ask(identity, golds):
-    return Question(identity, "who?", "", tuple(Answer(text, 0) for text in golds), "golden")
+    return Question(identity, "who?", "", tuple(GoldAnswer(text, 0) for text in golds), "golden")
 
 
 QUESTIONS = [ask(row.id, row.golds) for row in ROWS]

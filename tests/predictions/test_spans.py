@@ -17,7 +17,7 @@ from bertvision.predictions.logits import grid_of, load_logits, save_logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import best_spans, decode_spans, predict_spans
 from bertvision.predictions.texts import text_grid
-from bertvision.tasks.task import Answer, Question
+from bertvision.tasks.task import GoldAnswer, Question
 
 quickly = settings(max_examples=80, deadline=None, derandomize=True)
 # Context lengths of each question's windows.
@@ -456,7 +456,7 @@ def default_tokenizer():
 
 def answer_at_its_label(context, answer, tokenizer):
     """Predict with logits that point at the label of an answer."""
-    question = Question("q0", "who", context, (Answer(answer, context.index(answer)),), "")
+    question = Question("q0", "who", context, (GoldAnswer(answer, context.index(answer)),), "")
     windows = cut_windows([question], tokenizer, WindowConfig())
     grid = grid_of(windows, ["q0"])
     logits = np.zeros((len(grid.offsets), 2), dtype=np.float32)

@@ -9,7 +9,7 @@ from bertvision.metrics.squad import score_squad2
 from bertvision.stages.predict_file import predict_file
 from bertvision.tasks.held_out import write_squad
 from bertvision.tasks.squad import read_squad
-from bertvision.tasks.task import Answer, Question
+from bertvision.tasks.task import GoldAnswer, Question
 
 CONTEXTS = [
     "the weir was built in 1887 by hannah coyle",
@@ -27,7 +27,7 @@ def data(tmp_path):
             f"q{place}",
             "who built the weir?" if place % 2 else "when was the river built?",
             context,
-            (Answer("the", context.index("the")),) if place % 3 else (),
+            (GoldAnswer("the", context.index("the")),) if place % 3 else (),
             f"article {place}",
         )
         for place, context in enumerate(CONTEXTS * 3)
