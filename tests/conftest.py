@@ -21,7 +21,7 @@ from browser import pytest_collection_modifyitems, pytest_terminal_summary  # no
 from huggingface_hub.utils import close_session
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
-from bertvision.data.example import Answer, ChoiceRow, Question, Sentence, TextRow
+from bertvision.data.example import ChoiceRow, GoldAnswer, Question, Sentence, TextRow
 from bertvision.encoder.load import Encoder
 from bertvision.kinds.catalog import KINDS
 from bertvision.records import DataFile, Efficiency, Inference, Parameters, Provenance, RunRecord, Seconds
@@ -116,7 +116,7 @@ def cpu() -> Compute:
 
 def make_question(identity="q1", text="when was the weir built?", context="the weir was built in 1887", answer="1887"):
     """A question whose answer stands at its first place in the context; no answer: unanswerable."""
-    answers = () if answer is None else (Answer(answer, context.index(answer)),)
+    answers = () if answer is None else (GoldAnswer(answer, context.index(answer)),)
     return Question(identity, text, context, answers, "weir")
 
 

@@ -12,7 +12,7 @@ from bertvision.errors import needing_torch
 from bertvision.version import VERSION
 
 if TYPE_CHECKING:
-    from bertvision.data.example import Answer as Answer
+    from bertvision.data.example import GoldAnswer as GoldAnswer
     from bertvision.data.example import Question as Question
     from bertvision.data.squad import read_squad as read_squad
     from bertvision.data.squad import read_squad_rows as read_squad_rows
@@ -117,7 +117,7 @@ _MODULES = {
     "steps.predict_file": ("predict_file",),
     "steps.run": ("run",),
     "data.squad": ("read_squad", "read_squad_rows"),
-    "data.example": ("Answer", "Question"),
+    "data.example": ("GoldAnswer", "Question"),
     "training.device": ("choose_compute",),
     "training_result": ("TrainingResult", "train"),
     "encoder.tuning.adapter_file": ("load_adapters", "save_adapters", "save_plain"),

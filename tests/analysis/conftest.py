@@ -1,7 +1,7 @@
 import pytest
 
 from bertvision.analysis.scored import score_answers
-from bertvision.data.example import Answer, Question
+from bertvision.data.example import GoldAnswer, Question
 
 CONTEXT = "The weir was built in 1887 by Hannah Coyle of Leeds."
 
@@ -11,7 +11,7 @@ def ask():
     """Make a question; golds are texts of the context."""
 
     def make(identity, *golds, text="who?", context=CONTEXT, title="Weir"):
-        answers = tuple(Answer(gold, context.index(gold)) for gold in golds)
+        answers = tuple(GoldAnswer(gold, context.index(gold)) for gold in golds)
         return Question(identity, text, context, answers, title)
 
     return make

@@ -37,7 +37,7 @@ def test_the_interval_is_in_percent_and_of_the_second_minus_the_first(questions,
 
 def test_a_group_without_questions_has_empty_cells(ask, scored, questions):
     answered, a = questions[:2], scored("1887", "", "", "")
-    section = compare_answers(answered, a, a, resamples=200).as_page().sections[1]
+    section = compare_answers(answered, a, a, resamples=200).as_page().tables[1]
     assert {name: cells for name, *cells in section.rows} == {
         "has answer": ["1", "0", "0", "1", "2"],
         "no answer": ["", "", "", "", "0"],

@@ -8,7 +8,7 @@ from bertvision.analysis.groups import (
     group_types,
     question_word,
 )
-from bertvision.data.example import Answer, Question
+from bertvision.data.example import GoldAnswer, Question
 
 
 def ids(grouping):
@@ -45,7 +45,7 @@ def test_questions_are_told_apart_by_having_an_answer(questions):
     [(1, "1"), (2, "2"), (3, "3"), (4, "4-5"), (5, "4-5"), (6, "6-10"), (10, "6-10"), (11, "11 or more")],
 )
 def test_the_first_gold_is_counted_in_words(words, group):
-    question = Question("q", "?", "x", (Answer("w " * words, 0), Answer("w", 0)), "")
+    question = Question("q", "?", "x", (GoldAnswer("w " * words, 0), GoldAnswer("w", 0)), "")
     assert [name for name, found in ids(group_answer_lengths([question])).items() if found] == [group]
 
 
@@ -54,12 +54,12 @@ def test_the_first_gold_is_counted_in_words(words, group):
     [(0, "first quarter"), (24, "first quarter"), (25, "second quarter"), (50, "third quarter"), (99, "last quarter")],
 )
 def test_the_place_of_the_first_gold_counts(start, group):
-    question = Question("q", "?", "x" * 100, (Answer("x", start), Answer("x", 0)), "")
+    question = Question("q", "?", "x" * 100, (GoldAnswer("x", start), GoldAnswer("x", 0)), "")
     assert [name for name, found in ids(group_positions([question])).items() if found] == [group]
 
 
 def test_what_has_no_answer_or_no_place_is_in_no_group(ask):
-    unplaced = Question("q", "?", "x", (Answer("x", -1),), "")
+    unplaced = Question("q", "?", "x", (GoldAnswer("x", -1),), "")
     assert not any(group_answer_lengths([ask("none")]).groups.values())
     assert not any(group_positions([ask("none"), unplaced]).groups.values())
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.decode import DecodeWork, answer_plainly, count_differences, make_logits, windows_by_question
 from benchmarks.run import run_bench
-from bertvision.data.example import Answer, Question
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.errors import DataError
 from bertvision.predictions.logits import grid_of
 from bertvision.predictions.prediction import AnswerConfig
@@ -26,7 +26,7 @@ def make_grid(*lengths):
 
 
 def ask(count):
-    return [Question(f"q{number}", "what", CONTEXT, (Answer("w1", 3),), "") for number in range(count)]
+    return [Question(f"q{number}", "what", CONTEXT, (GoldAnswer("w1", 3),), "") for number in range(count)]
 
 
 def lost_logits(grid):

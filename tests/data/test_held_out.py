@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertvision.data.example import Answer, Question, Split
+from bertvision.data.example import GoldAnswer, Question, Split
 from bertvision.data.held_out import hold_out, write_squad
 from bertvision.data.squad import read_squad
 from bertvision.errors import DataError
@@ -64,9 +64,9 @@ def test_what_cannot_be_parted_is_refused(rows):
 
 def test_a_written_file_is_read_as_the_same_questions(tmp_path):
     questions = (
-        Question("a", "When?", "built in 1887", (Answer("1887", 9), Answer("in 1887", 6)), "Weir"),
+        Question("a", "When?", "built in 1887", (GoldAnswer("1887", 9), GoldAnswer("in 1887", 6)), "Weir"),
         Question("b", "Why?", "built in 1887", (), "Weir"),
-        Question("c", "Wer?", "Größe: \ud7ff", (Answer("Größe", 0),), ""),
+        Question("c", "Wer?", "Größe: \ud7ff", (GoldAnswer("Größe", 0),), ""),
     )
     write_squad(tmp_path / "slice.json", questions)
     assert read_squad(str(tmp_path / "slice.json")).examples == questions

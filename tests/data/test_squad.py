@@ -7,7 +7,7 @@ import sys
 import datasets
 import pytest
 
-from bertvision.data.example import Answer, DataConfig, Question, Split
+from bertvision.data.example import DataConfig, GoldAnswer, Question, Split
 from bertvision.data.squad import read_squad, read_squad_file, read_squad_rows
 from bertvision.errors import DataError, MissingExtraError
 from bertvision.read_task import read_task
@@ -78,11 +78,15 @@ def squad2():
 
 QUESTIONS = (
     Question(
-        "when", "When was it built?", WEIR, (Answer("1887", 22), Answer("in 1887", 19), Answer("1887", 22)), "Weir"
+        "when",
+        "When was it built?",
+        WEIR,
+        (GoldAnswer("1887", 22), GoldAnswer("in 1887", 19), GoldAnswer("1887", 22)),
+        "Weir",
     ),
     Question("why", "Why was it built?", WEIR, (), "Weir"),
-    Question("end", "When did it close?", MILL, (Answer("1931", 19),), "Mill"),
-    Question("what", "What closed?", MILL, (Answer("The mill", 0),), "Mill"),
+    Question("end", "When did it close?", MILL, (GoldAnswer("1931", 19),), "Mill"),
+    Question("what", "What closed?", MILL, (GoldAnswer("The mill", 0),), "Mill"),
 )
 
 
@@ -164,7 +168,7 @@ def test_characters_are_counted_not_bytes(write):
         "qas": [{"id": "q", "question": "Où?", "answers": [{"text": "Lœuf", "answer_start": 10}]}],
     }
     question = read_squad(write(json.dumps(content, ensure_ascii=False))).examples[-1]
-    assert question.answers == (Answer("Lœuf", 10),)
+    assert question.answers == (GoldAnswer("Lœuf", 10),)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bertvision.data.example import Answer, Question
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.evaluate.confidence import build_answers
 from bertvision.predictions.prediction import Candidate
 
@@ -11,7 +11,7 @@ def make_model(scores_by_question, golds):
     questions, spans, odds, candidates = [], {}, {}, {}
     for number, (scores, gold) in enumerate(zip(scores_by_question, golds, strict=True)):
         name = f"q{number}"
-        answers = () if gold is None else (Answer(gold, 0),)
+        answers = () if gold is None else (GoldAnswer(gold, 0),)
         questions.append(Question(name, "?", "a context", answers, f"article {number // 2}"))
         best = max((text for text in scores if text), key=scores.get)
         total = sum(np.exp(score) for score in scores.values())

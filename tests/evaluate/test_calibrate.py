@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bertvision.cli import app
-from bertvision.data.example import Answer, Question
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.data.held_out import hold_out, write_squad
 from bertvision.data.squad import read_squad
 from bertvision.evaluate.calibrate import _answers, _read_folder, calibrate_folder
@@ -24,7 +24,7 @@ def questions_of(name, count):
             f"{name}{n}",
             "?",
             f"the weir {name}{n // 2}",
-            (Answer("weir", 4),) if n % 3 else (),
+            (GoldAnswer("weir", 4),) if n % 3 else (),
             f"article {name}{n // 2}",
         )
         for n in range(count)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bertvision.data.example import Answer, Question
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.errors import DataError
 from bertvision.evaluate.confidence import build_answers
 from bertvision.predictions.prediction import Candidate
@@ -21,7 +21,7 @@ def test_lists_of_different_lengths_do_not_share_probability(make_answers):
 
 
 def answers_of(candidates, odds, gold="weir"):
-    answers = (Answer(gold, 0),) if gold else ()
+    answers = (GoldAnswer(gold, 0),) if gold else ()
     return build_answers([Question("q", "?", "the weir", answers, "")], {"q": "weir"}, {"q": odds}, {"q": candidates})
 
 

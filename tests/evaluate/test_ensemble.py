@@ -7,7 +7,7 @@ import yaml
 from typer.testing import CliRunner
 
 from bertvision.cli import app
-from bertvision.data.example import Answer, Question
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.evaluate.ensemble import ensemble_folders
 from bertvision.evaluate.ensemble_weights import HeldOutMembers, Way, choose_way
 from bertvision.heads.build import HeadConfig, build_head
@@ -171,7 +171,7 @@ def held_out_questions():
         ("by the weir", "weir"),
     ]
     return [
-        Question(f"h{n}", "what?", text, () if gold is None else (Answer(gold, text.index(gold)),), "mill")
+        Question(f"h{n}", "what?", text, () if gold is None else (GoldAnswer(gold, text.index(gold)),), "mill")
         for n, (text, gold) in enumerate(contexts)
     ]
 

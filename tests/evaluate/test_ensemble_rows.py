@@ -47,6 +47,11 @@ def read(folder, name="predictions.json"):
     return json.loads((folder / name).read_text())
 
 
+def shares_in(folder):
+    """Give the probabilities of each example, in the order of its labels."""
+    return {key: list(shares.values()) for key, shares in read(folder, "probabilities.json").items()}
+
+
 @pytest.fixture
 def entailing(member):
     """Two folders of RTE, of which the first is surer of the first row and the second of the second."""
@@ -66,8 +71,7 @@ def entailing(member):
 def test_two_runs_of_rte_are_joined_by_their_probabilities(entailing, write, tmp_path, way, expected):
     out = tmp_path / "out"
     made = ensemble_folders(entailing, write("dev.tsv", RTE), out, way, task="rte")
-    found = read(out, "probabilities.json")
-    assert {key: pytest.approx(shares, rel=1e-5) for key, shares in expected.items()} == found
+    assert shares_in(out) == {key: pytest.approx(shares, rel=1e-5) for key, shares in expected.items()}
     assert read(out) == {"0": "entailment", "1": "not_entailment"}
     assert (made.by, made.scores, made.member_scores) == (
         "probabilities",
@@ -82,7 +86,7 @@ def test_an_ensemble_of_ensembles_is_one_and_can_be_scored_again(entailing, writ
     data = write("dev.tsv", RTE)
     ensemble_folders(entailing, data, tmp_path / "ab", Way("mean"), task="rte")
     made = ensemble_folders([tmp_path / "ab", entailing[0]], data, tmp_path / "abc", Way("mean"), task="rte")
-    shares = read(tmp_path / "abc", "probabilities.json")
+    shares = shares_in(tmp_path / "abc")
     assert shares["0"] == pytest.approx([(0.65 + 0.9) / 2, (0.35 + 0.1) / 2], rel=1e-5)
     assert made.member_scores == [{"accuracy": 100.0}, {"accuracy": 50.0}]
 
@@ -92,7 +96,7 @@ def test_labels_are_joined_one_by_one(member, write, tmp_path):
     one = member("a", {"0": ["a"], "1": ["b"]}, {"0": [0.75, 0.25], "1": [0.25, 0.75]})
     other = member("b", {"0": ["a", "b"], "1": []}, {"0": [0.75, 0.8], "1": [0.25, 0.2]})
     made = ensemble_folders([one, other], data, tmp_path / "out", Way("mean"), task="multilabel")
-    shares = read(tmp_path / "out", "probabilities.json")
+    shares = shares_in(tmp_path / "out")
     assert shares == {"0": pytest.approx([0.75, 0.525], rel=1e-5), "1": pytest.approx([0.25, 0.475], rel=1e-5)}
     assert read(tmp_path / "out") == {"0": ["a", "b"], "1": []}
     assert made.scores["exact"] == 50
@@ -110,7 +114,7 @@ def test_endings_are_joined_within_their_row(member, write, tmp_path):
     one = member("a", {"0": 2, "1": 1}, {"0": [0.2, 0.2, 0.6], "1": [0.3, 0.5, 0.2]})
     other = member("b", {"0": 0, "1": 0}, {"0": [0.4, 0.3, 0.3], "1": [0.8, 0.1, 0.1]})
     made = ensemble_folders([one, other], write("dev.jsonl", SWAG), tmp_path / "out", Way("mean"), task="swag")
-    shares = read(tmp_path / "out", "probabilities.json")
+    shares = shares_in(tmp_path / "out")
     assert shares["0"] == pytest.approx([0.3, 0.25, 0.45], rel=1e-5)
     assert (read(tmp_path / "out"), made.scores) == ({"0": 2, "1": 0}, {"accuracy": 100.0})
 
@@ -139,6 +143,25 @@ def test_whether_questions_have_answers_is_joined_question_by_question(member, s
     assert set(read(tmp_path / "out").values()) == {"answer"}
     assert made.scores["accuracy"] == 87.5  # one in eight has none
     assert not (tmp_path / "out" / "paper_v1_predictions.json").exists()
+
+
+def test_labels_that_the_file_lacks_are_joined_too(member, write, tmp_path):
+    """Probabilities are by name: neither their order nor what the file happens to hold matters."""
+    data = write("dev.csv", "text,label\nweir,good\nriver,good\n")
+    one = member(
+        "a",
+        {"0": "good", "1": "bad"},
+        {"0": {"bad": 0.2, "good": 0.7, "so": 0.1}, "1": {"bad": 0.6, "good": 0.3, "so": 0.1}},
+    )
+    other = member(
+        "b",
+        {"0": "so", "1": "good"},
+        {"0": {"so": 0.6, "good": 0.4, "bad": 0}, "1": {"so": 0, "good": 0.9, "bad": 0.1}},
+    )
+    made = ensemble_folders([one, other], data, tmp_path / "out", Way("mean"), task="classification")
+    found = read(tmp_path / "out", "probabilities.json")
+    assert found["0"] == pytest.approx({"good": 0.55, "bad": 0.1, "so": 0.35}, rel=1e-5)
+    assert (read(tmp_path / "out"), made.scores["accuracy"]) == ({"0": "good", "1": "good"}, 100)
 
 
 def test_a_file_without_labels_is_joined_and_not_scored(entailing, write, tmp_path):

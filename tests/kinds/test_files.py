@@ -59,6 +59,11 @@ def test_probabilities_are_read_by_name_and_as_they_were_once_written(tmp_path):
         read_rows(tmp_path, "classification", ("bad", "good"))
 
 
+def test_probabilities_of_labels_that_neither_golds_nor_predictions_have_are_left_out(tmp_path):
+    write_rows(tmp_path, "classification", ("bad", "good", "so"), [RowPrediction("0", 1, (0.2, 0.7, 0.1))])
+    assert read_rows(tmp_path, "classification", ("good", "bad")) == [RowPrediction("0", 0, (0.7, 0.2))]
+
+
 @pytest.mark.parametrize(
     ("task", "labels", "rows", "written"),
     [

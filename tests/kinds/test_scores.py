@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bertvision.data.example import Answer, ChoiceRow, Question, Sentence, TextRow
+from bertvision.data.example import ChoiceRow, GoldAnswer, Question, Sentence, TextRow
 from bertvision.errors import DataError
 from bertvision.kinds.kind import Golds
 from bertvision.predictions.prediction import RowPrediction, TagPrediction
@@ -26,7 +26,7 @@ def predictions_of(labels, **more):
 
 def questions_of(*impossible):
     return [
-        Question(str(place), "who?", "Anna", () if none else (Answer("Anna", 0),), "")
+        Question(str(place), "who?", "Anna", () if none else (GoldAnswer("Anna", 0),), "")
         for place, none in enumerate(impossible)
     ]
 

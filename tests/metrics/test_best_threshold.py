@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bertvision.data.example import Answer, Question
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.metrics.best_threshold import best_f1, build_sweep, resample_best_f1
 from bertvision.metrics.resampling import draw_counts
 from bertvision.metrics.squad import answer_worths, score_squad2
@@ -10,7 +10,7 @@ WORDS = ["weir", "stone", "river", "1887", "coyle"]
 
 
 def make_question(identity, text, is_impossible):
-    return Question(identity, "?", text, () if is_impossible else (Answer(text, 0),), "")
+    return Question(identity, "?", text, () if is_impossible else (GoldAnswer(text, 0),), "")
 
 
 def make_questions(random, count):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bertvision.data.example import Answer, Question
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.errors import DataError
 from bertvision.metrics.squad import (
     exact_match,
@@ -74,7 +74,7 @@ KEYS = tuple(f"{part}{name}" for part in ("", "HasAns_", "NoAns_") for name in (
 
 
 def ask(identity, golds):
-    return Question(identity, "who?", "", tuple(Answer(text, 0) for text in golds), "golden")
+    return Question(identity, "who?", "", tuple(GoldAnswer(text, 0) for text in golds), "golden")
 
 
 QUESTIONS = [ask(row.id, row.golds) for row in ROWS]

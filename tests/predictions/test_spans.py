@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from bertvision.data.example import Answer, Question
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.encoder.load import load_tokenizer
 from bertvision.errors import BertVisionError, DataError, FolderError
 from bertvision.predictions import spans as spans_module
@@ -456,7 +456,7 @@ def default_tokenizer():
 
 def answer_at_its_label(context, answer, tokenizer):
     """Predict with logits that point at the label of an answer."""
-    question = Question("q0", "who", context, (Answer(answer, context.index(answer)),), "")
+    question = Question("q0", "who", context, (GoldAnswer(answer, context.index(answer)),), "")
     windows = cut_windows([question], tokenizer, WindowConfig())
     grid = grid_of(windows, ["q0"])
     logits = np.zeros((len(grid.offsets), 2), dtype=np.float32)

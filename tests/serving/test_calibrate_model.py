@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 import bertvision
 from bertvision.cli import app
-from bertvision.data.example import Answer, Question
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.data.held_out import write_squad
 from bertvision.data.squad import read_squad
 from bertvision.metrics.squad import score_squad2
@@ -27,7 +27,7 @@ def data(tmp_path):
             f"q{place}",
             "who built the weir?" if place % 2 else "when was the river built?",
             context,
-            (Answer("the", context.index("the")),) if place % 3 else (),
+            (GoldAnswer("the", context.index("the")),) if place % 3 else (),
             f"article {place}",
         )
         for place, context in enumerate(CONTEXTS * 3)

@@ -4,13 +4,13 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
-from bertvision.data.example import Answer, Question
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.errors import EncoderError
 from bertvision.windows.pieces import gold_pieces
 
 
 def ask(*golds):
-    return Question("q", "who", "context", tuple(Answer(text, 0) for text in golds), "")
+    return Question("q", "who", "context", tuple(GoldAnswer(text, 0) for text in golds), "")
 
 
 def test_golds_are_tokenised_by_themselves_without_special_tokens(tokenizer):

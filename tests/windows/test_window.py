@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import processors
 from transformers import ByT5Tokenizer
 
-from bertvision.data.example import Answer, Question
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.data.squad import read_squad_file
 from bertvision.errors import BertVisionError, DataError, EncoderError, SettingsError
 from bertvision.settings import validate
@@ -84,7 +84,7 @@ def any_tokenizer(request):
 
 
 def ask(text="who", context="the weir was built in 1887", *answers):
-    return Question("q1", text, context, tuple(Answer(answer, context.index(answer)) for answer in answers), "weir")
+    return Question("q1", text, context, tuple(GoldAnswer(answer, context.index(answer)) for answer in answers), "weir")
 
 
 def spaced(letters):
@@ -304,7 +304,7 @@ def test_a_window_of_an_answerable_question_tells_whether_the_answer_is_in_it(to
 
 
 def test_nothing_is_labelled_when_labels_are_not_wanted(tokenizer):
-    question = Question("q1", "who", "a b c", (Answer("not there", -1),), "weir")
+    question = Question("q1", "who", "a b c", (GoldAnswer("not there", -1),), "weir")
     (window,) = cut_windows([question], tokenizer, WindowConfig(), labelled=False)
     assert (window.start, window.end) == (0, 0)
 
@@ -406,7 +406,7 @@ def cases(draw):
     assume(context.strip())
     begin = draw(st.integers(0, len(context) - 1))
     answer = context[begin : draw(st.integers(begin + 1, len(context)))]
-    answers = (Answer(answer, begin),) if answer.strip() and draw(st.booleans()) else ()
+    answers = (GoldAnswer(answer, begin),) if answer.strip() and draw(st.booleans()) else ()
     max_length = draw(st.integers(8, 48))
     stride_as = draw(st.sampled_from(["overlap", "step"]))
     stride = draw(st.integers(0, max_length - 5) if stride_as == "overlap" else st.integers(1, max_length))

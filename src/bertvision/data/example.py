@@ -66,7 +66,7 @@ class DataConfig(Config):
         return self
 
 
-class Answer(NamedTuple):
+class GoldAnswer(NamedTuple):
     """A gold answer and the character of the context at which it starts."""
 
     text: str
@@ -80,7 +80,7 @@ class Question:
     id: str
     text: str
     context: str
-    answers: tuple[Answer, ...]
+    answers: tuple[GoldAnswer, ...]
     title: str
 
     @property

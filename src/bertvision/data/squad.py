@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertvision.data.collect import CAN_DROP, BadExampleError, Found, collect
-from bertvision.data.example import Answer, OnBad, Question, Split
+from bertvision.data.example import GoldAnswer, OnBad, Question, Split
 from bertvision.data.source import exists, is_unicode, load_hub_rows, parse_hub_id, parse_source, read_bytes, take_part
 from bertvision.errors import DataError
 from bertvision.files import sha256_of
@@ -135,7 +135,7 @@ def _question(raw: Any, context: Any, title: str, need: Need) -> Question:  # no
     return Question(raw["id"], raw["question"], context, answers, title)
 
 
-def _answers(raw: dict[str, Any], context: str, need: Need) -> tuple[Answer, ...]:
+def _answers(raw: dict[str, Any], context: str, need: Need) -> tuple[GoldAnswer, ...]:
     listed = raw.get("answers")
     if not isinstance(listed, list):
         if need == "optional" and listed is None:
@@ -151,12 +151,12 @@ def _answers(raw: dict[str, Any], context: str, need: Need) -> tuple[Answer, ...
     return answers
 
 
-def _answer(raw: Any, context: str, need: Need) -> Answer:  # noqa: ANN401 (checked here)
+def _answer(raw: Any, context: str, need: Need) -> GoldAnswer:  # noqa: ANN401 (checked here)
     if not isinstance(raw, dict) or not isinstance(raw.get("text"), str):
         raise BadExampleError("an answer needs a `text`; give it as text")
     text, start = raw["text"], raw.get("answer_start")
     if need != "placed":
-        return Answer(text, start if isinstance(start, int) else -1)
+        return GoldAnswer(text, start if isinstance(start, int) else -1)
     if isinstance(start, bool) or not isinstance(start, int):
         raise BadExampleError(
             f"`answer_start` {_got(raw, 'answer_start')}; give the answer's first character as a number"
@@ -168,7 +168,7 @@ def _answer(raw: Any, context: str, need: Need) -> Answer:  # noqa: ANN401 (chec
         raise BadExampleError(
             f"the answer {text!r} is not at answer_start {start}, where {there!r} stands; mend the number"
         )
-    return Answer(text, start)
+    return GoldAnswer(text, start)
 
 
 def _list_of(raw: Any, key: str, where: str) -> list[Any]:  # noqa: ANN401 (checked here)

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.data.example import DataConfig, TaskName
+from bertvision.data.squad import Need
 from bertvision.errors import DataError
 from bertvision.kinds.kind import Golds
-from bertvision.predictions.files import read_values
+from bertvision.kinds.labelled import PROBABILITIES
+from bertvision.predictions.files import read_beside, read_values
 from bertvision.read_task import read_labelled
 from bertvision.settings import Config
 from bertvision.tasks import TASKS
@@ -35,26 +37,21 @@ class AskedFile(NamedTuple):
         return self.has_golds and self.golds.info.kind.can_score(self.golds.examples, predictions)
 
 
-def read_golds(
-    name: TaskName, gold: str, data: DataConfig, predictions: Sequence[Path] = (), labels: tuple[str, ...] = ()
-) -> Golds:
+def read_golds(name: TaskName, gold: str, data: DataConfig, predictions: Sequence[Path] = ()) -> Golds:
     """Read the gold examples; own data may be predicted to have labels of train that no gold row has."""
-    found = read_labelled(name, gold, data, labels, need="texts", can_drop=False)
-    if more := [] if labels else _further_labels(name, data, found.labels, predictions):
-        found = read_labelled(name, gold, data, (*found.labels, *more), need="texts", can_drop=False)
-    return Golds(name, TASKS[name], found.split.examples, found.labels)
+    values = [value for path in predictions for value in read_values(path).values()] if _is_open(name, data) else []
+    return _read_golds(name, gold, data, (), values)
 
 
 def read_asked(
     name: TaskName, source: str, data: DataConfig, predictions: Sequence[Path] = (), labels: tuple[str, ...] = ()
 ) -> AskedFile:
-    """Read a file that may or may not say what is right."""
+    """Read a file that may or may not say what is right; its labels are all that the predictions know."""
+    values = [label for path in predictions for label in _known_labels(path)] if _is_open(name, data) else []
     try:
-        return AskedFile(read_golds(name, source, data, predictions, labels), True)
+        return AskedFile(_read_golds(name, source, data, labels, values), True)
     except DataError:  # either some examples have no labels, or the file is bad, which the second reading will say
-        found = read_labelled(name, source, data, labels, need="optional", can_drop=False)
-        more = [] if labels else _further_labels(name, data, found.labels, predictions)
-        return AskedFile(Golds(name, TASKS[name], found.split.examples, (*found.labels, *more)), False)
+        return AskedFile(_read_golds(name, source, data, labels, values, need="optional"), False)
 
 
 def read_questions(data: str) -> AskedFile:
@@ -62,11 +59,26 @@ def read_questions(data: str) -> AskedFile:
     return read_asked("squad2", data, DataConfig())
 
 
-def _further_labels(
-    name: TaskName, data: DataConfig, labels: tuple[str, ...], predictions: Sequence[Path]
-) -> list[str]:
-    kind = TASKS[name].kind
-    if data.labels or TASKS[name].labels or not kind.names_labels:
-        return []
-    values = [value for path in predictions for value in read_values(path).values()]
-    return sorted(kind.further_labels(values) - set(labels))
+def _is_open(name: TaskName, data: DataConfig) -> bool:
+    """Whether labels are only those that files happen to hold."""
+    return TASKS[name].kind.names_labels and not data.labels and not TASKS[name].labels
+
+
+def _known_labels(path: Path) -> list[Any]:
+    """Return what was predicted, and of what there are probabilities."""
+    shares = read_beside(path, PROBABILITIES).values()
+    return [*read_values(path).values(), *(label for each in shares if isinstance(each, dict) for label in each)]
+
+
+def _read_golds(
+    name: TaskName,
+    source: str,
+    data: DataConfig,
+    labels: tuple[str, ...],
+    values: Sequence[Any],
+    need: Need = "texts",
+) -> Golds:
+    found = read_labelled(name, source, data, labels, need=need, can_drop=False)
+    if more := sorted(TASKS[name].kind.further_labels(values) - set(found.labels)) if not labels else []:
+        found = read_labelled(name, source, data, (*found.labels, *more), need=need, can_drop=False)
+    return Golds(name, TASKS[name], found.split.examples, found.labels)

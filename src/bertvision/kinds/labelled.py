@@ -393,7 +393,7 @@ def _score(metric: str, gold: metrics.Numbers, rows: Sequence[RowPrediction]) ->
 
 
 def _shares(path: Path, key: str, value: Any, labels: Sequence[str]) -> tuple[float, ...]:  # noqa: ANN401 (checked)
-    if isinstance(value, dict) and value.keys() == set(labels):
+    if isinstance(value, dict) and value.keys() >= set(labels):  # a model may know labels that nobody asks for
         value = [value[label] for label in labels]
     if not isinstance(value, list):  # as another program may write them, without the labels' names
         expected = f"a probability for each of {', '.join(map(repr, labels))}"
