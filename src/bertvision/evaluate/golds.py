@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bertvision.errors import DataError
 from bertvision.kinds.kind import Golds
-from bertvision.kinds.labelled import PROBABILITIES
+from bertvision.kinds.label_values import PROBABILITIES
 from bertvision.predictions.files import read_beside, read_values
 from bertvision.settings import Config
 from bertvision.tasks.catalog import TASKS

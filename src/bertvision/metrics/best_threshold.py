@@ -30,7 +30,7 @@ def build_sweep(questions: Sequence[Question], spans: Mapping[str, str], null_od
 
 
 def best_f1(sweep: Sweep, counts: Floats) -> Floats:
-    """Give the official best F1 in percent where each question counts so often: [resample, question] -> [resample]."""
+    """Return the official best F1 in percent, questions counted so often: [resample, question] -> [resample]."""
     nothing = counts @ sweep.declined  # whole numbers, so exact for any number of threads
     sums = np.take(counts, sweep.order, axis=1)  # takes half as long as an index does
     sums *= sweep.gains
@@ -41,7 +41,7 @@ def best_f1(sweep: Sweep, counts: Floats) -> Floats:
 
 
 def resample_best_f1(sweeps: Sequence[Sweep], resamples: int = 10_000, seed: int = 1) -> Floats:
-    """Give every model's best F1 of the questions as they are, then of the same resamples: [model, 1 + resample]."""
+    """Return every model's best F1 of the questions as they are, then of the same resamples: [model, 1 + resample]."""
     kinds = np.ones(len(sweeps[0].declined), dtype=np.int64)
     found = [[best_f1(sweep, kinds[None].astype(np.float64)) for sweep in sweeps]]
     for drawn in draw_counts(kinds, resamples, seed):

@@ -34,7 +34,7 @@ def score_squad2(
     null_odds: Mapping[str, float] | None = None,
     na_prob_thresh: float = 1.0,
 ) -> Scores:
-    """Give what evaluate-v2.0 prints; with null odds, an answer whose odds exceed the threshold counts as none.
+    """Return what evaluate-v2.0 prints; with null odds, an answer whose odds exceed the threshold counts as none.
 
     The best-threshold scores mean something only if `answers` holds the best span of every question, not an empty
     text where the model declined.
@@ -43,7 +43,7 @@ def score_squad2(
 
 
 def score_squad1(questions: Sequence[Question], answers: Mapping[str, str]) -> Scores:
-    """Give what evaluate-v1.1 prints: a question without a prediction scores 0."""
+    """Return what evaluate-v1.1 prints: a question without a prediction scores 0."""
     exact = f1 = 0.0
     for each in questions:
         if each.is_impossible:
@@ -104,7 +104,7 @@ def _best_span_scores(questions: Sequence[Question], worths: Worths) -> Scores:
 
 
 def answer_worths(questions: Sequence[Question], answers: Mapping[str, str]) -> Worths:
-    """Give what each answer is worth by itself, officially, when all of them count."""
+    """Return what each answer is worth by itself, officially, when all of them count."""
     _check_ids(questions, answers, "prediction")
     worths = Worths({}, {})
     for each in questions:
@@ -122,12 +122,12 @@ def normalize_answer(text: str) -> str:
 
 
 def exact_match(gold: str, answer: str) -> int:
-    """Give 1 where the normalised texts are equal."""
+    """Return 1 where the normalised texts are equal."""
     return int(normalize_answer(gold) == normalize_answer(answer))
 
 
 def token_f1(gold: str, answer: str) -> float:
-    """Give the F1 of the normalised words, order ignored; where one side has none, whether both have none."""
+    """Return the F1 of the normalised words, order ignored; where one side has none, whether both have none."""
     gold_words, words = normalize_answer(gold).split(), normalize_answer(answer).split()
     if not gold_words or not words:
         return int(gold_words == words)
@@ -135,7 +135,7 @@ def token_f1(gold: str, answer: str) -> float:
 
 
 def _token_f1_v1(gold: str, answer: str) -> float:
-    """Give the F1 as version 1.1 computes it: 0 where nothing is shared, so also where both are empty."""
+    """Return the F1 as version 1.1 computes it: 0 where nothing is shared, so also where both are empty."""
     return _f1(normalize_answer(gold).split(), normalize_answer(answer).split())
 
 
@@ -160,7 +160,7 @@ def _texts(question: Question) -> list[str]:
 
 
 def _golds(question: Question) -> list[str]:
-    """Give the texts that count as right: version 2.0 leaves out golds that normalise to nothing."""
+    """Return the texts that count as right: version 2.0 leaves out golds that normalise to nothing."""
     return [text for text in _texts(question) if normalize_answer(text)] or [""]
 
 

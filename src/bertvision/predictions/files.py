@@ -98,7 +98,7 @@ def write_predictions(folder: Path, predictions: Sequence[Prediction]) -> None:
 
 
 def _encode_candidates(predictions: Sequence[Prediction]) -> Iterator[str]:
-    """Give every question's candidates as JSON; a column at a time, which takes half as long as one by one."""
+    """Return every question's candidates as JSON; a column at a time, which takes half as long as one by one."""
     candidates = [candidate for each in predictions for candidate in each.candidates]
     texts = [encode_basestring(candidate.text) for candidate in candidates]
     probabilities = _encode([candidate.probability for candidate in candidates])

@@ -30,6 +30,7 @@ from bertvision.settings import Settings
 from bertvision.shapes import Positions
 from bertvision.stages.model_folder import load_model, read_model_config
 from bertvision.stages.predict_file import read_settings
+from bertvision.tasks.catalog import TASKS
 from bertvision.tasks.task import Question
 from bertvision.training.device import Compute, choose_compute
 
@@ -51,7 +52,7 @@ def layers_of_file(
     model_folder: Path, data: str, settings: Settings | None = None, progress: Progress = SILENT
 ) -> LayerMeans:
     """Average over a file's questions what each layer adds to the scores of the best span, the gold and no answer."""
-    if (task := read_model_config(model_folder).task) not in ("squad1", "squad2"):
+    if not TASKS[task := read_model_config(model_folder).task].kind.in_context:
         raise SettingsError(f"{model_folder}: a model of {task} has no spans; give one of squad1 or squad2")
     model = load_model(model_folder)
     refuse_unless_sum(model.head)
@@ -62,7 +63,7 @@ def layers_of_file(
     texts = text_grid(grid_of(windows, [each.id for each in questions]), [each.context for each in questions])
     compute = choose_compute(config.device, config.precision)
     found = window_parts(freeze(model.encoder, compute), model.head, windows, texts, config.answers, compute, progress)
-    by_question = _choose_windows(found, windows, texts, has_null=model.config.task == "squad2")
+    by_question = _choose_windows(found, windows, texts, has_null=TASKS[task].kind.has_null)
     is_impossible = np.array([each.is_impossible for each in asked.questions]) if asked.has_golds else None
     parts, total = mean_parts(found.names, layer_weights(model.head), by_question, is_impossible)
     return LayerMeans(
