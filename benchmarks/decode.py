@@ -16,9 +16,10 @@ import numpy.typing as npt
 from pydantic import Field
 
 from benchmarks.measuring import measure_in_turns
+from bertvision.data.example import Question
+from bertvision.data.squad import read_squad
 from bertvision.encoder.load import load_tokenizer
 from bertvision.errors import DataError
-from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.metrics.squad import Scores, normalize_answer, score_predictions
 from bertvision.predictions.logits import Logits, TokenGrid, grid_of
 from bertvision.predictions.prediction import AnswerConfig, Candidate, Prediction
@@ -27,9 +28,8 @@ from bertvision.predictions.texts import text_grid
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
 from bertvision.settings import Config
-from bertvision.tasks.squad import read_squad
-from bertvision.tasks.task import Question
 from bertvision.training.device import choose_compute
+from bertvision.windows.window import WindowConfig, cut_windows
 
 Span = tuple[np.float32, int, int, np.float32, np.float32]  # score, characters from and to, start logit, end logit
 NOTHING_FOUND = Candidate("empty", 0.0, 0.0, 0.0)  # its stand-in where no pair of the preselected ones is an answer

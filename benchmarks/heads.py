@@ -6,19 +6,19 @@ import torch
 from pydantic import Field
 
 from benchmarks.measuring import measure_in_turns, subject, windows_like_squad
-from bertvision.activations.live import LiveStates
 from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import Encoder
-from bertvision.features.batches import BatchConfig, StepPlan, collate, lengths_of
-from bertvision.features.windows import Window
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.head import Head
 from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
 from bertvision.settings import Config
+from bertvision.states.live import LiveStates
 from bertvision.training.device import Compute, Precision, choose_compute
 from bertvision.training.losses import span_loss
+from bertvision.windows.batches import BatchConfig, StepPlan, collate, lengths_of
+from bertvision.windows.window import Window
 
 POOLING = ("learned_pooling", "average_pooling", "first_last_mean", "last_linear")
 ADAPTERS = tuple(f"{sharing}{skip}" for sharing in ("shared", "unshared") for skip in ("", "_skip"))

@@ -14,14 +14,13 @@ import torch
 from pydantic import Field
 
 from benchmarks.measuring import measure_in_turns
+from bertvision.data.example import Question
 from bertvision.encoder.encode import encode
 from bertvision.errors import SettingsError
 from bertvision.evaluate.golds import read_questions
-from bertvision.features.batches import collate, lengths_of, plan_in_order_of_length
-from bertvision.features.padding import CPU_TOKENS
-from bertvision.features.windows import Window
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.kinds.kind import Answering
+from bertvision.model_folder import Model, find_model
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
@@ -31,9 +30,10 @@ from bertvision.serving.onnx_model import OnnxModel, open_onnx, open_session
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import ServedModel, open_model
 from bertvision.settings import DEFAULT, Config
-from bertvision.stages.model_folder import Model, find_model
-from bertvision.tasks.task import Question
 from bertvision.training.device import choose_compute
+from bertvision.windows.batches import collate, lengths_of, plan_in_order_of_length
+from bertvision.windows.padding import CPU_TOKENS
+from bertvision.windows.window import Window
 
 TORCH, ONNX, INT8 = "torch", "onnx", "onnx int8"
 BARE, SINGLE = ", bare encoder", ", one by one"

@@ -12,17 +12,17 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import AutoModel, BertConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from bertvision.data.example import TextRow
+from bertvision.data.squad import read_squad
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import DataError
-from bertvision.features.sentences import cut_rows
-from bertvision.features.windows import Window, WindowConfig, cut_windows
 from bertvision.kinds.classes import CLASSES
 from bertvision.progress import SILENT, Progress
 from bertvision.records import Side
-from bertvision.tasks.squad import read_squad
-from bertvision.tasks.task import TextRow
 from bertvision.training.device import wait_for
 from bertvision.training.objective import SPANS, Objective
+from bertvision.windows.sentences import cut_rows
+from bertvision.windows.window import Window, WindowConfig, cut_windows
 
 RANDOM = {
     "bert-large": BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),

@@ -13,13 +13,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from benchmarks.server import Address, Reply, Server, connected, running
+from bertvision.data.example import Question
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.golds import read_questions
+from bertvision.model_folder import find_model
 from bertvision.progress import SILENT, Bar, Progress
 from bertvision.records import BenchRecord, Side, provenance
 from bertvision.settings import DEFAULT, Config
-from bertvision.stages.model_folder import find_model
-from bertvision.tasks.task import Question
 from bertvision.training.device import choose_compute
 
 LENGTHS = (150, 300, 450, None)  # characters of a context; None: all of it, about 600

@@ -13,26 +13,26 @@ import torch
 from pydantic import Field
 
 from benchmarks.measuring import BenchData, measure_in_turns, read_bench_data, subject
-from bertvision.activations.blocks import BlockStore
-from bertvision.activations.cached import CachedStates
-from bertvision.activations.disk import keep_on_disk
-from bertvision.activations.keep import Wanted, keep_in_ram
-from bertvision.activations.live import LiveStates, states_in_order_of_length
-from bertvision.activations.machine import free_disk, free_ram
-from bertvision.activations.planner import Estimate, Machine, Work, estimate_sources
-from bertvision.activations.source import NumberFormat, SourceName
-from bertvision.activations.speeds import measure_speeds
 from bertvision.encoder.encode import freeze, shape_of_states
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.states import StateBatch, StateSource
-from bertvision.features.batches import BatchConfig, StepPlan, collate, lengths_of
-from bertvision.features.windows import Window
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
 from bertvision.settings import Config
+from bertvision.states.blocks import BlockStore
+from bertvision.states.cached import CachedStates
+from bertvision.states.disk import keep_on_disk
+from bertvision.states.keep import Wanted, keep_in_ram
+from bertvision.states.live import LiveStates, states_in_order_of_length
+from bertvision.states.machine import free_disk, free_ram
+from bertvision.states.planner import Estimate, Machine, Work, estimate_sources
+from bertvision.states.source import NumberFormat, SourceName
+from bertvision.states.speeds import measure_speeds
 from bertvision.training.device import Compute, Precision, choose_compute
+from bertvision.windows.batches import BatchConfig, StepPlan, collate, lengths_of
+from bertvision.windows.window import Window
 
 PAPERS = "padded"
 LENGTH = 386  # tokens of every padded window, as in 2020

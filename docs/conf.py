@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from bertvision.heads.catalog import CATALOG, KINDS
+from bertvision.heads.listing import list_heads
 from bertvision.records import read_bench_records
 from bertvision.report.benchmarks import bench_chapter
 from bertvision.report.measures import TASKS
-from bertvision.stages.list_heads import list_heads
 from bertvision.version import VERSION
 
 project = "bertvision"

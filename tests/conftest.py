@@ -21,16 +21,16 @@ from browser import pytest_collection_modifyitems, pytest_terminal_summary  # no
 from huggingface_hub.utils import close_session
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
+from bertvision.data.example import ChoiceRow, GoldAnswer, Question, Sentence, TextRow
 from bertvision.encoder.load import Encoder
-from bertvision.features.choices import cut_choices
-from bertvision.features.sentences import cut_rows
-from bertvision.features.windows import WindowConfig, cut_windows
-from bertvision.features.words import cut_words
 from bertvision.kinds.catalog import KINDS
 from bertvision.records import DataFile, Efficiency, Inference, Parameters, Provenance, RunRecord, Seconds
-from bertvision.tasks.task import ChoiceRow, GoldAnswer, Question, Sentence, TextRow
 from bertvision.training.device import Compute
 from bertvision.training.objective import SPANS, Objective
+from bertvision.windows.choices import cut_choices
+from bertvision.windows.sentences import cut_rows
+from bertvision.windows.window import WindowConfig, cut_windows
+from bertvision.windows.words import cut_words
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?!'-"
 WORDS = ["the", "river", "weir", "was", "built", "in", "1887", "by", "hannah", "coyle", "who", "when", "where", "stone"]

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bertvision.cli import app
-from bertvision.tasks.catalog import TASKS
+from bertvision.tasks import TASKS
 
 SST2 = "sentence\tlabel\nfine\t1\nbad\t0\ngood\t1\ndull\t0\n"
 CONLL = "Anna B-PER\nBerg I-PER\n\nLeeds B-LOC\n"

@@ -4,7 +4,7 @@ from io import BytesIO, TextIOWrapper
 
 import pytest
 
-from bertvision.console import print_json
+from bertvision.cli.console import print_json
 
 
 @pytest.mark.parametrize("text", ["é", "字", "😀", ":smile:", "[bold]", "עיר", "a\u200db"])

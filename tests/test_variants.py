@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.errors import SettingsError
 from bertvision.experiment import build_experiment, read_experiment, read_experiments
-from bertvision.tuning.config import TuneConfig
 
 VARIANTS = """
 finetune: {lr: 1e-5, fractions: [1]}

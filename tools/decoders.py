@@ -21,6 +21,7 @@ from bertvision.evaluate.calibration import (
 )
 from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.golds import read_questions
+from bertvision.evaluate.reader_scores import reader_answers
 from bertvision.files import write_json, write_text
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import load_logits
@@ -28,7 +29,6 @@ from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import decode_spans
 from bertvision.predictions.texts import text_grid
 from bertvision.report.renderers import to_markdown
-from bertvision.stages.reader_scores import reader_answers
 from bertvision.tables import Table
 
 SCORES = ("exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1")

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from evaluator_tables import tables_page
 
+from bertvision.data.example import Question
+from bertvision.data.squad import read_squad
 from bertvision.evaluate.analyze import analyze_folder
 from bertvision.evaluate.calibrate import calibrate_folder
 from bertvision.evaluate.calibration import scores_at, tune_threshold
@@ -27,8 +29,6 @@ from bertvision.files import write_json, write_text
 from bertvision.metrics.squad import score_predictions
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder, write_predictions
 from bertvision.predictions.prediction import Candidate, Prediction
-from bertvision.tasks.squad import read_squad
-from bertvision.tasks.task import Question
 
 FRACTION = "1"
 ENCODER, ADAPTER, JOINT, CONTROL = (

@@ -17,7 +17,7 @@ from bertvision.records import RunRecord, read_records
 from bertvision.report.renderers import to_markdown
 from bertvision.run_folder import folder_of_seed
 from bertvision.tables import Column, Table
-from bertvision.tasks.catalog import TASKS, task_name
+from bertvision.tasks import TASKS, task_name
 
 ENCODER = "encoder"
 HEADS = ("adapter_386_shared_skip", "learned_pooling")

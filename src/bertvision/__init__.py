@@ -12,31 +12,52 @@ from bertvision.errors import needing_torch
 from bertvision.version import VERSION
 
 if TYPE_CHECKING:
-    from bertvision.activations.live import LiveStates as LiveStates
+    from bertvision.data.example import GoldAnswer as GoldAnswer
+    from bertvision.data.example import Question as Question
+    from bertvision.data.squad import read_squad as read_squad
+    from bertvision.data.squad import read_squad_rows as read_squad_rows
     from bertvision.encoder.encode import encode as encode
     from bertvision.encoder.encode import freeze as freeze
     from bertvision.encoder.finetune import FinetuneConfig as FinetuneConfig
     from bertvision.encoder.finetune import finetune_encoder as finetune_encoder
     from bertvision.encoder.load import Encoder as Encoder
     from bertvision.encoder.load import load_encoder as load_encoder
+    from bertvision.encoder.tuning.adapter_file import load_adapters as load_adapters
+    from bertvision.encoder.tuning.adapter_file import save_adapters as save_adapters
+    from bertvision.encoder.tuning.adapter_file import save_plain as save_plain
+    from bertvision.encoder.tuning.config import ParasiteConfig as ParasiteConfig
+    from bertvision.encoder.tuning.config import TuneConfig as TuneConfig
+    from bertvision.encoder.tuning.freezing import count_trainable as count_trainable
+    from bertvision.encoder.tuning.freezing import first_trained_block as first_trained_block
+    from bertvision.encoder.tuning.frozen_blocks import first_above_bottom as first_above_bottom
+    from bertvision.encoder.tuning.frozen_blocks import quiet_bottom as quiet_bottom
+    from bertvision.encoder.tuning.frozen_blocks import starting_at as starting_at
+    from bertvision.encoder.tuning.frozen_blocks import state_entering as state_entering
+    from bertvision.encoder.tuning.tune import Tuned as Tuned
+    from bertvision.encoder.tuning.tune import start_tuning as start_tuning
+    from bertvision.encoder.tuning.tune import tune as tune
+    from bertvision.encoder.tuning.variants import merge_tuning as merge_tuning
+    from bertvision.encoder.tuning.variants import remove_tuning as remove_tuning
+    from bertvision.encoder.tuning.variants import set_active as set_active
+    from bertvision.encoder.tuning.variants import train_active as train_active
+    from bertvision.encoder.tuning.variants import trained_state as trained_state
     from bertvision.errors import BertVisionError as BertVisionError
     from bertvision.experiment import Experiment as Experiment
     from bertvision.experiment import build_experiment as build_experiment
     from bertvision.experiment import read_experiment as read_experiment
-    from bertvision.features.batches import BatchConfig as BatchConfig
-    from bertvision.features.windows import Window as Window
-    from bertvision.features.windows import WindowConfig as WindowConfig
-    from bertvision.features.windows import cut_windows as cut_windows
     from bertvision.heads.build import HeadConfig as HeadConfig
     from bertvision.heads.build import build_head as build_head
     from bertvision.heads.catalog import CATALOG as CATALOG
     from bertvision.heads.head import Head as Head
+    from bertvision.heads.logits import row_logits as row_logits
+    from bertvision.heads.logits import token_logits as token_logits
     from bertvision.heads.training import HeadsConfig as HeadsConfig
     from bertvision.heads.training import build_heads as build_heads
     from bertvision.heads.training import train_heads_together as train_heads_together
     from bertvision.metrics.squad import score_predictions as score_predictions
     from bertvision.metrics.squad import score_squad1 as score_squad1
     from bertvision.metrics.squad import score_squad2 as score_squad2
+    from bertvision.model_folder import load_model as load_model
     from bertvision.predictions.ensemble import combine_logits as combine_logits
     from bertvision.predictions.logits import grid_of as grid_of
     from bertvision.predictions.prediction import AnswerConfig as AnswerConfig
@@ -49,38 +70,17 @@ if TYPE_CHECKING:
     from bertvision.serving.reader import Reader as Reader
     from bertvision.serving.tagger import Tagger as Tagger
     from bertvision.serving.xray import xray as xray
-    from bertvision.stages.logits import row_logits as row_logits
-    from bertvision.stages.logits import token_logits as token_logits
-    from bertvision.stages.model_folder import load_model as load_model
-    from bertvision.stages.predict_file import predict_file as predict_file
-    from bertvision.stages.run import run as run
+    from bertvision.states.live import LiveStates as LiveStates
+    from bertvision.steps.predict_file import predict_file as predict_file
+    from bertvision.steps.run import run as run
     from bertvision.studies.reports import write_report as write_report
-    from bertvision.tasks.squad import read_squad as read_squad
-    from bertvision.tasks.squad import read_squad_rows as read_squad_rows
-    from bertvision.tasks.task import GoldAnswer as GoldAnswer
-    from bertvision.tasks.task import Question as Question
     from bertvision.training.device import choose_compute as choose_compute
     from bertvision.training_result import TrainingResult as TrainingResult
     from bertvision.training_result import train as train
-    from bertvision.tuning.adapter_file import load_adapters as load_adapters
-    from bertvision.tuning.adapter_file import save_adapters as save_adapters
-    from bertvision.tuning.adapter_file import save_plain as save_plain
-    from bertvision.tuning.config import ParasiteConfig as ParasiteConfig
-    from bertvision.tuning.config import TuneConfig as TuneConfig
-    from bertvision.tuning.freezing import count_trainable as count_trainable
-    from bertvision.tuning.freezing import first_trained_block as first_trained_block
-    from bertvision.tuning.frozen_blocks import first_above_bottom as first_above_bottom
-    from bertvision.tuning.frozen_blocks import quiet_bottom as quiet_bottom
-    from bertvision.tuning.frozen_blocks import starting_at as starting_at
-    from bertvision.tuning.frozen_blocks import state_entering as state_entering
-    from bertvision.tuning.tune import Tuned as Tuned
-    from bertvision.tuning.tune import start_tuning as start_tuning
-    from bertvision.tuning.tune import tune as tune
-    from bertvision.tuning.variants import merge_tuning as merge_tuning
-    from bertvision.tuning.variants import remove_tuning as remove_tuning
-    from bertvision.tuning.variants import set_active as set_active
-    from bertvision.tuning.variants import train_active as train_active
-    from bertvision.tuning.variants import trained_state as trained_state
+    from bertvision.windows.batches import BatchConfig as BatchConfig
+    from bertvision.windows.window import Window as Window
+    from bertvision.windows.window import WindowConfig as WindowConfig
+    from bertvision.windows.window import cut_windows as cut_windows
 
 if find_spec("torch") is None:  # transformers, whose tokenizers work without it, would say so at every start
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
@@ -88,14 +88,14 @@ if find_spec("torch") is None:  # transformers, whose tokenizers work without it
 __version__ = VERSION
 
 _MODULES = {
-    "activations.live": ("LiveStates",),
+    "states.live": ("LiveStates",),
     "encoder.encode": ("encode", "freeze"),
     "encoder.finetune": ("FinetuneConfig", "finetune_encoder"),
     "encoder.load": ("Encoder", "load_encoder"),
     "errors": ("BertVisionError",),
     "experiment": ("Experiment", "build_experiment", "read_experiment"),
-    "features.batches": ("BatchConfig",),
-    "features.windows": ("Window", "WindowConfig", "cut_windows"),
+    "windows.batches": ("BatchConfig",),
+    "windows.window": ("Window", "WindowConfig", "cut_windows"),
     "heads.build": ("HeadConfig", "build_head"),
     "heads.catalog": ("CATALOG",),
     "heads.head": ("Head",),
@@ -112,20 +112,20 @@ _MODULES = {
     "serving.reader": ("Reader",),
     "serving.tagger": ("Tagger",),
     "serving.xray": ("xray",),
-    "stages.logits": ("row_logits", "token_logits"),
-    "stages.model_folder": ("load_model",),
-    "stages.predict_file": ("predict_file",),
-    "stages.run": ("run",),
-    "tasks.squad": ("read_squad", "read_squad_rows"),
-    "tasks.task": ("GoldAnswer", "Question"),
+    "heads.logits": ("row_logits", "token_logits"),
+    "model_folder": ("load_model",),
+    "steps.predict_file": ("predict_file",),
+    "steps.run": ("run",),
+    "data.squad": ("read_squad", "read_squad_rows"),
+    "data.example": ("GoldAnswer", "Question"),
     "training.device": ("choose_compute",),
     "training_result": ("TrainingResult", "train"),
-    "tuning.adapter_file": ("load_adapters", "save_adapters", "save_plain"),
-    "tuning.frozen_blocks": ("first_above_bottom", "quiet_bottom", "starting_at", "state_entering"),
-    "tuning.config": ("ParasiteConfig", "TuneConfig"),
-    "tuning.freezing": ("count_trainable", "first_trained_block"),
-    "tuning.tune": ("Tuned", "start_tuning", "tune"),
-    "tuning.variants": ("merge_tuning", "remove_tuning", "set_active", "train_active", "trained_state"),
+    "encoder.tuning.adapter_file": ("load_adapters", "save_adapters", "save_plain"),
+    "encoder.tuning.frozen_blocks": ("first_above_bottom", "quiet_bottom", "starting_at", "state_entering"),
+    "encoder.tuning.config": ("ParasiteConfig", "TuneConfig"),
+    "encoder.tuning.freezing": ("count_trainable", "first_trained_block"),
+    "encoder.tuning.tune": ("Tuned", "start_tuning", "tune"),
+    "encoder.tuning.variants": ("merge_tuning", "remove_tuning", "set_active", "train_active", "trained_state"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_MODULE_OF)

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from bertvision.activations.source import StatesConfig
+from bertvision.data.example import DataConfig, TaskName
 from bertvision.encoder.finetune import FinetuneConfig
+from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.errors import SettingsError
-from bertvision.features.windows import WindowConfig
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.catalog import serves
 from bertvision.heads.training import HeadsConfig, with_every_setting
@@ -30,10 +30,10 @@ from bertvision.settings import (
     validate,
     with_overrides,
 )
-from bertvision.tasks.catalog import TASKS
-from bertvision.tasks.task import DataConfig, TaskName
+from bertvision.states.source import StatesConfig
+from bertvision.tasks import TASKS
 from bertvision.training.device import Precision
-from bertvision.tuning.config import TuneConfig
+from bertvision.windows.window import WindowConfig
 
 
 class EnsembleConfig(Config):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torch import nn
 
+from bertvision.data.example import Column
 from bertvision.errors import SettingsError
 from bertvision.experiment import Experiment, build_experiment
 from bertvision.files import check_folder
@@ -19,10 +20,9 @@ from bertvision.records import RunRecord
 from bertvision.run_folder import folder_of_seed
 from bertvision.serving.predictor import Predictor, load
 from bertvision.settings import Settings, merge
-from bertvision.stages.run import run
+from bertvision.steps.run import run
 from bertvision.studies.reports import write_report
-from bertvision.tasks.catalog import TASKS, task_name
-from bertvision.tasks.task import Column
+from bertvision.tasks import TASKS, task_name
 
 OWN_DEV = {"folds": 5, "fold": 1}  # without a file to score on: every fifth example, always the same
 LOWER_IS_BETTER = ("rmse", "mae")

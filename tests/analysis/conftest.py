@@ -1,7 +1,7 @@
 import pytest
 
 from bertvision.analysis.scored import score_answers
-from bertvision.tasks.task import GoldAnswer, Question
+from bertvision.data.example import GoldAnswer, Question
 
 CONTEXT = "The weir was built in 1887 by Hannah Coyle of Leeds."
 

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from bertvision.analysis.classes import TypeCounts, type_section
+from bertvision.data.example import Sentence, TextRow
 from bertvision.kinds.kind import Golds
 from bertvision.metrics.scores import score_tags
 from bertvision.predictions.prediction import RowPrediction, TagPrediction
-from bertvision.tasks.catalog import TASKS
-from bertvision.tasks.task import Sentence, TextRow
+from bertvision.tasks import TASKS
 
 GOLD = [("B-PER", "I-PER", "O", "B-LOC"), ("B-ORG", "O")]
 FOUND = [("B-PER", "I-PER", "O", "B-ORG"), ("B-ORG", "I-ORG")]

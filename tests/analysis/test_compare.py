@@ -4,7 +4,7 @@ from bertvision.errors import DataError
 from bertvision.evaluate.compare import compare_predictions, units_of
 from bertvision.kinds.kind import Golds
 from bertvision.metrics.resampling import Draw
-from bertvision.tasks.catalog import TASKS
+from bertvision.tasks import TASKS
 
 
 def compare_answers(questions, a, b, metrics=("exact", "f1"), resample="question", resamples=10_000):

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from bertvision.analysis.groups import count_context_pieces
-from bertvision.features.windows import WindowConfig, cut_windows
+from bertvision.data.example import Question
 from bertvision.predictions.logits import TokenGrid, grid_of
-from bertvision.tasks.task import Question
+from bertvision.windows.window import WindowConfig, cut_windows
 
 
 @pytest.mark.parametrize("stride", [0, 1, 5])

@@ -4,7 +4,7 @@ from bertvision.analysis.disagreements import snippet_of, to_texts
 from bertvision.analysis.scored import score_answers
 from bertvision.kinds.kind import Golds
 from bertvision.kinds.spans import SQUAD2
-from bertvision.tasks.catalog import TASKS
+from bertvision.tasks import TASKS
 
 
 def find_disagreements(questions, a, b, count):

@@ -8,7 +8,7 @@ from bertvision.analysis.groups import (
     group_types,
     question_word,
 )
-from bertvision.tasks.task import GoldAnswer, Question
+from bertvision.data.example import GoldAnswer, Question
 
 
 def ids(grouping):

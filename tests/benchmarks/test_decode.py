@@ -7,11 +7,11 @@ import pytest
 
 from benchmarks.decode import DecodeWork, answer_plainly, count_differences, make_logits, windows_by_question
 from benchmarks.run import run_bench
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.errors import DataError
-from bertvision.features.windows import Window
 from bertvision.predictions.logits import grid_of
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.tasks.task import GoldAnswer, Question
+from bertvision.windows.window import Window
 
 WORDS = [f"w{number}" for number in range(60)]
 CONTEXT = " ".join(WORDS)

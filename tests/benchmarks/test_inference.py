@@ -8,7 +8,7 @@ import pytest
 from benchmarks.inference import _spread
 from benchmarks.run import run_bench
 from bertvision.errors import SettingsError
-from bertvision.features.windows import WindowConfig
+from bertvision.windows.window import WindowConfig
 
 from ..serving.conftest import write_model
 

@@ -18,11 +18,11 @@ from benchmarks.run import run_bench
 from benchmarks.serve import PARTS, Part, load_figures
 from benchmarks.server import Address, Server, read_metrics, running
 from bertvision.errors import DataError, SettingsError
-from bertvision.features.windows import WindowConfig
 from bertvision.serving.app import build_app
 from bertvision.serving.batcher import Batcher
 from bertvision.serving.reader import Reader
 from bertvision.serving.schema import ServeConfig
+from bertvision.windows.window import WindowConfig
 
 from ..serving.conftest import write_model
 

@@ -12,10 +12,10 @@ from bertvision.encoder.encode import (
     shape_of_states,
 )
 from bertvision.errors import EncoderError
-from bertvision.features.batches import collate
-from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.kinds.catalog import KINDS
 from bertvision.training.objective import SPANS, Objective
+from bertvision.windows.batches import collate
+from bertvision.windows.window import WindowConfig, cut_windows
 
 
 @pytest.fixture

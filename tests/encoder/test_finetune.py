@@ -3,7 +3,6 @@ import pytest
 import torch
 from torch import nn
 
-from bertvision.activations.live import LiveStates
 from bertvision.encoder.encode import freeze, layers_of_output
 from bertvision.encoder.finetune import (
     FinetuneConfig,
@@ -15,12 +14,13 @@ from bertvision.encoder.finetune import (
 from bertvision.encoder.load import load_encoder
 from bertvision.encoder.states import read_states
 from bertvision.errors import SettingsError, TrainingError
-from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.heads.build import HeadConfig
+from bertvision.heads.logits import row_logits, token_logits
 from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
 from bertvision.kinds.catalog import KINDS
 from bertvision.settings import validate
-from bertvision.stages.logits import row_logits, token_logits
+from bertvision.states.live import LiveStates
+from bertvision.windows.window import WindowConfig, cut_windows
 
 
 def make_config(**more):

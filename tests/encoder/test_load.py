@@ -11,8 +11,8 @@ from bertvision.encoder import load
 from bertvision.encoder.encode import encode
 from bertvision.encoder.load import DEFAULT_HUB_ID, Encoder, default_encoder, load_encoder, load_tokenizer
 from bertvision.errors import EncoderError, reason_of
-from bertvision.features.batches import collate
-from bertvision.features.windows import WindowConfig, cut_windows
+from bertvision.windows.batches import collate
+from bertvision.windows.window import WindowConfig, cut_windows
 
 
 def test_the_default_encoder_comes_from_pypi_and_is_minilm():

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.evaluate.confidence import build_answers
 from bertvision.predictions.prediction import Candidate
-from bertvision.tasks.task import GoldAnswer, Question
 
 
 def make_model(scores_by_question, golds):

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.errors import DataError
 from bertvision.evaluate.confidence import build_answers
 from bertvision.predictions.prediction import Candidate
-from bertvision.tasks.task import GoldAnswer, Question
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])

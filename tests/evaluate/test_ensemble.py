@@ -7,18 +7,18 @@ import yaml
 from typer.testing import CliRunner
 
 from bertvision.cli import app
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.evaluate.ensemble import ensemble_folders
 from bertvision.evaluate.ensemble_weights import HeldOutMembers, Way, choose_way
-from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.logits import token_logits
 from bertvision.metrics.squad import score_squad1, score_squad2
 from bertvision.predictions.ensemble import log_softmax
 from bertvision.predictions.files import write_predictions
 from bertvision.predictions.logits import grid_of, load_logits, save_logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import predict_spans
-from bertvision.stages.logits import token_logits
-from bertvision.tasks.task import GoldAnswer, Question
+from bertvision.windows.window import WindowConfig, cut_windows
 
 FILES = {"predictions.json", "nbest_predictions.json", "null_odds.json", "best_spans.json", "ensemble.json"}
 # Everything is a candidate, so that no list is cut off.

@@ -13,10 +13,10 @@ from bertvision.experiment import read_experiments
 from bertvision.progress import Silent
 from bertvision.records import Round, read_costs
 from bertvision.report.costs import with_costs
-from bertvision.stages import method_turn
-from bertvision.stages.measure import Subject
-from bertvision.stages.measure_methods import measure_methods, one_rate_each
-from bertvision.stages.run import run
+from bertvision.steps import method_turn
+from bertvision.steps.measure import Subject
+from bertvision.steps.measure_methods import measure_methods, one_rate_each
+from bertvision.steps.run import run
 
 pytestmark = pytest.mark.flow
 VARIANTS = {
@@ -68,14 +68,14 @@ def turns(monkeypatch):
         taken.append(line.experiment.variant)
         return method_turn.Turn(Round(tuning=None, heads=None, rows={}), {})
 
-    monkeypatch.setattr("bertvision.stages.measure_methods.take_turn", noting)
+    monkeypatch.setattr("bertvision.steps.measure_methods.take_turn", noting)
     return taken
 
 
 @pytest.fixture
 def one_round(monkeypatch):
     """One round is enough where rounds are not what is tested."""
-    monkeypatch.setattr("bertvision.stages.measure_methods.ROUNDS", 1)
+    monkeypatch.setattr("bertvision.steps.measure_methods.ROUNDS", 1)
 
 
 def test_methods_have_turns_forwards_and_backwards_and_learning_rates_do_not_matter(path, tmp_path, turns):
@@ -94,7 +94,7 @@ def test_measuring_that_was_stopped_goes_on_and_then_has_nothing_to_do(path, tmp
             raise KeyboardInterrupt
         return original(*_)
 
-    from bertvision.stages import measure_methods as module
+    from bertvision.steps import measure_methods as module
 
     original = module.write_costs
     monkeypatch.setattr(module, "write_costs", stop)
@@ -112,12 +112,12 @@ def test_measuring_that_was_stopped_goes_on_and_then_has_nothing_to_do(path, tmp
 
 def test_what_is_kept_is_said_in_place_of_rounds_that_are_not_measured(path, tmp_path, turns, monkeypatch):
     out, experiments, first, rest, again = tmp_path / "out", read_experiments(path), *(Listener() for _ in range(3))
-    monkeypatch.setattr("bertvision.stages.measure_methods.ROUNDS", 1)
+    monkeypatch.setattr("bertvision.steps.measure_methods.ROUNDS", 1)
     measure_methods(experiments, out, first)
-    monkeypatch.setattr("bertvision.stages.measure_methods.ROUNDS", 3)
+    monkeypatch.setattr("bertvision.steps.measure_methods.ROUNDS", 3)
     measure_methods(experiments, out, rest)
     turns.clear()
-    monkeypatch.setattr("bertvision.stages.measure_methods.load_encoder", None)  # nor is there a turn to warm up
+    monkeypatch.setattr("bertvision.steps.measure_methods.load_encoder", None)  # nor is there a turn to warm up
     measure_methods(experiments, out, again)
     assert first.said == ["round 1 of 1"]
     assert rest.said == [f"4 of 12 turns are in {out / 'costs'} already", "round 2 of 3", "round 3 of 3"]
@@ -175,7 +175,7 @@ def test_a_row_answers_so_many_windows_as_often_as_its_device_allows(path, tmp_p
 def test_the_encoder_that_methods_start_from_stays_as_it_is(path, tmp_path, monkeypatch, one_round):
     loaded = []
     monkeypatch.setattr(
-        "bertvision.stages.measure_methods.load_encoder", lambda name: loaded.append(load_encoder(name)) or loaded[0]
+        "bertvision.steps.measure_methods.load_encoder", lambda name: loaded.append(load_encoder(name)) or loaded[0]
     )
     experiments = read_experiments(path, ["variant=heads"])
     measure_methods(experiments, tmp_path / "out")

@@ -6,9 +6,9 @@ import torch
 import bertvision
 from bertvision.encoder import load
 from bertvision.experiment import build_experiment
+from bertvision.model_folder import load_model
 from bertvision.predictions.logits import load_logits
-from bertvision.stages.model_folder import load_model
-from bertvision.stages.run import run
+from bertvision.steps.run import run
 
 pytestmark = pytest.mark.flow
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 import bertvision
+from bertvision.data.held_out import write_squad
+from bertvision.data.squad import read_squad
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.experiment import build_experiment
 from bertvision.metrics.squad import score_squad2
 from bertvision.progress import SILENT
-from bertvision.stages.line import prepare
-from bertvision.stages.run import run
-from bertvision.tasks.held_out import write_squad
-from bertvision.tasks.squad import read_squad
+from bertvision.steps.context import prepare
+from bertvision.steps.run import run
 
 pytestmark = pytest.mark.flow
 NEEDS_HELD_OUT = {"tuned_threshold", "tuned_exact", "tuned_f1", "tuned_below_best_f1", "temperature", "ece_calibrated"}

@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 import torch
 
+from bertvision.data.squad import read_squad
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import EncoderError, FolderError
 from bertvision.experiment import build_experiment
-from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.files import locked
 from bertvision.metrics.squad import score_squad2
+from bertvision.model_folder import load_model
 from bertvision.predictions.ensemble import log_softmax
 from bertvision.predictions.logits import load_logits
 from bertvision.records import read_records
 from bertvision.report.page import write_report
-from bertvision.stages.heads import _keep_head
-from bertvision.stages.model_folder import load_model
-from bertvision.stages.predict_file import predict_file
-from bertvision.stages.run import run, run_finetune, run_train_heads
-from bertvision.tasks.squad import read_squad
+from bertvision.steps.heads import _keep_head
+from bertvision.steps.predict_file import predict_file
+from bertvision.steps.run import run, run_finetune, run_train_heads
 from bertvision.training.checkpoint import fingerprint
+from bertvision.windows.window import WindowConfig, cut_windows
 
 pytestmark = pytest.mark.flow
 HEADS = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]
@@ -183,7 +183,7 @@ def test_a_run_that_was_cut_short_while_it_kept_its_heads_goes_on(settings, out,
             raise KeyboardInterrupt
         kept.append(_keep_head(*arguments))
 
-    monkeypatch.setattr("bertvision.stages.heads._keep_head", keep_one)
+    monkeypatch.setattr("bertvision.steps.heads._keep_head", keep_one)
     with pytest.raises(KeyboardInterrupt):
         run_with(settings, out)
     monkeypatch.undo()
@@ -191,7 +191,7 @@ def test_a_run_that_was_cut_short_while_it_kept_its_heads_goes_on(settings, out,
 
 
 def test_a_fraction_asked_for_after_it_was_passed_is_made_all_the_same(settings, out, tmp_path, monkeypatch):
-    monkeypatch.setattr("bertvision.stages.finetune._save", _raise_keyboard_interrupt)
+    monkeypatch.setattr("bertvision.steps.finetune._save", _raise_keyboard_interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_with(settings, out, "finetune.fractions=[1]", "finetune.save_every=1e-9")
     monkeypatch.undo()

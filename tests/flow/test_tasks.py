@@ -14,11 +14,11 @@ import torch
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError
 from bertvision.experiment import build_experiment
+from bertvision.model_folder import load_model, read_model_config
 from bertvision.records import read_records
-from bertvision.stages.heads import _keep_epoch
-from bertvision.stages.model_folder import load_model, read_model_config
-from bertvision.stages.predict_file import predict_file
-from bertvision.stages.run import run
+from bertvision.steps.heads import _keep_epoch
+from bertvision.steps.predict_file import predict_file
+from bertvision.steps.run import run
 
 pytestmark = pytest.mark.flow
 PLACES, ACTS = ("river", "weir", "stone"), ("the {} was built", "hannah was in the {}", "by the {}, coyle")
@@ -387,7 +387,7 @@ def test_a_run_that_was_stopped_among_its_heads_comes_to_the_same_scores(made, t
 
     settings = {**made.settings, "heads": {**made.settings["heads"], "save_every": 1e-9}}
     settings["encoder"], settings["finetune"] = str(made.out / "encoder" / TUNED), {"fractions": []}
-    monkeypatch.setattr("bertvision.stages.heads._keep_epoch", stop_at_the_third_epoch)
+    monkeypatch.setattr("bertvision.steps.heads._keep_epoch", stop_at_the_third_epoch)
     with pytest.raises(KeyboardInterrupt):
         run_with(settings, tmp_path / "out")
     monkeypatch.undo()

@@ -11,17 +11,17 @@ from typer.testing import CliRunner
 
 from bertvision.cli import app
 from bertvision.encoder.load import load_encoder
+from bertvision.encoder.tuning.adapter_file import load_adapters
 from bertvision.errors import SettingsError
 from bertvision.experiment import build_experiment
-from bertvision.features.batches import collate
 from bertvision.heads.build import count_head, output_head
+from bertvision.model_folder import load_model, read_model_config
 from bertvision.records import read_records
 from bertvision.shapes import StackShape
-from bertvision.stages.model_folder import load_model, read_model_config
-from bertvision.stages.predict_file import predict_file
-from bertvision.stages.run import run, run_finetune
+from bertvision.steps.predict_file import predict_file
+from bertvision.steps.run import run, run_finetune
 from bertvision.training.checkpoint import fingerprint
-from bertvision.tuning.adapter_file import load_adapters
+from bertvision.windows.batches import collate
 
 pytestmark = pytest.mark.flow
 OUTPUT = 32 * 2 + 2
@@ -146,7 +146,7 @@ def test_a_fine_tuning_that_was_stopped_goes_on_to_the_same_weights(name, settin
     tune = {"tune": TUNINGS[name][0]}
     experiment = build_experiment({**settings, **tune}, ["finetune.save_every=1e-9"])
     (whole,) = run_finetune(experiment, tmp_path / "whole")
-    monkeypatch.setattr("bertvision.stages.finetune._save", stop)  # after the last step but before the result is there
+    monkeypatch.setattr("bertvision.steps.finetune._save", stop)  # after the last step but before the result is there
     with pytest.raises(KeyboardInterrupt):
         run_finetune(experiment, out)
     monkeypatch.undo()

@@ -2,16 +2,16 @@ import pytest
 import torch
 from torch import nn
 
-from bertvision.activations.live import LiveStates
 from bertvision.encoder.encode import freeze, shape_of_states
 from bertvision.errors import SettingsError, TrainingError
-from bertvision.features.batches import BatchConfig
-from bertvision.features.windows import WindowConfig, cut_windows
 from bertvision.heads.head import Head
 from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together, with_every_setting
 from bertvision.kinds.catalog import KINDS
 from bertvision.settings import validate
+from bertvision.states.live import LiveStates
 from bertvision.training.objective import SPANS, loss_of
+from bertvision.windows.batches import BatchConfig
+from bertvision.windows.window import WindowConfig, cut_windows
 
 NAMES = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]
 

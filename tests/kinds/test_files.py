@@ -3,12 +3,12 @@ from dataclasses import replace
 
 import pytest
 
+from bertvision.data.example import Sentence, TextRow
 from bertvision.errors import DataError
 from bertvision.kinds.kind import Golds
 from bertvision.predictions.files import read_values
 from bertvision.predictions.prediction import RowPrediction, TagPrediction
-from bertvision.tasks.catalog import TASKS
-from bertvision.tasks.task import Sentence, TextRow
+from bertvision.tasks import TASKS
 
 CLASSES = [RowPrediction("0", 1, (0.25, 0.75)), RowPrediction("1", 0, (0.5, 0.5))]
 

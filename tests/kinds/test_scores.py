@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
+from bertvision.data.example import ChoiceRow, GoldAnswer, Question, Sentence, TextRow
 from bertvision.errors import DataError
 from bertvision.kinds.kind import Golds
 from bertvision.predictions.prediction import RowPrediction, TagPrediction
-from bertvision.tasks.catalog import TASKS
-from bertvision.tasks.task import ChoiceRow, GoldAnswer, Question, Sentence, TextRow
+from bertvision.tasks import TASKS
 
 
 def score_rows(task, examples, predictions):

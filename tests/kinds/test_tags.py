@@ -1,8 +1,8 @@
 import numpy as np
 
+from bertvision.data.example import Sentence
 from bertvision.kinds.tags import predict_tags
 from bertvision.predictions.prediction import TagPrediction
-from bertvision.tasks.task import Sentence
 
 SENTENCES = [Sentence("a", ("New", "York", "is"), None, 0), Sentence("b", ("\u200b", "Leeds"), None, 0)]
 TAGS = ("O", "B-LOC", "I-LOC")

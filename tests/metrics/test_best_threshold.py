@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.metrics.best_threshold import best_f1, build_sweep, resample_best_f1
 from bertvision.metrics.resampling import draw_counts
 from bertvision.metrics.squad import answer_worths, score_squad2
-from bertvision.tasks.task import GoldAnswer, Question
 
 WORDS = ["weir", "stone", "river", "1887", "coyle"]
 

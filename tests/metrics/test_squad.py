@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.errors import DataError
 from bertvision.metrics.squad import (
     exact_match,
@@ -16,7 +17,6 @@ from bertvision.metrics.squad import (
     token_f1,
 )
 from bertvision.predictions.prediction import Prediction
-from bertvision.tasks.task import GoldAnswer, Question
 
 
 class Row(NamedTuple):

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from bertvision.errors import SettingsError
-from bertvision.features.windows import Window
 from bertvision.predictions.ensemble import combine_logits, log_softmax
 from bertvision.predictions.logits import grid_of
+from bertvision.windows.window import Window
 
 LENGTHS = [5, 9, 4, 30]  # tokens of each window
 

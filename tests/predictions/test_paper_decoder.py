@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertvision.features.windows import Window
 from bertvision.predictions.ensemble import combine_logits
 from bertvision.predictions.logits import grid_of
 from bertvision.predictions.paper_decoder import decode_pieces
+from bertvision.windows.window import Window
 
 CLS, SEP = 101, 102
 # [CLS] 7 [SEP] 11 12 13 [SEP]: a question of one token and a context of three.

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertvision.errors import DataError, SettingsError
-from bertvision.features.windows import Window
 from bertvision.predictions.logits import grid_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.span_ensemble import ScoredText, combine_spans
 from bertvision.predictions.spans import decode_spans
 from bertvision.predictions.texts import text_grid
+from bertvision.windows.window import Window
 
 quickly = settings(max_examples=60, deadline=None, derandomize=True)
 CONTEXT = "old weir by the mill"

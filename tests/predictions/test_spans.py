@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from bertvision.data.example import GoldAnswer, Question
 from bertvision.encoder.load import load_tokenizer
 from bertvision.errors import BertVisionError, DataError, FolderError
-from bertvision.features.windows import Window, WindowConfig, cut_windows
 from bertvision.predictions import spans as spans_module
 from bertvision.predictions.logits import grid_of, load_logits, save_logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import best_spans, decode_spans, predict_spans
 from bertvision.predictions.texts import text_grid
-from bertvision.tasks.task import GoldAnswer, Question
+from bertvision.windows.window import Window, WindowConfig, cut_windows
 
 quickly = settings(max_examples=80, deadline=None, derandomize=True)
 # Context lengths of each question's windows.

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from bertvision.features.windows import Window
 from bertvision.predictions.logits import grid_of
 from bertvision.predictions.texts import text_bounds, text_grid
+from bertvision.windows.window import Window
 
 
 def join(contexts, offsets_by_question):

@@ -3,17 +3,17 @@ import torch
 from torch import nn
 
 import bertvision
+from bertvision.data.example import ColumnsConfig, DataConfig
 from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.load import load_encoder
-from bertvision.features.windows import WindowConfig
 from bertvision.heads.build import HeadConfig, build_head, reads_cls
+from bertvision.model_folder import ModelConfig, save_encoder
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.records import Parameters, Provenance, RunRecord, Seconds
-from bertvision.stages.model_folder import ModelConfig, save_encoder
-from bertvision.tasks.catalog import TASKS
-from bertvision.tasks.task import ColumnsConfig, DataConfig
+from bertvision.tasks import TASKS
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.objective import objective_of
+from bertvision.windows.window import WindowConfig
 
 WINDOWS = WindowConfig(max_length=20, stride=4, max_question_length=8)  # most contexts need several
 

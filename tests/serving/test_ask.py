@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 import bertvision
 from bertvision.cli import app
-from bertvision.features.windows import cut_windows
+from bertvision.windows.window import cut_windows
 
 CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
 QUESTION = "who built the weir?"
@@ -60,7 +60,7 @@ def test_json_holds_letters_as_they_are(folder):
 def test_a_bar_on_a_terminal_counts_the_windows_and_vanishes(folder, monkeypatch):
     def show_on_terminal(*more):
         terminal = Console(file=StringIO(), force_terminal=True, width=100)
-        monkeypatch.setattr("bertvision.console.messages", terminal)
+        monkeypatch.setattr("bertvision.cli.console.messages", terminal)
         shown = ask("--model", folder, "--context", f"{CONTEXT} " * 20, *more)
         assert shown.exit_code == 0, shown.output
         return terminal.file.getvalue(), shown.stdout

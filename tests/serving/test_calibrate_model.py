@@ -5,11 +5,11 @@ from typer.testing import CliRunner
 
 import bertvision
 from bertvision.cli import app
+from bertvision.data.example import GoldAnswer, Question
+from bertvision.data.held_out import write_squad
+from bertvision.data.squad import read_squad
 from bertvision.metrics.squad import score_squad2
-from bertvision.stages.predict_file import predict_file
-from bertvision.tasks.held_out import write_squad
-from bertvision.tasks.squad import read_squad
-from bertvision.tasks.task import GoldAnswer, Question
+from bertvision.steps.predict_file import predict_file
 
 CONTEXTS = [
     "the weir was built in 1887 by hannah coyle",

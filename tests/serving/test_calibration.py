@@ -3,10 +3,10 @@ import json
 import pytest
 
 from bertvision.errors import SettingsError
+from bertvision.model_config import Calibration
+from bertvision.model_folder import read_model_config
 from bertvision.records import write_record
 from bertvision.serving.calibration import find_record, read_calibration
-from bertvision.stages.model_folder import read_model_config
-from bertvision.stages.use_config import Calibration
 
 TUNED = {"f1": 60.0, "tuned_threshold": 1.5, "temperature": 2.0}  # as the records of `make_record` have them
 

@@ -1,5 +1,5 @@
+from bertvision.model_config import Calibration
 from bertvision.serving.card import About, Measured, model_card
-from bertvision.stages.use_config import Calibration
 
 
 def test_an_author_adds_title_name_text_and_scores_with_their_command(shared_reader):

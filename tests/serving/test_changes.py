@@ -10,12 +10,12 @@ from safetensors.torch import load_file
 import bertvision
 from bertvision.encoder import load
 from bertvision.encoder.load import load_encoder
+from bertvision.encoder.tuning.config import TuneConfig
+from bertvision.encoder.tuning.tune import tune
 from bertvision.errors import EncoderError, FolderError
+from bertvision.model_folder import load_model
 from bertvision.records import write_record
-from bertvision.stages.model_folder import load_model
-from bertvision.stages.predict_file import predict_file
-from bertvision.tuning.config import TuneConfig
-from bertvision.tuning.tune import tune
+from bertvision.steps.predict_file import predict_file
 
 QUESTION, CONTEXT = "who built the weir?", "the weir was built in 1887 by hannah coyle. the river was by the stone"
 

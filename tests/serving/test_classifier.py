@@ -3,14 +3,14 @@ import pytest
 import torch
 
 import bertvision
+from bertvision.data.example import ChoiceRow, Question, TextRow
 from bertvision.encoder.encode import encode_cls
 from bertvision.errors import DataError
-from bertvision.features.batches import collate
-from bertvision.features.choices import cut_choices
-from bertvision.features.sentences import cut_rows
-from bertvision.features.windows import WindowConfig, cut_windows
-from bertvision.stages.model_folder import load_model
-from bertvision.tasks.task import ChoiceRow, Question, TextRow
+from bertvision.model_folder import load_model
+from bertvision.windows.batches import collate
+from bertvision.windows.choices import cut_choices
+from bertvision.windows.sentences import cut_rows
+from bertvision.windows.window import WindowConfig, cut_windows
 
 # These heads' logits reach 20, of which float32 keeps about 1e-4 through so many sums, whose order is the CPU's own.
 NEAR = {"rel": 1e-4, "abs": 1e-4}

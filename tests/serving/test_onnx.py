@@ -14,9 +14,9 @@ from bertvision.cli import app
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError, MissingExtraError, SettingsError
 from bertvision.heads.head import Head
+from bertvision.model_folder import Model, load_model
 from bertvision.serving import onnx_export
 from bertvision.serving.onnx_export import export_onnx
-from bertvision.stages.model_folder import Model, load_model
 
 from .conftest import write_model
 
@@ -177,7 +177,7 @@ def test_the_default_model_is_exported_with_its_calibration(exported, tmp_path, 
     shutil.copytree(exported["squad2"] / "torch", tmp_path / "shipped")
     calibration = {"threshold": -8.5, "temperature": 3.2}
     (tmp_path / "shipped" / "calibration.json").write_text(json.dumps(calibration))
-    monkeypatch.setattr("bertvision.stages.model_folder.shipped_model", lambda: tmp_path / "shipped")
+    monkeypatch.setattr("bertvision.model_folder.shipped_model", lambda: tmp_path / "shipped")
     done = CliRunner().invoke(app, ["export", "default", "--onnx", str(tmp_path / "onnx"), "--int8"])
     assert done.exit_code == 0, done.output
     assert json.loads((tmp_path / "onnx" / "calibration.json").read_text()) == calibration

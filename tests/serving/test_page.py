@@ -9,9 +9,9 @@ from browser import NO_BROWSER, find_browser
 from playwright.sync_api import expect, sync_playwright
 
 import bertvision
-from bertvision.features.windows import WindowConfig
 from bertvision.serving.app import build_app
 from bertvision.serving.schema import ServeConfig
+from bertvision.windows.window import WindowConfig
 
 CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
 QUESTION = "who built the weir?"

@@ -5,7 +5,7 @@ import pytest
 
 import bertvision
 from bertvision.errors import FolderError
-from bertvision.stages.model_folder import read_model_config
+from bertvision.model_folder import read_model_config
 
 
 @pytest.mark.parametrize(

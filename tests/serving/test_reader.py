@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import bertvision
+from bertvision.data.example import Question
 from bertvision.errors import DataError, SettingsError
-from bertvision.features.windows import WindowConfig, cut_windows
+from bertvision.model_folder import load_model
 from bertvision.serving.reader import Asking, Reader
-from bertvision.stages.model_folder import load_model
-from bertvision.tasks.task import Question
+from bertvision.windows.window import WindowConfig, cut_windows
 
 CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone, where the weir was built in 1912"
 QUESTIONS = ["who built the weir?", "when was the weir built?", "where was the river?"]

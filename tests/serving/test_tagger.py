@@ -3,10 +3,10 @@ import pytest
 import torch
 
 import bertvision
+from bertvision.data.example import Sentence
 from bertvision.errors import DataError
-from bertvision.features.words import cut_words
-from bertvision.stages.model_folder import load_model
-from bertvision.tasks.task import Sentence
+from bertvision.model_folder import load_model
+from bertvision.windows.words import cut_words
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 TEXT = "hannah coyle, of the river, built the weir-stone in 1887"

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 import bertvision
+from bertvision.data.example import Question
 from bertvision.errors import DataError, SettingsError
-from bertvision.features.windows import cut_windows
 from bertvision.predictions.logits import grid_of
 from bertvision.serving.onnx_model import OnnxModel
 from bertvision.serving.reader import Reader
 from bertvision.serving.xray import Asked, xray, xray_all
-from bertvision.tasks.task import Question
+from bertvision.windows.window import cut_windows
 
 QUESTION = "  who built the weir?"
 CONTEXT = "The weir was built in 1887 by hannah coyle. the river was by the stone, where the weir was built by coyle"

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import torch
 
-from bertvision.features.batches import collate
-from bertvision.features.windows import Window
 from bertvision.kinds.catalog import KINDS
 from bertvision.training import losses
 from bertvision.training.objective import SPANS, Objective, loss_of, losses_of
+from bertvision.windows.batches import collate
+from bertvision.windows.window import Window
 
 LABELS = {  # of four windows with five tokens each
     "span": [0] * 4,

@@ -7,11 +7,11 @@ from bertvision.analysis.groups import Grouping, count_context_pieces, count_wor
 from bertvision.analysis.outcomes import OUTCOMES
 from bertvision.analysis.scored import ScoredAnswers
 from bertvision.analysis.second import SecondAnswers, paper_answers, score_seconds, second_of_candidates, second_section
+from bertvision.data.example import Question
 from bertvision.errors import FolderError
 from bertvision.predictions.files import PredictionFolder
 from bertvision.predictions.logits import Logits, TokenGrid, load_logits
 from bertvision.tables import Table, number_cell
-from bertvision.tasks.task import Question
 
 Models = Mapping[str, ScoredAnswers]  # A, or A and B
 

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bertvision.tasks.task import Question
+from bertvision.data.example import Question
 
 COLUMNS = 80
 AROUND = 90  # characters of context on each side of an answer

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bertvision.data.example import Question
 from bertvision.predictions.logits import TokenGrid
-from bertvision.tasks.task import Question
 
 Offsets = npt.NDArray[np.int32]  # [token, 2] characters of the context
 WORD = re.compile(r"[a-z]+")

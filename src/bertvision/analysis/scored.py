@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bertvision.data.example import Question
 from bertvision.errors import DataError
 from bertvision.metrics.squad import Worths, answer_worths, normalize_answer
 from bertvision.predictions.files import PredictionFolder
-from bertvision.tasks.task import Question
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bertvision.data.example import Pieces, Question
 from bertvision.errors import DataError
 from bertvision.metrics.squad import answer_worths, normalize_answer
 from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.predictions.paper_decoder import decode_pieces
 from bertvision.predictions.prediction import Candidate
 from bertvision.tables import Table, number_cell
-from bertvision.tasks.task import Pieces, Question
 
 Texts = dict[str, str]  # by question
 MASKED = -1000.0  # what the papers put in place of the highest logits (SPEC 10.5)

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 import bertvision
 from bertvision.cli.answers import ensemble, predict
 from bertvision.cli.ask import ask
+from bertvision.cli.console import results
 from bertvision.cli.evaluation import analyze, calibrate, compare
 from bertvision.cli.experiments import finetune, plan, quickstart, run, train_heads
 from bertvision.cli.export import export
@@ -20,7 +21,6 @@ from bertvision.cli.methods import compare_methods, costs
 from bertvision.cli.scores import score
 from bertvision.cli.serve import serve
 from bertvision.cli.views import heads, inspect, report
-from bertvision.console import results
 
 # In the order in which --help lists them.
 VERBS_BY_PANEL = {

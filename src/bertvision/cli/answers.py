@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from bertvision.cli.console import in_one_line, print_json, print_table, progress_for, results
 from bertvision.cli.options import Json, Quiet, Set
-from bertvision.console import in_one_line, print_json, print_table, progress_for, results
 from bertvision.files import check_folder
 from bertvision.tables import Table
 
@@ -31,7 +31,7 @@ def predict(
     columns. Prints the scores where the file has answers.
     """
     from bertvision.settings import with_overrides
-    from bertvision.stages.predict_file import predict_file
+    from bertvision.steps.predict_file import predict_file
 
     answered = predict_file(model, data, check_folder(out), with_overrides({}, overrides or ()), progress_for(quiet))
     if as_json:

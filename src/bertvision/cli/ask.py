@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from bertvision.cli.console import in_one_line, passing_progress, print_json, results
 from bertvision.cli.options import Json, Quiet
-from bertvision.console import in_one_line, passing_progress, print_json, results
 from bertvision.errors import DataError, SettingsError
 from bertvision.serving.answer import Answer
 from bertvision.serving.shown import answer_lines

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from bertvision.cli.console import in_one_line, print_json, print_page, show_page
 from bertvision.cli.options import Json, Set
-from bertvision.console import in_one_line, print_json, print_page, show_page
 from bertvision.errors import SettingsError
 from bertvision.files import check_file
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bertvision.cli.console import in_one_line, messages, print_json, print_records, print_table, progress_for, results
 from bertvision.cli.options import Config, Json, Out, Quiet, Set
-from bertvision.console import in_one_line, messages, print_json, print_records, print_table, progress_for, results
 from bertvision.files import check_folder
 from bertvision.records import RunRecord
 from bertvision.run_folder import folder_of_seed
@@ -66,7 +66,7 @@ def finetune(
 
     Writes OUT/encoder/FRACTION for every fraction, from one run.
     """
-    from bertvision.stages.run import run_finetune
+    from bertvision.steps.run import run_finetune
 
     experiment = _experiment(config, overrides)
     _print_paths(run_finetune(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
@@ -80,7 +80,7 @@ def train_heads(
 
     Writes OUT/heads/FRACTION/HEAD for every head, all heads of a fraction in one pass of the frozen encoder.
     """
-    from bertvision.stages.run import run_train_heads
+    from bertvision.steps.run import run_train_heads
 
     experiment = _experiment(config, overrides)
     _print_paths(run_train_heads(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
@@ -94,7 +94,7 @@ def plan(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = 
     source of states, for one seed and fraction, and says which one `states: auto` chooses. With `tune`, it also says
     whether `finetune.bottom: auto` keeps the output of frozen blocks; without heads, only that.
     """
-    from bertvision.stages.plan_states import plan_states
+    from bertvision.steps.plan_states import plan_states
 
     experiment = _experiment(config, overrides)
     planned = plan_states(experiment, _folder(out, experiment), progress_for(quiet))
@@ -142,7 +142,7 @@ def _show_answer(experiment: "Experiment", head: Path) -> None:
 
 def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> list[RunRecord]:
     from bertvision.records import read_costs, read_differences
-    from bertvision.stages.run import run as run_experiment
+    from bertvision.steps.run import run as run_experiment
     from bertvision.studies.reports import write_report
 
     records = run_experiment(experiment, out, progress_for(quiet))
@@ -154,10 +154,10 @@ def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> lis
 
 
 def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool, as_json: bool) -> None:
+    from bertvision.encoder.tuning.lora import check_peft
     from bertvision.records import read_costs, read_differences
-    from bertvision.stages.run import run as run_experiment
+    from bertvision.steps.run import run as run_experiment
     from bertvision.studies.reports import write_report
-    from bertvision.tuning.lora import check_peft
 
     if any(each.tune is not None and each.tune.inserted[0] == "lora" for each in experiments):
         check_peft()  # before the variants ahead of it are trained

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from bertvision.cli.console import in_one_line, print_json, results
 from bertvision.cli.options import Json
-from bertvision.console import in_one_line, print_json, results
 
 
 @in_one_line

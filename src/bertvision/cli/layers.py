@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from bertvision.cli.console import in_one_line, progress_for, show_page
 from bertvision.cli.options import Json, Quiet, Set
-from bertvision.console import in_one_line, progress_for, show_page
 from bertvision.files import check_file
 
 
@@ -29,7 +29,7 @@ def layers(
     span and to no answer, as means over the questions of a file; and which layer tells answerable questions apart.
     """
     from bertvision.settings import with_overrides
-    from bertvision.stages.layer_contributions import layers_of_file
+    from bertvision.steps.layer_contributions import layers_of_file
 
     target = check_file(out) if out is not None else None
     found = layers_of_file(model, data, with_overrides({}, overrides or ()), progress_for(quiet))

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from bertvision.cli.console import in_one_line, messages, print_json, print_table, progress_for, results
 from bertvision.cli.options import Config, Json, Out, Quiet, Set
-from bertvision.console import in_one_line, messages, print_json, print_table, progress_for, results
 from bertvision.files import check_folder
 
 
@@ -20,7 +20,7 @@ def costs(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet =
     from bertvision.experiment import read_experiments
     from bertvision.records import COSTS_FOLDER
     from bertvision.report.costs import costs_table
-    from bertvision.stages.measure_methods import measure_methods
+    from bertvision.steps.measure_methods import measure_methods
 
     experiments = read_experiments(config, overrides or ())
     own = experiments[0].folder.parts[0]
@@ -48,7 +48,7 @@ def compare_methods(
     F1 is compared at the threshold 0 of "no answer" and, where predictions have best_spans.json and null_odds.json, at
     the best threshold, which is chosen anew in every resample for each of the two rows and each seed.
     """
-    from bertvision.stages.compare_methods import compare_folder
+    from bertvision.evaluate.compare_methods import compare_folder
 
     found = compare_folder(run, data, against)
     if as_json:

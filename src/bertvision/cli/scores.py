@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from bertvision.cli.console import in_one_line, messages, print_json
 from bertvision.cli.options import Set
-from bertvision.console import in_one_line, messages, print_json
 
 
 @in_one_line

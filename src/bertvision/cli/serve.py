@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bertvision.console import in_one_line, messages
+from bertvision.cli.console import in_one_line, messages
 from bertvision.errors import MissingExtraError, SettingsError
 from bertvision.settings import DEFAULT
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from bertvision.cli.console import in_one_line, messages, print_json, print_records, print_table, progress_for, results
 from bertvision.cli.options import Json, Quiet, Set
-from bertvision.console import in_one_line, messages, print_json, print_records, print_table, progress_for, results
 from bertvision.files import check_folder
 
 
@@ -46,7 +46,7 @@ def inspect(
 
     Reads and cuts the file as an experiment with the same settings would, so that surprises come before training.
     """
-    from bertvision.stages.inspect_file import inspect_file
+    from bertvision.steps.inspect_file import inspect_file
 
     found = inspect_file(data, encoder, task, overrides or (), progress_for(quiet))
     if as_json:
@@ -68,7 +68,7 @@ def heads(
 
     Counts parameters and their share of the encoder, at BERT-large's shape unless told otherwise.
     """
-    from bertvision.stages.list_heads import list_heads
+    from bertvision.heads.listing import list_heads
 
     sizes = list_heads(encoder, layers, hidden)
     if as_json:

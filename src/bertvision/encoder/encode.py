@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from bertvision.encoder.load import Encoder
 from bertvision.errors import EncoderError
-from bertvision.features.batches import WindowBatch
 from bertvision.shapes import LayerStates, StackShape
 from bertvision.training.device import Compute
 from bertvision.training.objective import Objective
+from bertvision.windows.batches import WindowBatch
 
 
 def encode(

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from bertvision.encoder.encode import has_pooler
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.states import StateBatch, read_output
+from bertvision.encoder.tuning.freezing import still_weights
 from bertvision.errors import TrainingError
-from bertvision.features.batches import BatchConfig, Rows, WindowBatch, collate, lengths_of, plan_epoch
-from bertvision.features.windows import Window
 from bertvision.kinds.kind import Kind
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config
@@ -29,7 +28,8 @@ from bertvision.training.objective import SPANS, Objective, loss_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
 from bertvision.training.random_stream import RandomStream, seed_for
 from bertvision.training.teaching import Teach, TeacherConfig, taught_loss
-from bertvision.tuning.freezing import still_weights
+from bertvision.windows.batches import BatchConfig, Rows, WindowBatch, collate, lengths_of, plan_epoch
+from bertvision.windows.window import Window
 
 UNSPENT = Costs()
 Read = Callable[[Encoder, WindowBatch], StateBatch]  # gives what an output layer is to see of a batch

@@ -13,12 +13,12 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTo
 from transformers.utils import logging as transformers_logging
 
 from bertvision.encoder.changes import MANIFEST, apply_changes, read_manifest
+from bertvision.encoder.tuning.adapter_file import ADAPTERS, load_adapters
 from bertvision.errors import EncoderError, FolderError, reason_of
 from bertvision.files import sha256_of
 from bertvision.hub import find_download, hub_problem
 from bertvision.settings import DEFAULT as DEFAULT
 from bertvision.shapes import StackShape
-from bertvision.tuning.adapter_file import ADAPTERS, load_adapters
 
 DEFAULT_MODEL = "default-model"
 SHIPPED = Path(__file__).parent.parent / "default_model"  # what differs from the default encoder, and a head

@@ -5,9 +5,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from bertvision.encoder.encode import encode, encode_cls, encode_output
 from bertvision.encoder.load import Encoder
-from bertvision.features.batches import WindowBatch
 from bertvision.shapes import LayerStates, Segments, TokenMask
 from bertvision.training.objective import Objective
+from bertvision.windows.batches import WindowBatch
 
 
 class StateBatch(NamedTuple):

@@ -10,7 +10,7 @@ from bertvision.evaluate.golds import GoldConfig, read_golds
 from bertvision.kinds.kind import Breakdown, Golds
 from bertvision.settings import Settings, validate
 from bertvision.tables import Page
-from bertvision.tasks.catalog import TASKS, task_name
+from bertvision.tasks import TASKS, task_name
 
 
 @dataclass(frozen=True)

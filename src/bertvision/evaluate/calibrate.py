@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.analysis.scored import score_answers
+from bertvision.data.example import Question, Split
+from bertvision.data.held_out import hold_out
+from bertvision.data.squad import read_squad
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.evaluate.calibration import BINS, Bin, Decision, Judgement, fit_decision, judge, scores_at
 from bertvision.evaluate.confidence import Answers, build_answers
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
 from bertvision.tables import Page, Table, number_cell
-from bertvision.tasks.held_out import hold_out
-from bertvision.tasks.squad import read_squad
-from bertvision.tasks.task import Question, Split
 
 
 class HeldOut(NamedTuple):

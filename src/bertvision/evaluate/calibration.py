@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bertvision.data.example import Question
 from bertvision.evaluate.confidence import Answers, Bools, Floats, build_answers, fit_temperature
 from bertvision.metrics.squad import Scores, score_squad2
 from bertvision.predictions.prediction import Prediction
 from bertvision.records import Curves
-from bertvision.tasks.task import Question
 
 BINS = 15
 POINTS = 101  # of a curve: every percent

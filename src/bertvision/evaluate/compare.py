@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from bertvision.analysis.disagreements import Disagreement, to_texts
 from bertvision.analysis.outcomes import Outcomes, outcome_section
+from bertvision.data.example import Question
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.golds import GoldConfig, read_golds
 from bertvision.kinds.kind import Golds
 from bertvision.metrics.resampling import Draw, Paired, interval_of, mcnemar_p_value
 from bertvision.settings import Settings, validate
 from bertvision.tables import Page, Table, number_cell, p_cell
-from bertvision.tasks.catalog import TASKS, task_name
-from bertvision.tasks.task import Question
+from bertvision.tasks import TASKS, task_name
 
 Choice = TypeVar("Choice")
 UNITS = {"question": "question", "article": "article"}

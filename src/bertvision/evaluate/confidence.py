@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bertvision.data.example import Question
 from bertvision.errors import DataError
 from bertvision.metrics.squad import answer_worths
 from bertvision.predictions.prediction import Candidate
-from bertvision.tasks.task import Question
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

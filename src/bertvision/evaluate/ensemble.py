@@ -18,7 +18,7 @@ from bertvision.metrics.squad import Scores
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.settings import Settings, validate
-from bertvision.tasks.catalog import TASKS, task_name
+from bertvision.tasks import TASKS, task_name
 from bertvision.version import VERSION
 
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, get_args
 
+from bertvision.data.example import DataConfig
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.golds import read_asked
 from bertvision.kinds.kind import Golds
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.tasks.task import DataConfig
 
 HOWS: dict[str, How] = {how: how for how in get_args(How)}
 LEAST_GAIN = 0.01  # points: a member that is no better than a guess counts for almost nothing

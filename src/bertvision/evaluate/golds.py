@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bertvision.data.example import DataConfig, TaskName
+from bertvision.data.squad import Need
 from bertvision.errors import DataError
 from bertvision.kinds.kind import Golds
 from bertvision.kinds.label_values import PROBABILITIES
 from bertvision.predictions.files import read_beside, read_values
+from bertvision.read_task import read_labelled
 from bertvision.settings import Config
-from bertvision.tasks.catalog import TASKS
-from bertvision.tasks.read import read_labelled
-from bertvision.tasks.squad import Need
-from bertvision.tasks.task import DataConfig, TaskName
+from bertvision.tasks import TASKS
 
 
 class GoldConfig(Config):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from bertvision.evaluate.golds import GoldConfig, read_golds
 from bertvision.metrics.squad import Scores
 from bertvision.settings import Settings, validate
-from bertvision.tasks.catalog import TASKS, task_name
+from bertvision.tasks import TASKS, task_name
 
 
 class Scored(NamedTuple):

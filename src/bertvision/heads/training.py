@@ -13,7 +13,6 @@ from torch import Tensor
 
 from bertvision.encoder.states import StateBatch, StateSource
 from bertvision.errors import SettingsError, TrainingError
-from bertvision.features.batches import BatchConfig
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
 from bertvision.heads.head import Head
@@ -28,6 +27,7 @@ from bertvision.training.losses import SpanLoss
 from bertvision.training.objective import SPANS, Objective, loss_of, losses_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
 from bertvision.training.random_stream import RandomStream, seed_for
+from bertvision.windows.batches import BatchConfig
 
 CPU = torch.device("cpu")
 DEFAULT_HEADS = ("learned_pooling", "average_pooling", "adapter_386_shared_skip", "last_linear")

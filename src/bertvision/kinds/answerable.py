@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.features.tokens import Tokenizer
-from bertvision.features.windows import Window, WindowConfig, cut_windows
+from bertvision.data.example import Question, TaskName
 from bertvision.files import write_json_rows
 from bertvision.kinds.classes import predict_classes
 from bertvision.kinds.kind import Answering, Golds, Labelled, Reading, TaskInfo
@@ -19,7 +18,8 @@ from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import Logits, softmax
 from bertvision.predictions.prediction import RowPrediction
 from bertvision.progress import SILENT, Progress
-from bertvision.tasks.task import Question, TaskName
+from bertvision.windows.tokens import Tokenizer
+from bertvision.windows.window import Window, WindowConfig, cut_windows
 
 NO_ANSWER = 1  # the class of a question, or of a window, that has none
 

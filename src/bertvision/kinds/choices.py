@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
+from bertvision.data.choices import read_choices
+from bertvision.data.example import ChoiceRow, Split, TaskName
 from bertvision.errors import DataError
-from bertvision.features.choices import cut_choices
-from bertvision.features.tokens import Tokenizer
-from bertvision.features.windows import Window, WindowConfig
 from bertvision.kinds.classes import predict_classes
 from bertvision.kinds.kind import Answering, Golds, Labelled, Reading, TaskInfo
 from bertvision.kinds.labelled import LabelKind, RowMember
@@ -15,8 +14,9 @@ from bertvision.predictions.ensemble import How, combine_softmax
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import RowPrediction
 from bertvision.progress import SILENT, Progress
-from bertvision.tasks.choices import read_choices
-from bertvision.tasks.task import ChoiceRow, Split, TaskName
+from bertvision.windows.choices import cut_choices
+from bertvision.windows.tokens import Tokenizer
+from bertvision.windows.window import Window, WindowConfig
 
 
 class Choices(LabelKind):

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from bertvision.data.example import TextRow
+from bertvision.data.rows import LabelColumn
 from bertvision.kinds.text_rows import TextRowKind
 from bertvision.predictions.logits import Logits, softmax
 from bertvision.predictions.prediction import RowPrediction
-from bertvision.tasks.rows import LabelColumn
-from bertvision.tasks.task import TextRow
 
 
 class Classes(TextRowKind):

@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from bertvision.analysis.disagreements import Disagreement
 from bertvision.analysis.outcomes import Outcomes
+from bertvision.data.example import ColumnsConfig, DataConfig, Split, TaskName, TextRow
+from bertvision.data.source import HubId
+from bertvision.data.squad import Need
 from bertvision.errors import DataError, FolderError
-from bertvision.features.tokens import Tokenizer
-from bertvision.features.windows import Window, WindowConfig
 from bertvision.metrics.resampling import Draw, Paired
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.ensemble import How
@@ -23,9 +24,8 @@ from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.progress import SILENT, Progress
 from bertvision.tables import Table
-from bertvision.tasks.source import HubId
-from bertvision.tasks.squad import Need
-from bertvision.tasks.task import ColumnsConfig, DataConfig, Split, TaskName, TextRow
+from bertvision.windows.tokens import Tokenizer
+from bertvision.windows.window import Window, WindowConfig
 
 Per = Literal["token", "row"]
 Readout = Literal["linear", "joint", "bilstm"]

@@ -5,6 +5,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bertvision.data.example import TextRow
+from bertvision.data.rows import LabelColumn
 from bertvision.errors import DataError
 from bertvision.kinds.kind import Golds, TaskInfo
 from bertvision.kinds.label_values import class_of
@@ -13,8 +15,6 @@ from bertvision.kinds.text_rows import TextRowKind
 from bertvision.predictions.ensemble import How, combine_sigmoid
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import RowPrediction
-from bertvision.tasks.rows import LabelColumn
-from bertvision.tasks.task import TextRow
 
 THRESHOLD = 0.5  # a label is taken where its probability exceeds this
 LabelSet = tuple[int, ...]  # a 0 or 1 for each label

@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bertvision.analysis.deciles import decile_section, score_deciles
+from bertvision.data.example import TextRow
+from bertvision.data.rows import LabelColumn
 from bertvision.kinds.kind import Golds, Joined, TaskInfo
 from bertvision.kinds.label_values import number_of
 from bertvision.kinds.labelled import RowMember
@@ -14,8 +16,6 @@ from bertvision.predictions.ensemble import How, combine_numbers
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
 from bertvision.tables import Table
-from bertvision.tasks.rows import LabelColumn
-from bertvision.tasks.task import TextRow
 
 SCORE_RANGE = (0.0, 5.0)  # of STS-B, outside of which GLUE takes no number
 

@@ -5,15 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertvision.features.pieces import gold_pieces
-from bertvision.features.tokens import Int32s, Tokenizer
-from bertvision.features.windows import Window
+from bertvision.data.example import Pieces, Question
 from bertvision.metrics.scores import score_pieces
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.predictions.paper_decoder import decode_pieces
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.tasks.task import Pieces, Question
+from bertvision.windows.pieces import gold_pieces
+from bertvision.windows.tokens import Int32s, Tokenizer
+from bertvision.windows.window import Window
 
 
 class PaperGold(NamedTuple):

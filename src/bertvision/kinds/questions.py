@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from bertvision.data.example import Question, Split
+from bertvision.data.squad import read_squad
 from bertvision.kinds.kind import Reading
-from bertvision.tasks.squad import read_squad
-from bertvision.tasks.task import Question, Split
 
 
 def read_questions(source: str, reading: Reading) -> Split[Question]:

@@ -10,9 +10,8 @@ from bertvision.analysis.disagreements import NOTHING, Disagreement, place_to_sh
 from bertvision.analysis.groups import group_types
 from bertvision.analysis.outcomes import OUTCOMES, Outcomes, count_right
 from bertvision.analysis.scored import ScoredAnswers, score_answers
+from bertvision.data.example import Question, Split, TaskName
 from bertvision.errors import DataError, FolderError
-from bertvision.features.tokens import Tokenizer
-from bertvision.features.windows import Window, WindowConfig, cut_windows
 from bertvision.kinds.kind import Answering, Breakdown, Golds, Joined, Kind, Labelled, Per, Reading, Readout, TaskInfo
 from bertvision.kinds.paper_scores import PaperGold, paper_gold, paper_scores
 from bertvision.kinds.questions import count_answers, read_questions
@@ -26,7 +25,8 @@ from bertvision.predictions.span_ensemble import LOGITS, ScoredText, SpanMember,
 from bertvision.predictions.spans import decode_spans
 from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.progress import SILENT, Progress
-from bertvision.tasks.task import Question, Split, TaskName
+from bertvision.windows.tokens import Tokenizer
+from bertvision.windows.window import Window, WindowConfig, cut_windows
 
 # What a table of an ensemble's members shows: SQuAD 2.0's name of a score, then 1.1's.
 COLUMNS = {"EM": ("exact", "exact_match"), "F1": ("f1",), "best F1": ("best_f1",), "span F1": ("best_span_HasAns_f1",)}

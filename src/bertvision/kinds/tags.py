@@ -8,10 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bertvision.data.example import Sentence, TaskName
+from bertvision.data.ner import read_ner, tag_names
 from bertvision.errors import DataError, SettingsError
-from bertvision.features.tokens import Tokenizer
-from bertvision.features.windows import Window, WindowConfig
-from bertvision.features.words import cut_words
 from bertvision.files import write_json_rows, write_text
 from bertvision.kinds.kind import Answering, Golds, Joined, Labelled, Per, Reading, Readout, TaskInfo
 from bertvision.kinds.label_values import in_order, known
@@ -24,8 +23,9 @@ from bertvision.predictions.files import PREDICTIONS, read_values
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, TagPrediction
 from bertvision.progress import SILENT, Progress
-from bertvision.tasks.ner import read_ner, tag_names
-from bertvision.tasks.task import Sentence, TaskName
+from bertvision.windows.tokens import Tokenizer
+from bertvision.windows.window import Window, WindowConfig
+from bertvision.windows.words import cut_words
 
 CONLL = "predictions.conll"
 TagNames = tuple[str, ...]

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bertvision.features.sentences import cut_rows
-from bertvision.features.tokens import Tokenizer
-from bertvision.features.windows import Window, WindowConfig
+from bertvision.data.example import DataConfig, TaskName, TextRow
+from bertvision.data.rows import LabelColumn, RowLayout, read_rows
 from bertvision.kinds.kind import Answering, Labelled, Reading, TaskInfo
 from bertvision.kinds.labelled import LabelKind
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import RowPrediction
 from bertvision.progress import SILENT, Progress
-from bertvision.tasks.rows import LabelColumn, RowLayout, read_rows
-from bertvision.tasks.task import DataConfig, TaskName, TextRow
+from bertvision.windows.sentences import cut_rows
+from bertvision.windows.tokens import Tokenizer
+from bertvision.windows.window import Window, WindowConfig
 
 
 class TextRowKind(LabelKind):

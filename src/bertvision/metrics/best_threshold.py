@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bertvision.data.example import Question
 from bertvision.metrics.resampling import Floats, draw_counts
 from bertvision.metrics.squad import answer_worths
-from bertvision.tasks.task import Question
 
 
 class Sweep(NamedTuple):

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bertvision.data.example import Pieces
 from bertvision.metrics.squad import Scores
-from bertvision.tasks.task import Pieces
 
 Numbers = npt.NDArray[Any]  # one for each row; for label sets [row, label], 0 or 1
 Metric = Callable[[Numbers, Numbers], float | None]

@@ -12,9 +12,9 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
 
+from bertvision.data.example import Question
 from bertvision.errors import DataError
 from bertvision.predictions.prediction import Prediction
-from bertvision.tasks.task import Question
 
 Scores = dict[str, float]
 ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)

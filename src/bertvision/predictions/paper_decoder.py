@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bertvision.data.example import Pieces
 from bertvision.predictions.logits import Logits, TokenGrid
-from bertvision.tasks.task import Pieces
 
 
 class Peaks(NamedTuple):

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bertvision.data.example import Question
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.logits import Logits, TokenGrid, load_logits
 from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.spans import Ranking, choose_answers, decode_spans, first_of_each, rank_nothing, rank_spans
 from bertvision.predictions.texts import TextGrid, text_grid
-from bertvision.tasks.task import Question
 
 LOGITS = "logits.safetensors"
 SPANS_OF_A_MEMBER = 20  # at least, so that asking for fewer candidates does not change what members agree on

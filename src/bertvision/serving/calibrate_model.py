@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from bertvision.data.example import Question
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.calibrate import CalibrationReport
 from bertvision.evaluate.calibration import Decision, answers_of, fit_decision, judge, scores_at, tune_threshold
 from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.golds import read_questions
+from bertvision.evaluate.reader_scores import reader_answers
 from bertvision.files import write_json, write_text
+from bertvision.model_config import CALIBRATION, CONFIG, Calibration
 from bertvision.serving.card import settings_table
 from bertvision.serving.predictor import load
 from bertvision.serving.reader import Reader
-from bertvision.stages.reader_scores import reader_answers
-from bertvision.stages.use_config import CALIBRATION, CONFIG, Calibration
 from bertvision.tables import Page
-from bertvision.tasks.task import Question
 
 CARD = "README.md"
 

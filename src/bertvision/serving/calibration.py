@@ -3,9 +3,9 @@
 import glob
 from pathlib import Path
 
+from bertvision.model_config import Calibration, UseConfig, read_calibration_file
 from bertvision.records import RunRecord, read_record
 from bertvision.run_folder import folder_of_seed
-from bertvision.stages.use_config import Calibration, UseConfig, read_calibration_file
 
 
 def read_calibration(folder: Path, config: UseConfig) -> Calibration:

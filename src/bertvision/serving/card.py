@@ -5,10 +5,10 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from bertvision.metrics.squad import Scores
+from bertvision.model_config import Calibration, UseConfig
+from bertvision.model_folder import ModelConfig
 from bertvision.records import RunRecord, tuned_for
-from bertvision.stages.model_folder import ModelConfig
-from bertvision.stages.use_config import Calibration, UseConfig
-from bertvision.tasks.catalog import TASKS, task_name
+from bertvision.tasks import TASKS, task_name
 from bertvision.version import VERSION
 
 # Beside a task's own scores, those that say how far the answers can be trusted.

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bertvision.model_config import Calibration
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.reader_decoder import PooledAnswers, Shares, pool_answers
 from bertvision.predictions.spans import Ranking
 from bertvision.predictions.texts import TextGrid
 from bertvision.serving.answer import Answer
-from bertvision.stages.use_config import Calibration
 
 
 class Placed(NamedTuple):

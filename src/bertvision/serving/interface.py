@@ -7,15 +7,15 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from bertvision.features.windows import Window
+from bertvision.data.example import Split
 from bertvision.kinds.kind import Answering, Kind
+from bertvision.model_config import Calibration, UseConfig
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
-from bertvision.stages.answering import open_answering
-from bertvision.stages.use_config import Calibration, UseConfig
-from bertvision.tasks.catalog import TASKS, Task
-from bertvision.tasks.task import Split
+from bertvision.steps.answering import open_answering
+from bertvision.tasks import TASKS, Task
+from bertvision.windows.window import Window
 
 
 class Served(ABC):

@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from bertvision.activations.live import states_in_order_of_length
-from bertvision.features.windows import Window
 from bertvision.heads.contributions import layer_contributions
 from bertvision.predictions.logits import TokenGrid
 from bertvision.serving.answer import LayerPart
 from bertvision.serving.served import ServedModel
+from bertvision.states.live import states_in_order_of_length
+from bertvision.windows.window import Window
 
 Floats = npt.NDArray[np.float32]
 Parts = tuple[LayerPart, ...]

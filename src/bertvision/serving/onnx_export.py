@@ -8,15 +8,15 @@ from transformers import PreTrainedTokenizerBase
 
 from bertvision.encoder.load import quiet_transformers
 from bertvision.errors import EncoderError, FolderError, MissingExtraError, SettingsError
-from bertvision.features.sentences import read_layouts
-from bertvision.features.tokens import tokenise
 from bertvision.files import check_folder, sha256_of, whole_folder, write_json, write_text
 from bertvision.heads.head import score_columns
+from bertvision.model_config import CALIBRATION, CONFIG, UseConfig
 from bertvision.serving.onnx_graph import Difference, compare_graph, quiet, write_graph
 from bertvision.serving.onnx_model import GRAPH, OnnxConfig, read_tokenizer
 from bertvision.serving.served import ServedModel, open_model, saved_config
-from bertvision.stages.use_config import CALIBRATION, CONFIG, UseConfig
 from bertvision.training.device import choose_compute
+from bertvision.windows.sentences import read_layouts
+from bertvision.windows.tokens import tokenise
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 TOLERANCE = 1e-4  # of logits, between torch and ONNX in float32

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from bertvision.encoder.encode import encode
 from bertvision.encoder.states import StateBatch, read_states
 from bertvision.errors import SettingsError
-from bertvision.features.batches import WindowBatch
-from bertvision.features.padding import PaddedRows
 from bertvision.heads.build import reads_last_alone
+from bertvision.model_folder import Model
 from bertvision.serving.onnx_model import INPUTS, open_session, run_graph
-from bertvision.stages.model_folder import Model
+from bertvision.windows.batches import WindowBatch
+from bertvision.windows.padding import PaddedRows
 
 TRACED = (2, 16)  # rows and tokens of the batch that is traced: any that are not 1, which would stay 1
 LARGEST = 2 * 1024**3 - 64 * 1024**2  # bytes of weights: a protobuf holds 2 GB, the graph itself included

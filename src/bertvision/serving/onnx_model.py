@@ -11,16 +11,16 @@ import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from bertvision.errors import FolderError, MissingExtraError, SettingsError
-from bertvision.features.padding import CPU_TOKENS, lengths_of, pad_windows, places_of, plan_in_order_of_length
-from bertvision.features.windows import Window
 from bertvision.files import read_json, sha256_of
+from bertvision.model_config import CONFIG, ONNX_FORMAT, Calibration, UseConfig
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
 from bertvision.serving.calibration import read_calibration
 from bertvision.serving.interface import Served
 from bertvision.settings import validate
-from bertvision.stages.use_config import CONFIG, ONNX_FORMAT, Calibration, UseConfig
+from bertvision.windows.padding import CPU_TOKENS, lengths_of, pad_windows, places_of, plan_in_order_of_length
+from bertvision.windows.window import Window
 
 GRAPH = "model.onnx"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")

@@ -7,13 +7,13 @@ from typing import Any
 
 from bertvision.errors import FolderError, SettingsError, needing_torch, reason_of
 from bertvision.hub import hub_problem
+from bertvision.model_config import CONFIG
 from bertvision.serving.classifier import Classifier
 from bertvision.serving.interface import Served
 from bertvision.serving.onnx_model import is_onnx, open_onnx
 from bertvision.serving.reader import Reader
 from bertvision.serving.tagger import Tagger
 from bertvision.settings import DEFAULT, Precision, check_precision
-from bertvision.stages.use_config import CONFIG
 
 Predictor = Reader | Classifier | Tagger
 PREDICTORS: dict[str, Callable[[Served], Predictor]] = {"reader": Reader, "classifier": Classifier, "tagger": Tagger}

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bertvision.data.example import Question
 from bertvision.errors import SettingsError
-from bertvision.features.tokens import slices, tokenise
-from bertvision.features.windows import Window, cut_windows
 from bertvision.predictions.logits import TokenGrid, grid_of
 from bertvision.predictions.texts import text_grid
 from bertvision.progress import SILENT, Progress
@@ -20,7 +19,8 @@ from bertvision.serving.onnx_model import refuse_exported
 from bertvision.serving.saving import Saveable
 from bertvision.serving.texts import Pair, pair_up
 from bertvision.settings import ConfigType
-from bertvision.tasks.task import Question
+from bertvision.windows.tokens import slices, tokenise
+from bertvision.windows.window import Window, cut_windows
 
 LARGEST = 700.0  # whose exponential is still a number
 

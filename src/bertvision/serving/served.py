@@ -8,18 +8,18 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from bertvision.encoder.encode import freeze
-from bertvision.features.windows import Window
 from bertvision.files import write_json, write_text
+from bertvision.heads.logits import logits_of
+from bertvision.model_config import CALIBRATION, Calibration
+from bertvision.model_folder import Model, ModelConfig, find_model, load_model, save_as_changes, save_encoder
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
 from bertvision.serving.calibration import find_record, read_calibration
 from bertvision.serving.card import model_card
 from bertvision.serving.interface import Served
-from bertvision.stages.logits import logits_of
-from bertvision.stages.model_folder import Model, ModelConfig, find_model, load_model, save_as_changes, save_encoder
-from bertvision.stages.use_config import CALIBRATION, Calibration
 from bertvision.training.device import Compute
+from bertvision.windows.window import Window
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bertvision.data.example import Question
 from bertvision.errors import DataError
-from bertvision.features.tokens import read_layout, tokenise
-from bertvision.features.windows import Window, answer_tokens, cut_windows
 from bertvision.serving.answer import Answer
 from bertvision.serving.interface import Served
 from bertvision.serving.onnx_model import refuse_exported
 from bertvision.serving.reader import Reader
 from bertvision.serving.texts import pair_up
-from bertvision.tasks.task import Question
+from bertvision.windows.tokens import read_layout, tokenise
+from bertvision.windows.window import Window, answer_tokens, cut_windows
 
 Floats = npt.NDArray[np.float32]
 Side = Literal["special", "question", "context"]

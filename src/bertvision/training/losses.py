@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from bertvision.features.windows import IGNORED
 from bertvision.shapes import Positions, SpanLogits
 from bertvision.training.pair_scores import bilinear_scores, pair_scores
+from bertvision.windows.window import IGNORED
 
 SpanLoss = Literal["sum", "mean"]
 # The longest spans that a joint readout is normalised over: as long as answers may be by default.

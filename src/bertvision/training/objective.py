@@ -6,7 +6,6 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
-from bertvision.features.batches import WindowBatch
 from bertvision.kinds.kind import Kind, Per
 from bertvision.kinds.spans import SQUAD2
 from bertvision.training.losses import (
@@ -19,6 +18,7 @@ from bertvision.training.losses import (
     span_losses,
     tag_losses,
 )
+from bertvision.windows.batches import WindowBatch
 
 
 class Objective(NamedTuple):

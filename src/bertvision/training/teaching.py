@@ -7,10 +7,10 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from bertvision.features.batches import WindowBatch
 from bertvision.kinds.kind import Kind
 from bertvision.settings import Config
 from bertvision.training.losses import SpanLoss
+from bertvision.windows.batches import WindowBatch
 
 Teach = Callable[[WindowBatch], Tensor]  # gives a teacher's logits of a batch
 

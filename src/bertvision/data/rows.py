@@ -1,0 +1,195 @@
+"""Tables -> texts, or pairs of texts, with their labels."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from bertvision.data.cells import RawLabel, class_name, label_names, number, place_of, plain_text, switched
+from bertvision.data.collect import CAN_DROP, BadExampleError, Found, collect
+from bertvision.data.example import Column, ColumnsConfig, OnBad, Split, TextRow
+from bertvision.data.source import HubId, parse_source, take_part
+from bertvision.data.table import Line, TableFile, open_table
+from bertvision.errors import DataError
+
+LabelColumn = Literal["class", "labels", "number"]  # what a table says of a row
+
+
+class RowLayout(NamedTuple):
+    """How a task's tables are written."""
+
+    holds: LabelColumn
+    layouts: tuple[ColumnsConfig, ...]  # the first whose texts are there is taken
+    labels: tuple[str, ...] = ()  # empty: those that the table has
+    is_published: bool = False  # labels may be written as their numbers, -1 means unknown, and an id may be absent
+    header: bool | None = None
+    quoted: bool | None = None
+    separator: str = ","
+    hub: HubId | None = None
+
+
+class Rows(NamedTuple):
+    """A split and the names of its labels."""
+
+    split: Split[TextRow]
+    labels: tuple[str, ...]
+
+
+class _Raw(NamedTuple):
+    where: str
+    id: str
+    texts: tuple[str, ...]
+    label: RawLabel
+
+
+def read_rows(
+    source: str,
+    layout: RowLayout,
+    *,
+    on_bad: OnBad = "fail",
+    hub_split: str = "train",
+    needs_labels: bool = True,
+    advice: str = CAN_DROP,
+) -> Rows:
+    """Read the rows of a table; without `needs_labels`, a table without a column of labels has rows without them."""
+    table, columns = _fit(open_table(parse_source(source).whole, layout.hub, hub_split, layout.quoted), layout)
+    labelled = needs_labels or all(table.has(column) for column in _listed(columns.label))
+    _check_columns(table, columns, labelled, layout)
+    raws = list(_raw_rows(table, columns, layout, labelled, needs_labels))
+    labels = layout.labels or _names(raws, columns, layout)
+    found = (_numbered(raw, labels, columns, layout) if isinstance(raw, _Raw) else raw for raw in raws)
+    split = collect(found, table.name, on_bad, table.sha256, advice=advice)
+    if not layout.labels and layout.holds == "class":
+        _refuse_header(raws, table, layout)
+    return Rows(take_part(split, source), labels)
+
+
+def _fit(table: TableFile, layout: RowLayout) -> tuple[TableFile, ColumnsConfig]:
+    """Find which layout the table has, and take its header off."""
+    last = layout.layouts[-1]
+    if table.names is not None or layout.header is False:
+        return table, _fitting(table, layout.layouts) or last
+    named = table.with_header()
+    # A header is there where it names the texts, or where the user says so.
+    by_name = [each for each in layout.layouts if layout.header or isinstance(_listed(each.text)[0], str)]
+    if columns := _fitting(named, by_name):
+        return named, columns
+    return (named if last in by_name else table), last
+
+
+def _fitting(table: TableFile, layouts: Sequence[ColumnsConfig]) -> ColumnsConfig | None:
+    """Choose among the layouts whose texts are there the one that has most of its other columns."""
+    fitting = [each for each in layouts if all(table.has(column) for column in _listed(each.text))]
+    return max(fitting, key=lambda each: _count_others(table, each), default=None)
+
+
+def _count_others(table: TableFile, columns: ColumnsConfig) -> int:
+    others = [*_listed(columns.label), *([] if columns.id is None else [columns.id])]
+    return sum(table.has(column) for column in others)
+
+
+def _check_columns(table: TableFile, columns: ColumnsConfig, labelled: bool, layout: RowLayout) -> None:
+    wanted = [*_listed(columns.text), *(_listed(columns.label) if labelled else ())]
+    if columns.id is not None and not layout.is_published:
+        wanted.append(columns.id)
+    for column in wanted:
+        if not table.has(column):
+            there = f"{table.width} columns" if table.names is None else f"the columns {', '.join(table.names)}"
+            raise DataError(
+                f"{table.name}: no {place_of(column)} in it; it has {there}; "
+                "say with data.columns which hold `text` and `label`"
+            )
+        if table.names is not None and isinstance(column, str) and table.names.count(column) > 1:
+            raise DataError(f"{table.name}: two columns are called {column!r}; rename one, or give its number")
+
+
+def _raw_rows(
+    table: TableFile, columns: ColumnsConfig, layout: RowLayout, labelled: bool, needs_labels: bool
+) -> Iterator[_Raw | Found[TextRow]]:
+    has_id = columns.id is not None and table.has(columns.id)
+    for place, line in enumerate(table.lines):
+        try:
+            table.check(line)
+            texts = tuple(plain_text(table.cell(line, column), column) for column in _listed(columns.text))
+            label = _label(table, line, columns, layout) if labelled else None
+            if label is None and needs_labels:
+                raise BadExampleError(f"{place_of(_listed(columns.label)[0])} has no label; give one")
+            name = class_name(table.cell(line, columns.id), columns.id) if has_id and columns.id is not None else None
+            yield _Raw(line.where, str(place) if name is None else name, texts, label)
+        except BadExampleError as problem:
+            yield Found(line.where, None, str(problem))
+
+
+def _label(table: TableFile, line: Line, columns: ColumnsConfig, layout: RowLayout) -> RawLabel:
+    column = columns.label
+    if isinstance(column, tuple):
+        names = layout.labels or tuple(map(str, column))
+        given = zip(names, column, strict=True)
+        return tuple(name for name, each in given if switched(table.cell(line, each), each))
+    value: Any = table.cell(line, column)
+    if layout.holds == "labels":
+        return label_names(value, column, layout.separator)
+    if layout.holds == "number":
+        # The hub's test rows of STS-B have -1 for a score.
+        return None if layout.is_published and value in (-1, None) else number(value, column)
+    name = class_name(value, column)
+    return None if layout.is_published and name == "-1" else name
+
+
+def _names(raws: Sequence[_Raw | Found[TextRow]], columns: ColumnsConfig, layout: RowLayout) -> tuple[str, ...]:
+    """Give the labels that occur, sorted: as numbers where all are numbers, so that 10 comes after 9."""
+    if layout.holds == "number":
+        return ()
+    if isinstance(columns.label, tuple):
+        return tuple(map(str, columns.label))
+    given = (raw.label for raw in raws if isinstance(raw, _Raw))
+    names = {name for label in given for name in (label if isinstance(label, tuple) else (label,))} - {None}
+    texts = sorted(str(name) for name in names)
+    return tuple(sorted(texts, key=float) if all(map(_is_number, texts)) else texts)
+
+
+def _numbered(raw: _Raw, labels: tuple[str, ...], columns: ColumnsConfig, layout: RowLayout) -> Found[TextRow]:
+    try:
+        label = _as_number(raw.label, labels, layout)
+    except KeyError as unknown:
+        shown = ", ".join(map(repr, labels[:8])) + (", ..." if len(labels) > 8 else "")
+        column = place_of(_listed(columns.label)[0])
+        advice = "" if layout.is_published else " (all that train has, unless data.labels names more)"
+        return Found(raw.where, None, f"{column}: {unknown.args[0]!r} is no label; expected {shown}{advice}")
+    return Found(raw.where, TextRow(raw.id, raw.texts, label))
+
+
+def _as_number(label: RawLabel, labels: tuple[str, ...], layout: RowLayout) -> int | float | tuple[int, ...] | None:
+    if label is None or isinstance(label, float):
+        return label
+    if isinstance(label, tuple):
+        if unknown := [name for name in label if name not in labels]:
+            raise KeyError(unknown[0])
+        return tuple(int(name in label) for name in labels)
+    if label in labels:
+        return labels.index(label)
+    if layout.is_published and label.isdecimal() and int(label) < len(labels):
+        return int(label)
+    raise KeyError(label)
+
+
+def _refuse_header(raws: Sequence[_Raw | Found[TextRow]], table: TableFile, layout: RowLayout) -> None:
+    """Refuse what is most likely a header, which would silently be a class of its own."""
+    counts = Counter(raw.label for raw in raws if isinstance(raw, _Raw) and isinstance(raw.label, str))
+    first = raws[0]
+    if table.names is None and layout.header is None and isinstance(first, _Raw) and counts[str(first.label)] == 1:
+        raise DataError(
+            f"{first.where}: no other line has its label {first.label!r}; is it a header? Say data.header=true or "
+            "=false"
+        )
+
+
+def _listed(columns: Column | tuple[Column, ...]) -> tuple[Column, ...]:
+    return columns if isinstance(columns, tuple) else (columns,)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

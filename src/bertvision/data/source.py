@@ -1,0 +1,106 @@
+"""Where examples come from: a file, packed or not, a data set of the hub, or a slice of either."""
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bertvision.data.example import Example, Split
+from bertvision.errors import DataError, MissingExtraError, reason_of
+from bertvision.hub import hub_problem
+
+HUB_ID = re.compile(r"(?P<dataset>[\w.-]+/[\w.-]+)(/(?P<config>[\w.-]+))?(:(?P<split>\w+))?")
+SLICE = re.compile(r"(?P<whole>.+)\[(?P<first>-?\d*):(?P<end>-?\d*)\]")
+
+
+class Source(NamedTuple):
+    """A source without its slice, and the slice."""
+
+    whole: str
+    part: slice | None
+
+
+class HubId(NamedTuple):
+    """A data set of the hub."""
+
+    dataset: str
+    config: str | None
+    split: str | None
+
+
+def parse_source(source: str) -> Source:
+    """Part `FILE[a:b]` into file and slice; a file that is really called so goes first."""
+    found = SLICE.fullmatch(source)
+    if found is None or exists(source):
+        return Source(source, None)
+    first, end = (int(found[name]) if found[name] else None for name in ("first", "end"))
+    return Source(found["whole"], slice(first, end))
+
+
+def take_part(split: Split[Example], source: str) -> Split[Example]:
+    """Keep the examples that a source's `[a:b]` asks for; the split's name keeps it too."""
+    part = parse_source(source).part
+    if part is None:
+        return split
+    examples = split.examples[part]
+    if not examples:
+        raise DataError(f"{source}: no example in this slice of {len(split.examples)}; mend its numbers")
+    return replace(split, name=source, examples=examples)
+
+
+def parse_hub_id(source: str) -> HubId | None:
+    """Read `owner/name[/config][:split]`; None where it is no hub id or a file has that name."""
+    found = HUB_ID.fullmatch(source)
+    if found is None or exists(source):
+        return None
+    return HubId(found["dataset"], found["config"], found["split"])
+
+
+def load_hub_rows(dataset: str, config: str | None, split: str) -> Iterable[Mapping[str, Any]]:
+    """Load one split of a data set from the hub."""
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtraError("datasets", "hub") from None
+    problem, before = hub_problem(), datasets.config.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = problem is not None  # else it tries for a minute before it looks for downloads
+    try:
+        named = (dataset,) if config is None else (dataset, config)
+        rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(*named, split=split)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        reason = reason_of(error) if problem is None else f"{reason_of(error)}; {problem}"
+        raise DataError(f"{dataset}: split {split!r} cannot be loaded from the hub ({reason}); give a file") from None
+    finally:
+        datasets.config.HF_HUB_OFFLINE = before
+    return rows
+
+
+def read_bytes(path: Path, expected: str) -> bytes:
+    """Read a file, unpacked if it is a gzip file; `expected` says in an error what to give instead."""
+    try:
+        raw = path.read_bytes()
+        return gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" or path.suffix == ".gz" else raw
+    except (EOFError, zlib.error):
+        raise DataError(f"{path}: the gzip file is damaged or cut off; get it again") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}); give {expected}") from None
+
+
+def exists(source: str) -> bool:
+    """Tell whether there is a file or folder of this name."""
+    try:
+        return Path(source).exists()
+    except (OSError, ValueError):  # too long for a path, or with a NUL in it
+        return False
+
+
+def is_unicode(text: str) -> bool:
+    """Tell whether a text can be written: JSON's escapes and broken bytes can spell what UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

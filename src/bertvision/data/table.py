@@ -1,0 +1,162 @@
+"""Tables (.csv, .tsv, .txt, .jsonl, .parquet, rows of the hub) -> lines of cells, each with where it stands."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bertvision.data.collect import BadExampleError
+from bertvision.data.example import Column
+from bertvision.data.source import HubId, exists, load_hub_rows, parse_hub_id, read_bytes
+from bertvision.errors import DataError, MissingExtraError
+from bertvision.files import sha256_of
+
+EXPECTED = "a .csv, .tsv, .txt, .jsonl or .parquet file (.gz too)"
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
+ENDINGS = (*DELIMITERS, ".jsonl", ".ndjson", ".parquet")
+MAX_CELL = 2**31 - 1  # a whole book fits; Python's own limit is 131,072 letters
+
+
+class Line(NamedTuple):
+    """The cells of one example, by number or by name, or what is wrong with them."""
+
+    where: str
+    cells: Sequence[Any] | Mapping[str, Any]
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """The lines of one source; names are None where columns have numbers alone."""
+
+    name: str
+    lines: Sequence[Line]
+    names: tuple[str, ...] | None
+    sha256: str | None
+
+    def with_header(self) -> "TableFile":
+        """Take the names of the columns from the first line."""
+        names = tuple(str(cell).strip() for cell in self.lines[0].cells)
+        return replace(self, names=names, lines=self.lines[1:])
+
+    @property
+    def width(self) -> int:
+        """Count the cells that a line should have."""
+        return len(self.lines[0].cells if self.names is None else self.names)
+
+    def has(self, column: Column) -> bool:
+        """Tell whether there is such a column."""
+        if isinstance(column, int):
+            return column < self.width
+        return self.names is not None and column in self.names
+
+    def cell(self, line: Line, column: Column) -> Any:  # noqa: ANN401 (the reader of the column checks it)
+        """Give one cell of a line; None where JSON lacks it."""
+        if isinstance(line.cells, Mapping):
+            return line.cells.get(column if isinstance(column, str) else (self.names or ())[column])
+        return line.cells[column if isinstance(column, int) else (self.names or ()).index(column)]
+
+    def check(self, line: Line) -> None:
+        """Refuse a line that could not be read or has too few or too many cells."""
+        if line.problem:
+            raise BadExampleError(line.problem)
+        if not isinstance(line.cells, Mapping) and len(line.cells) != self.width:
+            as_in = "the first line has" if self.names is None else "the header names"
+            raise BadExampleError(f"{len(line.cells)} fields, and {as_in} {self.width}; mend the line")
+
+
+def open_table(source: str, hub: HubId | None, split: str, quoted: bool | None = None) -> TableFile:
+    """Read a file or a data set of the hub; `hub` knows the configuration of its own data set, `split` is a default."""
+    ending = _ending(source)
+    if ending in ENDINGS or exists(source):
+        return _open_file(Path(source), ending, quoted)
+    asked = parse_hub_id(source)
+    if asked is None:
+        raise DataError(f"{source}: no such file; give {EXPECTED}, or owner/name[/config][:split]")
+    config = hub.config if hub is not None and asked.dataset == hub.dataset and not asked.config else asked.config
+    rows = load_hub_rows(asked.dataset, config, asked.split or split)
+    return _named(source, [Line(f"{source}: row {number}", row) for number, row in enumerate(rows, start=1)], None)
+
+
+def _open_file(path: Path, ending: str, quoted: bool | None) -> TableFile:
+    if ending not in ENDINGS:
+        raise DataError(f"{path}: cannot tell its format from its name; give {EXPECTED}")
+    if ending == ".parquet":
+        return _named(str(path), list(_parquet_lines(path)), sha256_of(path))
+    # Bytes that are no UTF-8 stay recognisable, so that their row and column can be named.
+    text = read_bytes(path, EXPECTED).decode("utf-8-sig", errors="surrogateescape")
+    if not text.strip():
+        raise DataError(f"{path}: the file is empty; give {EXPECTED}")
+    if ending not in DELIMITERS:
+        return _named(str(path), list(_json_lines(path, text)), sha256_of(path))
+    delimiter = DELIMITERS[ending]
+    is_quoted = delimiter == "," if quoted is None else quoted
+    lines = list(_quoted_lines(path, text, delimiter) if is_quoted else _plain_lines(path, text, delimiter))
+    return TableFile(str(path), lines, None, sha256_of(path))
+
+
+def _named(name: str, lines: list[Line], sha256: str | None) -> TableFile:
+    first = next((line.cells for line in lines if isinstance(line.cells, Mapping)), {})
+    if not first:
+        why = f"; {lines[0].where}: {lines[0].problem}" if lines and lines[0].problem else "; is it the right file?"
+        raise DataError(f"{name}: no row in it{why}")
+    return TableFile(name, lines, tuple(first), sha256)
+
+
+def _plain_lines(path: Path, text: str, delimiter: str) -> Iterator[Line]:
+    # GLUE's files have quotes that are never closed, and line separators of Unicode inside their sentences.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield Line(f"{path}: line {number}", line.removesuffix("\r").split(delimiter))
+
+
+def _quoted_lines(path: Path, text: str, delimiter: str) -> Iterator[Line]:
+    csv.field_size_limit(MAX_CELL)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    first = 1  # a cell may hold several lines
+    try:
+        for cells in reader:
+            if cells:
+                yield Line(f"{path}: line {first}", cells)
+            first = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(
+            f"{path}: line {first}: not quoted as CSV is ({error}); mend it, or say --set data.quoted=false"
+        ) from None
+
+
+def _json_lines(path: Path, text: str) -> Iterator[Line]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield _json_line(f"{path}: line {number}", line)
+
+
+def _json_line(where: str, line: str) -> Line:
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return Line(where, (), f"not JSON ({error}); give an object on a line of its own")
+    if not isinstance(content, dict):
+        return Line(where, (), f"expected an object with columns as keys, got {type(content).__name__}")
+    return Line(where, content)
+
+
+def _parquet_lines(path: Path) -> Iterable[Line]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtraError("pyarrow", "parquet") from None
+    try:
+        rows = pyarrow.parquet.read_table(path).to_pylist()
+    except (OSError, pyarrow.ArrowException) as error:
+        raise DataError(f"{path}: cannot be read as Parquet ({' '.join(str(error).split())[:200]})") from None
+    return (Line(f"{path}: row {number}", row) for number, row in enumerate(rows, start=1))
+
+
+def _ending(source: str) -> str:
+    path = Path(source)
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()

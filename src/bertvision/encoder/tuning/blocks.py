@@ -1,0 +1,101 @@
+"""Where the parts of an encoder are, one row per kind of model, and what its weights are called.
+
+A place is the module whose output is what a sublayer adds to the residual: behind its dense layer and dropout, before
+the sum and (in encoders that have it there) the norm.
+"""
+
+import re
+from dataclasses import dataclass
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from bertvision.encoder.tuning.slots import key_of
+from bertvision.errors import EncoderError
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Paths of an encoder's parts: of its list of blocks, of the places in a block, and of what lies around blocks."""
+
+    blocks: str = "encoder.layer"
+    attention: str = "attention.output.dropout"
+    feed_forward: str = "output.dropout"
+    norm: str | None = "output.LayerNorm"  # of the feed-forward's output and its residual; None: norms stand before
+    # Projects keys whose bias adds the same to all scores of a query, which a softmax does not see: of DeBERTa-v2's
+    # those of positions alone (by which others are multiplied), of ModernBERT's none (they are rotated).
+    key: str | None = "attention.self.key"
+    query_value: tuple[str, ...] = ("query", "value")  # what LoRA changes
+    before: tuple[str, ...] = ("embeddings.",)  # makes the first state
+    after: tuple[str, ...] = ("pooler.",)  # reads the last one; all else outside of blocks serves every block
+    behind_first: tuple[str, ...] = ()  # stands between the first block and the second, where the encoder has it
+    gives_pair: bool = False  # a block gives its state and attention's weights, not its state alone
+
+
+BERT = Parts()
+PARTS = {
+    "bert": BERT,
+    "camembert": BERT,
+    "deberta-v2": Parts(  # v3's too
+        key="attention.self.pos_key_proj",
+        query_value=("query_proj", "value_proj"),
+        behind_first=("encoder.conv",),
+        gives_pair=True,
+    ),
+    "distilbert": Parts(
+        "transformer.layer",
+        "attention.out_lin",
+        "ffn.dropout",
+        "output_layer_norm",
+        "attention.k_lin",
+        query_value=("q_lin", "v_lin"),
+    ),
+    "electra": Parts(before=("embeddings.", "embeddings_project.")),
+    "modernbert": Parts(
+        "layers", "attn.out_drop", "mlp.Wo", norm=None, key=None, query_value=("Wqkv",), after=("final_norm.",)
+    ),  # one matrix for all
+    "mpnet": Parts(attention="attention.dropout", key="attention.attn.k", query_value=("q", "v"), gives_pair=True),
+    "roberta": BERT,
+    "xlm-roberta": BERT,
+}
+
+# What is put into an encoder hangs below one of these words, under the key of its tuning.
+WORDS = "adapters|lora_A|lora_B|parasites"
+INSERTED = re.compile(rf"(?:^|(?<=\.))({WORDS})\.([^.]+)\.")
+WITHIN_INSERTED = rf"(?:.*\.)?(?:{WORDS})\..*"  # of a module's name
+
+
+def parts_of(model: PreTrainedModel) -> Parts:
+    """Look up where an encoder's parts are."""
+    kind = str(model.config.model_type)
+    if kind not in PARTS or not hasattr(model, PARTS[kind].blocks.partition(".")[0]):
+        raise EncoderError(
+            f"cannot tune inside a {type(model).__name__} ({kind}); known kinds of plain encoders: {', '.join(PARTS)}"
+        )
+    return PARTS[kind]
+
+
+def blocks_of(model: PreTrainedModel) -> list[nn.Module]:
+    """List an encoder's blocks, the lowest first."""
+    return list(model.get_submodule(parts_of(model).blocks).children())
+
+
+def plain_parameters(model: PreTrainedModel) -> dict[str, nn.Parameter]:
+    """Give the encoder's own weights by the names they have where nothing is inserted."""
+    named = model.named_parameters()
+    return {plain_name(name): param for name, param in named if INSERTED.search(name) is None}
+
+
+def plain_name(name: str) -> str:
+    """Name a weight as the plain encoder does: peft moves a layer below `base_layer`."""
+    return name.replace(".base_layer.", ".")
+
+
+def inserted_parameters(model: PreTrainedModel, tuning: str) -> dict[str, nn.Parameter]:
+    """Give the weights that a tuning inserted, by names that do not mention the tuning's own."""
+    found = {name: INSERTED.search(name) for name, _ in model.named_parameters()}
+    return {
+        INSERTED.sub(r"\1.", name): param
+        for name, param in model.named_parameters()
+        if (match := found[name]) is not None and match[2] == key_of(tuning)
+    }

@@ -1,0 +1,87 @@
+"""Houlsby's and Pfeiffer's adapters: small layers with a residual of their own, put into every block of an encoder.
+
+They are children of the place that they follow, called by a forward hook there: the encoder's own weights keep their
+names, its classes stay transformers' own, and copies, autocast and `save_pretrained` work as before.
+
+Of a feed-forward's output x and its residual r a block like BERT's makes LN(x + r). Houlsby's second adapter makes it
+LN(x + A(x) + r), Pfeiffer's LN(x + A(LN(x + r)) + r), with ReLU in A: it reads what the plain block would give
+(AdapterFusion; AdapterHub's `seq_bn`). Where norms stand before, as in ModernBERT, it reads x as Houlsby's second does.
+"""
+
+from typing import Any, Literal
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from bertvision.encoder.tuning.blocks import blocks_of, parts_of
+from bertvision.encoder.tuning.slots import Slot, empty_slot, fill_slot, remove_hooks
+from bertvision.shapes import TokenFeatures
+
+Kind = Literal["houlsby", "pfeiffer"]
+SLOT = "adapters"
+START = 1e-3  # standard deviation at the start, which makes an adapter nearly the identity
+
+
+class Bottleneck(nn.Module):
+    """Project down, apply GELU (tanh form, SPEC 11.2) or ReLU, project up, add to what came in."""
+
+    def __init__(self, hidden: int, width: int, kind: Kind = "houlsby") -> None:
+        super().__init__()
+        self.down, self.up = nn.Linear(hidden, width), nn.Linear(width, hidden)
+        self.activation = nn.GELU(approximate="tanh") if kind == "houlsby" else nn.ReLU()
+        for layer in (self.down, self.up):
+            nn.init.trunc_normal_(layer.weight, std=START, a=-2 * START, b=2 * START)  # as TensorFlow truncates
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, features: TokenFeatures) -> TokenFeatures:
+        """Change every token by itself: padding and neighbours play no part."""
+        return features + self.changes(features)
+
+    def changes(self, features: TokenFeatures) -> TokenFeatures:
+        """Give what is added."""
+        changes: Tensor = self.up(self.activation(self.down(features)))
+        return changes
+
+
+def insert_bottlenecks(model: PreTrainedModel, kind: Kind, width: int, tuning: str) -> None:
+    """Put adapters behind every block's attention and feed-forward (Houlsby) or behind its last norm (Pfeiffer)."""
+    own = next(model.parameters())
+    for place in _places_of(model, kind):
+        # Made on the CPU, so that a seed gives the same start on every device.
+        adapter = Bottleneck(int(model.config.hidden_size), width, kind).to(own.device, own.dtype)
+        if fill_slot(place, SLOT, tuning, adapter):
+            place.register_forward_hook(_adapt_norm if isinstance(place, nn.LayerNorm) else _adapt)
+
+
+def remove_bottlenecks(model: PreTrainedModel, tuning: str) -> None:
+    """Take a tuning's adapters away."""
+    for place in dict.fromkeys([*_places_of(model, "houlsby"), *_places_of(model, "pfeiffer")]):
+        if empty_slot(place, SLOT, tuning):
+            remove_hooks(place._forward_hooks, lambda hook: hook in (_adapt, _adapt_norm))
+
+
+def _places_of(model: PreTrainedModel, kind: Kind) -> list[nn.Module]:
+    """List the modules that adapters follow, block by block."""
+    parts = parts_of(model)
+    inside = (parts.attention, parts.feed_forward) if kind == "houlsby" else (parts.norm or parts.feed_forward,)
+    return [block.get_submodule(path) for block in blocks_of(model) for path in inside]
+
+
+def _adapt(place: nn.Module, _arguments: Any, output: Tensor) -> Tensor:  # noqa: ANN401 (torch's form of a hook)
+    adapter = _current(place)
+    return output if adapter is None else adapter(output)
+
+
+def _adapt_norm(place: nn.Module, arguments: tuple[Tensor], output: Tensor) -> Tensor:
+    """Add what the adapter makes of a norm's output to its input, and normalise again."""
+    adapter = _current(place)
+    if adapter is None:
+        return output
+    normed: Tensor = place.forward(arguments[0] + adapter.changes(output))  # not called: that would come here again
+    return normed
+
+
+def _current(place: nn.Module) -> Bottleneck | None:
+    slot = place.get_submodule(SLOT)
+    current = slot.current() if isinstance(slot, Slot) else None
+    return current if isinstance(current, Bottleneck) else None

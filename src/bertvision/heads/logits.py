@@ -1,0 +1,117 @@
+"""Heads and windows -> logits, for any number of heads in one pass of the encoder."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from bertvision.encoder.load import Encoder
+from bertvision.encoder.states import StateBatch
+from bertvision.heads.head import Head, score_columns
+from bertvision.kinds.kind import Per
+from bertvision.predictions.logits import Logits
+from bertvision.progress import SILENT, Progress
+from bertvision.states.live import states_in_order_of_length
+from bertvision.training.device import Compute
+from bertvision.windows.batches import WindowBatch, lengths_of
+from bertvision.windows.padding import CPU_TOKENS, places_of
+from bertvision.windows.window import Window
+
+Placed = tuple[npt.NDArray[np.int64], Tensor]  # where scores go, and the scores
+
+
+def logits_of(
+    encoder: Encoder,
+    heads: Mapping[str, Head],
+    windows: Sequence[Window],
+    per: Per,
+    compute: Compute,
+    progress: Progress = SILENT,
+    tokens: int = 16384,
+    layers: tuple[int, ...] | None = None,
+) -> dict[str, Logits]:
+    """Give every head's logits per token or per row; heads on the first token's states have a pass of their own.
+
+    A batch has so many `tokens`, on a CPU at most CPU_TOKENS.
+    """
+    if compute.device.type == "cpu":
+        tokens = min(tokens, CPU_TOKENS)
+    if per == "token":
+        return token_logits(encoder, heads, windows, compute, progress, tokens, layers)
+    found: dict[str, Logits] = {}
+    for cls in (True, False):
+        if own := {name: head for name, head in heads.items() if head.cls == cls}:
+            found |= row_logits(encoder, own, windows, compute, progress, tokens, layers, cls=cls)
+    return {name: found[name] for name in heads}
+
+
+def token_logits(
+    encoder: Encoder,
+    heads: Mapping[str, Head],
+    windows: Sequence[Window],
+    compute: Compute,
+    progress: Progress = SILENT,
+    tokens: int = 16384,
+    layers: tuple[int, ...] | None = None,
+) -> dict[str, Logits]:
+    """Run the frozen encoder once over the windows and every head on its states: [token, column], window after window.
+
+    Padding is left out, as in `predictions.logits.grid_of`. `tokens` is the size of a batch, padding counted; `layers`
+    the states that the heads are given (None: all).
+    """
+    window_at = np.concatenate([[0], np.cumsum(lengths_of(windows))])
+
+    def place(scores: Tensor, batch: WindowBatch) -> Placed:
+        return places_of(window_at, batch.rows), scores[batch.mask]
+
+    batches = states_in_order_of_length(encoder, windows, tokens, compute, layers=layers)
+    return _fill(heads, batches, int(window_at[-1]), place, compute, progress, len(windows))
+
+
+def row_logits(
+    encoder: Encoder,
+    heads: Mapping[str, Head],
+    windows: Sequence[Window],
+    compute: Compute,
+    progress: Progress = SILENT,
+    tokens: int = 16384,
+    layers: tuple[int, ...] | None = None,
+    *,
+    cls: bool = False,
+) -> dict[str, Logits]:
+    """Run the frozen encoder once over the windows and every head on its states: [window, column].
+
+    With `cls` heads are given the first token's states alone, the pooled one before them (`encode_cls`).
+    """
+
+    def place(scores: Tensor, batch: WindowBatch) -> Placed:
+        return batch.rows, scores
+
+    batches = states_in_order_of_length(encoder, windows, tokens, compute, layers=layers, cls=cls)
+    return _fill(heads, batches, len(windows), place, compute, progress, len(windows))
+
+
+def _fill(
+    heads: Mapping[str, Head],
+    batches: Iterable[StateBatch],
+    size: int,
+    place: Callable[[Tensor, WindowBatch], Placed],
+    compute: Compute,
+    progress: Progress,
+    num_windows: int,
+) -> dict[str, Logits]:
+    """Run every head on every batch of states; `place` says where its scores go among `size` of them."""
+    logits = {name: np.empty((size, score_columns(head)), np.float32) for name, head in heads.items()}
+    for head in heads.values():
+        head.to(compute.device).eval()
+    with progress.bar("predict", num_windows) as bar:
+        for batch in batches:
+            # As in training: autocast around the heads alone, the encoder's weights have its number format already.
+            with torch.no_grad(), compute.autocast():
+                for name, head in heads.items():
+                    places, scores = place(head(*batch.seen), batch.windows)
+                    logits[name][places] = scores.float().cpu().numpy()
+            bar.advance(batch.size)
+    return logits

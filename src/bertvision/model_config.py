@@ -1,0 +1,46 @@
+"""What one must know of a model to use it, whatever runs it; no torch in here."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from bertvision.data.example import DataConfig, TaskName
+from bertvision.files import read_json
+from bertvision.predictions.prediction import AnswerConfig
+from bertvision.settings import Config, validate
+from bertvision.windows.window import WindowConfig
+
+CONFIG = "model.json"
+CALIBRATION = "calibration.json"  # beside it, where the model was calibrated
+ONNX_FORMAT: Literal["onnx-1"] = "onnx-1"  # where a whole number stands in a MODEL_DIR's config
+
+
+class Calibration(Config):
+    """A decision that was fitted on held-out questions, or what stands in for one."""
+
+    threshold: float = 0.0  # the reader's: "no answer" scores less by it, and is given where it is likelier even so
+    temperature: float = Field(1.0, gt=0)  # the reader's: scores are divided by it before they become probabilities
+    official_threshold: float | None = None  # of the official decoder, for `predict`; None: the same as the reader's
+
+    @property
+    def null_threshold(self) -> float:
+        """Return the threshold of the official decoder."""
+        return self.threshold if self.official_threshold is None else self.official_threshold
+
+
+class UseConfig(Config):
+    """The base of models' configs: what they were trained for, how texts are cut and logits become answers."""
+
+    encoder_fingerprint: str
+    task: TaskName
+    labels: tuple[str, ...] = ()  # names of its classes, labels or tags, by number
+    data: DataConfig = DataConfig()  # how the tables that it learned from are laid out
+    windows: WindowConfig
+    answers: AnswerConfig
+
+
+def read_calibration_file(folder: Path) -> Calibration | None:
+    """Read the calibration that lies beside a model; None where there is none."""
+    path = folder / CALIBRATION
+    return validate(Calibration, read_json(path), str(path)) if path.is_file() else None

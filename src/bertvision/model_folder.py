@@ -1,0 +1,168 @@
+"""MODEL_DIR: a head's weights, its config, and which encoder it belongs to. An encoder's folder holds its own head.
+
+A folder of changes holds, in the place of its encoder, what differs from another one.
+"""
+
+import os
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from torch import nn
+
+from bertvision.encoder.changes import changes_between, lay_over, save_changes, sign_changes
+from bertvision.encoder.load import Encoder, load_encoder, quiet_transformers, shipped_model
+from bertvision.encoder.tuning.adapter_file import ADAPTERS, save_adapters, save_plain
+from bertvision.encoder.tuning.variants import merge_tuning, variant_of, variants_of
+from bertvision.errors import EncoderError, FolderError, SettingsError
+from bertvision.files import read_json, write_json
+from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.head import Head
+from bertvision.heads.poolers.own import OwnPoolerConfig
+from bertvision.model_config import CONFIG as CONFIG  # there because reading a config needs no torch
+from bertvision.model_config import ONNX_FORMAT, UseConfig
+from bertvision.settings import DEFAULT, suggest, validate
+from bertvision.shapes import StackShape
+from bertvision.tasks import TASKS
+from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
+from bertvision.training.objective import Objective, objective_of
+
+EXPECTED = "; give OUT/heads/<fraction>/<head> or OUT/encoder/<fraction>"
+WEIGHTS = "head.safetensors"
+LORA = "lora.safetensors"  # the tuning alone, of an encoder that has it merged into its weights
+
+
+class ModelConfig(UseConfig):
+    """All that is needed to use a head again."""
+
+    format: Literal[1] = 1
+    head: HeadConfig
+    layers: int
+    state_layers: tuple[int, ...] | None = None  # which of the encoder's states it reads; None: all
+    hidden: int
+    encoder: str  # a hub id, `default`, or a path, relative to this folder where it is of the same run
+    encoder_is_path: bool
+
+    @property
+    def objective(self) -> Objective:
+        """Tell what it gives for each window."""
+        return objective_of(TASKS[self.task].kind, self.labels)
+
+
+@dataclass(frozen=True)
+class Model:
+    """An encoder with one head on it."""
+
+    config: ModelConfig
+    encoder: Encoder
+    head: Head
+
+
+def save_head(folder: Path, head: Head, config: ModelConfig) -> None:
+    """Write a head into a MODEL_DIR."""
+    save_weights(folder / WEIGHTS, head)
+    write_json(folder / CONFIG, config.model_dump(mode="json"))
+
+
+def save_encoder(folder: Path, encoder: Encoder, output: Head, config: ModelConfig) -> None:
+    """Write an encoder as Hugging Face's loaders expect it, with its output layer beside it.
+
+    Adapters and parasites stand in a file of their own beside the plain encoder; `load_encoder` inserts them again.
+    """
+    with quiet_transformers():
+        save_plain(folder, encoder.model)
+        encoder.tokenizer.save_pretrained(folder)
+    if variants_of(encoder.model).active is not None:
+        save_adapters(folder / ADAPTERS, encoder.model)
+    save_head(folder, output, config)
+
+
+def save_as_changes(folder: Path, model: Model, base: str) -> None:
+    """Write a model as a folder of changes: what differs from another encoder, rounded to float16, and the head.
+
+    `base` is an encoder that whoever loads the folder has or gets: `default`, or a hub id.
+    """
+    if Path(base).exists():
+        raise EncoderError(
+            f"{base}: is a folder of this machine; name an encoder that others have: default, or a hub id"
+        )
+    if variants_of(model.encoder.model).active is not None:
+        raise EncoderError("adapters stand in a file of their own; save the whole model, or send that file")
+    start = load_encoder(base)
+    if start.tokenizer.get_vocab() != model.encoder.tokenizer.get_vocab():
+        raise EncoderError(f"{base}: has other word pieces than this model; name the encoder that it was tuned from")
+    changes = changes_between(model.encoder.model, start.model)
+    save_changes(folder, changes)
+    lay_over(start.model, changes, base)
+    own = {"encoder": ".", "encoder_is_path": True, "encoder_fingerprint": fingerprint(start.model)}
+    save_head(folder, model.head, model.config.model_copy(update=own))
+    sign_changes(folder, base, start.model, [WEIGHTS])
+
+
+def as_saved(encoder: Encoder) -> Encoder:
+    """Give the encoder that a folder is to hold: a copy with LoRA merged into its weights, or else the very same."""
+    active = variants_of(encoder.model).active
+    if active is None or not variant_of(encoder.model, active).config.is_mergeable:
+        return encoder
+    merged = replace(encoder, model=deepcopy(encoder.model))
+    merge_tuning(merged.model)
+    return merged
+
+
+def load_model(folder: Path, pooler: nn.Module | None = None) -> Model:
+    """Load a MODEL_DIR, or the one called `default`, with its encoder.
+
+    An encoder whose weights are not the ones that the head was trained on is refused. A head that was trained with a
+    pooler of somebody's own needs that `pooler`: a module of the same class, whatever its weights.
+    """
+    folder = find_model(folder)
+    config = _with_pooler(read_model_config(folder), pooler)
+    place = os.path.normpath(folder.resolve() / config.encoder) if config.encoder_is_path else config.encoder
+    if config.encoder_is_path and not Path(place).is_dir():
+        raise FolderError(f"{folder}: its encoder {place} is gone; put it back, or mend `encoder` in {folder / CONFIG}")
+    encoder = load_encoder(place)
+    if fingerprint(encoder.model) != config.encoder_fingerprint:
+        raise FolderError(
+            f"{folder}: the encoder {place} is not the one this head was trained on; train the head again"
+        )
+    return Model(config, encoder, load_head(folder, config))
+
+
+def _with_pooler(config: ModelConfig, pooler: nn.Module | None) -> ModelConfig:
+    if pooler is None:
+        return config
+    if not isinstance(config.head.pooler, OwnPoolerConfig):
+        raise SettingsError(f"head {config.head.name!r} has its pooler from the catalog; leave `pooler` out")
+    own = config.head.pooler.model_copy(update={"module": pooler})
+    return config.model_copy(update={"head": config.head.model_copy(update={"pooler": own})})
+
+
+def load_head(folder: Path, config: ModelConfig) -> Head:
+    """Load a MODEL_DIR's head alone."""
+    head = build_head(config.head, StackShape(config.layers, config.hidden), config.objective)
+    load_weights(folder / WEIGHTS, head)
+    head.layers = config.state_layers
+    return head
+
+
+def read_model_config(folder: Path) -> ModelConfig:
+    """Read a MODEL_DIR's config."""
+    folder = find_model(folder)
+    if not folder.exists():
+        hint = suggest(folder.name, [place.name for place in folder.parent.glob("*")])
+        raise FolderError(f"{folder}: no such folder{hint or EXPECTED}")
+    if not (folder / CONFIG).is_file():
+        raise FolderError(f"{folder}: no {CONFIG} in it{EXPECTED}")
+    content = read_json(folder / CONFIG)
+    if isinstance(content, dict) and content.get("format") == ONNX_FORMAT:
+        raise FolderError(
+            f"{folder}: is an exported ONNX model, which is for bertvision.load, ask and serve; give the folder that "
+            "it was exported from"
+        )
+    return validate(ModelConfig, content, str(folder / CONFIG))
+
+
+def find_model(folder: Path) -> Path:
+    """Give the folder of a model: its own, or the default model's where it is called `default`."""
+    return shipped_model() if str(folder) == DEFAULT else folder

@@ -1,0 +1,92 @@
+"""Runs the frozen encoder each time: no states on disk, and no reading of them."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from bertvision.encoder.load import Encoder
+from bertvision.encoder.states import StateBatch, read_states
+from bertvision.training.device import Compute
+from bertvision.windows.batches import (
+    BatchConfig,
+    EncoderBatch,
+    Rows,
+    StepPlan,
+    collate,
+    lengths_of,
+    plan_in_order_of_length,
+)
+from bertvision.windows.window import Window
+
+
+class LiveStates:
+    """The states of windows under a frozen encoder (see `encoder.encode.freeze`), shuffled in each epoch.
+
+    With a `states_batch` the encoder runs on batches of that size, and heads step on parts of them of size `batch`.
+    `cls` gives the first token's states alone (`encode_cls`); groups of `group` neighbours are never separated.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        windows: Sequence[Window],
+        batch: BatchConfig,
+        seed: int,
+        compute: Compute,
+        *,
+        states_batch: BatchConfig | None = None,
+        layers: tuple[int, ...] | None = None,
+        cls: bool = False,
+        group: int = 1,
+    ) -> None:
+        self._encoder, self._windows, self._compute, self._layers, self._cls = encoder, windows, compute, layers, cls
+        self._plan = StepPlan(lengths_of(windows), batch, seed, states_batch, group)
+
+    def num_steps(self, epoch: int) -> int:
+        """Count the steps of an epoch."""
+        return self._plan.num_steps(epoch)
+
+    def epoch(self, number: int, first_step: int = 0) -> Iterator[StateBatch]:
+        """Give the steps of one epoch, from `first_step` on."""
+        for planned in self._plan.epoch(number, first_step):
+            batch = states_of(
+                self._encoder, self._windows, planned.rows, self._compute, layers=self._layers, cls=self._cls
+            )
+            yield from _steps(batch, planned)
+
+
+def states_in_order_of_length(
+    encoder: Encoder,
+    windows: Sequence[Window],
+    tokens: int,
+    compute: Compute,
+    *,
+    layers: tuple[int, ...] | None = None,
+    cls: bool = False,
+) -> Iterator[StateBatch]:
+    """Give every window's states once, in large batches of equal length, for prediction."""
+    for rows in plan_in_order_of_length(lengths_of(windows), tokens):
+        yield states_of(encoder, windows, rows, compute, layers=layers, cls=cls)
+
+
+def states_of(
+    encoder: Encoder,
+    windows: Sequence[Window],
+    rows: Rows,
+    compute: Compute,
+    *,
+    layers: tuple[int, ...] | None = None,
+    cls: bool = False,
+) -> StateBatch:
+    """Run the frozen encoder on some windows."""
+    batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
+    with torch.no_grad():
+        return read_states(encoder, batch, layers=layers, cls=cls)
+
+
+def _steps(batch: StateBatch, planned: EncoderBatch) -> Iterator[StateBatch]:
+    first = 0
+    for number, rows in enumerate(planned.steps):
+        if number >= planned.done:
+            yield batch.part(first, first + len(rows))
+        first += len(rows)

@@ -1,0 +1,226 @@
+"""The run context: what all steps of one experiment share, read and tokenised once, and where in it a step is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertvision.data.example import DataConfig, Question, Split
+from bertvision.data.held_out import check_apart, hold_out
+from bertvision.encoder.encode import places_of_states, shape_of_states
+from bertvision.encoder.load import Encoder, folder_of, load_encoder
+from bertvision.errors import EncoderError, SettingsError
+from bertvision.experiment import Experiment
+from bertvision.heads.build import HeadConfig, reads_cls
+from bertvision.kinds.kind import Answering
+from bertvision.model_folder import CONFIG, ModelConfig, read_model_config
+from bertvision.progress import Progress
+from bertvision.read_task import read_labelled, read_task
+from bertvision.records import DataFile
+from bertvision.run_folder import RunFolder, folder_of_seed
+from bertvision.settings import Settings
+from bertvision.shapes import StackShape
+from bertvision.steps.answering import open_answering
+from bertvision.steps.measure import spread
+from bertvision.tasks import TASKS, Task
+from bertvision.training.checkpoint import fingerprint
+from bertvision.training.device import Compute, choose_compute
+from bertvision.training.objective import Objective, objective_of
+from bertvision.training.random_stream import seed_for
+from bertvision.windows.window import Window, WindowConfig
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """An experiment with its data ready and its run folder known, at one seed and one fraction."""
+
+    experiment: Experiment
+    out: Path
+    task: Task
+    train: Sequence[Window]
+    dev: Answering
+    held_out: Answering | None  # the part of train that nothing learns from; None where `data.held_out` is 0
+    also: dict[str, Answering]  # further splits to score
+    start_fingerprint: str  # of the encoder that fine-tuning starts from
+    shapes: dict[bool, StackShape]  # of the states that heads read: of all tokens, and of the first one alone
+    places: dict[bool, tuple[int, ...] | None]  # of those states among all that there are
+    compute: Compute
+    progress: Progress
+    seed: int
+    fraction: float | None = None  # of an epoch that the encoder was tuned for; None: the encoder as given
+
+    def at(self, seed: int, fraction: float | None = None) -> "RunContext":
+        """Return the same context at another seed and fraction."""
+        return replace(self, seed=seed, fraction=fraction)
+
+    def of(self, experiment: Experiment) -> "RunContext":
+        """Return the same data under another experiment, at its first seed."""
+        return replace(self, experiment=experiment, seed=experiment.seeds[0])
+
+    @property
+    def fractions(self) -> tuple[float | None, ...]:
+        """Give the encoders that heads are trained on; None is the encoder as given."""
+        return self.experiment.finetune.fractions or (None,)
+
+    @property
+    def objective(self) -> Objective:
+        """Tell what a model of this task is to give for each window."""
+        return objective_of(self.task.kind, self.task.labels)
+
+    def shape_for(self, head: HeadConfig) -> StackShape:
+        """Give the shape of the states that a head reads."""
+        return self.shapes[reads_cls(head, self.objective)]
+
+    def is_own_checkpoint(self) -> bool:
+        """Tell whether the encoder is an earlier run's on the same task, whose output layer goes on."""
+        if not is_checkpoint(self.experiment.encoder):
+            return False
+        model = read_model_config(folder_of(self.experiment.encoder))
+        return model.objective == self.objective and model.labels == self.task.labels
+
+    @property
+    def folder(self) -> RunFolder:
+        """Return where the results of this seed and fraction lie."""
+        return folder_of_seed(self.out, self.seed, self.experiment.seeds, self.fraction)
+
+    def head_windows(self) -> Sequence[Window]:
+        """Give the windows that heads learn from: of whole questions, drawn by the seed, until the share is reached."""
+        if (share := self.experiment.heads.share) == 1:
+            return self.train
+        counts = np.bincount([window.example for window in self.train])
+        order = np.random.default_rng(seed_for(self.seed, "share")).permutation(len(counts))
+        before = np.cumsum(counts[order]) - counts[order]
+        drawn = set(order[before < share * len(self.train)].tolist())
+        return [window for window in self.train if window.example in drawn]
+
+    def data(self) -> dict[str, DataFile]:
+        """Describe the splits for a record."""
+        held_out = {"held_out": self.held_out} if self.held_out is not None else {}
+        asked = {"dev": self.dev, **held_out, **self.also}
+        described = {name: _describe(each.split, each.windows) for name, each in asked.items()}
+        return {"train": _describe(self.task.train, self.train), **described}
+
+    def made_by(self, stage: str, **more: object) -> Settings:
+        """Name what decides a stage's result, beside the settings of the stage itself."""
+        data, split = self.experiment.data, self.task.train
+        apart = {"held_out"} if isinstance(data.held_out, str) else set()  # no part of what is learned from
+        files = {"train", "dev", "also", "on_bad"} | apart
+        layout = data.model_dump(mode="json", exclude=files)
+        source: Settings = {"name": split.name, "sha256": split.sha256, "on_bad": data.on_bad, **layout}
+        return {
+            "stage": stage,
+            "task": self.task.name,
+            "train": source,
+            "start": self.start_fingerprint,
+            "windows": self.experiment.windows.model_dump(mode="json"),
+            "seed": self.seed,
+            "precision": self.compute.precision,
+            **more,
+        }
+
+    def model_config(self, head: HeadConfig, encoder: str, is_path: bool, weights: str) -> ModelConfig:
+        """Describe a head of this experiment for its MODEL_DIR."""
+        cls = reads_cls(head, self.objective)
+        shape = self.shapes[cls]
+        return ModelConfig(
+            head=head,
+            layers=shape.layers,
+            state_layers=self.places[cls],
+            hidden=shape.hidden,
+            encoder=encoder,
+            encoder_is_path=is_path,
+            encoder_fingerprint=weights,
+            task=self.task.name,
+            labels=self.task.labels,
+            data=self.experiment.data.layout(),
+            windows=self.experiment.windows,
+            answers=self.experiment.answers,
+        )
+
+
+def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: int | None = None) -> RunContext:
+    """Read the data, load the encoder once to check it, and cut all windows, before anything expensive starts.
+
+    With `num_train` only so many examples of train, spread evenly, are kept, and no split beside it and dev: enough to
+    measure with.
+    """
+    task = read_task(experiment.task, experiment.data)
+    for split in (task.train, task.dev, *task.also.values()):
+        if split.dropped:
+            progress.say(f"{split.name}: {split.dropped} bad examples left out, {len(split.examples)} kept")
+    task, held_out = _held_out(task, experiment.data)
+    if num_train is not None:
+        task, held_out = _sampled(task, num_train), None
+    encoder = load_encoder(experiment.encoder)
+    check_length(encoder, experiment.windows)
+    layers = experiment.states.chosen_layers
+    ask = partial(
+        open_answering,
+        task,
+        tokenizer=encoder.tokenizer,
+        windows=experiment.windows,
+        answers=experiment.answers,
+        progress=progress,
+    )
+    return RunContext(
+        experiment=experiment,
+        out=out,
+        task=task,
+        train=task.kind.cut(task.train.examples, task.labels, encoder.tokenizer, experiment.windows, progress=progress),
+        dev=ask(task.dev),
+        held_out=ask(held_out, part="held_out") if held_out is not None else None,
+        also={name: ask(split, part=name) for name, split in task.also.items()},
+        start_fingerprint=fingerprint(encoder.model),
+        shapes={cls: shape_of_states(encoder, layers, cls=cls) for cls in (False, True)},
+        places={cls: places_of_states(encoder, layers, cls=cls) for cls in (False, True)},
+        compute=choose_compute(experiment.device, experiment.precision),
+        progress=progress,
+        seed=experiment.seeds[0],
+    )
+
+
+def _held_out(task: Task, data: DataConfig) -> tuple[Task, Split[Question] | None]:
+    if data.held_out == 0:
+        return task, None
+    if not task.kind.has_held_out:
+        able = " and ".join(name for name, info in TASKS.items() if info.kind.has_held_out)
+        raise SettingsError(f"data.held_out works with {able} so far, and the task is {task.name}; set it to 0")
+    if isinstance(data.held_out, str):
+        given: Split[Question] = read_labelled(task.name, data.held_out, data).split
+        check_apart(task.train, given)
+        return task, given
+    train, held_out = hold_out(task.train, data.held_out)
+    return task._replace(train=train), held_out
+
+
+def _sampled(task: Task, num_train: int) -> Task:
+    examples = task.train.examples
+    kept = tuple(examples[place] for place in spread(len(examples), num_train))
+    return task._replace(train=replace(task.train, examples=kept), also={})
+
+
+def check_length(encoder: Encoder, windows: WindowConfig) -> None:
+    """Refuse windows that are longer than the encoder reads."""
+    if windows.max_length > encoder.max_length:
+        raise EncoderError(
+            f"encoder {encoder.name!r} reads at most {encoder.max_length} tokens, windows.max_length is "
+            f"{windows.max_length}; lower it"
+        )
+
+
+def is_checkpoint(encoder: str) -> bool:
+    """Tell whether an encoder is an earlier run's, with an output layer of its own."""
+    return (folder_of(encoder) / CONFIG).is_file()
+
+
+def _describe(split: Split[Any], windows: Sequence[Window]) -> DataFile:
+    return DataFile(
+        name=split.name,
+        sha256=split.sha256,
+        questions=len(split.examples),
+        dropped=split.dropped,
+        windows=len(windows),
+    )

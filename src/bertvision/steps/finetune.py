@@ -1,0 +1,184 @@
+"""The first stage: OUT/encoder/<fraction>, one folder per fraction, all from one run."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertvision.encoder.encode import layers_of_output, shape_of_states
+from bertvision.encoder.finetune import Checkpoint, Read, finetune_encoder, plan_steps, steps_of_fractions
+from bertvision.encoder.load import Encoder, folder_of, load_encoder
+from bertvision.encoder.tuning.adapter_file import save_adapters
+from bertvision.encoder.tuning.freezing import count_trainable
+from bertvision.encoder.tuning.tune import start_tuning
+from bertvision.files import read_json, whole_folder, write_json
+from bertvision.heads.build import HeadConfig, output_head
+from bertvision.heads.head import Head
+from bertvision.heads.reading import reading_of, sees_last
+from bertvision.heads.training import build_heads
+from bertvision.model_folder import LORA, as_saved, load_head, read_model_config, save_encoder
+from bertvision.run_folder import is_made, resumable, sign
+from bertvision.settings import Settings
+from bertvision.steps.context import RunContext
+from bertvision.steps.frozen_source import Bottom, live_bottom, open_bottom
+from bertvision.steps.teacher import teacher_of, teacher_signature
+from bertvision.training.accounting import Costs
+from bertvision.training.checkpoint import fingerprint
+
+TIMING = "timing.json"
+PLAIN_OUTPUT = output_head(None)
+
+
+@dataclass(frozen=True)
+class Output:
+    """The output layer that is tuned together with an encoder."""
+
+    config: HeadConfig
+    head: Head
+    layers: int  # how many states it was made for
+
+    @property
+    def is_plain(self) -> bool:
+        """Tell whether it is the usual one, which reads what `encode_output` gives."""
+        return self.config == PLAIN_OUTPUT
+
+
+def finetune(context: RunContext) -> None:
+    """Tune the encoder for every fraction that the run folder does not hold yet."""
+    config, folder = context.experiment.finetune, context.folder
+    wanted = {fraction: folder.encoder(fraction) for fraction in config.fractions}
+    made = [is_made(place, _made_by(context, fraction)) for fraction, place in wanted.items()]
+    if all(made):
+        return
+    encoder, output = load_encoder(context.experiment.encoder), output_layer(context)
+    start_tuning(encoder.model, context.experiment.tune, context.seed)
+    unfinished = {**_made_by(context, None), "device": context.compute.device.type}
+    with resumable(folder.unfinished("finetune"), unfinished) as saved:
+        missing = [fraction for fraction, is_there in zip(wanted, made, strict=True) if not is_there]
+        if _is_past(saved, context, missing):
+            shutil.rmtree(saved)
+        with open_bottom(context, encoder, _reading(output), sees_last=output_sees_last(output), saved=saved) as bottom:
+            for checkpoint in tune_together(context, encoder, output, saved, bottom):
+                if not wanted[checkpoint.fraction].exists():
+                    made_by = _made_by(context, checkpoint.fraction)
+                    _save(
+                        context, wanted[checkpoint.fraction], encoder, output, made_by, checkpoint.costs, bottom.states
+                    )
+
+
+def tune_together(
+    context: RunContext,
+    encoder: Encoder,
+    output: Output,
+    saved: Path | None = None,
+    bottom: Bottom | None = None,
+) -> Iterator[Checkpoint]:
+    """Tune an encoder that `start_tuning` made ready and its output layer; hand control back at each fraction.
+
+    `bottom` is what `open_bottom` gives; None: a frozen bottom runs each time.
+    """
+    bottom = bottom or live_bottom(context, encoder, _reading(output))
+    return finetune_encoder(
+        encoder,
+        output.head,
+        context.train,
+        context.experiment.finetune,
+        seed=context.seed,
+        compute=context.compute,
+        objective=context.objective,
+        read=bottom.read,
+        teach=teacher_of(context, encoder.tokenizer.get_vocab()),
+        rates=context.experiment.tune.rates if context.experiment.tune is not None else None,
+        spent=bottom.costs,
+        saved=saved,
+        progress=context.progress,
+    )
+
+
+def _is_past(saved: Path, context: RunContext, missing: list[float]) -> bool:
+    """Tell whether a stopped training has gone past a fraction that is asked for now."""
+    if not (saved / "position.json").exists():
+        return False
+    steps = plan_steps(context.train, context.experiment.finetune, context.seed, context.objective.group)
+    done = read_json(saved / "position.json")["step"]
+    return any(stop < done for _, stop in steps_of_fractions(missing, steps, len(context.train)))
+
+
+def finetune_seconds(context: RunContext) -> float:
+    """Return how long fine-tuning took up to a fraction."""
+    if context.fraction is None:
+        return 0.0
+    seconds: float = read_json(context.folder.encoder(context.fraction) / TIMING)["seconds"]
+    return seconds
+
+
+def finetune_costs(place: Path) -> Costs:
+    """Return all that a fine-tuning cost."""
+    return Costs(**read_json(place / TIMING)["costs"])
+
+
+def trained_parameters(place: Path) -> int | None:
+    """Return how many weights a fine-tuning trained, output layer included; None for a model without its run."""
+    if not (place / TIMING).exists():
+        return None
+    trained: int = read_json(place / TIMING)["trained"]
+    return trained
+
+
+def bottom_states(place: Path) -> str:
+    """Return where a fine-tuning took the output of frozen blocks from."""
+    if not (place / TIMING).exists():
+        return "live"
+    states: str = read_json(place / TIMING).get("bottom", "live")
+    return states
+
+
+def _save(
+    context: RunContext, place: Path, encoder: Encoder, output: Output, made_by: Settings, costs: Costs, states: str
+) -> None:
+    with whole_folder(place) as beside:
+        saved = as_saved(encoder)
+        config = context.model_config(output.config, ".", True, fingerprint(saved.model))
+        layers, state_layers = output.layers, output.head.layers
+        if output.is_plain:
+            layers = shape_of_states(encoder, cls=output.head.cls).layers
+            state_layers = layers_of_output(encoder, context.objective)
+        config = config.model_copy(update={"layers": layers, "state_layers": state_layers})
+        save_encoder(beside, saved, output.head, config)
+        if saved is not encoder:
+            save_adapters(beside / LORA, encoder.model)
+        trained = count_trainable(encoder.model) + count_trainable(output.head)
+        bottom = {} if states == "live" else {"bottom": states}
+        timing = {"seconds": round(costs.seconds, 3), "trained": trained, "costs": costs._asdict(), **bottom}
+        write_json(beside / TIMING, timing)
+        sign(beside, made_by)
+
+
+def output_layer(context: RunContext) -> Output:
+    """Make the layer that is tuned together with the encoder; an earlier run's on the same task goes on."""
+    wanted, given = context.experiment.output, context.experiment.finetune.head
+    if context.is_own_checkpoint():
+        place = folder_of(context.experiment.encoder)
+        config = read_model_config(place)
+        if given is None or config.head == wanted:
+            return Output(config.head, load_head(place, config), config.layers)
+    shape = context.shape_for(wanted)
+    output = Output(wanted, build_heads([wanted], shape, context.seed, context.objective)[wanted.name], shape.layers)
+    if not output.is_plain:
+        output.head.layers = context.model_config(wanted, ".", True, "").state_layers
+    return output
+
+
+def output_sees_last(output: Output) -> bool:
+    """Tell whether the output layer is given the encoder's output alone."""
+    return output.is_plain or sees_last(output.config, output.head)
+
+
+def _reading(output: Output) -> Read | None:
+    """Tell what the output layer sees: a head of the catalog sees what it would on a frozen encoder."""
+    return None if output.is_plain else reading_of(output.config, output.head)
+
+
+def _made_by(context: RunContext, fraction: float | None) -> Settings:
+    settings, horizon = context.experiment.tuning_settings(), context.experiment.finetune.horizon
+    return context.made_by("finetune", **settings, **teacher_signature(context), horizon=horizon, fraction=fraction)

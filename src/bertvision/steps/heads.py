@@ -1,0 +1,200 @@
+"""The second stage: OUT/heads/<fraction>/<head>, all heads from one pass over one frozen encoder."""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertvision.encoder.encode import freeze
+from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.files import read_json, whole_folder, write_json
+from bertvision.heads.build import HeadConfig, build_head, reads_cls
+from bertvision.heads.head import Head
+from bertvision.heads.logits import logits_of
+from bertvision.heads.training import EpochEnd, build_heads, train_heads_together
+from bertvision.metrics.squad import Scores
+from bertvision.model_folder import ModelConfig, load_head, read_model_config, save_head
+from bertvision.records import fraction_name
+from bertvision.run_folder import MADE_BY, is_made, resumable, sign
+from bertvision.settings import Settings
+from bertvision.steps.context import RunContext
+from bertvision.steps.states import open_states
+from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
+
+TRAINING = "training.json"
+
+
+@dataclass(frozen=True)
+class TrainedHead:
+    """A head of the run folder, with how its training went."""
+
+    config: HeadConfig
+    head: Head
+    seconds: float  # of the pass that trained it, together with others
+    epochs: dict[int, Scores]  # scores on dev after epochs other than the reported one
+    states: str  # where its states came from
+
+
+def train_heads(context: RunContext) -> None:
+    """Train every head that the run folder does not hold yet, in one pass.
+
+    Heads that read the first token's states alone have a pass of their own beside heads that read all tokens'.
+    """
+    folder = context.folder
+    missing = [
+        head
+        for head in context.experiment.heads.train
+        if not is_made(folder.head(head.name), _made_by(context, [head]))
+    ]
+    for cls in (False, True):
+        if own := [head for head in missing if reads_cls(head, context.objective) == cls]:
+            _train_together(context, own, cls)
+
+
+def _train_together(context: RunContext, missing: list[HeadConfig], cls: bool) -> None:
+    config, objective = context.experiment.heads, context.objective
+    stage = context.folder.unfinished(f"heads-{fraction_name(context.fraction)}{'-cls' if cls else ''}")
+    together = _going_on(stage, missing, config.train)
+    encoder, weights = frozen_encoder(context)
+    heads = build_heads(together, context.shapes[cls], context.seed, objective)
+    with resumable(stage, {**_made_by(context, together), "device": context.compute.device.type}) as saved:
+        states_of = open_states(context, encoder, weights, together, objective=objective, cls=cls)
+        with states_of as (source, states):
+            for end in train_heads_together(
+                heads,
+                source,
+                config,
+                seed=context.seed,
+                compute=context.compute,
+                objective=objective,
+                saved=saved,
+                progress=context.progress,
+            ):
+                _keep_epoch(context, stage, encoder, heads, end, states)
+        for head in together:
+            _keep_head(context, stage, head, weights)
+
+
+def _going_on(stage: Path, missing: list[HeadConfig], configured: Sequence[HeadConfig]) -> list[HeadConfig]:
+    """Give the heads to train: those of a stage that was cut short, if it covers what is missing, else just these.
+
+    A stage that was cut short while its heads were moved to their folders has fewer missing than it trained; one that
+    other heads are asked of now is begun anew.
+    """
+    if not (stage / MADE_BY).exists():
+        return missing
+    listed = read_json(stage / MADE_BY)["trained"]
+    together = [head for head in configured if head.model_dump(mode="json") in listed]
+    if len(together) == len(listed) and all(head in together for head in missing):
+        return together
+    shutil.rmtree(stage)
+    return missing
+
+
+def load_heads(context: RunContext) -> dict[str, TrainedHead]:
+    """Load the heads of a fraction from the run folder; those that diverged are not among them."""
+    trained = {}
+    for config in context.experiment.heads.train:
+        place = context.folder.head(config.name)
+        if is_made(place, _made_by(context, [config])):
+            training = read_json(place / TRAINING)
+            if training["diverged"]:
+                continue
+            epochs = {int(epoch): scores for epoch, scores in training["epochs"].items()}
+            # The experiment's own config: a pooler given from Python is in no file.
+            saved = read_model_config(place).model_copy(update={"head": config})
+            head = load_head(place, saved)
+            trained[config.name] = TrainedHead(config, head, training["seconds"], epochs, training["states"])
+    return trained
+
+
+def frozen_encoder(context: RunContext) -> tuple[Encoder, str]:
+    """Load the encoder of a fraction for good, with the fingerprint of its float32 weights."""
+    place = context.experiment.encoder if context.fraction is None else str(context.folder.encoder(context.fraction))
+    encoder = load_encoder(place)
+    weights = fingerprint(encoder.model)
+    return freeze(encoder, context.compute), weights
+
+
+def _keep_epoch(
+    context: RunContext, stage: Path, encoder: Encoder, heads: Mapping[str, Head], end: EpochEnd, states: str
+) -> None:
+    """Keep the weights of the reported epoch and the scores of every other one, for when the stage is cut short."""
+    going = {name: head for name, head in heads.items() if name not in end.diverged}
+    if end.epoch == context.experiment.heads.reported:
+        with whole_folder(stage / "reported") as beside:
+            for name, head in going.items():
+                save_weights(beside / name, head)
+            write_json(beside / TRAINING, {"seconds": round(end.seconds, 3), "states": states})
+    else:
+        write_json(stage / f"epoch-{end.epoch}.json", _score_heads(context, encoder, going))
+
+
+def _score_heads(context: RunContext, encoder: Encoder, heads: Mapping[str, Head]) -> dict[str, Scores]:
+    tokens, layers = context.experiment.answers.tokens, context.experiment.states.chosen_layers
+    per, windows = context.objective.per, context.dev.windows
+    found = logits_of(encoder, heads, windows, per, context.compute, context.progress, tokens, layers)
+    return {name: context.dev.score(context.dev.answer(logits), logits) for name, logits in found.items()}
+
+
+def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: str) -> None:
+    """Move a head from the unfinished stage to its MODEL_DIR."""
+    made_by = _made_by(context, [config])
+    if is_made(context.folder.head(config.name), made_by):
+        return
+    if not (stage / "reported" / config.name).exists():
+        context.progress.say(f"head {config.name} diverged and was left out; try a lower lr for it")
+        with whole_folder(context.folder.head(config.name)) as beside:
+            write_json(beside / TRAINING, {"diverged": True})  # so that it is not tried again
+            sign(beside, made_by)
+        return
+    head = build_head(config, context.shape_for(config), context.objective)
+    load_weights(stage / "reported" / config.name, head)
+    rows = {path.stem.removeprefix("epoch-"): read_json(path) for path in stage.glob("epoch-*.json")}
+    epochs = {epoch: scores[config.name] for epoch, scores in rows.items() if config.name in scores}
+    with whole_folder(context.folder.head(config.name)) as beside:
+        save_head(beside, head, _model_config(context, config, weights))
+        training = read_json(stage / "reported" / TRAINING)
+        write_json(beside / TRAINING, {**training, "epochs": epochs, "diverged": False})
+        sign(beside, made_by)
+
+
+def _model_config(context: RunContext, config: HeadConfig, weights: str) -> ModelConfig:
+    encoder, is_path = context.experiment.encoder, Path(context.experiment.encoder).exists()
+    if context.fraction is not None:
+        encoder, is_path = str(context.folder.encoder(context.fraction)), True
+    place, inside = Path(encoder).resolve(), context.out.resolve()
+    if is_path and place.is_relative_to(inside):  # relative, so that a run folder can be moved
+        encoder = os.path.relpath(place, context.folder.head(config.name).resolve())
+    elif is_path:
+        encoder = str(place)
+    return context.model_config(config, encoder, is_path, weights)
+
+
+def _made_by(context: RunContext, heads: list[HeadConfig]) -> Settings:
+    return context.made_by(
+        "heads",
+        fraction=context.fraction,
+        **(context.experiment.tuning_settings() if context.fraction is not None else {"finetune": None}),
+        horizon=context.experiment.finetune.horizon,
+        heads=_settings(context),
+        states=context.experiment.states.model_dump(mode="json", exclude={"folder", "keep"}),
+        # Scores after every epoch are part of the result, and depend on these.
+        scored_on={"dev": context.task.dev.sha256, "answers": _answers(context)}
+        if context.experiment.heads.epochs > 1
+        else None,
+        trained=[head.model_dump(mode="json") for head in heads],
+    )
+
+
+def _settings(context: RunContext) -> Settings:
+    """Give the settings of all heads; folders that were made when heads learnt from all windows name no share."""
+    config = context.experiment.heads
+    return config.model_dump(mode="json", exclude={"train", "save_every"} | ({"share"} if config.share == 1 else set()))
+
+
+def _answers(context: RunContext) -> Settings:
+    """Give the settings of answers; folders that were made when there was one decoder do not name it."""
+    config = context.experiment.answers
+    return config.model_dump(mode="json", exclude={"decoders"} if config.decoders == ("official",) else None)

@@ -1,0 +1,261 @@
+"""The last stage: answers to dev for every row of a fraction, their scores, and one record per row."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bertvision.data.held_out import write_squad
+from bertvision.encoder.encode import has_pooler
+from bertvision.encoder.load import Encoder
+from bertvision.evaluate.calibration import Decision, fit_decision, score_calibration
+from bertvision.evaluate.confidence import Answers
+from bertvision.evaluate.reader_scores import reader_answers_of, reader_scores
+from bertvision.files import whole_folder
+from bertvision.heads.head import layer_weights, weighed_states
+from bertvision.heads.logits import logits_of
+from bertvision.kinds.kind import Answering
+from bertvision.metrics.squad import Scores
+from bertvision.predictions.logits import Logits
+from bertvision.records import (
+    Curves,
+    Efficiency,
+    Inference,
+    RunRecord,
+    Seconds,
+    provenance,
+    read_record,
+    record_path,
+    write_record,
+)
+from bertvision.settings import first_difference
+from bertvision.steps.context import RunContext
+from bertvision.steps.finetune import finetune_costs, finetune_seconds
+from bertvision.steps.heads import frozen_encoder, load_heads
+from bertvision.steps.measure import measure_inference
+from bertvision.steps.rows import ENCODER, MAJORITY, Row, list_rows, output_layer_of
+from bertvision.training.accounting import Costs
+
+
+class Asked(NamedTuple):
+    """A split, and what every row makes of it."""
+
+    answering: Answering
+    logits: dict[str, Logits]  # by row
+
+    def answer(self, row: Row, folder: Path) -> Any:  # noqa: ANN401 (what the kind of task calls an answer)
+        """Write a row's answers, and give them."""
+        answers = self.answering.answer(self.logits[row.name])
+        self.answering.write(folder, answers, self.logits[row.name])
+        return answers
+
+    def score(self, row: Row, answers: Any) -> Scores:  # noqa: ANN401 (what `answer` gave)
+        """Score a row's answers."""
+        how = row.members.how if row.members is not None else None
+        return self.answering.score(answers, self.logits[row.name], how)
+
+    def reader_answers(self, row: Row) -> Answers | None:
+        """Return what the decoder `reader` could answer, where it is asked for."""
+        return reader_answers_of(self.answering, self.logits[row.name])
+
+
+class Pass(NamedTuple):
+    """What all rows of one fraction and seed share."""
+
+    context: RunContext
+    weights: str  # fingerprint of the encoder
+    has_pooler: bool
+    seconds: float  # of the pass over dev
+    notes: list[str]
+    dev: Asked
+    held_out: Asked | None
+    also: dict[str, Asked]
+    inference: dict[str, Inference]  # by row, where it was measured
+
+
+def predict(context: RunContext) -> list[RunRecord]:
+    """Answer dev with every row of a fraction, unless all of them have their record, and record what came out."""
+    if (made := _finished_records(context)) is not None:
+        return made
+    encoder, weights = frozen_encoder(context)
+    rows = list_rows(context, encoder)
+    started = time.perf_counter()
+    dev = _ask(context, rows, encoder, context.dev)
+    seconds = time.perf_counter() - started
+    held_out = None
+    if context.held_out is not None:
+        held_out = _ask(context, rows, encoder, context.held_out)
+        if not context.folder.held_out.exists():
+            write_squad(context.folder.held_out, context.held_out.split.examples)
+    also = {name: _ask(context, rows, encoder, each) for name, each in context.also.items()}
+    measured = _measured(context, rows, encoder)
+    notes, pooled = _notes(context, rows), has_pooler(encoder)
+    this = Pass(context, weights, pooled, seconds, notes, dev, held_out, also, measured)
+    records = []
+    for place, row in enumerate(rows):
+        scores, curves = _score(this, row)
+        record = _record(this, row, place, scores, curves)
+        write_record(context.folder.records, record)
+        records.append(record)
+    return records
+
+
+def _notes(context: RunContext, rows: Sequence[Row]) -> list[str]:
+    names = [row.name for row in rows]
+    heads = [head.name for head in context.experiment.heads.train if head.name not in names]
+    notes = [f"head {name} diverged and was left out" for name in heads]
+    for ensemble in context.experiment.ensembles:
+        if lacking := [name for name in ensemble.of if name not in names]:
+            notes.append(f"ensemble {ensemble.name} was left out, because there is no row {lacking[0]}")
+    return notes
+
+
+def _ask(context: RunContext, rows: Sequence[Row], encoder: Encoder, answering: Answering) -> Asked:
+    """Run the encoder once for all rows, then combine rows to ensembles."""
+    heads = {row.name: row.head for row in rows if row.head is not None}
+    tokens, per = context.experiment.answers.tokens, context.objective.per
+    logits = logits_of(encoder, heads, answering.windows, per, context.compute, context.progress, tokens)
+    for row in rows:
+        if row.members is not None:
+            members = [logits[name] for name in row.members.of]
+            logits[row.name] = answering.combine(members, row.members.how, row.members.weights)
+    return Asked(answering, logits)
+
+
+def _measured(context: RunContext, rows: Sequence[Row], encoder: Encoder) -> dict[str, Inference]:
+    """Measure every row that is one model by itself, where the experiment asks for it."""
+    if context.experiment.measure is None:
+        return {}
+    compute, tokens = context.compute, context.experiment.answers.tokens
+    return {
+        row.name: measure_inference(encoder, row.config, row.head, context.dev.windows, compute, tokens)
+        for row in rows
+        if row.head is not None and row.config is not None
+    }
+
+
+def _efficiency(this: Pass, row: Row) -> Efficiency | None:
+    if row.kind == "baseline":
+        return None
+    costs = Costs()
+    if this.context.fraction is not None:
+        costs = finetune_costs(this.context.folder.encoder(this.context.fraction))
+    return Efficiency(
+        encoder_seconds=round(costs.seconds - costs.data_seconds, 3),
+        heads_seconds=row.seconds or 0.0,
+        data_seconds=round(costs.data_seconds, 3),
+        peak_process_bytes=costs.peak_process_bytes,
+        peak_device_bytes=costs.peak_device_bytes,
+        joules=costs.joules,
+        ship_bytes=4 * row.ship_parameters,
+        inference=this.inference.get(row.name),
+    )
+
+
+def _score(this: Pass, row: Row) -> tuple[Scores, Curves | None]:
+    """Write a row's answers and score those to dev; what is tuned is tuned on the held-out ones."""
+    context, folder = this.context, this.context.folder
+    if row.kind == "baseline":
+        return _baseline_scores(context), None
+    with whole_folder(folder.predictions(row.name)) as beside:
+        answers = this.dev.answer(row, beside)
+        scores = this.dev.score(row, answers)
+        for name, asked in this.also.items():
+            more = asked.score(row, asked.answer(row, beside / name))
+            scores |= {f"{name}_{metric}": score for metric, score in more.items()}
+    held_out = None
+    if this.held_out is not None:
+        with whole_folder(folder.held_out_predictions(row.name)) as beside:
+            held_out = (this.held_out.answering.split.examples, this.held_out.answer(row, beside))
+        scores["held_out_f1"] = this.held_out.score(row, held_out[1])["f1"]  # to choose settings by
+    scores |= _reader_scores(this, row)
+    if not context.task.kind.has_null:
+        return scores, None
+    dev = (this.dev.answering.split.examples, answers)
+    calibrated, curves = score_calibration(dev, held_out, context.experiment.answers.null_threshold)
+    return scores | calibrated, curves
+
+
+def _reader_scores(this: Pass, row: Row) -> Scores:
+    """Score the decoder `reader` as it is and as tuned on the held-out questions, where it is asked for."""
+    dev = this.dev.reader_answers(row)
+    if dev is None:
+        return {}
+    held_out = this.held_out.reader_answers(row) if this.held_out is not None else None
+    tuned = None if held_out is None or not this.context.task.kind.has_null else fit_decision(held_out)
+    return reader_scores(dev, Decision(this.context.experiment.answers.null_threshold), tuned)
+
+
+def _baseline_scores(context: RunContext) -> Scores:
+    train, kind = context.task.train.examples, context.task.kind
+    scores = kind.guess_scores(context.dev.golds, train)
+    for name, asked in context.also.items():
+        more = kind.guess_scores(asked.golds, train)
+        scores |= {f"{name}_{metric}": score for metric, score in more.items()}
+    return scores
+
+
+def _record(this: Pass, row: Row, place: int, scores: Scores, curves: Curves | None) -> RunRecord:
+    context, config = this.context, this.context.experiment
+    epochs = {**row.epochs, config.heads.reported: scores} if row.kind in ("head", "control") else {}
+    return RunRecord(
+        experiment=config.name,
+        variant=config.variant,
+        method=config.method,
+        task=config.task,
+        row=row.name,
+        kind=row.kind,
+        place=place,
+        fraction=context.fraction,
+        seed=context.seed,
+        encoder_lr=None if context.fraction is None else config.finetune.lr,
+        **_own_settings(this, row),
+        scores=scores,
+        epochs=[epochs[epoch] for epoch in sorted(epochs)],
+        curves=curves,
+        parameters=row.parameters,
+        seconds=Seconds(
+            finetune=finetune_seconds(context),
+            heads=row.seconds,
+            predict=round(this.seconds, 3),
+        ),
+        efficiency=_efficiency(this, row),
+        layer_weights=layer_weights(row.head) if row.head is not None else None,
+        weighed_states=weighed_states(row.head, has_pooler=this.has_pooler) if row.head is not None else None,
+        states=row.states,
+        schedule_horizon=config.finetune.horizon,
+        notes=this.notes,
+        data=context.data(),
+        encoder_fingerprint=this.weights,
+        config=config.model_dump(mode="json"),
+        provenance=provenance(context.compute.name, context.compute.precision),
+    )
+
+
+def _own_settings(this: Pass, row: Row) -> dict[str, Any]:
+    """Return what sets a head's training apart from that of others; nothing for other rows."""
+    if row.config is None or row.kind not in ("head", "control"):
+        return {}
+    lr = row.config.lr or this.context.experiment.heads.lr
+    return {"setting_of": row.config.setting_of, "lr": lr, "weight_decay": row.config.weight_decay}
+
+
+def _finished_records(context: RunContext) -> list[RunRecord] | None:
+    """Return the records of a fraction where all are there, made by this very experiment on these very data."""
+    config, folder = context.experiment.model_dump(mode="json"), context.folder
+    names = [] if output_layer_of(context) is None else [ENCODER]
+    names += load_heads(context)
+    names += [each.name for each in context.experiment.ensembles if all(name in names for name in each.of)]
+    baseline = [MAJORITY] if context.task.kind.has_baseline else []
+    paths = [record_path(folder.records, name, context.fraction, context.seed) for name in [*baseline, *names]]
+    places = [folder.predictions(name) for name in names]
+    places += [place / part for place in places for part in context.also]
+    answers = [place / "predictions.json" for place in places]
+    if context.held_out is not None:
+        answers += [folder.held_out_predictions(name) / "predictions.json" for name in names]
+        answers.append(folder.held_out)
+    if not all(path.exists() for path in [*paths, *answers]):
+        return None
+    records = [read_record(path) for path in paths]
+    same = all(record.data == context.data() and first_difference(record.config, config) is None for record in records)
+    return records if same else None

@@ -1,0 +1,99 @@
+"""The rows of one fraction: the encoder with its output layer, the heads on it, and ensembles of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bertvision.encoder.load import Encoder, folder_of
+from bertvision.experiment import EnsembleConfig
+from bertvision.heads.build import HeadConfig
+from bertvision.heads.head import Head, count_parameters
+from bertvision.metrics.squad import Scores
+from bertvision.model_folder import load_head, read_model_config
+from bertvision.records import Parameters, ResultKind
+from bertvision.steps.context import RunContext
+from bertvision.steps.finetune import bottom_states, trained_parameters
+from bertvision.steps.heads import load_heads
+
+ENCODER, MAJORITY = "encoder", "majority"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the results: the encoder's own output layer, a head, or an ensemble of rows."""
+
+    name: str
+    kind: ResultKind
+    parameters: Parameters
+    head: Head | None = None  # None for an ensemble
+    config: HeadConfig | None = None  # of that head
+    ship_parameters: int = 0  # what differs from the encoder that training started from
+    members: EnsembleConfig | None = None
+    seconds: float | None = None  # of the pass that trained it
+    epochs: dict[int, Scores] = field(default_factory=dict)  # scores after epochs other than the reported one
+    states: str = "live"  # where its training took states from
+
+
+BASELINE = Row(MAJORITY, "baseline", Parameters(total=0, trainable=0, encoder=0))
+
+
+def list_rows(context: RunContext, encoder: Encoder) -> list[Row]:
+    """List the encoder, heads and ensembles that can be scored; an encoder as given has no output layer of its own."""
+    size, inside = encoder.num_parameters, 0
+    rows = [BASELINE] if context.task.kind.has_baseline else []
+    if (output := output_layer_of(context)) is not None:
+        place, own = _encoder_folder(context), count_parameters(output)
+        trained_there = trained_parameters(place)
+        learned = size + own.total if trained_there is None else trained_there
+        inside = learned - own.trainable if context.fraction is not None else 0
+        parameters = Parameters(total=size + own.total, trainable=learned, encoder=size)
+        config = read_model_config(place).head
+        ship, states = inside + own.total, bottom_states(place)
+        rows.append(Row(ENCODER, "encoder", parameters, output, config, ship, states=states))
+    for name, trained in load_heads(context).items():
+        count = count_parameters(trained.head)
+        parameters = Parameters(total=count.total, trainable=count.trainable, encoder=size)
+        rows.append(
+            Row(
+                name,
+                trained.config.kind,
+                parameters,
+                trained.head,
+                trained.config,
+                inside + count.total,
+                seconds=trained.seconds,
+                epochs=trained.epochs,
+                states=trained.states,
+            )
+        )
+    return rows + _ensembles(context.experiment.ensembles, rows, size, inside)
+
+
+def _ensembles(configs: Sequence[EnsembleConfig], rows: Sequence[Row], size: int, inside: int) -> list[Row]:
+    by_name = {row.name: row for row in rows}
+    ensembles = []
+    for config in configs:
+        if all(name in by_name for name in config.of):  # a head may have diverged
+            members = [by_name[name] for name in config.of]
+            total = sum(row.parameters.total for row in members)
+            trainable = sum(row.parameters.trainable for row in members)
+            parameters = Parameters(total=total, trainable=trainable, encoder=size)
+            seconds = max(row.seconds or 0.0 for row in members)
+            ship = inside + sum(row.ship_parameters - inside for row in members)
+            row = Row(config.name, "ensemble", parameters, ship_parameters=ship, members=config, seconds=seconds)
+            ensembles.append(row)
+    return ensembles
+
+
+def output_layer_of(context: RunContext) -> Head | None:
+    """Load the encoder's own output layer, or give None for an encoder as given that has none."""
+    if context.fraction is None and not context.is_own_checkpoint():
+        return None
+    place = _encoder_folder(context)
+    return load_head(place, read_model_config(place))
+
+
+def _encoder_folder(context: RunContext) -> Path:
+    if context.fraction is None:
+        return folder_of(context.experiment.encoder)
+    return context.folder.encoder(context.fraction)

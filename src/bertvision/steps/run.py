@@ -1,0 +1,66 @@
+"""The whole line, from text to scored records; each step lies beside this file."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bertvision.experiment import Experiment
+from bertvision.files import locked, write_text
+from bertvision.progress import SILENT, Progress
+from bertvision.records import RunRecord, in_order
+from bertvision.steps.context import RunContext, prepare
+from bertvision.steps.finetune import finetune
+from bertvision.steps.heads import train_heads
+from bertvision.steps.predict import predict
+
+EXPERIMENT = "experiment.json"
+
+
+def run(experiment: Experiment, out: Path, progress: Progress = SILENT) -> list[RunRecord]:
+    """Take one experiment from text to records, one per result, fraction and seed; what OUT already holds is kept."""
+    records = []
+    with opened(experiment, out, progress) as context:
+        for seed in experiment.seeds:
+            finetune(context.at(seed))
+            for fraction in context.fractions:
+                train_heads(context.at(seed, fraction))  # all heads, one pass
+                records += predict(context.at(seed, fraction))
+        write_experiment(experiment, out)
+    return in_order(records)
+
+
+def run_finetune(experiment: Experiment, out: Path, progress: Progress = SILENT) -> list[Path]:
+    """Run the first step alone: OUT/encoder/<fraction> for every seed."""
+    with opened(experiment, out, progress) as context:
+        for seed in experiment.seeds:
+            finetune(context.at(seed))
+    folders = [context.at(seed).folder for seed in experiment.seeds]
+    return [folder.encoder(fraction) for folder in folders for fraction in experiment.finetune.fractions]
+
+
+def run_train_heads(experiment: Experiment, out: Path, progress: Progress = SILENT) -> list[Path]:
+    """Run the first two steps: OUT/heads/<fraction>/<head> for every seed."""
+    places = []
+    with opened(experiment, out, progress) as context:
+        for seed in experiment.seeds:
+            finetune(context.at(seed))
+            for fraction in context.fractions:
+                train_heads(context.at(seed, fraction))
+                folder = context.at(seed, fraction).folder
+                places += [folder.head(head.name) for head in experiment.heads.train]
+    return places
+
+
+@contextmanager
+def opened(experiment: Experiment, out: Path, progress: Progress) -> Iterator[RunContext]:
+    """Lock the run folder, prepare the context, and write down the experiment as it was resolved."""
+    with locked(out):
+        context = prepare(experiment, out, progress)
+        if not (out / EXPERIMENT).exists():  # the settings of a folder that is refused stay as they are
+            write_experiment(experiment, out)
+        yield context
+
+
+def write_experiment(experiment: Experiment, out: Path) -> None:
+    """Write down the experiment as it was resolved."""
+    write_text(out / EXPERIMENT, experiment.model_dump_json(indent=2) + "\n")

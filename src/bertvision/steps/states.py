@@ -1,0 +1,172 @@
+"""Where the heads stage gets its states from: computed each time, or kept in memory or on disk."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bertvision.encoder.encode import shape_of_states
+from bertvision.encoder.load import Encoder
+from bertvision.encoder.states import StateSource
+from bertvision.files import read_json, write_json
+from bertvision.heads.build import HeadConfig
+from bertvision.heads.training import build_heads, train_heads_together
+from bertvision.records import fraction_name
+from bertvision.states.cached import CachedStates
+from bertvision.states.disk import is_whole, keep_on_disk
+from bertvision.states.fingerprint import fingerprint_of
+from bertvision.states.keep import Wanted, keep_in_ram
+from bertvision.states.live import LiveStates
+from bertvision.states.machine import free_disk, free_ram
+from bertvision.states.planner import ONE_PASS, Choice, Machine, Work, choose_source
+from bertvision.states.source import SourceName
+from bertvision.states.speeds import Train, measure_speeds
+from bertvision.steps.context import RunContext
+from bertvision.training.objective import SPANS, Objective
+from bertvision.training.random_stream import seed_for
+from bertvision.windows.batches import StepPlan, lengths_of
+
+
+@contextmanager
+def open_states(
+    context: RunContext,
+    encoder: Encoder,
+    weights: str,
+    heads: Sequence[HeadConfig],
+    *,
+    objective: Objective = SPANS,
+    cls: bool = False,
+) -> Iterator[tuple[StateSource, str]]:
+    """Give the states that heads train on and a word on where they come from; `encoder` is frozen, `weights` its print.
+
+    With `cls` they are the first token's alone, the pooled one before them. States in the run folder are removed when
+    the block ends well, unless they are to be kept.
+    """
+    config, folder = context.experiment.states, states_folder(context, weights, cls=cls)
+    wanted = wanted_states(context, encoder, objective=objective, cls=cls)
+    source = _decide(context, wanted, folder, heads, objective)
+    yield (
+        _open(context, source, wanted, folder, weights),
+        source if source == "live" else f"{source}, {config.dtype}",
+    )
+    if source == "disk" and config.folder is None and not config.keep:
+        remove_states(folder)
+
+
+def remove_states(folder: Path) -> None:
+    """Remove kept states from the run folder."""
+    shutil.rmtree(folder)
+    if not any(folder.parent.iterdir()):
+        folder.parent.rmdir()
+
+
+def wanted_states(context: RunContext, encoder: Encoder, *, objective: Objective = SPANS, cls: bool = False) -> Wanted:
+    """Describe the states that an experiment's heads train on; refuse layers that the encoder has not."""
+    config = context.experiment.states
+    shape_of_states(encoder, config.chosen_layers)
+    windows, layers = context.head_windows(), config.chosen_layers
+    return Wanted(encoder, windows, context.compute, config.dtype, layers, cls=cls, group=objective.group)
+
+
+def states_folder(context: RunContext, weights: str, *, cls: bool = False) -> Path:
+    """Give the place of kept states; a folder of the user's own can hold those of several encoders."""
+    if context.experiment.states.folder is not None:
+        share = context.experiment.heads.share
+        part = "" if share == 1 else f"-{share:g}-seed{context.seed}"  # every seed draws its own share
+        return Path(context.experiment.states.folder) / f"{weights[:16]}{part}{_of_cls(cls)}"
+    return context.folder.root / "states" / f"{fraction_name(context.fraction)}{_of_cls(cls)}"
+
+
+def plan_source(
+    context: RunContext,
+    wanted: Wanted,
+    folder: Path,
+    heads: Sequence[HeadConfig],
+    objective: Objective = SPANS,
+) -> Choice:
+    """Measure this machine and choose between live, ram and disk."""
+    lengths = lengths_of(wanted.windows)
+    work = Work(int(lengths.sum()), context.experiment.heads.epochs, wanted.layout().num_bytes)
+    train = _rehearse(context, wanted, heads, objective)
+    speeds = measure_speeds(wanted, _step_plan(context, wanted), folder, train)
+    return choose_source(work, speeds, Machine(free_ram(), free_disk(folder)))
+
+
+def _decide(
+    context: RunContext,
+    wanted: Wanted,
+    folder: Path,
+    heads: Sequence[HeadConfig],
+    objective: Objective,
+) -> SourceName:
+    """Choose once: a stage that was cut short goes on with the states that it began with."""
+    if context.experiment.states.source != "auto":
+        return context.experiment.states.source
+    written = context.folder.unfinished(f"heads-{fraction_name(context.fraction)}{_of_cls(wanted.cls)}") / "states.json"
+    if written.exists():
+        made: SourceName = read_json(written)["source"]
+        return made
+    if is_whole(folder):
+        choice = Choice("disk", f"they are in {folder}", [])
+    elif context.experiment.heads.epochs == 1:
+        choice = ONE_PASS
+    else:
+        choice = plan_source(context, wanted, folder, heads, objective)
+        context.progress.say(f"states: {choice.source}, {choice.reason}")
+    write_json(written, {"source": choice.source, "reason": choice.reason})
+    return choice.source
+
+
+def _open(context: RunContext, source: SourceName, wanted: Wanted, folder: Path, weights: str) -> StateSource:
+    batch, states_batch, data = context.experiment.heads.batch, context.experiment.states.batch, context.task.train
+    if source == "live":
+        return LiveStates(
+            wanted.encoder,
+            wanted.windows,
+            batch,
+            seed_for(context.seed, "heads"),
+            context.compute,
+            states_batch=states_batch,
+            layers=wanted.layers,
+            cls=wanted.cls,
+            group=wanted.group,
+        )
+    if source == "ram":
+        store = keep_in_ram(wanted, context.progress)
+    else:
+        fingerprint = fingerprint_of(wanted, weights, {"name": data.name, "sha256": data.sha256})
+        store = keep_on_disk(wanted, folder, fingerprint, context.progress)
+    return CachedStates(
+        store,
+        wanted.windows,
+        batch,
+        seed_for(context.seed, "heads"),
+        context.compute,
+        pad_id=wanted.encoder.tokenizer.pad_token_id,
+        states_batch=states_batch,
+        group=wanted.group,
+    )
+
+
+def _step_plan(context: RunContext, wanted: Wanted) -> StepPlan:
+    batch, states_batch = context.experiment.heads.batch, context.experiment.states.batch
+    return StepPlan(lengths_of(wanted.windows), batch, seed_for(context.seed, "heads"), states_batch, wanted.group)
+
+
+def _of_cls(cls: bool) -> str:
+    return "-cls" if cls else ""
+
+
+def _rehearse(context: RunContext, wanted: Wanted, heads: Sequence[HeadConfig], objective: Objective) -> Train:
+    """Give a training of heads like the real ones, for the sake of its time."""
+    once = context.experiment.heads.model_copy(update={"train": tuple(heads), "epochs": 1, "report_epoch": None})
+
+    def train(source: StateSource) -> None:
+        shape = shape_of_states(wanted.encoder, wanted.layers, cls=wanted.cls)
+        built = build_heads(heads, shape, context.seed, objective)
+        for _ in train_heads_together(
+            built, source, once, seed=context.seed, compute=context.compute, objective=objective
+        ):
+            pass
+
+    return train

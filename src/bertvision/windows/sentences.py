@@ -1,0 +1,85 @@
+"""One text or two -> one row for the encoder."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bertvision.data.example import TextRow
+from bertvision.data.rows import LabelColumn
+from bertvision.errors import DataError
+from bertvision.progress import SILENT, Progress
+from bertvision.windows.tokens import (
+    NO_OFFSETS,
+    Int32s,
+    Layout,
+    Tokenizer,
+    read_layout,
+    read_single_layout,
+    slices,
+    tokenise,
+)
+from bertvision.windows.window import Label, Window
+
+UNKNOWN: dict[LabelColumn, Label] = {"class": 0, "labels": (), "number": 0.0}
+Layouts = tuple[Layout, Layout]  # around one text, and around two
+
+
+def cut_rows(
+    rows: Sequence[TextRow],
+    tokenizer: Tokenizer,
+    max_length: int,
+    holds: LabelColumn,
+    progress: Progress = SILENT,
+) -> list[Window]:
+    """Turn every row into one window of at most `max_length` tokens; longer texts lose their end, the longer one first.
+
+    A row without a label gets one that means nothing.
+    """
+    layouts = read_layouts(tokenizer)
+    windows: list[Window] = []
+    with progress.bar("tokenise", len(rows)) as bar:
+        for part in slices(rows):
+            found = iter(tokenise(tokenizer, [text for row in part for text in row.texts]))
+            for row in part:
+                texts = [next(found)[0] for _ in row.texts]
+                ids, second_at = join_texts(row.id, texts, layouts, max_length)
+                windows.append(Window(len(windows), ids, second_at, NO_OFFSETS, label=_label(row, holds)))
+            bar.advance(len(part))
+    return windows
+
+
+def read_layouts(tokenizer: Tokenizer) -> Layouts:
+    """Learn an encoder's special tokens around one text and around two."""
+    return read_single_layout(tokenizer), read_layout(tokenizer)
+
+
+def join_texts(row: str, texts: Sequence[Int32s], layouts: Layouts, max_length: int) -> tuple[Int32s, int]:
+    """Give the ids of one text or two with special tokens, and where the second text begins (or the row ends)."""
+    if len(texts) not in (1, 2):
+        raise DataError(f"row {row!r} has {len(texts)} texts; give one or two columns of text")
+    if not sum(len(ids) for ids in texts):
+        raise DataError(f"row {row!r}: its text holds no token of this encoder; drop the row or write something there")
+    layout = layouts[len(texts) - 1]
+    room = max_length - layout.special
+    if len(texts) == 1:
+        ids = np.concatenate([layout.before, texts[0][:room], layout.after])
+        return ids, len(ids)
+    lengths = longest_first(len(texts[0]), len(texts[1]), room)
+    first, second = (ids[:length] for ids, length in zip(texts, lengths, strict=True))
+    head = np.concatenate([layout.before, first, layout.between])
+    return np.concatenate([head, second, layout.after]), len(head)
+
+
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """Give the lengths that two texts are cut to: the longer one loses tokens until both are equal, then both do."""
+    if first + second <= room:
+        return first, second
+    shorter = min(first, second, room // 2)
+    longer = room - shorter  # of two equals the second, as in the tokenizers library
+    return (longer, shorter) if first > second else (shorter, longer)
+
+
+def _label(row: TextRow, holds: LabelColumn) -> Label:
+    if row.label is None:
+        return UNKNOWN[holds]
+    return float(row.label) if holds == "number" and isinstance(row.label, int | float) else row.label

@@ -1,0 +1,297 @@
+import gzip
+import json
+import sys
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from bertvision.data.example import ColumnsConfig, DataConfig, TextRow
+from bertvision.errors import DataError, MissingExtraError
+from bertvision.read_task import read_labelled, read_task
+
+REVIEWS = 'review,stars\nGood soup,5\n"Cold, and late",1\nFine,5\n'
+ROWS = (TextRow("0", ("Good soup",), 1), TextRow("1", ("Cold, and late",), 0), TextRow("2", ("Fine",), 1))
+COLUMNS = ColumnsConfig(text="review", label="stars")
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file of text, bytes or JSON lines and give its name."""
+
+    def to_file(name, content):
+        path = tmp_path / name
+        if isinstance(content, list):
+            content = "".join(json.dumps(row) + "\n" for row in content)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    return to_file
+
+
+def read(source, task="classification", labels=(), **settings):
+    settings.setdefault("columns", COLUMNS)
+    return read_labelled(task, source, DataConfig(**settings), labels)
+
+
+def refusal(source, **settings):
+    """Give the message with which a file is refused: one line that names the file."""
+    with pytest.raises(DataError) as caught:
+        read(source, **settings)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.removeprefix(f"{source}: ")
+
+
+def as_parquet(path, rows):
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return str(path)
+
+
+DICTS = [{"review": "Good soup", "stars": 5}, {"review": "Cold, and late", "stars": 1}, {"review": "Fine", "stars": 5}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", REVIEWS),
+        ("a.csv", REVIEWS.replace("\n", "\r\n")),
+        ("a.csv", "\ufeff" + REVIEWS.removesuffix("\n")),
+        ("a.tsv", "review\tstars\nGood soup\t5\nCold, and late\t1\n\nFine\t5"),
+        ("a.txt", "id\treview\tstars\n7\tGood soup\t5\n8\tCold, and late\t1\n9\tFine\t5\n"),
+        ("a.jsonl", DICTS),
+        ("a.csv.gz", gzip.compress(REVIEWS.encode(), mtime=0)),
+    ],
+)
+def test_every_format_gives_the_same_rows(write, name, content):
+    split, labels = read(write(name, content))
+    assert (split.examples, split.dropped, labels) == (ROWS, 0, ("1", "5"))
+
+
+def test_parquet_gives_the_same_rows_also_where_whole_numbers_are_floats(tmp_path):
+    split, labels = read(as_parquet(tmp_path / "a.parquet", [row | {"stars": float(row["stars"])} for row in DICTS]))
+    assert (split.examples, labels) == (ROWS, ("1", "5"))
+
+
+def test_parquet_without_pyarrow_asks_for_the_extra(monkeypatch, tmp_path):
+    source = as_parquet(tmp_path / "a.parquet", DICTS)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(
+        MissingExtraError, match=r"^this needs the package pyarrow: pip install 'bertvision\[parquet\]'$"
+    ):
+        read(source)
+
+
+def test_a_file_that_is_no_parquet_is_refused(write):
+    assert refusal(write("a.parquet", "review,stars\n")).startswith("cannot be read as Parquet (")
+
+
+def test_columns_are_text_and_label_unless_told_otherwise(write):
+    split, labels = read(write("a.csv", "label,text\nb,x\na,y\nb,z\n"), columns=None)
+    assert [(row.texts, labels[row.label]) for row in split.examples] == [(("x",), "b"), (("y",), "a"), (("z",), "b")]
+
+
+def test_without_header_columns_have_numbers_from_0(write):
+    source = write("a.tsv", "1\tone\tuno\n0\ttwo\tdue\n1\tsix\tsei\n")
+    split, _ = read(source, columns=ColumnsConfig(text=(1, 2), label=0))
+    assert [row.texts for row in split.examples] == [("one", "uno"), ("two", "due"), ("six", "sei")]
+    assert [row.label for row in split.examples] == [1, 0, 1]
+
+
+def test_numbers_can_go_with_a_header(write):
+    split, labels = read(write("a.csv", REVIEWS), columns=ColumnsConfig(text=0, label=1), header=True)
+    assert (split.examples, labels) == (ROWS, ("1", "5"))
+
+
+def test_a_header_that_would_become_a_class_is_refused(write):
+    message = refusal(write("a.csv", REVIEWS), columns=ColumnsConfig(text=0, label=1))
+    assert message.startswith("line 1: no other line has its label 'stars'; is it a header? Say data.header=true")
+    split, labels = read(write("b.csv", "x,b\ny,a\nz,a\n"), columns=ColumnsConfig(text=0, label=1), header=False)
+    assert (len(split.examples), labels) == (3, ("a", "b"))
+
+
+def test_ids_are_those_of_their_column(write):
+    source = write("a.csv", "key,review,stars\nx7,Good,5\nx8,Bad,1\n")
+    split, _ = read(source, columns=ColumnsConfig(text="review", label="stars", id="key"))
+    assert [row.id for row in split.examples] == ["x7", "x8"]
+
+
+def test_an_id_that_occurs_twice_is_refused(write):
+    source = write("a.csv", "key,review,stars\nx7,Good,5\nx7,Bad,1\n")
+    message = refusal(source, columns=ColumnsConfig(text="review", label="stars", id="key"))
+    assert message.startswith("line 3: duplicate id; give every row an id of its own")
+
+
+def test_rows_keep_their_numbers_when_others_are_dropped(write):
+    split, _ = read(write("a.csv", "review,stars\nGood,5\n,5\nBad,1\n"), on_bad="drop")
+    assert ([row.id for row in split.examples], split.dropped) == (["0", "2"], 1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "in_order"),
+    [(["10", "9", "9"], ("9", "10")), (["b", "a", "10"], ("10", "a", "b")), (["2.5", "-1", "3"], ("-1", "2.5", "3"))],
+)
+def test_labels_are_sorted_as_numbers_where_all_are_numbers(write, labels, in_order):
+    source = write("a.csv", "review,stars\n" + "".join(f"x,{label}\n" for label in labels))
+    assert read(source).labels == in_order
+
+
+def test_the_order_of_labels_can_be_given(write):
+    split, labels = read(write("a.csv", REVIEWS), labels=("5", "3", "1"))
+    assert ([row.label for row in split.examples], labels) == ([0, 2, 0], ("5", "3", "1"))
+
+
+GOOD = {"a.csv": b'review,stars\n"two\nlines",5\n', "a.tsv": b"review\tstars\nGood\t5\n"}
+GOOD["a.jsonl"] = b'{"review": "Good", "stars": 5}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "problem"),
+    [
+        ("a.csv", b"  ,1\n", "line 4: column `review` is empty; give a text"),
+        ("a.csv", b"Bad,\n", "line 4: column `stars` is empty; give a label"),
+        ("a.csv", b"Bad\n", "line 4: 1 fields, and the header names 2; mend the line"),
+        ("a.csv", b"Bad, and cold,1\n", "line 4: 3 fields, and the header names 2; mend the line"),
+        ("a.csv", b"Caf\xe9,1\n", "line 4: column `review` is not UTF-8 text; save the file as UTF-8"),
+        ("a.tsv", b"Bad\t\xff\n", "line 3: column `stars` is not UTF-8 text"),
+        ("a.jsonl", b'{"stars": 1}', "line 2: column `review` is empty"),
+        ("a.jsonl", b'{"review": "Bad", "stars": null}', "line 2: column `stars` is empty"),
+        ("a.jsonl", b'{"review": "Bad", "stars": NaN}', "line 2: column `stars` is empty"),
+        ("a.jsonl", b'{"review": \n', "line 2: not JSON ("),
+        ("a.jsonl", b'["Bad", 1]', "line 2: expected an object with columns as keys, got list"),
+        ("a.jsonl", b'{"review": 7, "stars": 1}', "line 2: column `review` has type int; give it as text"),
+        (
+            "a.jsonl",
+            b'{"review": "Bad", "stars": [1]}',
+            "line 2: column `stars` has type list; give a text or a number",
+        ),
+        ("a.jsonl", b'{"review": "\\ud83d", "stars": 1}', "line 2: column `review` is not UTF-8 text"),
+    ],
+)
+def test_a_bad_row_is_refused_with_line_and_column_and_can_be_dropped(write, name, row, problem):
+    source = write(name, GOOD[name] + row)
+    message = refusal(source)
+    assert message.startswith(problem)
+    assert message.endswith("or leave it out with --set data.on_bad=drop")
+    split = read(source, on_bad="drop").split
+    assert ([each.id for each in split.examples], split.dropped) == (["0"], 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.csv", "text,stars\nGood,5\n", "no column `review` in it; it has the columns text, stars; say with"),
+        ("a.csv", "review,label\nGood,5\n", "no column `stars` in it; it has the columns review, label"),
+        ("a.csv", "review,stars,stars\nGood,5,5\n", "two columns are called 'stars'"),
+        ("a.csv", 'review,stars\nGood,5\n"never closed,1\nx,5\n', "line 3: not quoted as CSV is ("),
+        ("a.csv", "", "the file is empty"),
+        ("a.csv", "review,stars\n", "no row in it"),
+        ("a.jsonl", "[]\n", "no row in it; "),
+        ("a.csv.gz", b"\x1f\x8b", "the gzip file is damaged"),
+        ("a.xlsx", "PK", "cannot tell its format from its name; give a .csv"),
+    ],
+)
+def test_a_bad_file_is_refused(write, name, content, problem):
+    assert refusal(write(name, content), on_bad="drop").startswith(problem)
+
+
+def test_a_missing_file_is_not_taken_for_a_hub_id():
+    assert refusal("data/reviews.csv").startswith("cannot be read (No such file or directory); give a .csv")
+
+
+def test_names_are_of_no_use_where_there_is_no_header(write):
+    assert refusal(write("a.csv", REVIEWS), header=False).startswith("no column `review` in it; it has 2 columns")
+
+
+def test_tsv_is_quoted_only_if_said_so(write):
+    source = write("a.tsv", 'review\tstars\n"a ""b"""\t5\n"c\t1\n')
+    assert [row.texts[0] for row in read(source).split.examples] == ['"a ""b"""', '"c']
+    source = write("b.tsv", 'review\tstars\n"a ""b"""\t5\nc\t1\n')
+    assert [row.texts[0] for row in read(source, quoted=True).split.examples] == ['a "b"', "c"]
+
+
+def test_only_newlines_end_a_line(write):
+    split, _ = read(write("a.tsv", "review\tstars\none\u2028two\x85three\x0b\t5\nx\t1\n"))
+    assert split.examples[0].texts == ("one\u2028two\x85three\x0b",)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "five", "", "1,5"])
+def test_a_number_that_is_none_is_refused(write, text):
+    source = write("a.tsv", f"review\tstars\nGood\t4.5\nBad\t{text}\n")
+    message = refusal(source, task="regression")
+    assert message.startswith("line 3: column `stars` is ")
+    assert "give a number" in message
+
+
+def test_regression_reads_numbers(write):
+    split, labels = read(
+        write("a.jsonl", [{"review": "x", "stars": 4}, {"review": "y", "stars": "-2.5e1"}]), "regression"
+    )
+    assert ([row.label for row in split.examples], labels) == ([4.0, -25.0], ())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "separator"),
+    [
+        ("a.csv", 'text,label\nx,"b,a"\ny,\nz, c\n', None, ","),
+        ("a.tsv", "text\tlabel\nx\tb | a\ny\t\nz\tc\n", None, "|"),
+        ("a.tsv", 'text\tlabel\nx\t["b", "a"]\ny\t[]\nz\t["c"]\n', None, ","),
+        (
+            "a.jsonl",
+            [{"text": "x", "label": ["a", "b"]}, {"text": "y", "label": []}, {"text": "z", "label": "c"}],
+            None,
+            ",",
+        ),
+        ("a.csv", "text,a,b,c\nx,1,1,0\ny,0,0,0\nz,0,false,true\n", ColumnsConfig(label=("a", "b", "c")), ","),
+    ],
+)
+def test_several_labels_of_a_row_are_read_from_a_cell_or_from_columns(write, name, content, columns, separator):
+    split, labels = read(write(name, content), "multilabel", columns=columns, separator=separator)
+    assert labels == ("a", "b", "c")
+    assert [row.label for row in split.examples] == [(1, 1, 0), (0, 0, 0), (0, 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("cell", "columns", "problem"),
+    [
+        ('"[""a"', ColumnsConfig(), "line 3: column `label` is no JSON list"),
+        ("2", ColumnsConfig(label=("label",)), "line 3: column `label` is '2'; give 0 or 1"),
+    ],
+)
+def test_labels_that_cannot_be_read_are_refused(write, cell, columns, problem):
+    assert refusal(write("a.csv", f"text,label\nx,1\ny,{cell}\n"), task="multilabel", columns=columns).startswith(
+        problem
+    )
+
+
+@pytest.mark.parametrize(("task", "cell"), [("classification", "4"), ("multilabel", '"5,4"')])
+def test_a_label_of_dev_that_train_lacks_is_refused_with_line_and_column(write, task, cell):
+    train, dev = write("train.csv", REVIEWS), write("dev.csv", f"review,stars\nGood,5\nOdd,{cell}\n")
+    with pytest.raises(DataError) as caught:
+        read_task(task, DataConfig(train=train, dev=dev, columns=COLUMNS))
+    assert str(caught.value).startswith(f"{dev}: line 3: column `stars`: '4' is no label; expected '1', '5' (all that ")
+    more = read_task(task, DataConfig(train=train, dev=dev, columns=COLUMNS, labels=("1", "4", "5")))
+    assert more.dev.examples[1].label in (1, (0, 1, 1))
+
+
+def test_a_table_without_labels_can_be_read_for_prediction(write):
+    source = write("a.csv", "review\nGood\nBad\n")
+    split, labels = read_labelled("classification", source, DataConfig(columns=COLUMNS), ("1", "5"), need="optional")
+    assert [row.label for row in split.examples] == [None, None]
+    assert labels == ("1", "5")
+
+
+def test_one_class_alone_is_refused(write):
+    source = write("a.csv", "review,stars\nx,5\ny,5\n")
+    with pytest.raises(DataError, match="all its labels are '5'; there is nothing to tell apart"):
+        read_task("classification", DataConfig(train=source, dev=source, columns=COLUMNS))
+
+
+def test_cells_may_be_longer_than_python_s_own_limit(write):
+    split, _ = read(write("a.csv", f"review,stars\n{'long ' * 40_000},5\nx,1\n"))
+    assert len(split.examples[0].texts[0]) == 200_000
+
+
+def test_a_number_is_no_label_of_own_data_unless_it_is_its_name(write):
+    source = write("a.csv", "review,stars\nx,5\ny,0\n")
+    assert refusal(source, labels=("1", "5")).startswith("line 3: column `stars`: '0' is no label; expected '1', '5'")

@@ -1,0 +1,65 @@
+import sys
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel
+
+from bertvision.encoder.tuning.config import TuneConfig
+from bertvision.encoder.tuning.tune import tune
+from bertvision.encoder.tuning.variants import merge_tuning
+from bertvision.errors import MissingExtraError
+
+# Weights that LoRA of rank 2 adds to a projection of width 32: in and out for query and value of three blocks; one
+# projection to three times the width in ModernBERT.
+COUNTS = {"modernbert": 3 * 2 * (32 + 3 * 32)}
+
+
+def test_lora_changes_query_and_value_of_every_block(make_model, kind):
+    tuned = tune(make_model(kind), TuneConfig(train="none", insert="lora:2", norms=False), seed=1)
+    assert tuned.sizes_by_part == {"LoRA": COUNTS.get(kind, 3 * 2 * 2 * (32 + 32))}
+
+
+@pytest.mark.parametrize("rank", [4, 8])
+def test_lora_on_bert_base_has_as_many_weights_as_its_paper_says(rank):
+    with torch.device("meta"):
+        model = BertModel(BertConfig())
+        tuned = tune(model, TuneConfig(train="none", insert=f"lora:{rank}", norms=False), seed=1)
+    assert tuned.trained == 12 * 2 * rank * (768 + 768)  # 0.3 M at rank 8 (Hu et al. 2021, table 2)
+
+
+def test_lora_starts_as_the_plain_encoder(make_model, kind, batch, states_of):
+    model = make_model(kind)
+    before = states_of(model, batch)
+    tune(model, TuneConfig(train="none", insert="lora:2"), seed=1)
+    assert torch.equal(states_of(model, batch), before)
+
+
+def test_lora_adds_the_product_of_its_two_matrices(make_model, shake):
+    model = make_model()
+    query = model.encoder.layer[0].attention.self.query
+    weight, bias = query.weight.detach().clone(), query.bias.detach().clone()
+    tune(model, TuneConfig(train="none", insert="lora:2"), seed=1, name="mine")
+    shake(model)
+    changed = model.encoder.layer[0].attention.self.query
+    low, high = (part["mine"].weight for part in (changed.lora_A, changed.lora_B))
+    x = torch.randn(3, 32)
+    torch.testing.assert_close(changed(x), x @ (weight + high @ low).T + bias)
+
+
+def test_merged_lora_gives_the_same_states_under_plain_names(make_model, kind, batch, shake, states_of):
+    model = make_model(kind)
+    names = model.state_dict().keys()
+    tune(model, TuneConfig(train="none", insert="lora:2"), seed=1)
+    shake(model)
+    before = states_of(model, batch)
+    merge_tuning(model)
+    torch.testing.assert_close(states_of(model, batch), before, rtol=1e-4, atol=1e-4)
+    assert model.state_dict().keys() == names
+
+
+def test_without_peft_the_extra_is_named(make_model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    model = make_model()
+    with pytest.raises(MissingExtraError, match=r"pip install 'bertvision\[peft\]'"):
+        tune(model, TuneConfig(train="none", insert="lora:2"), seed=1)
+    assert tune(model, TuneConfig(train="none", insert="houlsby:2"), seed=1).name == "tuned"

@@ -1,0 +1,177 @@
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from bertvision.encoder.encode import freeze
+from bertvision.encoder.states import StateSource
+from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
+from bertvision.settings import validate
+from bertvision.shapes import StackShape
+from bertvision.states.cached import CachedStates, made_ahead
+from bertvision.states.disk import keep_on_disk
+from bertvision.states.keep import Wanted, keep_in_ram
+from bertvision.states.live import LiveStates
+from bertvision.training.device import choose_compute
+from bertvision.windows.batches import BatchConfig
+
+THREES, SIX = BatchConfig(windows=3), BatchConfig(windows=6)
+NAMES = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]
+
+
+def cached(store, wanted, batch=THREES, **more):
+    return CachedStates(store, wanted.windows, batch, 7, wanted.compute, pad_id=0, group=wanted.group, **more)
+
+
+def live(wanted, batch=THREES, **more):
+    chosen = {"layers": wanted.layers, "cls": wanted.cls, "group": wanted.group}
+    return LiveStates(wanted.encoder, wanted.windows, batch, 7, wanted.compute, **chosen, **more)
+
+
+def trained(source, wanted):
+    """Heads, trained on a source."""
+    config = validate(HeadsConfig, {"train": NAMES, "batch": {"windows": 3}, "epochs": 3}, "test")
+    heads = build_heads(config.train, StackShape(3, 32), seed=1)
+    for _ in train_heads_together(heads, source, config, seed=1, compute=wanted.compute):
+        pass
+    return heads
+
+
+def weights(head):
+    return torch.cat([each.detach().flatten() for each in head.parameters()])
+
+
+@torch.no_grad()
+def log_probabilities(head, source):
+    """Of every real token's start and end."""
+    return torch.cat([head(*each.seen).log_softmax(dim=1)[each.windows.mask] for each in source.epoch(0)])
+
+
+@pytest.mark.parametrize("batch", [THREES, BatchConfig(tokens=45)])
+@pytest.mark.parametrize("states_batch", [None, SIX])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"layers": (0, 2)}, {"cls": True}, {"cls": True, "layers": (1,)}, {"group": 4}, {"cls": True, "group": 2}],
+)
+def test_order_padding_and_states_are_those_of_the_live_source(batch, states_batch, more, wanted, small_shards):
+    want = wanted(**more)
+    source = cached(keep_in_ram(want), want, batch, states_batch=states_batch)
+    like = live(want, batch, states_batch=states_batch)
+    assert isinstance(source, StateSource)
+    for epoch in (0, 1):
+        batches, expected = list(source.epoch(epoch)), list(like.epoch(epoch))
+        assert source.num_steps(epoch) == like.num_steps(epoch) == len(batches) == len(expected)
+        for found, other in zip(batches, expected, strict=True):
+            assert all(torch.equal(one, two) for one, two in zip(found.windows[:5], other.windows[:5], strict=True))
+            assert found.windows.rows.tolist() == other.windows.rows.tolist()
+            real = other.windows.mask[:, None, :, None]
+            torch.testing.assert_close(found.states, other.states * real, rtol=1e-4, atol=1e-5)
+            assert found.states.transpose(0, 1).is_contiguous()
+
+
+def test_an_encoder_without_pooler_has_no_pooled_cls_state(wanted):
+    wanted().encoder.model.pooler = None
+    want = wanted(cls=True)
+    found, like = (next(iter(each.epoch(0))) for each in (cached(keep_in_ram(want), want), live(want)))
+    assert found.states.shape == (3, 3, 1, 32)
+    torch.testing.assert_close(found.states, like.states, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("states_batch", [None, SIX])
+def test_an_epoch_goes_on_from_any_step(states_batch, wanted):
+    want = wanted()
+    source = cached(keep_in_ram(want), want, BatchConfig(windows=2), states_batch=states_batch)
+    whole = [(batch.windows.rows.tolist(), batch.states.clone()) for batch in source.epoch(1)]
+    for first in range(len(whole) + 1):
+        left = list(source.epoch(1, first))
+        assert [batch.windows.rows.tolist() for batch in left] == [rows for rows, _ in whole[first:]]
+        assert all(torch.equal(batch.states, states) for batch, (_, states) in zip(left, whole[first:], strict=True))
+
+
+def test_heads_trained_on_kept_float32_states_are_those_trained_live(wanted, tmp_path):
+    want = wanted()
+    source = live(want)
+    expected = trained(source, want)
+    on_disk = keep_on_disk(want, tmp_path / "states", {"is": "this"})
+    for store in (keep_in_ram(want), on_disk):
+        found = trained(cached(store, want), want)
+        for name in NAMES:
+            one, other = (log_probabilities(heads[name], source) for heads in (found, expected))
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bf16", "int8"])
+def test_heads_cannot_tell_memory_from_disk(dtype, wanted, tmp_path):
+    want = wanted(dtype)
+    stores = [keep_in_ram(want), keep_on_disk(want, tmp_path / "states", {"is": "this"})]
+    one, other = (trained(cached(store, want), want) for store in stores)
+    assert all(torch.equal(weights(one[name]), weights(other[name])) for name in NAMES)
+
+
+@pytest.mark.parametrize(("dtype", "far"), [("bf16", 1e-2), ("int8", 3e-2)])
+def test_heads_trained_on_rounded_states_are_near_those_trained_live(dtype, far, wanted):
+    found, expected = trained(cached(keep_in_ram(wanted(dtype)), wanted()), wanted()), trained(live(wanted()), wanted())
+    for name in NAMES:
+        assert 0 < (weights(found[name]) - weights(expected[name])).abs().max() < far
+
+
+def test_a_batch_that_is_held_on_to_keeps_its_states(wanted):
+    want = wanted()
+    source = cached(keep_in_ram(want), want, BatchConfig(windows=1))
+    held = list(source.epoch(0))
+    again = [batch.states.clone() for batch in source.epoch(0)]
+    assert all(torch.equal(batch.states, states) for batch, states in zip(held, again, strict=True))
+
+
+def test_errors_of_the_thread_come_out_where_its_things_are_used():
+    def make(number):
+        if number == 2:
+            raise OSError("the disk is gone")
+        return number
+
+    things = made_ahead(make, range(9))
+    assert [next(things), next(things)] == [0, 1]
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(things)
+
+
+def test_the_next_thing_and_no_further_one_is_made_while_the_last_one_is_used():
+    made, events = [], [threading.Event() for _ in range(5)]
+
+    def make(number):
+        made.append(number)
+        events[number].set()
+        return number
+
+    things = made_ahead(make, range(5))
+    assert next(things) == 0
+    assert events[1].wait(timeout=60)
+    assert made == [0, 1]
+    assert list(things) == [1, 2, 3, 4]
+
+
+def test_the_thread_ends_when_its_things_are_no_longer_wanted():
+    before = threading.active_count()
+    things = made_ahead(np.sqrt, range(1000))
+    next(things)
+    assert threading.active_count() == before + 1
+    things.close()
+    assert threading.active_count() == before
+
+
+def test_nothing_to_make_gives_nothing():
+    assert list(made_ahead(np.sqrt, [])) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["bf16", "float32", "int8"])
+def test_a_gpu_gets_the_states_of_the_live_source(dtype, encoder, windows):
+    compute = choose_compute("cuda")
+    want = Wanted(freeze(encoder, compute), windows, compute, dtype)
+    source, like = cached(keep_in_ram(want), want, states_batch=SIX), live(want, states_batch=SIX)
+    for found, other in zip(source.epoch(0), like.epoch(0), strict=True):
+        assert (found.states.device, found.states.dtype) == (other.states.device, other.states.dtype)
+        assert found.states.transpose(0, 1).is_contiguous()
+        real = other.windows.mask[:, None, :, None]
+        torch.testing.assert_close(found.states, other.states * real, rtol=3e-2, atol=3e-2)
