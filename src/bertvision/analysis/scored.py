@@ -34,7 +34,7 @@ class ScoredAnswers:
         """Return whether the answer equals a gold."""
         return bool(self.worths.exact[question.id])
 
-    def is_declined(self, question: Question) -> bool:
+    def abstains(self, question: Question) -> bool:
         """Return whether the answer is "no answer", as the official script sees it."""
         return not normalize_answer(self.texts[question.id])
 

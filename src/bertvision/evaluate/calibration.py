@@ -20,7 +20,7 @@ Predicted = tuple[Sequence[Question], Sequence[Prediction]]
 
 
 class Decision(NamedTuple):
-    """When to decline, and how sure to be."""
+    """When to abstain, and how sure to be."""
 
     threshold: float = 0.0
     temperature: float = 1.0

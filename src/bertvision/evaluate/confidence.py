@@ -50,22 +50,22 @@ class Answers:
         questions = [self.questions[place] for place in places.tolist()]
         return Answers(questions, self.best_spans, self.null_odds, **kept)
 
-    def declined(self, threshold: float) -> Bools:
+    def abstains(self, threshold: float) -> Bools:
         """Return which questions get no answer."""
         return self.odds > threshold
 
     def worth(self, values: Floats, threshold: float) -> Floats:
         """Return what the answers are worth at a threshold; `values` is `exact` or `f1`."""
-        return np.where(self.declined(threshold), self.is_impossible, values)
+        return np.where(self.abstains(threshold), self.is_impossible, values)
 
     def confidence(self, threshold: float, temperature: float) -> Floats:
-        """Return the probability of the answer taken: of "no answer" where it declines.
+        """Return the probability of the answer taken: of "no answer" where it abstains.
 
         "No answer" scores less by the threshold, so that it is as likely as the best span where the decision turns.
         """
         scores = self.scores - np.where(self.is_null, threshold, 0.0)
         weights = np.exp((scores - scores.max(axis=1, keepdims=True)) / temperature)
-        taken = np.where(self.declined(threshold)[:, None], self.is_null, self.is_best)
+        taken = np.where(self.abstains(threshold)[:, None], self.is_null, self.is_best)
         shares: Floats = (weights * taken).sum(axis=1) / weights.sum(axis=1)
         return np.minimum(shares, 1.0)
 

@@ -37,7 +37,7 @@ def score_squad2(
     """Return what evaluate-v2.0 prints; with null odds, an answer whose odds exceed the threshold counts as none.
 
     The best-threshold scores mean something only if `answers` holds the best span of every question, not an empty
-    text where the model declined.
+    text where the model abstained.
     """
     return _score_worths(questions, answers, answer_worths(questions, answers), null_odds, na_prob_thresh)
 
@@ -59,7 +59,7 @@ def score_predictions(
 ) -> Scores:
     """Score a model's predictions officially, at a null threshold and at the best one, and its best spans.
 
-    `best_span_HasAns_*` is how well the best span answers the answerable questions when it may not decline.
+    `best_span_HasAns_*` is how well the best span answers the answerable questions when it may not abstain.
     """
     spans = {each.question_id: each.best_span for each in predictions}
     odds = {each.question_id: each.null_odds for each in predictions if each.null_odds is not None}
@@ -80,9 +80,9 @@ def _score_worths(
         _check_numbers(null_odds)
     exact, f1 = worths
     odds = null_odds if null_odds is not None else dict.fromkeys(exact, 0.0)
-    declined = {each.id for each in questions if odds[each.id] > na_prob_thresh}
+    abstained = {each.id for each in questions if odds[each.id] > na_prob_thresh}
     answerable = {each.id: not each.is_impossible for each in questions}
-    exact_then, f1_then = (_with_declined(raw, declined, answerable) for raw in (exact, f1))
+    exact_then, f1_then = (_with_abstained(raw, abstained, answerable) for raw in (exact, f1))
     scores = _means(exact_then, f1_then, list(exact))
     for prefix, wanted in (("HasAns", True), ("NoAns", False)):
         if ids := [each for each, has in answerable.items() if has == wanted]:
@@ -164,8 +164,8 @@ def _golds(question: Question) -> list[str]:
     return [text for text in _texts(question) if normalize_answer(text)] or [""]
 
 
-def _with_declined(raw: Mapping[str, float], declined: set[str], answerable: Mapping[str, bool]) -> Scores:
-    return {each: float(not answerable[each]) if each in declined else value for each, value in raw.items()}
+def _with_abstained(raw: Mapping[str, float], abstained: set[str], answerable: Mapping[str, bool]) -> Scores:
+    return {each: float(not answerable[each]) if each in abstained else value for each, value in raw.items()}
 
 
 def _means(exact: Mapping[str, float], f1: Mapping[str, float], ids: Sequence[str]) -> Scores:

@@ -93,7 +93,7 @@ def write_predictions(folder: Path, predictions: Sequence[Prediction]) -> None:
     odds = {each.question_id: each.null_odds for each in predictions if each.null_odds is not None}
     if odds:
         write_json_rows(folder / "null_odds.json", odds)
-        # What a sweep over thresholds needs: the best answer also of questions that were declined.
+        # What a sweep over thresholds needs: the best answer also of questions that the model abstains from.
         write_json_rows(folder / "best_spans.json", {each.question_id: each.best_span for each in predictions})
 
 
