@@ -13,7 +13,8 @@ from bertvision.data.ner import read_ner, tag_names
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
 from bertvision.kinds.kind import Answering, Golds, Joined, Labelled, Per, Reading, Readout, TaskInfo
-from bertvision.kinds.labelled import LabelKind, RowMember, in_order, known
+from bertvision.kinds.label_values import in_order, known
+from bertvision.kinds.labelled import LabelKind, RowMember
 from bertvision.metrics.scores import Numbers, entities, score_tags
 from bertvision.metrics.squad import Scores
 from bertvision.metrics.summed import TAG_SCORES, Summed
@@ -43,6 +44,7 @@ class Tags(LabelKind):
     name: ClassVar[str] = "tags"
     per: ClassVar[Per] = "token"
     noun: ClassVar[str] = "sentence"
+    labels_words: ClassVar[bool] = True
     readouts: ClassVar[tuple[Readout, ...]] = ("linear", "bilstm")
     summed: ClassVar[Mapping[str, Summed]] = TAG_SCORES
     is_right_or_wrong: ClassVar[bool] = False

@@ -37,7 +37,7 @@ from bertvision.steps.rows import ENCODER, MAJORITY, Row, list_rows, output_laye
 from bertvision.training.accounting import Costs
 
 
-class Asked(NamedTuple):
+class ScoredSplit(NamedTuple):
     """A split, and what every row makes of it."""
 
     answering: Answering
@@ -67,9 +67,9 @@ class Pass(NamedTuple):
     has_pooler: bool
     seconds: float  # of the pass over dev
     notes: list[str]
-    dev: Asked
-    held_out: Asked | None
-    also: dict[str, Asked]
+    dev: ScoredSplit
+    held_out: ScoredSplit | None
+    also: dict[str, ScoredSplit]
     inference: dict[str, Inference]  # by row, where it was measured
 
 
@@ -110,7 +110,7 @@ def _notes(context: RunContext, rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _ask(context: RunContext, rows: Sequence[Row], encoder: Encoder, answering: Answering) -> Asked:
+def _ask(context: RunContext, rows: Sequence[Row], encoder: Encoder, answering: Answering) -> ScoredSplit:
     """Run the encoder once for all rows, then combine rows to ensembles."""
     heads = {row.name: row.head for row in rows if row.head is not None}
     tokens, per = context.experiment.answers.tokens, context.objective.per
@@ -119,7 +119,7 @@ def _ask(context: RunContext, rows: Sequence[Row], encoder: Encoder, answering: 
         if row.members is not None:
             members = [logits[name] for name in row.members.of]
             logits[row.name] = answering.combine(members, row.members.how, row.members.weights)
-    return Asked(answering, logits)
+    return ScoredSplit(answering, logits)
 
 
 def _measured(context: RunContext, rows: Sequence[Row], encoder: Encoder) -> dict[str, Inference]:
