@@ -28,6 +28,7 @@ from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import Window, WindowConfig
 
 Per = Literal["token", "row"]
+PredictorName = Literal["reader", "classifier", "tagger"]
 Readout = Literal["linear", "joint", "bilstm"]
 Predicted = Any  # what a kind makes of logits, or reads from files: one for each example
 
@@ -147,7 +148,7 @@ class Kind(ABC):
     right: ClassVar[str] = "Who is right"  # the title of a table of this
     pipeline: ClassVar[str] = "text-classification"  # the hub's word for a model of it
     usage: ClassVar[str] = 'model("The weir was built in 1887.").label'
-    predictor: ClassVar[Literal["reader", "classifier", "tagger"]] = "classifier"
+    predictor: ClassVar[PredictorName] = "classifier"  # what `bertvision.load` gives for a model of it
     second: ClassVar[str] = "second text"  # what is given beside a text
 
     def __str__(self) -> str:
