@@ -1,8 +1,8 @@
 """An experiment's `task` and `data` -> its splits."""
 
-from bertvision.data.collect import CAN_DROP
 from bertvision.data.example import DataConfig, TaskName
-from bertvision.data.folds import fold
+from bertvision.data.held_out import fold
+from bertvision.data.sources import CAN_DROP
 from bertvision.data.squad import SAMPLES, Need
 from bertvision.errors import DataError
 from bertvision.kinds.kind import Labelled, Reading

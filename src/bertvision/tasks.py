@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bertvision.data.example import ColumnsConfig, Split, TaskName
-from bertvision.data.source import HubId
+from bertvision.data.sources import HubId
 from bertvision.errors import SettingsError
 from bertvision.kinds.answerable import ANSWERABLE
 from bertvision.kinds.choices import CHOICES

@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from bertvision.data.example import DataConfig, Sentence, Split
-from bertvision.data.folds import fold
+from bertvision.data.held_out import fold
 from bertvision.errors import DataError
 from bertvision.read_task import read_task
 
