@@ -14,7 +14,7 @@ from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.files import read_json, whole_folder, write_json
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.head import Head
-from bertvision.heads.reading import reading_of, sees_last
+from bertvision.heads.logits import reading_of, sees_last
 from bertvision.heads.training import build_heads
 from bertvision.model_folder import LORA, as_saved, load_head, read_model_config, save_encoder
 from bertvision.run_folder import is_made, resumable, sign

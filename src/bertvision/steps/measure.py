@@ -14,7 +14,7 @@ from bertvision.encoder.finetune import Read
 from bertvision.encoder.load import Encoder
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.head import Head
-from bertvision.heads.reading import reading_of
+from bertvision.heads.logits import reading_of
 from bertvision.records import Inference
 from bertvision.training.device import Compute
 from bertvision.windows.batches import Rows, collate, lengths_of, plan_in_order_of_length

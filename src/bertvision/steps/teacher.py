@@ -7,7 +7,7 @@ from torch import Tensor
 
 from bertvision.encoder.encode import freeze
 from bertvision.errors import SettingsError
-from bertvision.heads.reading import reading_of
+from bertvision.heads.logits import reading_of
 from bertvision.model_folder import load_model, read_model_config
 from bertvision.settings import Settings
 from bertvision.steps.context import RunContext
