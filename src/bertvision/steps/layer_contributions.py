@@ -37,7 +37,7 @@ Floats = npt.NDArray[np.float64]
 Parts = Float[Tensor, "batch part token column"]
 
 
-class WindowParts(NamedTuple):
+class SpanParts(NamedTuple):
     """What every part of a head adds to the scores of three spans of each window, [window, part]."""
 
     names: tuple[str, ...]
@@ -78,7 +78,7 @@ def window_parts(
     config: AnswerConfig,
     compute: Compute,
     progress: Progress = SILENT,
-) -> WindowParts:
+) -> SpanParts:
     """Run the frozen encoder once over labelled windows and take the head's scores apart, batch by batch."""
     head.to(compute.device).eval()
     rows, scores, spans = [], [], []
@@ -95,7 +95,7 @@ def window_parts(
             bar.advance(batch.size)
     order = np.argsort(np.concatenate(rows))
     best_parts, gold_parts, null_parts = np.concatenate(spans, axis=1)[:, order]
-    return WindowParts(names, best_parts, gold_parts, null_parts, np.concatenate(scores)[order])
+    return SpanParts(names, best_parts, gold_parts, null_parts, np.concatenate(scores)[order])
 
 
 def _best_bounds(
@@ -119,7 +119,7 @@ def _span_parts(parts: Parts, starts: Positions, ends: Positions) -> Float[Tenso
     return parts[rows, :, starts, 0] + parts[rows, :, ends, 1]
 
 
-def _choose_windows(found: WindowParts, windows: Sequence[Window], texts: TextGrid, *, has_null: bool) -> QuestionParts:
+def _choose_windows(found: SpanParts, windows: Sequence[Window], texts: TextGrid, *, has_null: bool) -> QuestionParts:
     """Choose the window that speaks for a question: of spans the best, of "no answer" the lowest, as in prediction."""
     questions = texts.tokens.question_of
     best = _lowest(-found.best_scores, questions)
