@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from bertvision.analysis.disagreements import Disagreement
 from bertvision.analysis.outcomes import Outcomes
 from bertvision.data.example import ColumnsConfig, DataConfig, Split, TaskName, TextRow
-from bertvision.data.source import HubId
+from bertvision.data.sources import HubId
 from bertvision.data.squad import Need
 from bertvision.errors import DataError, FolderError
 from bertvision.metrics.resampling import Draw, Paired

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bertvision.data.conll import read_ner, tag_names
 from bertvision.data.example import Sentence, TaskName
-from bertvision.data.ner import read_ner, tag_names
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
 from bertvision.kinds.kind import Answering, Golds, Joined, Labelled, Per, PredictorName, Reading, Readout, TaskInfo

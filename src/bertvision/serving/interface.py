@@ -13,8 +13,7 @@ from bertvision.model_config import Calibration, UseConfig
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
-from bertvision.steps.answering import open_answering
-from bertvision.tasks import TASKS, Task
+from bertvision.tasks import TASKS, Task, open_answering
 from bertvision.windows.window import Window
 
 

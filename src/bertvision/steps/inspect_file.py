@@ -12,9 +12,8 @@ from bertvision.encoder.load import load_tokenizer
 from bertvision.experiment import build_experiment
 from bertvision.kinds.kind import Kind
 from bertvision.progress import SILENT, Progress
-from bertvision.read_task import read_labelled
 from bertvision.tables import Table
-from bertvision.tasks import TASKS, task_name
+from bertvision.tasks import TASKS, read_labelled, task_name
 from bertvision.windows.batches import BatchConfig, lengths_of, padding_share, plan_epoch
 from bertvision.windows.window import WindowConfig
 
