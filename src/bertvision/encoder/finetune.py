@@ -11,9 +11,8 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
-from bertvision.encoder.encode import has_pooler
+from bertvision.encoder.encode import StateBatch, has_pooler, read_output
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.states import StateBatch, read_output
 from bertvision.encoder.tuning.freezing import still_weights
 from bertvision.errors import TrainingError
 from bertvision.kinds.kind import Kind

@@ -7,8 +7,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bertvision.encoder.encode import StateBatch
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.states import StateBatch
 from bertvision.heads.head import Head, score_columns
 from bertvision.kinds.kind import Per
 from bertvision.predictions.logits import Logits

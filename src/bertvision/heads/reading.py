@@ -2,10 +2,9 @@
 
 from functools import partial
 
-from bertvision.encoder.encode import encode
+from bertvision.encoder.encode import StateBatch, encode, read_states
 from bertvision.encoder.finetune import Read
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.states import StateBatch, read_states
 from bertvision.heads.build import HeadConfig, reads_last_alone
 from bertvision.heads.head import Head
 from bertvision.windows.batches import WindowBatch

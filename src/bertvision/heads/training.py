@@ -11,7 +11,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from bertvision.encoder.states import StateBatch, StateSource
+from bertvision.encoder.encode import StateBatch, StateSource
 from bertvision.errors import SettingsError, TrainingError
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
