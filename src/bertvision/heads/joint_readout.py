@@ -13,7 +13,7 @@ FACTOR_START = 0.1
 class JointReadout(nn.Module):
     """Score a span (i, j) as start_i + end_j + u_i . v_j, and "no answer" by the first token's states of all layers.
 
-    The columns are start, end, u and v; `training.pair_scores` adds them up. No answer is the pair (0, 0), so what
+    The columns are start, end, u and v; `training.losses` adds them up. No answer is the pair (0, 0), so what
     the layers say of it joins the start of token 0.
     """
 

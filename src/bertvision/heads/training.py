@@ -22,11 +22,10 @@ from bertvision.settings import Config, Settings
 from bertvision.shapes import StackShape
 from bertvision.training.checkpoint import load_progress, save_progress
 from bertvision.training.device import Compute, wait_for
-from bertvision.training.loop import Group, Learner, Step, diverged_among, train_steps
+from bertvision.training.loop import Group, Learner, RandomStream, Step, diverged_among, seed_for, train_steps
 from bertvision.training.losses import SpanLoss
 from bertvision.training.objective import SPANS, Objective, loss_of, losses_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
-from bertvision.training.random_stream import RandomStream, seed_for
 from bertvision.windows.batches import BatchConfig
 
 CPU = torch.device("cpu")

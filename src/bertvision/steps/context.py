@@ -28,8 +28,8 @@ from bertvision.steps.measure import spread
 from bertvision.tasks import TASKS, Task
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.device import Compute, choose_compute
+from bertvision.training.loop import seed_for
 from bertvision.training.objective import Objective, objective_of
-from bertvision.training.random_stream import seed_for
 from bertvision.windows.window import Window, WindowConfig
 
 

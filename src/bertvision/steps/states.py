@@ -18,8 +18,8 @@ from bertvision.states.keep import Wanted, fingerprint_of, keep_in_ram
 from bertvision.states.live import LiveStates
 from bertvision.states.planner import ONE_PASS, Choice, Machine, Train, Work, choose_source, measure_speeds
 from bertvision.steps.context import RunContext
+from bertvision.training.loop import seed_for
 from bertvision.training.objective import SPANS, Objective
-from bertvision.training.random_stream import seed_for
 from bertvision.windows.batches import StepPlan, lengths_of
 
 

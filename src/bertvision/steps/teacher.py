@@ -11,7 +11,7 @@ from bertvision.heads.reading import reading_of
 from bertvision.model_folder import load_model, read_model_config
 from bertvision.settings import Settings
 from bertvision.steps.context import RunContext
-from bertvision.training.teaching import Teach
+from bertvision.training.losses import Teach
 from bertvision.windows.batches import WindowBatch
 
 

@@ -22,7 +22,7 @@ from bertvision.encoder.tuning.variants import (
     variants_of,
 )
 from bertvision.errors import SettingsError
-from bertvision.training.random_stream import RandomStream, seed_for
+from bertvision.training.loop import RandomStream, seed_for
 
 PART_OF_WORD = {"adapters": "adapters", "lora_A": "LoRA", "lora_B": "LoRA", "parasites": "parasites"}
 
