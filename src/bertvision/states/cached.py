@@ -15,7 +15,7 @@ from torch import Tensor
 from bertvision.encoder.encode import StateBatch
 from bertvision.encoder.finetune import Read
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.tuning.frozen_blocks import starting_at
+from bertvision.encoder.tuning.freezing import starting_at
 from bertvision.states.blocks import BlockStore
 from bertvision.training.device import Compute
 from bertvision.windows.batches import BatchConfig, Rows, StepPlan, WindowBatch, collate, lengths_of

@@ -7,7 +7,7 @@ import torch
 from bertvision.encoder.encode import StateBatch, encode, read_states
 from bertvision.encoder.finetune import Read
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.tuning.frozen_blocks import quiet_bottom, state_entering
+from bertvision.encoder.tuning.freezing import quiet_bottom, state_entering
 from bertvision.training.device import Compute
 from bertvision.windows.batches import (
     BatchConfig,

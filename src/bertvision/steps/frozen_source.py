@@ -11,7 +11,7 @@ from torch import nn
 from bertvision.encoder.encode import read_output
 from bertvision.encoder.finetune import Read
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.tuning.frozen_blocks import first_above_bottom
+from bertvision.encoder.tuning.freezing import first_above_bottom
 from bertvision.files import read_json, write_json
 from bertvision.states.blocks import BlockStore
 from bertvision.states.cached import KeptBottom

@@ -7,11 +7,10 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from bertvision.encoder.tuning.adapters import insert_bottlenecks, insert_lora
 from bertvision.encoder.tuning.blocks import INSERTED, parts_of, plain_name
-from bertvision.encoder.tuning.bottleneck import insert_bottlenecks
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.freezing import NORMS, set_trained, trained_names
-from bertvision.encoder.tuning.lora import insert_lora
 from bertvision.encoder.tuning.parasites import insert_parasites
 from bertvision.encoder.tuning.variants import (
     add_variant,
