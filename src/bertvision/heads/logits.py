@@ -11,10 +11,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertvision.encoder.encode import encode
+from bertvision.encoder.encode import StateBatch, encode, read_states
 from bertvision.encoder.finetune import Read
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.states import StateBatch, read_states
 from bertvision.heads.build import HeadConfig, reads_last_alone
 from bertvision.heads.head import Head, score_columns
 from bertvision.kinds.kind import Per

@@ -11,8 +11,7 @@ from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.predictions.paper_decoder import decode_pieces
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.windows.pieces import gold_pieces
-from bertvision.windows.tokens import Int32s, Tokenizer
+from bertvision.windows.tokens import Int32s, Tokenizer, gold_pieces
 from bertvision.windows.window import Window
 
 

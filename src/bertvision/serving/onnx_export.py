@@ -15,7 +15,7 @@ from bertvision.serving.onnx_graph import Difference, compare_graph, quiet, writ
 from bertvision.serving.onnx_model import GRAPH, OnnxConfig, read_tokenizer
 from bertvision.serving.served import ServedModel, open_model, saved_config
 from bertvision.training.device import choose_compute
-from bertvision.windows.sentences import read_layouts
+from bertvision.windows.rows import read_layouts
 from bertvision.windows.tokens import tokenise
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertvision.encoder.encode import encode
-from bertvision.encoder.states import StateBatch, read_states
+from bertvision.encoder.encode import StateBatch, encode, read_states
 from bertvision.errors import SettingsError
 from bertvision.heads.build import reads_last_alone
 from bertvision.model_folder import Model

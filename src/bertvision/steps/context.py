@@ -25,8 +25,8 @@ from bertvision.shapes import StackShape
 from bertvision.tasks import TASKS, Task, open_answering, read_labelled, read_task
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.device import Compute, choose_compute
+from bertvision.training.loop import seed_for
 from bertvision.training.objective import Objective, objective_of
-from bertvision.training.random_stream import seed_for
 from bertvision.windows.padding import spread
 from bertvision.windows.window import Window, WindowConfig
 

@@ -30,7 +30,7 @@ from bertvision.steps.context import RunContext
 from bertvision.steps.frozen_source import Bottom, live_bottom, open_bottom
 from bertvision.training.accounting import Costs
 from bertvision.training.checkpoint import fingerprint
-from bertvision.training.teaching import Teach
+from bertvision.training.losses import Teach
 from bertvision.windows.batches import WindowBatch
 
 TIMING = "timing.json"

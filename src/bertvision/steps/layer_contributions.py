@@ -12,9 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from bertvision.data.example import Question
-from bertvision.encoder.encode import freeze
+from bertvision.encoder.encode import StateBatch, freeze
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.states import StateBatch
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.layers import LayerMeans, QuestionParts, mean_parts
