@@ -136,8 +136,8 @@ def _say_what_next(experiment: "Experiment", records: Sequence[RunRecord], out: 
 def _show_answer(experiment: "Experiment", head: Path) -> None:
     import bertvision
     from bertvision.evaluate.golds import read_questions
+    from bertvision.serving.answers import answer_lines
     from bertvision.serving.reader import Reader
-    from bertvision.serving.shown import answer_lines
 
     questions = read_questions(str(experiment.data.dev)).questions
     asked = next((each for each in questions if not each.is_impossible), questions[0])

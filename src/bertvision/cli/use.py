@@ -19,8 +19,7 @@ from bertvision.cli.console import (
 )
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import check_folder
-from bertvision.serving.answer import Answer
-from bertvision.serving.shown import answer_lines
+from bertvision.serving.answers import Answer, answer_lines
 
 
 @in_one_line
