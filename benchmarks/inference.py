@@ -24,11 +24,10 @@ from bertvision.model_folder import Model, find_model
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
-from bertvision.serving.onnx_export import export_onnx
-from bertvision.serving.onnx_graph import write_graph
+from bertvision.serving.onnx_export import export_onnx, write_graph
 from bertvision.serving.onnx_model import OnnxModel, open_onnx, open_session
 from bertvision.serving.reader import Reader
-from bertvision.serving.served import ServedModel, open_model
+from bertvision.serving.torch_model import ServedModel, open_model
 from bertvision.settings import DEFAULT, Config
 from bertvision.training.device import choose_compute
 from bertvision.windows.batches import collate, lengths_of, plan_in_order_of_length

@@ -11,8 +11,17 @@ from benchmarks.heads import HeadsBench, bench_heads
 from benchmarks.inference import InferenceBench, bench_inference
 from benchmarks.serve import ServeBench, bench_serve
 from benchmarks.states import StatesBench, bench_states
-from bertvision.cli.console import in_one_line, messages, print_json, print_table, progress_for, results
-from bertvision.cli.options import Json, Quiet, Set
+from bertvision.cli.console import (
+    Json,
+    Quiet,
+    Set,
+    in_one_line,
+    messages,
+    print_json,
+    print_table,
+    progress_for,
+    results,
+)
 from bertvision.errors import SettingsError
 from bertvision.files import check_folder
 from bertvision.progress import SILENT, Progress

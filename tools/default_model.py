@@ -17,9 +17,9 @@ from bertvision.encoder.load import SHIPPED
 from bertvision.evaluate.golds import read_questions
 from bertvision.files import read_json, whole_folder, write_text
 from bertvision.metrics.squad import Scores
-from bertvision.serving.calibration import find_record
 from bertvision.serving.card import About, Measured, model_card
 from bertvision.serving.reader import Reader
+from bertvision.serving.served import find_record
 from bertvision.settings import DEFAULT
 
 LIMIT = 25_000_000  # bytes of all files together

@@ -3,7 +3,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from bertvision.serving.app import build_app
-from bertvision.serving.metrics import CONTENT_TYPE, Metrics
+from bertvision.serving.guard import CONTENT_TYPE, Metrics
 from bertvision.serving.schema import ServeConfig
 
 ASKED = {"question": "who built the weir?", "context": "the weir was built in 1887 by hannah coyle"}

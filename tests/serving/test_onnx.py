@@ -258,7 +258,7 @@ def test_a_head_that_is_not_the_same_for_every_length_is_refused(exported, tmp_p
         model = load_model(folder, pooler)
         return Model(model.config, model.encoder, Head(Fixed(), model.head.readout))
 
-    monkeypatch.setattr("bertvision.serving.served.load_model", load_other)
+    monkeypatch.setattr("bertvision.serving.torch_model.load_model", load_other)
     with pytest.raises(SettingsError, match="cannot be exported to ONNX") as caught:
         export_onnx(exported["ner"] / "torch", tmp_path / "onnx")
     assert "\n" not in str(caught.value)

@@ -1,7 +1,6 @@
 import pytest
 
-from bertvision.serving.answer import Answer, LayerPart
-from bertvision.serving.shown import answer_lines, printable, sentence_around
+from bertvision.serving.answers import Answer, LayerPart, answer_lines, printable, sentence_around
 
 CONTEXT = "It rained. The weir was built in 1887 by Hannah Coyle! Then? Nobody lives there now."
 

@@ -10,7 +10,7 @@ from bertvision.errors import DataError, SettingsError
 from bertvision.predictions.logits import grid_of
 from bertvision.serving.onnx_model import OnnxModel
 from bertvision.serving.reader import Reader
-from bertvision.serving.xray import Asked, xray, xray_all
+from bertvision.serving.xray import XrayQuestion, xray, xray_all
 from bertvision.windows.window import cut_windows
 
 QUESTION = "  who built the weir?"
@@ -81,7 +81,11 @@ def test_no_answer_is_read_from_the_first_token_of_the_window_where_it_is_least_
 
 
 def test_several_answers_at_once_are_as_each_alone(shared_reader):
-    asked = [Asked("who?", CONTEXT, (4, 8)), Asked("when was it?", CONTEXT[:30]), Asked("who?", CONTEXT, (0, 0))]
+    asked = [
+        XrayQuestion("who?", CONTEXT, (4, 8)),
+        XrayQuestion("when was it?", CONTEXT[:30]),
+        XrayQuestion("who?", CONTEXT, (0, 0)),
+    ]
     for alone, together in zip(
         [xray_all(shared_reader, [each])[0] for each in asked], xray_all(shared_reader, asked), strict=True
     ):
@@ -100,12 +104,12 @@ def test_as_json_it_still_adds_up(shared_reader):
 @pytest.mark.parametrize("answer", [(3, 3), (-4, 2), (8, 4), (0, 10_000), (3, 4)])
 def test_characters_that_hold_no_token_are_refused(shared_reader, answer):
     with pytest.raises(DataError, match="no token stands in characters"):
-        xray_all(shared_reader, [Asked(QUESTION, CONTEXT, answer)])
+        xray_all(shared_reader, [XrayQuestion(QUESTION, CONTEXT, answer)])
 
 
 def test_an_answer_that_no_window_holds_is_refused(shared_reader):
     with pytest.raises(DataError, match="more than the model reads at once"):
-        xray_all(shared_reader, [Asked(QUESTION, CONTEXT, (0, len(CONTEXT)))])
+        xray_all(shared_reader, [XrayQuestion(QUESTION, CONTEXT, (0, len(CONTEXT)))])
 
 
 def test_a_model_without_states_is_refused():

@@ -10,17 +10,12 @@ import typer
 from typer.core import TyperGroup
 
 import bertvision
-from bertvision.cli.answers import ensemble, predict
-from bertvision.cli.ask import ask
 from bertvision.cli.console import results
-from bertvision.cli.evaluation import analyze, calibrate, compare
-from bertvision.cli.experiments import finetune, plan, quickstart, run, train_heads
-from bertvision.cli.export import export
-from bertvision.cli.layers import layers
-from bertvision.cli.methods import compare_methods, costs
-from bertvision.cli.scores import score
+from bertvision.cli.evaluate import analyze, calibrate, compare, ensemble, layers, score
 from bertvision.cli.serve import serve
-from bertvision.cli.views import heads, inspect, report
+from bertvision.cli.study import compare_methods, costs, report
+from bertvision.cli.train import finetune, heads, inspect, plan, quickstart, run, train_heads
+from bertvision.cli.use import ask, export, predict
 
 # In the order in which --help lists them.
 VERBS_BY_PANEL = {

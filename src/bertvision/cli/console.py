@@ -1,4 +1,4 @@
-"""What the command line shows: bars while it works, tables when it is done, one line when it fails."""
+"""What the command line shows: bars while it works, tables when it is done, one line when it fails; shared options."""
 
 import functools
 import json
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NoReturn, ParamSpec
+from typing import Annotated, Any, NoReturn, ParamSpec
 
 import typer
 from rich.console import Console
@@ -33,6 +33,16 @@ STEERING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 results = Console(highlight=False, soft_wrap=True)  # standard output: what the user asked for
 messages = Console(stderr=True, highlight=False, soft_wrap=True)  # standard error: everything else
+
+Config = Annotated[
+    Path, typer.Argument(metavar="CONFIG.yaml", help="An experiment, such as configs/squad2/minilm.yaml.")
+]
+Out = Annotated[Path | None, typer.Option("--out", help="The run folder. [default: runs/NAME]", show_default=False)]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as heads.epochs=3.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
+Json = Annotated[bool, typer.Option("--json", help="Print results as JSON.")]
 
 
 class TerminalProgress:

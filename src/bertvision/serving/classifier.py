@@ -7,10 +7,8 @@ from typing import Any
 from bertvision.data.example import ChoiceRow, Question, TextRow
 from bertvision.errors import DataError
 from bertvision.predictions.prediction import RowPrediction
-from bertvision.serving.answer import Classification
-from bertvision.serving.interface import Served
-from bertvision.serving.saving import Saveable
-from bertvision.serving.texts import check_text, list_texts, pair_up
+from bertvision.serving.answers import Classification
+from bertvision.serving.served import Saveable, Served, check_text, list_texts, pair_up
 from bertvision.tasks import TASKS
 
 Row = TextRow | ChoiceRow | Question

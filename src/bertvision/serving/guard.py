@@ -1,21 +1,74 @@
-"""What stands before every request: who may ask, how much at once, and one line of log without a word of the text."""
+"""What stands before every request: who may ask, how much at once, and what is noted of it.
+
+The log's lines and the numbers for Prometheus hold no word of the texts.
+"""
 
 import asyncio
 import hmac
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bertvision.serving.metrics import Metrics
-
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+ITEMS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+REFUSALS = {400: "invalid", 401: "token", 404: "unknown", 405: "unknown", 408: "time", 413: "size", 415: "invalid"}
+REFUSALS |= {422: "invalid", 429: "busy", 504: "time"}
 log = logging.getLogger("bertvision.serve")
+
+
+class Metrics:
+    """All that is counted; of requests only paths that are known, so that no text gets in."""
+
+    def __init__(self, waiting: Callable[[], Mapping[str, int]]) -> None:
+        self._waiting = waiting  # how many requests wait for each model
+        self._registry = registry = CollectorRegistry()  # of its own: a process may hold several servers
+
+        def counter(name: str, meaning: str, *labels: str) -> Counter:
+            return Counter(f"bertvision_{name}", meaning, labels, registry=registry)
+
+        def gauge(name: str, meaning: str, *labels: str) -> Gauge:
+            return Gauge(f"bertvision_{name}", meaning, labels, registry=registry)
+
+        def histogram(name: str, meaning: str, label: str, bounds: tuple[float, ...]) -> Histogram:
+            return Histogram(f"bertvision_{name}", meaning, (label,), buckets=bounds, registry=registry)
+
+        self._requests = counter("requests_total", "Requests by path and status.", "path", "status")
+        self._seconds = histogram("request_seconds", "Time from a request's first byte to its last.", "path", SECONDS)
+        self.in_flight = gauge("requests_in_flight", "Requests that are being answered.")
+        self._refusals = counter("refusals_total", "Requests that were refused, by reason.", "reason")
+        self._queue_length = gauge("queue_length", "Requests that wait for a model.", "model")
+        self._runs = counter("model_runs_total", "Runs of a model.", "model")
+        self._items = histogram("batch_items", "Questions or texts in a run of a model.", "model", ITEMS)
+        self._run_seconds = histogram("model_run_seconds", "Time of a run of a model.", "model", SECONDS)
+        ProcessCollector(registry=registry)
+
+    def note_request(self, path: str, status: int, seconds: float) -> None:
+        """Count a request that was answered or refused."""
+        self._requests.labels(path, str(status)).inc()
+        self._seconds.labels(path).observe(seconds)
+        if status in REFUSALS:
+            self._refusals.labels(REFUSALS[status]).inc()
+
+    def note_run(self, model: str, items: int, seconds: float) -> None:
+        """Count a run of a model."""
+        self._runs.labels(model).inc()
+        self._items.labels(model).observe(items)
+        self._run_seconds.labels(model).observe(seconds)
+
+    def text(self) -> str:
+        """Write everything down as Prometheus reads it."""
+        for model, count in self._waiting().items():
+            self._queue_length.labels(model).set(count)
+        return generate_latest(self._registry).decode()
 
 
 class Guard:

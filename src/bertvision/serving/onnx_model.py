@@ -16,8 +16,7 @@ from bertvision.model_config import CONFIG, ONNX_FORMAT, Calibration, UseConfig
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
-from bertvision.serving.calibration import read_calibration
-from bertvision.serving.interface import Served
+from bertvision.serving.served import Served, read_calibration
 from bertvision.settings import validate
 from bertvision.windows.padding import CPU_TOKENS, lengths_of, pad_windows, places_of, plan_in_order_of_length
 from bertvision.windows.window import Window

@@ -9,9 +9,9 @@ from bertvision.errors import FolderError, SettingsError, needing_torch, reason_
 from bertvision.hub import hub_problem
 from bertvision.model_config import CONFIG
 from bertvision.serving.classifier import Classifier
-from bertvision.serving.interface import Served
 from bertvision.serving.onnx_model import is_onnx, open_onnx
 from bertvision.serving.reader import Reader
+from bertvision.serving.served import Served
 from bertvision.serving.tagger import Tagger
 from bertvision.settings import DEFAULT, Precision, check_precision
 
@@ -47,7 +47,7 @@ def _open(folder: Path, device: str, precision: Precision, pooler: Any) -> Serve
                 f"{folder}: is an exported ONNX model, which runs on the CPU; leave device and precision"
             )
         return open_onnx(folder)
-    from bertvision.serving.served import open_model  # torch, which an exported model does not need
+    from bertvision.serving.torch_model import open_model  # torch, which an exported model does not need
     from bertvision.training.device import choose_compute
 
     return open_model(folder, choose_compute(device, precision), pooler)

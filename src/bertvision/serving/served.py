@@ -1,88 +1,192 @@
-"""A loaded model that torch runs, ready to be asked any number of times."""
+"""What readers, classifiers and taggers share: the model behind them, its calibration, texts that go in, saving.
 
+No torch in here.
+"""
+
+import glob
+import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from bertvision.encoder.encode import freeze
-from bertvision.files import write_json, write_text
-from bertvision.heads.logits import logits_of
-from bertvision.model_config import CALIBRATION, Calibration
-from bertvision.model_folder import Model, ModelConfig, find_model, load_model, save_as_changes, save_encoder
+from bertvision.data.example import Split
+from bertvision.errors import DataError, FolderError, reason_of
+from bertvision.files import check_folder, whole_folder
+from bertvision.kinds.kind import Answering, Kind
+from bertvision.model_config import Calibration, UseConfig, read_calibration_file
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
-from bertvision.records import RunRecord
-from bertvision.serving.calibration import find_record, read_calibration
-from bertvision.serving.card import model_card
-from bertvision.serving.interface import Served
-from bertvision.training.device import Compute
+from bertvision.records import RunRecord, read_record
+from bertvision.run_folder import folder_of_seed
+from bertvision.tasks import TASKS, Task, open_answering
 from bertvision.windows.window import Window
 
+Pair = tuple[str, str]
 
-@dataclass(frozen=True)
-class ServedModel(Served):
-    """An encoder with its head on their device, where they came from, and how they were calibrated."""
+
+class Served(ABC):
+    """A loaded model, whatever runs it."""
 
     folder: Path
-    model: Model
-    compute: Compute
     calibration: Calibration
-    own_pooler: nn.Module | None = None
 
     @property
-    def config(self) -> ModelConfig:
+    @abstractmethod
+    def config(self) -> UseConfig:
         """Give the model's settings."""
-        return self.model.config
 
     @property
+    @abstractmethod
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Give the encoder's tokenizer."""
-        return self.model.encoder.tokenizer
+        """Give what cuts texts into the encoder's tokens."""
 
+    @abstractmethod
     def logits(self, windows: Sequence[Window], progress: Progress = SILENT) -> Logits:
-        """Run encoder and head over windows, in batches of like lengths."""
-        heads, per, tokens = {"model": self.model.head}, self.config.objective.per, self.config.answers.tokens
-        return logits_of(self.model.encoder, heads, windows, per, self.compute, progress, tokens)["model"]
+        """Run the model over windows, in batches of like lengths: [token, column] or [window, column]."""
 
+    @abstractmethod
     def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
-        """Write encoder (or its changes), head, settings, calibration and model card."""
-        # Once more from its folder: on a GPU the weights in memory may be rounded to bf16.
-        model = load_model(self.folder, self.own_pooler)
-        config = saved_config(model.config, self.calibration)
-        if changes_of is None:
-            save_encoder(folder, model.encoder, model.head, config)
-        else:
-            save_as_changes(folder, replace(model, config=config), changes_of)
-        write_json(folder / CALIBRATION, self.calibration.model_dump(mode="json"))
-        write_text(folder / "README.md", self.card(records))
+        """Write all of the model into a folder, as `Saveable.save_pretrained` promises."""
 
-    def card(self, records: Sequence[RunRecord] | None = None) -> str:
-        """Write the model card; where no records are given, with that of the run that the model lies in."""
-        if records is None:
-            own = find_record(self.folder, self.config)
-            records = [] if own is None else [own]
-        return model_card(self.config, self.calibration, records)
+    @property
+    def kind(self) -> Kind:
+        """Tell what is asked of a text."""
+        return TASKS[self.config.task].kind
+
+    def answering(self, examples: Sequence[Any]) -> Answering:
+        """Cut examples, and get them ready to be answered."""
+        split: Split[Any] = Split("given", tuple(examples), 0, None)
+        task = Task(self.config.task, split, split, self.config.labels)
+        return open_answering(task, split, self.tokenizer, self.config.windows, self.config.answers)
 
 
-def open_model(folder: Path, compute: Compute, pooler: nn.Module | None = None) -> ServedModel:
-    """Load a MODEL_DIR, or the one called `default`, for good: no gradients, no dropout."""
-    folder = find_model(folder)  # its calibration lies there too
-    model = load_model(folder, pooler)
-    freeze(model.encoder, compute)
-    return ServedModel(folder, model, compute, read_calibration(folder, model.config), pooler)
+class Saveable:
+    """What can be saved: anything that serves a model."""
+
+    served: Served
+
+    def save_pretrained(
+        self, folder: str | Path, records: Sequence[RunRecord] | None = None, *, changes_of: str | None = None
+    ) -> Path:
+        """Write encoder, head, settings, calibration and model card into a new folder that `bertvision.load` reads.
+
+        The card shows the scores of `records`; where none are given, those of the run that the model lies in. With
+        `changes_of` (`default` or a hub id: the encoder that this one was tuned from), the folder holds what differs
+        from that encoder in the place of a whole one, rounded to float16.
+        """
+        place = check_folder(Path(folder))
+        if place.is_dir() and any(place.iterdir()):
+            raise FolderError(f"{place}: is not empty; choose a new folder")
+        with whole_folder(place) as beside:
+            self.served.write(beside, records, changes_of)
+        return place
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool = False,
+        records: Sequence[RunRecord] | None = None,
+        client: Any = None,  # noqa: ANN401 (huggingface_hub.HfApi, or something that has its two methods)
+    ) -> str:
+        """Save the model and upload it, with the user's own token; gives the address of the commit."""
+        client = _hub_client() if client is None else client
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(Path(folder) / "model", records)
+            try:
+                client.create_repo(repo_id, private=private, exist_ok=True)
+                done = client.upload_folder(
+                    repo_id=repo_id, folder_path=str(Path(folder) / "model"), commit_message="A model of bertvision"
+                )
+            except Exception as error:  # the hub's own, or without a network any of its HTTP library
+                raise FolderError(
+                    f"{repo_id}: the hub did not take it ({reason_of(error)}); `save_pretrained` writes a folder"
+                ) from None
+        return str(done)
 
 
-def saved_config(config: ModelConfig, calibration: Calibration) -> ModelConfig:
-    """Give the settings of a model that lies with its encoder in one folder."""
-    # Where no calibration lies beside it, `predict` abstains by the settings of answers.
-    answers = config.answers.model_copy(update={"null_threshold": calibration.null_threshold})
-    return config.model_copy(update={"encoder": ".", "encoder_is_path": True, "answers": answers})
+def _hub_client() -> Any:  # noqa: ANN401 (huggingface_hub.HfApi)
+    from huggingface_hub import HfApi  # comes with transformers
+
+    return HfApi()
 
 
-def with_states(served: Served) -> ServedModel:
-    """Return a model whose layers' states can be read; callers have refused exported ones (`refuse_exported`)."""
-    assert isinstance(served, ServedModel)
-    return served
+def read_calibration(folder: Path, config: UseConfig) -> Calibration:
+    """Read a MODEL_DIR's calibration; without held-out questions, its experiment's threshold and temperature 1."""
+    if (written := read_calibration_file(folder)) is not None:
+        return written
+    record = find_record(folder, config)
+    if record is None or "tuned_threshold" not in record.scores:
+        return Calibration(threshold=config.answers.null_threshold)
+    scores = record.scores
+    if "reader_tuned_threshold" not in scores:  # `answers.decoders` had no `reader`
+        return Calibration(threshold=scores["tuned_threshold"], temperature=scores["temperature"])
+    return Calibration(
+        threshold=scores["reader_tuned_threshold"],
+        temperature=scores["reader_temperature"],
+        official_threshold=scores["tuned_threshold"],
+    )
+
+
+def find_record(folder: Path, config: UseConfig) -> RunRecord | None:
+    """Find the record of a MODEL_DIR that lies in its run folder; None where it was copied out of it."""
+    place = folder.resolve()
+    if place.parent.name == "encoder":
+        row, fraction, root = "encoder", place.name, place.parent.parent
+    elif place.parent.parent.name == "heads":
+        row, fraction, root = place.name, place.parent.name, place.parent.parent.parent
+    else:
+        return None
+    out = root.parent.parent if root.parent.name == "seeds" else root
+    paths = sorted((out / "records").glob(f"{glob.escape(f'{row}-{fraction}')}-seed*.json"))
+    records = [record for record in map(read_record, paths) if record.encoder_fingerprint == config.encoder_fingerprint]
+    return next((each for each in records if _folder_of(out, each) == root), None)
+
+
+def _folder_of(out: Path, record: RunRecord) -> Path:
+    return folder_of_seed(out, record.seed, tuple(record.config["seeds"])).root
+
+
+def check_text(what: str, value: Any) -> str:  # noqa: ANN401 (checked here)
+    """Give a text back if it is one and holds more than blanks."""
+    if not isinstance(value, str):
+        raise DataError(f"{what}: expected a text, got {type(value).__name__}; give a str")
+    if not value.strip():
+        raise DataError(f"{what}: is {'blank' if value else 'empty'}; write something there")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{what}: character {error.start} is U+{ord(value[error.start]):04X}, half of a pair and no letter; "
+            "decode the text as UTF-8 again, with errors='replace' if need be"
+        ) from None
+    return value
+
+
+def list_texts(what: str, value: Any) -> tuple[list[str], bool]:  # noqa: ANN401 (checked here)
+    """Give one text or several as a list, and tell whether it was one."""
+    if isinstance(value, list | tuple):
+        return [check_text(f"{what} {place}", each) for place, each in enumerate(value)], False
+    return [check_text(what, value)], True
+
+
+def pair_up(first: Any, second: Any, names: Pair = ("question", "context")) -> tuple[list[Pair], bool]:  # noqa: ANN401
+    """Pair texts: two lists of one length one by one, one text with every text of a list; tell whether it is one pair.
+
+    Places in error messages count from 0, as in Python.
+    """
+    firsts, is_one = list_texts(names[0], first)
+    seconds, is_other_one = list_texts(names[1], second)
+    if is_one and not is_other_one:
+        firsts *= len(seconds)
+    if is_other_one and not is_one:
+        seconds *= len(firsts)
+    if len(firsts) != len(seconds):
+        raise DataError(
+            f"{len(firsts)} {names[0]}s and {len(seconds)} {names[1]}s; give as many of one as of the other, or one "
+            f"{names[1]} for all"
+        )
+    return list(zip(firsts, seconds, strict=True)), is_one and is_other_one

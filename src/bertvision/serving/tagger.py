@@ -11,10 +11,8 @@ import numpy as np
 from bertvision.data.example import Sentence
 from bertvision.metrics.scores import entities
 from bertvision.predictions.logits import Logits, softmax
-from bertvision.serving.answer import FoundEntity, TaggedWord, Tagging
-from bertvision.serving.interface import Served
-from bertvision.serving.saving import Saveable
-from bertvision.serving.texts import check_text, list_texts
+from bertvision.serving.answers import FoundEntity, TaggedWord, Tagging
+from bertvision.serving.served import Saveable, Served, check_text, list_texts
 from bertvision.windows.window import NO_WORD, Window
 
 # Words and marks apart, nearly as CoNLL's files have them; U.S. and hyphens stay whole there, so that one who has a

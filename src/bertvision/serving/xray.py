@@ -10,11 +10,10 @@ import numpy.typing as npt
 
 from bertvision.data.example import Question
 from bertvision.errors import DataError
-from bertvision.serving.answer import Answer
-from bertvision.serving.interface import Served
+from bertvision.serving.answers import Answer
 from bertvision.serving.onnx_model import refuse_exported
 from bertvision.serving.reader import Reader
-from bertvision.serving.texts import pair_up
+from bertvision.serving.served import Served, pair_up
 from bertvision.windows.tokens import read_layout, tokenise
 from bertvision.windows.window import Window, answer_tokens, cut_windows
 
@@ -70,7 +69,7 @@ class Xray:
         }
 
 
-class Asked(NamedTuple):
+class XrayQuestion(NamedTuple):
     """A question about a context, and the characters of the answer to look through; None: of the one that is given."""
 
     question: str
@@ -84,16 +83,15 @@ def xray(reader: Reader, question: str, context: str, answer: Answer | None = No
     `answer` is one of the reader's answers to the same question and context. The head must be a sum over layers.
     """
     pairs, _ = pair_up([question], [context])
-    return xray_all(reader, [Asked(*pairs[0], None if answer is None else (answer.start, answer.end))])[0]
+    return xray_all(reader, [XrayQuestion(*pairs[0], None if answer is None else (answer.start, answer.end))])[0]
 
 
-def xray_all(reader: Reader, asked: Sequence[Asked]) -> list[Xray]:
+def xray_all(reader: Reader, asked: Sequence[XrayQuestion]) -> list[Xray]:
     """Look through several answers at once; texts are checked already."""
     refuse_exported(reader.served)
     # Layers' states are torch's, and a server of models that run without it imports this module too.
     from bertvision.heads.contributions import refuse_unless_sum
-    from bertvision.serving.layers import parts_of_windows
-    from bertvision.serving.served import with_states
+    from bertvision.serving.torch_model import parts_of_windows, with_states
 
     served = with_states(reader.served)
     refuse_unless_sum(served.model.head)
@@ -118,7 +116,7 @@ class _Place(NamedTuple):
     last: int
 
 
-def _with_answers(reader: Reader, asked: Sequence[Asked]) -> list[Asked]:
+def _with_answers(reader: Reader, asked: Sequence[XrayQuestion]) -> list[XrayQuestion]:
     """Put the answers that are given where none is named."""
     open_ones = [each for each in asked if each.answer is None]
     given = iter(reader.answer_pairs([(each.question, each.context) for each in open_ones]))
@@ -129,7 +127,7 @@ def _with_answers(reader: Reader, asked: Sequence[Asked]) -> list[Asked]:
     ]
 
 
-def _places(served: Served, asked: Asked, windows: Sequence[Window]) -> list[_Place]:
+def _places(served: Served, asked: XrayQuestion, windows: Sequence[Window]) -> list[_Place]:
     """Find the windows that hold all of an answer; "no answer" stands in every one."""
     if asked.answer is None or asked.answer == NOTHING:
         return [_Place(window, 0, 0) for window in windows]
@@ -152,7 +150,7 @@ def _places(served: Served, asked: Asked, windows: Sequence[Window]) -> list[_Pl
     return found
 
 
-def _xray(served: Served, asked: Asked, names: tuple[str, ...], found: Sequence[tuple[_Place, Floats]]) -> Xray:
+def _xray(served: Served, asked: XrayQuestion, names: tuple[str, ...], found: Sequence[tuple[_Place, Floats]]) -> Xray:
     """Choose the window as answers are chosen: an answer's best one, and the lowest "no answer"."""
     choose = min if asked.answer == NOTHING else max
     place, parts = choose(found, key=lambda each: _score(*each))
@@ -164,7 +162,7 @@ def _score(place: _Place, parts: Floats) -> float:
     return float(parts[:, place.first, 0].sum() + parts[:, place.last, 1].sum())
 
 
-def _tokens(served: Served, asked: Asked, window: Window) -> Iterator[XrayToken]:
+def _tokens(served: Served, asked: XrayQuestion, window: Window) -> Iterator[XrayToken]:
     tokenizer = served.tokenizer
     names = [str(tokenizer.convert_ids_to_tokens(number)) for number in window.ids.tolist()]
     question_at = len(read_layout(tokenizer).before)

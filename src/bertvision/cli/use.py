@@ -1,4 +1,4 @@
-"""The verb that answers questions about one text."""
+"""Verbs that use a model: ask it, let it answer a file, write it for onnxruntime."""
 
 import sys
 from collections.abc import Sequence
@@ -7,11 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from bertvision.cli.console import in_one_line, passing_progress, print_json, results
-from bertvision.cli.options import Json, Quiet
+from bertvision.cli.console import (
+    Json,
+    Quiet,
+    Set,
+    in_one_line,
+    passing_progress,
+    print_json,
+    progress_for,
+    results,
+)
 from bertvision.errors import DataError, SettingsError
-from bertvision.serving.answer import Answer
-from bertvision.serving.shown import answer_lines
+from bertvision.files import check_folder
+from bertvision.serving.answers import Answer, answer_lines
 
 
 @in_one_line
@@ -93,3 +101,60 @@ def _context(source: str | None, context: str | None, file: str | None) -> str:
         raise DataError(f"{name}: cannot be read ({error.strerror}); give a text file") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{name}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+
+
+@in_one_line
+def predict(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL_DIR", help="OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION or default.")
+    ],
+    data: Annotated[
+        str, typer.Option("--data", help="A file as the model's task has them; answers in it are optional.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder for predictions.json and what goes with it.")],
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Answer a file with a trained model, whatever its task.
+
+    For questions it writes predictions.json, nbest_predictions.json and null_odds.json as run_qa does, and
+    logits.safetensors; for other tasks predictions.json, probabilities.json, GLUE's file for its test sets and CoNLL
+    columns. Prints the scores where the file has answers.
+    """
+    from bertvision.settings import with_overrides
+    from bertvision.steps.predict_file import predict_file
+
+    answered = predict_file(model, data, check_folder(out), with_overrides({}, overrides or ()), progress_for(quiet))
+    if as_json:
+        print_json({"examples": len(answered.predictions), "out": str(out), "scores": answered.scores})
+        return
+    results.print(f"{answered.summary}; answers in {out / 'predictions.json'}", markup=False)
+    if answered.scores is not None:
+        print_json(answered.scores)
+
+
+@in_one_line
+def export(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION or a saved model.")
+    ],
+    onnx: Annotated[Path, typer.Option("--onnx", metavar="DIR", help="The new folder to write.")],
+    int8: Annotated[bool, typer.Option("--int8", help="Round products to int8: smaller, faster, less exact.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a model as one ONNX graph.
+
+    DIR holds encoder and head as one graph for any batch and length, the tokenizer, settings, calibration and card:
+    all that bertvision.load, ask and serve need to run it with onnxruntime, without importing torch. The graph's logits
+    are compared with PyTorch's on random batches first, and nothing is written where they differ by more than 1e-4.
+    """
+    from bertvision.serving.onnx_export import export_onnx
+
+    found = export_onnx(model, onnx, int8=int8)
+    if as_json:
+        print_json(found.as_dict())
+        return
+    results.print(f"{found.folder}: {found.bytes / 1e6:.1f} MB", markup=False)
+    for line in found.as_lines():
+        results.print(line, markup=False)

@@ -1,4 +1,4 @@
-"""Verbs that take an experiment: the whole line, its stages one by one, and what it would cost."""
+"""Verbs that take an experiment: the whole line, its stages one by one, what it would cost, and what it is made of."""
 
 import os
 import shutil
@@ -10,8 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertvision.cli.console import in_one_line, messages, print_json, print_records, print_table, progress_for, results
-from bertvision.cli.options import Config, Json, Out, Quiet, Set
+from bertvision.cli.console import (
+    Config,
+    Json,
+    Out,
+    Quiet,
+    Set,
+    in_one_line,
+    messages,
+    print_json,
+    print_records,
+    print_table,
+    progress_for,
+    results,
+)
 from bertvision.files import check_folder
 from bertvision.records import RunRecord
 from bertvision.run_folder import folder_of_seed
@@ -124,8 +136,8 @@ def _say_what_next(experiment: "Experiment", records: Sequence[RunRecord], out: 
 def _show_answer(experiment: "Experiment", head: Path) -> None:
     import bertvision
     from bertvision.evaluate.golds import read_questions
+    from bertvision.serving.answers import answer_lines
     from bertvision.serving.reader import Reader
-    from bertvision.serving.shown import answer_lines
 
     questions = read_questions(str(experiment.data.dev)).questions
     asked = next((each for each in questions if not each.is_impossible), questions[0])
@@ -197,3 +209,53 @@ def _print_paths(paths: Sequence[Path], as_json: bool) -> None:
         print_json(there)
     else:
         results.print("\n".join(there), markup=False)
+
+
+@in_one_line
+def inspect(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A file of the task, sample:dev, or owner/name.")],
+    task: Annotated[str, typer.Option("--task", help="What the file is for, such as rte, ner or classification.")] = (
+        "squad2"
+    ),
+    encoder: Annotated[str, typer.Option("--encoder", help="Whose tokenizer cuts the windows.")] = "default",
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Count a file's examples, labels, tokens and windows.
+
+    Reads and cuts the file as an experiment with the same settings would, so that surprises come before training.
+    """
+    from bertvision.steps.inspect_file import inspect_file
+
+    found = inspect_file(data, encoder, task, overrides or (), progress_for(quiet))
+    if as_json:
+        print_json(found.as_dict())
+        return
+    results.print(f"{found.name}: {found.examples:,} examples, {found.windows:,} windows", markup=False)
+    for table in found.as_tables():
+        print_table(table)
+
+
+@in_one_line
+def heads(
+    encoder: Annotated[str | None, typer.Option("--encoder", help="Count for this encoder.")] = None,
+    layers: Annotated[int, typer.Option("--layers", help="States, the embedding output included.", min=1)] = 25,
+    hidden: Annotated[int, typer.Option("--hidden", help="Width of a state.", min=1)] = 1024,
+    as_json: Json = False,
+) -> None:
+    """List every head with its size.
+
+    Counts parameters and their share of the encoder, at BERT-large's shape unless told otherwise.
+    """
+    from bertvision.heads.listing import list_heads
+
+    sizes = list_heads(encoder, layers, hidden)
+    if as_json:
+        print_json([size._asdict() for size in sizes.heads])
+        return
+    results.print(sizes.title, markup=False)
+    print_table(sizes.as_table())
+    results.print(
+        "Percent of the encoder; total counts running statistics too. What each reads: docs/method.md", markup=False
+    )

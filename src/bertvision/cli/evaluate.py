@@ -1,16 +1,69 @@
-"""Verbs that judge answers: compare them, take them apart, and tell how far they can be trusted."""
+"""Verbs that judge answers: score and compare them, take them apart, tell how far they can be trusted, join them."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bertvision.cli.console import in_one_line, print_json, print_page, show_page
-from bertvision.cli.options import Json, Set
+from bertvision.cli.console import (
+    Json,
+    Quiet,
+    Set,
+    in_one_line,
+    messages,
+    print_json,
+    print_page,
+    print_table,
+    progress_for,
+    results,
+    show_page,
+)
 from bertvision.errors import SettingsError
-from bertvision.files import check_file
+from bertvision.files import check_file, check_folder
+from bertvision.tables import Table
 
 Task = Annotated[str, typer.Option("--task", help="What the predictions are of, as in `bertvision score --help`.")]
+
+
+@in_one_line
+def score(
+    task: Annotated[
+        str,
+        typer.Argument(
+            help="squad1, squad2, answerability, cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli, swag, ner, "
+            "classification, multilabel or regression."
+        ),
+    ],
+    gold: Annotated[str, typer.Option("--gold", help="The task's file with answers or labels.")],
+    predictions: Annotated[
+        Path,
+        typer.Option(
+            "--predictions", help="JSON: id -> answer, label, number or list of labels or tags; or GLUE's .tsv."
+        ),
+    ],
+    null_odds: Annotated[
+        Path | None,
+        typer.Option("--null-odds", help="JSON: question id -> odds of no answer; goes with best_spans.json."),
+    ] = None,
+    na_prob_thresh: Annotated[
+        float,
+        typer.Option("--na-prob-thresh", help="Odds above this count as no answer; 0 fits bertvision's own odds."),
+    ] = 1.0,
+    overrides: Set = None,
+) -> None:
+    """Print what the task's official script prints.
+
+    Reads a gold file and a predictions file, prints the scores as JSON, and needs no torch. Own tables are read with
+    the settings that they were trained with, such as --set data.columns.label=stars.
+    """
+    from bertvision.evaluate.score import score_file
+    from bertvision.settings import with_overrides
+
+    settings = with_overrides({}, overrides or ())
+    scored = score_file(task, gold, predictions, null_odds, na_prob_thresh, settings)
+    if scored.note:
+        messages.print(scored.note, markup=False)
+    print_json(scored.scores)
 
 
 @in_one_line
@@ -136,3 +189,73 @@ def calibrate(
         show_page(fitted.as_page(), fitted.as_dict(), target, "calibration", as_json)
     else:
         raise SettingsError("give a model with --data FILE (and --write), or predictions with --gold FILE")
+
+
+@in_one_line
+def ensemble(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR", help="OUT/predictions/FRACTION/ROW, or of `predict --out`.")
+    ],
+    data: Annotated[str, typer.Option("--data", help="The file that they answered.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the ensemble's answers.")],
+    task: Annotated[
+        str, typer.Option("--task", help="What the predictions are of, as in `bertvision score --help`.")
+    ] = "squad2",
+    how: Annotated[str, typer.Option("--how", help="max (the papers' way), mean, logits or weighted.")] = "max",
+    weights: Annotated[str | None, typer.Option("--weights", help="One for each DIR, such as 0.6,0.4.")] = None,
+    held_out: Annotated[
+        list[Path] | None,
+        typer.Option("--held-out", metavar="DIR", help="For each DIR, its model's answers to other examples."),
+    ] = None,
+    held_out_data: Annotated[
+        str | None, typer.Option("--held-out-data", help="Those examples: weights follow the scores on them.")
+    ] = None,
+    overrides: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Combine several models' answers into one's.
+
+    Of any task, also of different runs. Questions: token by token where the models share tokenizer and windows,
+    otherwise by the answers' characters. Other tasks: by their probabilities (numbers by their mean, tags by votes).
+    Writes what `predict` writes, and ensemble.json; prints the scores of each model and of all together. Own tables are
+    read with the settings that they were trained with, such as --set data.columns.label=stars.
+    """
+    from bertvision.evaluate.ensemble import ensemble_folders
+    from bertvision.evaluate.ensemble_weights import choose_way
+    from bertvision.settings import with_overrides
+
+    way = choose_way(how, weights, held_out or (), held_out_data)
+    made = ensemble_folders(folders, data, check_folder(out), way, with_overrides({}, overrides or ()), task)
+    if as_json:
+        print_json({**made.as_dict(), "out": str(out)})
+        return
+    results.print(f"{len(made.predictions):,} {made.nouns}, combined by {made.by}; answers in {out}", markup=False)
+    if made.scores is not None:
+        header, *rows = made.as_table()
+        print_table(Table("", header, tuple(rows)))
+
+
+@in_one_line
+def layers(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL_DIR", help="OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION or default.")
+    ],
+    data: Annotated[str, typer.Option("--data", help="A SQuAD .json or .json.gz; answers in it are optional.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.md", help="Write Markdown there instead of printing.")
+    ] = None,
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Show which layer speaks for an answer.
+
+    Takes the scores of a head that sums over layers apart, exactly: what each layer adds to the best span, to the gold
+    span and to no answer, as means over the questions of a file; and which layer tells answerable questions apart.
+    """
+    from bertvision.settings import with_overrides
+    from bertvision.steps.layer_contributions import layers_of_file
+
+    target = check_file(out) if out is not None else None
+    found = layers_of_file(model, data, with_overrides({}, overrides or ()), progress_for(quiet))
+    show_page(found.as_page(), found.as_dict(), target, "layers", as_json)

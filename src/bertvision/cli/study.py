@@ -1,13 +1,46 @@
-"""Verbs that compare an experiment's variants: what they cost, and how far their answers lie apart."""
+"""Verbs that show and compare whole experiments: reports, what variants cost, how far their answers lie apart."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bertvision.cli.console import in_one_line, messages, print_json, print_table, progress_for, results
-from bertvision.cli.options import Config, Json, Out, Quiet, Set
+from bertvision.cli.console import (
+    Config,
+    Json,
+    Out,
+    Quiet,
+    Set,
+    in_one_line,
+    messages,
+    print_json,
+    print_records,
+    print_table,
+    progress_for,
+    results,
+)
 from bertvision.files import check_folder
+
+
+@in_one_line
+def report(
+    records: Annotated[Path, typer.Argument(metavar="RECORDS_DIR", help="A run folder, its records, or results/.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for pages, tables and figures.")],
+    as_json: Json = False,
+) -> None:
+    """Draw tables and figures from records alone.
+
+    Writes report.html, report.md, tables.tex and figures as SVG and PNG, the same bytes each time, and needs no torch.
+    Several GLUE tasks below one folder add a table of them all.
+    """
+    from bertvision.records import read_costs, read_differences, read_records
+    from bertvision.report.costs import with_costs
+    from bertvision.studies.reports import write_report
+
+    found, measured = read_records(records), read_costs(records)
+    page = write_report(found, check_folder(out), measured, read_differences(records))
+    print_records(with_costs(found, measured), as_json)
+    messages.print(f"report: {page}", markup=False)
 
 
 @in_one_line

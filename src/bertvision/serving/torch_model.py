@@ -1,0 +1,131 @@
+"""A loaded model that torch runs, any number of times, and what each layer adds to its logits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from bertvision.encoder.encode import freeze
+from bertvision.files import write_json, write_text
+from bertvision.heads.contributions import layer_contributions
+from bertvision.heads.logits import logits_of
+from bertvision.model_config import CALIBRATION, Calibration
+from bertvision.model_folder import Model, ModelConfig, find_model, load_model, save_as_changes, save_encoder
+from bertvision.predictions.logits import Logits, TokenGrid
+from bertvision.progress import SILENT, Progress
+from bertvision.records import RunRecord
+from bertvision.serving.answers import LayerPart
+from bertvision.serving.card import model_card
+from bertvision.serving.served import Served, find_record, read_calibration
+from bertvision.states.live import states_in_order_of_length
+from bertvision.training.device import Compute
+from bertvision.windows.window import Window
+
+Floats = npt.NDArray[np.float32]
+Parts = tuple[LayerPart, ...]
+
+
+@dataclass(frozen=True)
+class ServedModel(Served):
+    """An encoder with its head on their device, where they came from, and how they were calibrated."""
+
+    folder: Path
+    model: Model
+    compute: Compute
+    calibration: Calibration
+    own_pooler: nn.Module | None = None
+
+    @property
+    def config(self) -> ModelConfig:
+        """Give the model's settings."""
+        return self.model.config
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """Give the encoder's tokenizer."""
+        return self.model.encoder.tokenizer
+
+    def logits(self, windows: Sequence[Window], progress: Progress = SILENT) -> Logits:
+        """Run encoder and head over windows, in batches of like lengths."""
+        heads, per, tokens = {"model": self.model.head}, self.config.objective.per, self.config.answers.tokens
+        return logits_of(self.model.encoder, heads, windows, per, self.compute, progress, tokens)["model"]
+
+    def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
+        """Write encoder (or its changes), head, settings, calibration and model card."""
+        # Once more from its folder: on a GPU the weights in memory may be rounded to bf16.
+        model = load_model(self.folder, self.own_pooler)
+        config = saved_config(model.config, self.calibration)
+        if changes_of is None:
+            save_encoder(folder, model.encoder, model.head, config)
+        else:
+            save_as_changes(folder, replace(model, config=config), changes_of)
+        write_json(folder / CALIBRATION, self.calibration.model_dump(mode="json"))
+        write_text(folder / "README.md", self.card(records))
+
+    def card(self, records: Sequence[RunRecord] | None = None) -> str:
+        """Write the model card; where no records are given, with that of the run that the model lies in."""
+        if records is None:
+            own = find_record(self.folder, self.config)
+            records = [] if own is None else [own]
+        return model_card(self.config, self.calibration, records)
+
+
+def open_model(folder: Path, compute: Compute, pooler: nn.Module | None = None) -> ServedModel:
+    """Load a MODEL_DIR, or the one called `default`, for good: no gradients, no dropout."""
+    folder = find_model(folder)  # its calibration lies there too
+    model = load_model(folder, pooler)
+    freeze(model.encoder, compute)
+    return ServedModel(folder, model, compute, read_calibration(folder, model.config), pooler)
+
+
+def saved_config(config: ModelConfig, calibration: Calibration) -> ModelConfig:
+    """Give the settings of a model that lies with its encoder in one folder."""
+    # Where no calibration lies beside it, `predict` abstains by the settings of answers.
+    answers = config.answers.model_copy(update={"null_threshold": calibration.null_threshold})
+    return config.model_copy(update={"encoder": ".", "encoder_is_path": True, "answers": answers})
+
+
+def with_states(served: Served) -> ServedModel:
+    """Return a model whose layers' states can be read; callers have refused exported ones (`refuse_exported`)."""
+    assert isinstance(served, ServedModel)
+    return served
+
+
+class WindowParts(NamedTuple):
+    """What each part of a head adds to the start and end logits of windows' tokens; their sum is the logit."""
+
+    names: tuple[str, ...]
+    windows: list[Floats]  # of each [part, token, start and end]
+
+
+def parts_of_windows(served: ServedModel, windows: Sequence[Window]) -> WindowParts:
+    """Take the logits of all tokens of windows apart by layers; a pass of the encoder of its own."""
+    names: tuple[str, ...] = ()
+    found: dict[int, Floats] = {}
+    for batch in states_in_order_of_length(served.model.encoder, windows, served.config.answers.tokens, served.compute):
+        with torch.no_grad():
+            names, parts = layer_contributions(served.model.head, *batch.seen)
+        of_rows = parts.float().cpu().numpy()
+        for row, window in enumerate(batch.windows.rows.tolist()):
+            found[window] = of_rows[row, :, : len(windows[window])]
+    return WindowParts(names, [found[window] for window in range(len(windows))])
+
+
+def layers_of_spans(
+    served: ServedModel, windows: Sequence[Window], grid: TokenGrid, spans: npt.NDArray[np.int64]
+) -> list[Parts]:
+    """Take the scores of spans, [span, first and last token], apart by layers: a second pass over their windows."""
+    window_of = np.searchsorted(grid.window_at, spans[:, 0], side="right") - 1
+    places = spans - grid.window_at[window_of][:, None]
+    wanted, own = np.unique(window_of, return_inverse=True)
+    names, parts = parts_of_windows(served, [windows[window] for window in wanted])
+    return [
+        tuple(map(LayerPart, names, parts[window][:, first, 0].tolist(), parts[window][:, last, 1].tolist()))
+        for window, (first, last) in zip(own.tolist(), places.tolist(), strict=True)
+    ]
