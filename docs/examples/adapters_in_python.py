@@ -6,7 +6,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from bertvision import TuneConfig, load_adapters, load_encoder, save_adapters, set_active, tune
+from bertvision.encoder.load import load_encoder
+from bertvision.encoder.tuning.adapter_file import load_adapters, save_adapters
+from bertvision.encoder.tuning.config import TuneConfig
+from bertvision.encoder.tuning.tune import tune
+from bertvision.encoder.tuning.variants import set_active
 
 SENTENCES = {
     "The film was a joy from start to finish.": ("good", "film"),

@@ -1,30 +1,24 @@
 """Train two heads on all layers of a briefly tuned encoder, and ensemble them, without any files."""
 
-from bertvision import (
-    AnswerConfig,
-    BatchConfig,
-    FinetuneConfig,
-    HeadConfig,
-    HeadsConfig,
-    LiveStates,
-    WindowConfig,
-    build_heads,
-    choose_compute,
-    combine_logits,
-    cut_windows,
-    finetune_encoder,
-    freeze,
-    grid_of,
-    load_encoder,
-    predict_spans,
-    read_squad,
-    score_predictions,
-    token_logits,
-    train_heads_together,
-)
+from bertvision.data.squad import read_squad
+from bertvision.encoder.encode import freeze
+from bertvision.encoder.finetune import FinetuneConfig, finetune_encoder
+from bertvision.encoder.load import load_encoder
+from bertvision.heads.build import HeadConfig
+from bertvision.heads.logits import token_logits
+from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
+from bertvision.metrics.squad import score_predictions
+from bertvision.predictions.ensemble import combine_logits
+from bertvision.predictions.logits import grid_of
+from bertvision.predictions.prediction import AnswerConfig
+from bertvision.predictions.spans import predict_spans
+from bertvision.states.live import LiveStates
+from bertvision.training.device import choose_compute
+from bertvision.windows.batches import BatchConfig
+from bertvision.windows.window import WindowConfig, cut_windows
 
 compute = choose_compute()  # a GPU where there is one
-train, dev = read_squad("sample:train").examples[:480], read_squad("sample:dev").examples[:48]
+train, dev = read_squad("sample:train").examples[:240], read_squad("sample:dev").examples[:36]
 
 # Text to windows.
 encoder = load_encoder("default")

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 import bertvision
 from bertvision.cli import app
+from bertvision.data.example import Question
 from bertvision.windows.window import cut_windows
 
 CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
@@ -67,7 +68,7 @@ def test_a_bar_on_a_terminal_counts_the_windows_and_vanishes(folder, monkeypatch
 
     drawn, answered = show_on_terminal()
     reader = bertvision.load(folder, device="cpu")
-    question = bertvision.Question("q", QUESTION, f"{CONTEXT} " * 20, (), "")
+    question = Question("q", QUESTION, f"{CONTEXT} " * 20, (), "")
     windows = cut_windows([question], reader.served.tokenizer, reader.served.config.windows, labelled=False)
     assert f"{len(windows)}/{len(windows)}" in drawn
     assert drawn.endswith("\x1b[2K")  # the line is empty again

@@ -11,12 +11,14 @@ from typer.testing import CliRunner
 
 import bertvision
 from bertvision.cli import app
+from bertvision.data.example import Question
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError, MissingExtraError, SettingsError
 from bertvision.heads.head import Head
 from bertvision.model_folder import Model, load_model
 from bertvision.serving import onnx_export
 from bertvision.serving.onnx_export import export_onnx
+from bertvision.windows.window import cut_windows
 
 from .conftest import write_model
 
@@ -164,9 +166,7 @@ def test_int8_is_smaller_and_near(exported, int8):
     sizes = [(folder / "model.onnx").stat().st_size for folder in (exported["squad2"] / "onnx", int8)]
     assert sizes[1] < sizes[0]
     one, other = (bertvision.load(folder).served for folder in (exported["squad2"] / "onnx", int8))
-    windows = bertvision.cut_windows(
-        [bertvision.Question("q", QUESTION, LONG, (), "")], one.tokenizer, one.config.windows, labelled=False
-    )
+    windows = cut_windows([Question("q", QUESTION, LONG, (), "")], one.tokenizer, one.config.windows, labelled=False)
     exact, rounded = one.logits(windows), other.logits(windows)
     assert not np.array_equal(exact, rounded)
     assert np.abs(exact - rounded).max() < 0.1 * np.abs(exact).max()
