@@ -33,6 +33,29 @@ if TYPE_CHECKING:
     from bertvision.training_result import TrainingResult as TrainingResult
     from bertvision.training_result import train as train
 
+__all__ = [
+    "BertVisionError",
+    "Classifier",
+    "Experiment",
+    "Reader",
+    "RunRecord",
+    "Tagger",
+    "TrainingResult",
+    "analyze",
+    "build_experiment",
+    "calibrate",
+    "compare",
+    "ensemble",
+    "load",
+    "predict",
+    "read_experiment",
+    "read_records",
+    "run",
+    "score",
+    "train",
+    "write_report",
+    "xray",
+]
 __version__ = VERSION
 
 # Where each name comes from: a module, and what it is called there.
@@ -59,7 +82,6 @@ _PLACES = {
     "write_report": ("studies.reports", "write_report"),
     "xray": ("serving.xray", "xray"),
 }
-__all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (any public name)
