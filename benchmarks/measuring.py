@@ -21,7 +21,7 @@ from bertvision.progress import SILENT, Progress
 from bertvision.records import Side
 from bertvision.training.device import wait_for
 from bertvision.training.objective import SPANS, Objective
-from bertvision.windows.sentences import cut_rows
+from bertvision.windows.rows import cut_rows
 from bertvision.windows.window import Window, WindowConfig, cut_windows
 
 RANDOM = {

@@ -13,9 +13,8 @@ import torch
 from pydantic import Field
 
 from benchmarks.measuring import BenchData, measure_in_turns, read_bench_data, subject
-from bertvision.encoder.encode import freeze, shape_of_states
+from bertvision.encoder.encode import StateBatch, StateSource, freeze, shape_of_states
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.states import StateBatch, StateSource
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
@@ -23,13 +22,11 @@ from bertvision.records import BenchRecord, provenance
 from bertvision.settings import Config
 from bertvision.states.blocks import BlockStore
 from bertvision.states.cached import CachedStates
+from bertvision.states.config import NumberFormat, SourceName, free_disk, free_ram
 from bertvision.states.disk import keep_on_disk
 from bertvision.states.keep import Wanted, keep_in_ram
 from bertvision.states.live import LiveStates, states_in_order_of_length
-from bertvision.states.machine import free_disk, free_ram
-from bertvision.states.planner import Estimate, Machine, Work, estimate_sources
-from bertvision.states.source import NumberFormat, SourceName
-from bertvision.states.speeds import measure_speeds
+from bertvision.states.planner import Estimate, Machine, Work, estimate_sources, measure_speeds
 from bertvision.training.device import Compute, Precision, choose_compute
 from bertvision.windows.batches import BatchConfig, StepPlan, collate, lengths_of
 from bertvision.windows.window import Window

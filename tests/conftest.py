@@ -27,8 +27,7 @@ from bertvision.kinds.catalog import KINDS
 from bertvision.records import DataFile, Efficiency, Inference, Parameters, Provenance, RunRecord, Seconds
 from bertvision.training.device import Compute
 from bertvision.training.objective import SPANS, Objective
-from bertvision.windows.choices import cut_choices
-from bertvision.windows.sentences import cut_rows
+from bertvision.windows.rows import cut_choices, cut_rows
 from bertvision.windows.window import WindowConfig, cut_windows
 from bertvision.windows.words import cut_words
 

@@ -92,11 +92,11 @@ def _compare(a: Path, b: Path, gold: str) -> dict[str, Any]:
 
 def _compare_alike(dev: Side, gold: str) -> list[dict[str, Any]]:
     """Compare rows each of which declines as many of the questions as the adapter does at 0; golds have no say."""
-    share = float(dev.answers(ADAPTER).declined(0.0).mean())
+    share = float(dev.answers(ADAPTER).abstains(0.0).mean())
     with tempfile.TemporaryDirectory() as folder:
         for row in ROWS:
             answers = dev.answers(row)
-            declined = answers.declined(_threshold_of_share(answers, share))
+            declined = answers.abstains(_threshold_of_share(answers, share))
             given = {
                 question.id: "" if none else answers.best_spans[question.id]
                 for question, none in zip(dev.questions, declined, strict=True)
@@ -175,7 +175,7 @@ def _log(probability: float) -> float:
 
 def _shifts(dev: Side, held_out: Side) -> dict[str, Any]:
     """Tell how the odds of "no answer" differ between the held-out questions and dev's, by row."""
-    share = float(dev.answers(ADAPTER).declined(0.0).mean())
+    share = float(dev.answers(ADAPTER).abstains(0.0).mean())
     is_borrowed = np.array([question.id.endswith(BORROWED) for question in held_out.questions])
     return {
         "questions": {"dev": _counts(dev), "held_out": _counts(held_out) | {"borrowed": int(is_borrowed.sum())}},

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from bertvision.encoder.tuning.config import ParasiteConfig as ParasiteConfig
     from bertvision.encoder.tuning.config import TuneConfig as TuneConfig
     from bertvision.encoder.tuning.freezing import count_trainable as count_trainable
+    from bertvision.encoder.tuning.freezing import first_above_bottom as first_above_bottom
     from bertvision.encoder.tuning.freezing import first_trained_block as first_trained_block
-    from bertvision.encoder.tuning.frozen_blocks import first_above_bottom as first_above_bottom
-    from bertvision.encoder.tuning.frozen_blocks import quiet_bottom as quiet_bottom
-    from bertvision.encoder.tuning.frozen_blocks import starting_at as starting_at
-    from bertvision.encoder.tuning.frozen_blocks import state_entering as state_entering
+    from bertvision.encoder.tuning.freezing import quiet_bottom as quiet_bottom
+    from bertvision.encoder.tuning.freezing import starting_at as starting_at
+    from bertvision.encoder.tuning.freezing import state_entering as state_entering
     from bertvision.encoder.tuning.tune import Tuned as Tuned
     from bertvision.encoder.tuning.tune import start_tuning as start_tuning
     from bertvision.encoder.tuning.tune import tune as tune
@@ -121,9 +121,15 @@ _MODULES = {
     "training.device": ("choose_compute",),
     "training_result": ("TrainingResult", "train"),
     "encoder.tuning.adapter_file": ("load_adapters", "save_adapters", "save_plain"),
-    "encoder.tuning.frozen_blocks": ("first_above_bottom", "quiet_bottom", "starting_at", "state_entering"),
+    "encoder.tuning.freezing": (
+        "count_trainable",
+        "first_above_bottom",
+        "first_trained_block",
+        "quiet_bottom",
+        "starting_at",
+        "state_entering",
+    ),
     "encoder.tuning.config": ("ParasiteConfig", "TuneConfig"),
-    "encoder.tuning.freezing": ("count_trainable", "first_trained_block"),
     "encoder.tuning.tune": ("Tuned", "start_tuning", "tune"),
     "encoder.tuning.variants": ("merge_tuning", "remove_tuning", "set_active", "train_active", "trained_state"),
 }

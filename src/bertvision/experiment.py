@@ -30,7 +30,7 @@ from bertvision.settings import (
     validate,
     with_overrides,
 )
-from bertvision.states.source import StatesConfig
+from bertvision.states.config import StatesConfig
 from bertvision.tasks import TASKS
 from bertvision.training.device import Precision
 from bertvision.windows.window import WindowConfig

@@ -1,19 +1,28 @@
-"""Every task: what is asked, how its files are laid out, its labels in order, its scores, its place on the hub."""
+"""Every task: what is asked, how its files are laid out, its labels in order, its scores, its place on the hub.
+
+An experiment's `task` and `data` -> its splits; a split that is to be answered -> its examples, cut into windows.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from bertvision.data.example import ColumnsConfig, Split, TaskName
-from bertvision.data.source import HubId
-from bertvision.errors import SettingsError
+from bertvision.data.example import ColumnsConfig, DataConfig, Split, TaskName
+from bertvision.data.held_out import fold
+from bertvision.data.sources import CAN_DROP, HubId
+from bertvision.data.squad import SAMPLES, Need
+from bertvision.errors import DataError, SettingsError
 from bertvision.kinds.answerable import ANSWERABLE
 from bertvision.kinds.choices import CHOICES
 from bertvision.kinds.classes import CLASSES
-from bertvision.kinds.kind import Kind, TaskInfo
+from bertvision.kinds.kind import Answering, Kind, Labelled, Reading, TaskInfo
 from bertvision.kinds.labels import LABELS
 from bertvision.kinds.numbers import NUMBERS
 from bertvision.kinds.spans import SQUAD1, SQUAD2
 from bertvision.kinds.tags import TAGS
+from bertvision.predictions.prediction import AnswerConfig
+from bertvision.progress import SILENT, Progress
+from bertvision.windows.tokens import Tokenizer
+from bertvision.windows.window import WindowConfig
 
 ENTAILMENT = ("entailment", "not_entailment")
 DUPLICATES = ("not_duplicate", "duplicate")
@@ -165,3 +174,57 @@ def task_name(name: str) -> TaskName:
         if known == name:
             return known
     raise SettingsError(f"no task {name!r}; known: {', '.join(map(repr, TASKS))}")
+
+
+def read_task(name: TaskName, data: DataConfig) -> Task:
+    """Read all splits of an experiment; labels that neither the task nor `data.labels` names are those of train."""
+    train, labels = read_labelled(name, data.train, data, hub_split="train")
+    if len(labels) == 1 and TASKS[name].kind.needs_two_labels:
+        raise DataError(f"{train.name}: all its labels are {labels[0]!r}; there is nothing to tell apart")
+    if data.folds is None:
+        dev = read_labelled(name, data.dev, data, labels).split
+    else:
+        train, dev = fold(train, data.fold, data.folds)
+    also = {
+        key: read_labelled(name, source, data, labels, hub_split=f"validation_{key}").split
+        for key, source in data.also.items()
+    }
+    return Task(name, train, dev, labels, also)
+
+
+def read_labelled(
+    name: TaskName,
+    source: str,
+    data: DataConfig,
+    labels: tuple[str, ...] = (),
+    *,
+    hub_split: str | None = None,
+    need: Need = "placed",
+    can_drop: bool = True,
+) -> Labelled:
+    """Read one source as a task's; the order of labels is the given one, the task's, or that of the source.
+
+    Where `need` is `optional`, examples may come without labels; without `can_drop`, errors do not advise to drop.
+    """
+    info = TASKS[name]
+    if source in SAMPLES and not info.kind.asks_questions:
+        raise DataError(f"{source} holds questions, and task {name} needs {info.files}: set data.train and data.dev")
+    split = hub_split or (info.hub.split if info.hub is not None else None) or "validation"
+    labels = labels or data.labels or info.labels
+    return info.kind.read(name, info, source, Reading(data, labels, split, need, CAN_DROP if can_drop else ""))
+
+
+def open_answering(
+    task: Task,
+    split: Split[Any],
+    tokenizer: Tokenizer,
+    windows: WindowConfig,
+    answers: AnswerConfig,
+    *,
+    part: str = "",
+    progress: Progress = SILENT,
+) -> Answering:
+    """Cut a split and get it ready to be answered; `part` names one beside dev, such as `mismatched`."""
+    cut = task.kind.cut(split.examples, task.labels, tokenizer, windows, labelled=False, progress=progress)
+    extra = None if part else task.kind.extra_golds(answers, cut, split.examples, tokenizer)
+    return Answering(task.name, task.info, task.labels, split, cut, answers, part, extra)

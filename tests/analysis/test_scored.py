@@ -19,7 +19,7 @@ def test_no_questions_have_no_score(scored):
 
 def test_an_answer_of_articles_and_marks_is_none(questions, scored):
     answers = scored("the", " ", "...", "a weir")
-    assert [answers.is_declined(each) for each in questions] == [True, True, True, False]
+    assert [answers.abstains(each) for each in questions] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(

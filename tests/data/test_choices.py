@@ -4,7 +4,7 @@ import pytest
 from bertvision.data.choices import read_choices
 from bertvision.data.example import ChoiceRow, DataConfig
 from bertvision.errors import DataError
-from bertvision.read_task import read_task
+from bertvision.tasks import read_task
 
 SWAG = (
     ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"

@@ -2,9 +2,9 @@ import pytest
 from pydantic import ValidationError
 
 from bertvision.data.example import DataConfig, Sentence, Split
-from bertvision.data.folds import fold
+from bertvision.data.held_out import fold
 from bertvision.errors import DataError
-from bertvision.read_task import read_task
+from bertvision.tasks import read_task
 
 
 def split_of(documents):

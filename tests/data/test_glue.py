@@ -5,8 +5,7 @@ import pytest
 
 from bertvision.data.example import DataConfig
 from bertvision.errors import DataError
-from bertvision.read_task import read_labelled, read_task
-from bertvision.tasks import TASKS, task_name
+from bertvision.tasks import TASKS, read_labelled, read_task, task_name
 
 MNLI = "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse"
 MNLI_ROW = "0\t1\t1n\tfiction\t( a )\t( b )\t(ROOT a)\t(ROOT b)\tIt rained .\tIt was wet ."

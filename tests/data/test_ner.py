@@ -1,9 +1,9 @@
 import pytest
 
+from bertvision.data.conll import read_ner, to_iob2
 from bertvision.data.example import DataConfig, Sentence
-from bertvision.data.ner import read_ner, to_iob2
 from bertvision.errors import DataError
-from bertvision.read_task import read_task
+from bertvision.tasks import read_task
 
 CONLL = """-DOCSTART- -X- O O
 

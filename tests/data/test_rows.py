@@ -8,7 +8,7 @@ import pytest
 
 from bertvision.data.example import ColumnsConfig, DataConfig, TextRow
 from bertvision.errors import DataError, MissingExtraError
-from bertvision.read_task import read_labelled, read_task
+from bertvision.tasks import read_labelled, read_task
 
 REVIEWS = 'review,stars\nGood soup,5\n"Cold, and late",1\nFine,5\n'
 ROWS = (TextRow("0", ("Good soup",), 1), TextRow("1", ("Cold, and late",), 0), TextRow("2", ("Fine",), 1))

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from bertvision.data.ner import read_ner
-from bertvision.data.source import HubId, parse_hub_id, parse_source
+from bertvision.data.conll import read_ner
+from bertvision.data.sources import HubId, parse_hub_id, parse_source
 from bertvision.data.squad import read_squad
 from bertvision.errors import DataError
 

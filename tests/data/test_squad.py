@@ -10,7 +10,7 @@ import pytest
 from bertvision.data.example import DataConfig, GoldAnswer, Question, Split
 from bertvision.data.squad import read_squad, read_squad_file, read_squad_rows
 from bertvision.errors import DataError, MissingExtraError
-from bertvision.read_task import read_task
+from bertvision.tasks import read_task
 
 WEIR = "The weir was built in 1887 by Hannah Coyle."
 MILL = "The mill closed in 1931."

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from bertvision.encoder.encode import freeze, layers_of_output
+from bertvision.encoder.encode import freeze, layers_of_output, read_states
 from bertvision.encoder.finetune import (
     FinetuneConfig,
     finetune_encoder,
@@ -12,7 +12,6 @@ from bertvision.encoder.finetune import (
     steps_of_fractions,
 )
 from bertvision.encoder.load import load_encoder
-from bertvision.encoder.states import read_states
 from bertvision.errors import SettingsError, TrainingError
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.logits import row_logits, token_logits

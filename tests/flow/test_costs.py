@@ -13,9 +13,10 @@ from bertvision.experiment import read_experiments
 from bertvision.progress import Silent
 from bertvision.records import Round, read_costs
 from bertvision.report.costs import with_costs
-from bertvision.steps import method_turn
+from bertvision.steps import costs as costs_step
+from bertvision.steps import measure
+from bertvision.steps.costs import measure_methods, one_rate_each
 from bertvision.steps.measure import Subject
-from bertvision.steps.measure_methods import measure_methods, one_rate_each
 from bertvision.steps.run import run
 
 pytestmark = pytest.mark.flow
@@ -66,16 +67,16 @@ def turns(monkeypatch):
 
     def noting(line, *_):
         taken.append(line.experiment.variant)
-        return method_turn.Turn(Round(tuning=None, heads=None, rows={}), {})
+        return costs_step.Turn(Round(tuning=None, heads=None, rows={}), {})
 
-    monkeypatch.setattr("bertvision.steps.measure_methods.take_turn", noting)
+    monkeypatch.setattr("bertvision.steps.costs.take_turn", noting)
     return taken
 
 
 @pytest.fixture
 def one_round(monkeypatch):
     """One round is enough where rounds are not what is tested."""
-    monkeypatch.setattr("bertvision.steps.measure_methods.ROUNDS", 1)
+    monkeypatch.setattr("bertvision.steps.costs.ROUNDS", 1)
 
 
 def test_methods_have_turns_forwards_and_backwards_and_learning_rates_do_not_matter(path, tmp_path, turns):
@@ -94,13 +95,11 @@ def test_measuring_that_was_stopped_goes_on_and_then_has_nothing_to_do(path, tmp
             raise KeyboardInterrupt
         return original(*_)
 
-    from bertvision.steps import measure_methods as module
-
-    original = module.write_costs
-    monkeypatch.setattr(module, "write_costs", stop)
+    original = costs_step.write_costs
+    monkeypatch.setattr(costs_step, "write_costs", stop)
     with pytest.raises(KeyboardInterrupt):
         measure_methods(read_experiments(path), out)
-    monkeypatch.setattr(module, "write_costs", original)
+    monkeypatch.setattr(costs_step, "write_costs", original)
     assert {each.method: len(each.rounds) for each in read_costs(out)} == {"full": 1, "lora": 1, "cacnn": 1, "heads": 2}
     turns.clear()
     done = measure_methods(read_experiments(path), out)
@@ -112,12 +111,12 @@ def test_measuring_that_was_stopped_goes_on_and_then_has_nothing_to_do(path, tmp
 
 def test_what_is_kept_is_said_in_place_of_rounds_that_are_not_measured(path, tmp_path, turns, monkeypatch):
     out, experiments, first, rest, again = tmp_path / "out", read_experiments(path), *(Listener() for _ in range(3))
-    monkeypatch.setattr("bertvision.steps.measure_methods.ROUNDS", 1)
+    monkeypatch.setattr("bertvision.steps.costs.ROUNDS", 1)
     measure_methods(experiments, out, first)
-    monkeypatch.setattr("bertvision.steps.measure_methods.ROUNDS", 3)
+    monkeypatch.setattr("bertvision.steps.costs.ROUNDS", 3)
     measure_methods(experiments, out, rest)
     turns.clear()
-    monkeypatch.setattr("bertvision.steps.measure_methods.load_encoder", None)  # nor is there a turn to warm up
+    monkeypatch.setattr("bertvision.steps.costs.load_encoder", None)  # nor is there a turn to warm up
     measure_methods(experiments, out, again)
     assert first.said == ["round 1 of 1"]
     assert rest.said == [f"4 of 12 turns are in {out / 'costs'} already", "round 2 of 3", "round 3 of 3"]
@@ -138,15 +137,15 @@ def test_a_rows_size_is_the_one_that_its_record_has(path, tmp_path, one_round):
 
 
 def test_what_a_method_costs_is_measured_on_the_windows_of_its_steps(path, tmp_path, monkeypatch, one_round):
-    monkeypatch.setattr(method_turn, "SIZES", {"cpu": method_turn.Size(6, 2, 3, 1, 32, 1)})
-    seen, original = [], method_turn.tune_together
+    monkeypatch.setattr(measure, "SIZES", {"cpu": measure.Size(6, 2, 3, 1, 32, 1)})
+    seen, original = [], costs_step.tune_together
 
     def noting(context, encoder, output):
         for checkpoint in original(context, encoder, output):
             seen.append((len(context.train), checkpoint.costs))
             yield checkpoint
 
-    monkeypatch.setattr(method_turn, "tune_together", noting)
+    monkeypatch.setattr(costs_step, "tune_together", noting)
     (costs,) = measure_methods(read_experiments(path, ["variant=lora"]), tmp_path / "out")
     assert costs.num_windows == 3 * 2
     (windows, warm), (_, whole) = seen[:2]
@@ -158,7 +157,7 @@ def test_what_a_method_costs_is_measured_on_the_windows_of_its_steps(path, tmp_p
 
 
 def test_a_row_answers_so_many_windows_as_often_as_its_device_allows(path, tmp_path, monkeypatch, one_round):
-    monkeypatch.setattr(method_turn, "SIZES", {"cpu": method_turn.Size(6, 1, 1, 1, 5, 3)})
+    monkeypatch.setattr(measure, "SIZES", {"cpu": measure.Size(6, 1, 1, 1, 5, 3)})
     answered, original = [], Subject.run
 
     def noting(subject, batches):
@@ -175,7 +174,7 @@ def test_a_row_answers_so_many_windows_as_often_as_its_device_allows(path, tmp_p
 def test_the_encoder_that_methods_start_from_stays_as_it_is(path, tmp_path, monkeypatch, one_round):
     loaded = []
     monkeypatch.setattr(
-        "bertvision.steps.measure_methods.load_encoder", lambda name: loaded.append(load_encoder(name)) or loaded[0]
+        "bertvision.steps.costs.load_encoder", lambda name: loaded.append(load_encoder(name)) or loaded[0]
     )
     experiments = read_experiments(path, ["variant=heads"])
     measure_methods(experiments, tmp_path / "out")
@@ -209,13 +208,13 @@ def test_rows_of_texts_are_measured_too(tmp_path, saved_encoder, monkeypatch, on
     }
     path = tmp_path / "rows.yaml"
     path.write_text(json.dumps(settings))
-    read, open_alone = {}, method_turn.open_alone
+    read, open_alone = {}, measure.open_alone
 
     def noting(encoder, config, head, *rest):
         read[config.name] = head.layers
         return open_alone(encoder, config, head, *rest)
 
-    monkeypatch.setattr(method_turn, "open_alone", noting)
+    monkeypatch.setattr(measure, "open_alone", noting)
     (costs,) = measure_methods(read_experiments(path), tmp_path / "out")
     assert list(costs.rows) == ["encoder", "learned_pooling", "last_linear"]
     assert read == {"output": (0,), "learned_pooling": None, "last_linear": None}  # the pooled state stands first

@@ -5,7 +5,7 @@ import torch
 from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.head import count_parameters, layer_weights, score_columns
-from bertvision.heads.joint_readout import JointReadout
+from bertvision.heads.readouts import JointReadout
 from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
 from bertvision.training.objective import SPANS, Objective

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from bertvision.heads.bilstm_readout import BiLstmReadout
 from bertvision.heads.build import HeadConfig, build_head
-from bertvision.heads.readouts import ClassReadout, SpanReadout, TagReadout
+from bertvision.heads.readouts import BiLstmReadout, ClassReadout, SpanReadout, TagReadout
 from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
 from bertvision.training.objective import Objective

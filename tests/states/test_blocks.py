@@ -3,14 +3,14 @@ import pytest
 import torch
 
 from bertvision.states import blocks
-from bertvision.states.blocks import BlockShape, BlockStore, Layout, write_blocks
+from bertvision.states.blocks import BlockLayout, BlockShape, BlockStore, write_blocks
 
 LAYERS, HIDDEN = 3, 5
 
 
 def kept(lengths, dtype, cls=False):
     """Write random states of every window into blocks; give the store and the padded states."""
-    layout = Layout(BlockShape(LAYERS, HIDDEN, dtype), lengths, cls=cls)
+    layout = BlockLayout(BlockShape(LAYERS, HIDDEN, dtype), lengths, cls=cls)
     width = 1 if cls else int(lengths.max())
     states = torch.randn(LAYERS, len(lengths), width, HIDDEN, generator=torch.Generator().manual_seed(0)) * 3
     shards = [torch.zeros(size, dtype=torch.uint8) for size in layout.sizes]
@@ -59,7 +59,7 @@ def test_int8_states_come_back_within_half_a_step_of_their_tokens_scale(lengths)
 
 
 def test_a_token_of_zeros_is_kept_as_zeros_in_int8():
-    layout = Layout(BlockShape(LAYERS, HIDDEN, "int8"), np.array([2]))
+    layout = BlockLayout(BlockShape(LAYERS, HIDDEN, "int8"), np.array([2]))
     shard = torch.zeros(layout.num_bytes, dtype=torch.uint8)
     write_blocks(layout, shard, np.array([0]), torch.zeros(LAYERS, 1, 2, HIDDEN))
     assert not shard.any()
@@ -68,7 +68,7 @@ def test_a_token_of_zeros_is_kept_as_zeros_in_int8():
 
 @pytest.mark.parametrize(("dtype", "per_token"), [("bf16", 3 * 5 * 2), ("float32", 3 * 5 * 4), ("int8", 3 * (5 + 4))])
 def test_only_real_tokens_take_room(lengths, dtype, per_token):
-    layout = Layout(BlockShape(LAYERS, HIDDEN, dtype), lengths)
+    layout = BlockLayout(BlockShape(LAYERS, HIDDEN, dtype), lengths)
     needed = int(lengths.sum()) * per_token
     assert needed <= layout.num_bytes < needed + 4 * len(lengths)  # each block ends at a multiple of 4 bytes
     assert layout.num_bytes == sum(layout.sizes)

@@ -2,7 +2,7 @@ import gc
 
 import torch
 
-from bertvision.states.buffers import Buffers
+from bertvision.states.cached import Buffers
 
 
 def test_memory_is_used_again_when_the_last_view_of_it_is_gone():

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertvision.encoder.encode import freeze
-from bertvision.encoder.states import StateSource
+from bertvision.encoder.encode import StateSource, freeze
 from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
 from bertvision.settings import validate
 from bertvision.shapes import StackShape

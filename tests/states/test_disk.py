@@ -14,8 +14,7 @@ from bertvision.settings import merge
 from bertvision.states import disk, keep
 from bertvision.states.blocks import BlockStore
 from bertvision.states.disk import MANIFEST, UNFINISHED, is_whole, keep_on_disk
-from bertvision.states.fingerprint import fingerprint_of
-from bertvision.states.keep import keep_in_ram
+from bertvision.states.keep import fingerprint_of, keep_in_ram
 
 Usage = namedtuple("Usage", ["total", "used", "free"])
 PRINT = {"encoder": "abc", "data": {"name": "train.json"}}

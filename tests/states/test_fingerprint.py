@@ -6,7 +6,7 @@ from transformers import BertTokenizerFast
 
 from bertvision.encoder.load import Encoder
 from bertvision.settings import first_difference
-from bertvision.states.fingerprint import fingerprint_of
+from bertvision.states.keep import fingerprint_of
 from bertvision.training.device import Compute
 
 DATA = {"name": "train.json", "sha256": "12"}

@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from bertvision.encoder.encode import encode
-from bertvision.encoder.states import read_output
+from bertvision.encoder.encode import encode, read_output
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.errors import TrainingError
 from bertvision.states import keep
-from bertvision.states.fingerprint import fingerprint_of
-from bertvision.states.frozen_states import KeptBottom, bottom_states_of, read_quietly
-from bertvision.states.keep import Wanted, keep_in_ram
+from bertvision.states.cached import KeptBottom
+from bertvision.states.keep import Wanted, fingerprint_of, keep_in_ram
+from bertvision.states.live import bottom_states_of, read_quietly
 from bertvision.training.objective import SPANS
 from bertvision.windows.batches import collate
 

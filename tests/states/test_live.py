@@ -1,9 +1,7 @@
 import pytest
 import torch
 
-from bertvision.encoder import states
-from bertvision.encoder.encode import encode, encode_cls, freeze
-from bertvision.encoder.states import StateSource
+from bertvision.encoder.encode import StateSource, encode, encode_cls, freeze
 from bertvision.states.live import LiveStates, states_in_order_of_length, states_of
 from bertvision.windows.batches import BatchConfig, collate, lengths_of, plan_epoch
 
@@ -28,7 +26,9 @@ def test_without_more_settings_every_step_is_a_batch_of_the_encoder(make, encode
 
 def test_the_encoder_runs_once_per_batch_of_its_own_and_steps_are_views(make, monkeypatch):
     calls = []
-    monkeypatch.setattr(states, "encode", lambda *given, **more: calls.append(1) or encode(*given, **more))
+    monkeypatch.setattr(
+        "bertvision.encoder.encode.encode", lambda *given, **more: calls.append(1) or encode(*given, **more)
+    )
     batches = list(make(states_batch=SIX).epoch(0))
     assert len(calls) == 2
     assert [batch.size for batch in batches] == [2, 2, 2, 2]

@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from bertvision.states.machine import existing, free_disk, free_ram, in_units
+from bertvision.states.config import existing, free_disk, free_ram, in_units
 
 
 def test_free_memory_is_what_the_system_says_is_available(tmp_path):

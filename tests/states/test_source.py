@@ -2,7 +2,7 @@ import pytest
 
 from bertvision.errors import SettingsError
 from bertvision.settings import validate
-from bertvision.states.source import StatesConfig
+from bertvision.states.config import StatesConfig
 
 
 def test_a_word_is_short_for_the_source():

@@ -4,10 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bertvision.states import speeds
+from bertvision.states import planner
 from bertvision.states.keep import Wanted
 from bertvision.states.live import states_of
-from bertvision.states.speeds import Rehearsal, measure_speeds
+from bertvision.states.planner import Rehearsal, measure_speeds
 from bertvision.windows.batches import BatchConfig, StepPlan, lengths_of
 
 
@@ -24,7 +24,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(speeds, "time", clock)
+    monkeypatch.setattr(planner, "time", clock)
     return clock
 
 
@@ -41,15 +41,15 @@ def test_speeds_are_what_the_clock_says(wanted, windows, clock, tmp_path, monkey
             clock.now += 0.5 * batch.size
 
     monkeypatch.setattr(Wanted, "encode", slow(Wanted.encode, 0.25))
-    monkeypatch.setattr(speeds, "write_shard", slow(speeds.write_shard, 3.0))
-    monkeypatch.setattr(speeds, "sha256_of", slow(speeds.sha256_of, 1.0))
-    monkeypatch.setattr(speeds.CachedStates, "epoch", slow(speeds.CachedStates.epoch, 0.125))
-    monkeypatch.setattr(speeds, "SAMPLE_BYTES", 4000)
+    monkeypatch.setattr(planner, "write_shard", slow(planner.write_shard, 3.0))
+    monkeypatch.setattr(planner, "sha256_of", slow(planner.sha256_of, 1.0))
+    monkeypatch.setattr(planner.CachedStates, "epoch", slow(planner.CachedStates.epoch, 0.125))
+    monkeypatch.setattr(planner, "SAMPLE_BYTES", 4000)
     clock.now = 1.0
     lengths = lengths_of(windows)
     plan = StepPlan(lengths, BatchConfig(windows=2), 1, BatchConfig(windows=8))
     (whole,) = plan.epoch(0)
-    monkeypatch.setattr(speeds, "_read_back", lambda path: 2.0)
+    monkeypatch.setattr(planner, "_read_back", lambda path: 2.0)
     found = measure_speeds(wanted("bf16"), plan, tmp_path / "not yet there", train)
     assert found.encoder == pytest.approx(lengths.sum() / 0.25)
     assert found.heads == pytest.approx(lengths[whole.rows[:2]].sum() / (0.5 * 2))
@@ -69,7 +69,7 @@ def test_an_encoder_that_is_slow_is_measured_on_a_part_of_its_batch(wanted, wind
     monkeypatch.setattr(Wanted, "encode", slow)
     many = [*windows, *windows, *windows]
     (planned,) = StepPlan(lengths_of(many), BatchConfig(windows=24), 1).epoch(0)
-    rows, seconds = speeds._measure_encoder(replace(wanted(), windows=many), planned)
+    rows, seconds = planner._measure_encoder(replace(wanted(), windows=many), planned)
     assert (len(rows), seconds) == (8, pytest.approx(1.2))
     assert set(sizes) == {8}
 
@@ -78,7 +78,7 @@ def test_a_part_of_a_batch_holds_whole_groups(wanted, windows, clock, monkeypatc
     monkeypatch.setattr(Wanted, "encode", lambda *given: setattr(clock, "now", clock.now + 1))
     many = [*windows, *windows, *windows]
     (planned,) = StepPlan(lengths_of(many), BatchConfig(windows=24), 1, group=3).epoch(0)
-    rows, _ = speeds._measure_encoder(replace(wanted(group=3), windows=many), planned)
+    rows, _ = planner._measure_encoder(replace(wanted(group=3), windows=many), planned)
     assert len(rows) == 9
 
 
@@ -96,12 +96,12 @@ def test_a_rehearsal_ends_when_its_time_is_up_and_does_not_count_the_first_step(
 
 def test_reading_back_works_without_advice_to_the_system(tmp_path, monkeypatch):
     (tmp_path / "sample").write_bytes(b"1234")
-    assert speeds._read_back(tmp_path / "sample") > 0
+    assert planner._read_back(tmp_path / "sample") > 0
     monkeypatch.delattr(os, "posix_fadvise")
-    assert speeds._read_back(tmp_path / "sample") > 0
+    assert planner._read_back(tmp_path / "sample") > 0
 
 
 def test_a_full_disk_is_not_measured(tmp_path, monkeypatch):
-    monkeypatch.setattr(speeds, "free_disk", lambda folder: 5)
-    monkeypatch.setattr(speeds, "write_shard", None)
-    assert speeds._measure_disk(tmp_path) == (1.0, 1.0)
+    monkeypatch.setattr(planner, "free_disk", lambda folder: 5)
+    monkeypatch.setattr(planner, "write_shard", None)
+    assert planner._measure_disk(tmp_path) == (1.0, 1.0)

@@ -6,8 +6,7 @@ import pytest
 from bertvision.data.example import ChoiceRow, Sentence, Split, TextRow
 from bertvision.kinds.kind import Answering
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.steps.answering import open_answering
-from bertvision.tasks import Task
+from bertvision.tasks import Task, open_answering
 from bertvision.windows.window import WindowConfig
 
 WINDOWS = WindowConfig(max_length=16, stride=4)

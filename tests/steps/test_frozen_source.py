@@ -12,7 +12,7 @@ from bertvision.experiment import build_experiment
 from bertvision.heads.logits import token_logits
 from bertvision.model_folder import load_model
 from bertvision.progress import Silent
-from bertvision.states import speeds
+from bertvision.states import planner
 from bertvision.states.planner import Choice, Estimate
 from bertvision.steps import finetune, frozen_source
 from bertvision.steps.plan_states import plan_states
@@ -31,8 +31,8 @@ class Listener(Silent):
 
 @pytest.fixture(autouse=True)
 def _measures_shortly(monkeypatch):
-    monkeypatch.setattr(speeds, "SECONDS", 0.01)
-    monkeypatch.setattr(speeds, "SAMPLE_BYTES", 4000)
+    monkeypatch.setattr(planner, "SECONDS", 0.01)
+    monkeypatch.setattr(planner, "SAMPLE_BYTES", 4000)
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ import torch
 
 from bertvision.encoder.encode import freeze
 from bertvision.heads.build import HeadConfig
-from bertvision.heads.reading import reading_of
+from bertvision.heads.logits import reading_of
 from bertvision.heads.training import build_heads
-from bertvision.steps.measure import measure_inference, spread
+from bertvision.steps.measure import measure_inference
+from bertvision.windows.padding import spread
 from bertvision.windows.window import WindowConfig, cut_windows
 
 

@@ -10,11 +10,12 @@ from bertvision.training.loop import (
     STEPS_BETWEEN_LOOKS,
     Group,
     Learner,
+    RandomStream,
     diverged_among,
+    seed_for,
     train_steps,
 )
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
-from bertvision.training.random_stream import RandomStream, seed_for
 
 CPU = torch.device("cpu")
 

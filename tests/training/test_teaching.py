@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from scipy.special import log_softmax, softmax
 
 from bertvision.kinds.catalog import KINDS
-from bertvision.training.teaching import TeacherConfig, taught_loss
+from bertvision.training.losses import TeacherConfig, taught_loss
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@ import pytest
 
 from bertvision.data.example import ChoiceRow, Sentence, TextRow
 from bertvision.kinds.catalog import KINDS
-from bertvision.windows.choices import cut_choices
-from bertvision.windows.sentences import cut_rows
+from bertvision.windows.rows import cut_choices, cut_rows
 from bertvision.windows.window import IGNORED, WindowConfig, cut_windows
 from bertvision.windows.words import cut_words
 

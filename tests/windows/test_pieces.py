@@ -6,7 +6,7 @@ from transformers import PreTrainedTokenizerFast
 
 from bertvision.data.example import GoldAnswer, Question
 from bertvision.errors import EncoderError
-from bertvision.windows.pieces import gold_pieces
+from bertvision.windows.tokens import gold_pieces
 
 
 def ask(*golds):

@@ -87,10 +87,10 @@ def score_groups(grouping: Grouping, models: Models) -> dict[str, dict[str, Grou
 
 
 def count_errors(questions: Sequence[Question], answers: ScoredAnswers) -> Errors:
-    """Count wrong answers, and how many answerable questions among them were declined."""
+    """Count wrong answers, and how many answerable questions among them got no answer."""
     wrong = [each for each in questions if not answers.is_right(each)]
     has_answer = [each for each in wrong if not each.is_impossible]
-    declined = sum(answers.is_declined(each) for each in has_answer)
+    declined = sum(answers.abstains(each) for each in has_answer)
     share = 100 * declined / len(has_answer) if has_answer else None
     return Errors(len(wrong), len(has_answer), declined, share, len(wrong) - len(has_answer))
 
@@ -148,7 +148,7 @@ def _lengths(group: Sequence[Question], pieces: Mapping[str, int] | None) -> Len
 
 
 def _group_score(group: Sequence[Question], answers: ScoredAnswers) -> GroupScore:
-    declined = [answers.is_declined(each) for each in group]
+    declined = [answers.abstains(each) for each in group]
     share = _mean(declined)
     return GroupScore(answers.score("exact", group), answers.score("f1", group), None if share is None else 100 * share)
 

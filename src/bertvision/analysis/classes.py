@@ -53,21 +53,21 @@ class TypeCounts(NamedTuple):
 
     @property
     def precision(self) -> float | None:
-        """Give how much of what was given is right."""
+        """Return how much of what was given is right."""
         return 100 * self.right / self.found if self.found else None
 
     @property
     def recall(self) -> float | None:
-        """Give how much of what is there was given."""
+        """Return how much of what is there was given."""
         return 100 * self.right / self.gold if self.gold else None
 
     @property
     def f1(self) -> float | None:
-        """Give the harmonic mean of both; None where the type is neither there nor given."""
+        """Return the harmonic mean of both; None where the type is neither there nor given."""
         return 200 * self.right / (self.gold + self.found) if self.gold + self.found else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Give counts and shares as JSON values."""
+        """Return counts and shares as JSON values."""
         return self._asdict() | {"precision": self.precision, "recall": self.recall, "f1": self.f1}
 
 
@@ -90,7 +90,7 @@ def score_classes(
 
 
 def positive_class(labels: Sequence[str]) -> int:
-    """Tell which of two classes is to be found: the one that is named so, else the second."""
+    """Return which of two classes is to be found: the one that is named so, else the second."""
     return next((place for place, name in enumerate(labels) if name in POSITIVE), 1)
 
 

@@ -24,7 +24,7 @@ class NumberErrors(NamedTuple):
 
 
 def score_deciles(golds: Sequence[float], given: Sequence[float]) -> list[NumberErrors]:
-    """Give the errors in each tenth of the rows, lowest golds first, then those of all; equal golds stay together."""
+    """Return the errors in each tenth of the rows, lowest golds first, then those of all; equal golds stay together."""
     gold, found = np.array(golds, dtype=np.float64), np.array(given, dtype=np.float64)
     places = np.searchsorted(np.quantile(gold, TENTHS), gold)  # a gold equal to a bound is below it
     groups = [places == place for place in range(len(TENTHS) + 1)]

@@ -45,7 +45,7 @@ def snippet_of(context: str, start: int, length: int) -> str:
 
 
 def lay_out(head: str, labelled: Mapping[str, str], empty: str = NOTHING) -> str:
-    """Give a heading and, below it, texts of 80 columns, each behind what it is called."""
+    """Return a heading and, below it, texts of 80 columns, each behind what it is called."""
     filled = (_filled(label, _one_line(text) or empty) for label, text in labelled.items())
     return "\n".join([_cut_head(_one_line(head), COLUMNS), *filled])
 

@@ -21,21 +21,21 @@ class ScoredAnswers:
     folder: PredictionFolder | None = None  # what else was read with them
 
     def worth(self, metric: str, questions: Sequence[Question]) -> npt.NDArray[np.float64]:
-        """Give what the answers to some questions are worth, 0 to 1."""
+        """Return what the answers to some questions are worth, 0 to 1."""
         by_question = self.worths.exact if metric == "exact" else self.worths.f1
         return np.array([by_question[question.id] for question in questions], dtype=np.float64)
 
     def score(self, metric: str, questions: Sequence[Question]) -> float | None:
-        """Give the mean worth in percent; None where there is no question."""
+        """Return the mean worth in percent; None where there is no question."""
         # Python's own sum, as the official script: NumPy's can differ in the last digit.
         return 100.0 * sum(self.worth(metric, questions).tolist()) / len(questions) if questions else None
 
     def is_right(self, question: Question) -> bool:
-        """Tell whether the answer equals a gold."""
+        """Return whether the answer equals a gold."""
         return bool(self.worths.exact[question.id])
 
-    def is_declined(self, question: Question) -> bool:
-        """Tell whether the answer is "no answer", as the official script sees it."""
+    def abstains(self, question: Question) -> bool:
+        """Return whether the answer is "no answer", as the official script sees it."""
         return not normalize_answer(self.texts[question.id])
 
 

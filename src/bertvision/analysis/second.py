@@ -49,7 +49,7 @@ ROWS = {
 
 
 def second_of_candidates(answers: Mapping[str, str], candidates: Mapping[str, Sequence[Candidate]]) -> Texts:
-    """Give each question's likeliest candidate that is another answer than the one given, where there is one."""
+    """Return each question's likeliest candidate that is another answer than the one given, where there is one."""
     seconds = {}
     for question, given in answers.items():
         others = (each.text for each in candidates[question] if not _same(each.text, given))
@@ -59,7 +59,7 @@ def second_of_candidates(answers: Mapping[str, str], candidates: Mapping[str, Se
 
 
 def paper_answers(grid: TokenGrid, logits: Logits, contexts: Mapping[str, str]) -> tuple[Texts, Texts]:
-    """Give the first and the second answers the papers' way: decoded, masked at the peaks, decoded again."""
+    """Return the first and the second answers the papers' way: decoded, masked at the peaks, decoded again."""
     return _decode(grid, logits, contexts), _decode(grid, mask_peaks(grid, logits), contexts)
 
 

@@ -53,7 +53,7 @@ def costs(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet =
     from bertvision.experiment import read_experiments
     from bertvision.records import COSTS_FOLDER
     from bertvision.report.costs import costs_table
-    from bertvision.steps.measure_methods import measure_methods
+    from bertvision.steps.costs import measure_methods
 
     experiments = read_experiments(config, overrides or ())
     own = experiments[0].folder.parts[0]

@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bertvision.data.cells import class_name, plain_text
-from bertvision.data.collect import CAN_DROP, BadExampleError, Found, collect
 from bertvision.data.example import ChoiceRow, OnBad, Split
-from bertvision.data.source import HubId, parse_source, take_part
-from bertvision.data.table import Line, TableFile, open_table
+from bertvision.data.sources import CAN_DROP, BadExampleError, Found, HubId, collect, parse_source, take_part
+from bertvision.data.tables import Line, TableFile, class_name, open_table, plain_text
 from bertvision.errors import DataError
 
 LAYOUTS = "SWAG's columns (sent1, sent2, ending0, ending1, ..., label) or HellaSwag's (ctx, endings, label)"

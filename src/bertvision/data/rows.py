@@ -4,11 +4,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from bertvision.data.cells import RawLabel, class_name, label_names, number, place_of, plain_text, switched
-from bertvision.data.collect import CAN_DROP, BadExampleError, Found, collect
 from bertvision.data.example import Column, ColumnsConfig, OnBad, Split, TextRow
-from bertvision.data.source import HubId, parse_source, take_part
-from bertvision.data.table import Line, TableFile, open_table
+from bertvision.data.sources import CAN_DROP, BadExampleError, Found, HubId, collect, parse_source, take_part
+from bertvision.data.tables import (
+    Line,
+    RawLabel,
+    TableFile,
+    class_name,
+    label_names,
+    number,
+    open_table,
+    place_of,
+    plain_text,
+    switched,
+)
 from bertvision.errors import DataError
 
 LabelColumn = Literal["class", "labels", "number"]  # what a table says of a row

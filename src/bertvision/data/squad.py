@@ -6,9 +6,20 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from bertvision.data.collect import CAN_DROP, BadExampleError, Found, collect
 from bertvision.data.example import GoldAnswer, OnBad, Question, Split
-from bertvision.data.source import exists, is_unicode, load_hub_rows, parse_hub_id, parse_source, read_bytes, take_part
+from bertvision.data.sources import (
+    CAN_DROP,
+    BadExampleError,
+    Found,
+    collect,
+    exists,
+    is_unicode,
+    load_hub_rows,
+    parse_hub_id,
+    parse_source,
+    read_bytes,
+    take_part,
+)
 from bertvision.errors import DataError
 from bertvision.files import sha256_of
 

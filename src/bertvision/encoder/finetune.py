@@ -11,9 +11,8 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
-from bertvision.encoder.encode import has_pooler
+from bertvision.encoder.encode import StateBatch, has_pooler, read_output
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.states import StateBatch, read_output
 from bertvision.encoder.tuning.freezing import still_weights
 from bertvision.errors import TrainingError
 from bertvision.kinds.kind import Kind
@@ -22,12 +21,10 @@ from bertvision.settings import Config
 from bertvision.training.accounting import Costs, Meter
 from bertvision.training.checkpoint import load_progress, save_progress
 from bertvision.training.device import Compute
-from bertvision.training.loop import Group, Learner, Step, Still, diverged_among, train_steps
-from bertvision.training.losses import SpanLoss
+from bertvision.training.loop import Group, Learner, RandomStream, Step, Still, diverged_among, seed_for, train_steps
+from bertvision.training.losses import SpanLoss, Teach, TeacherConfig, taught_loss
 from bertvision.training.objective import SPANS, Objective, loss_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
-from bertvision.training.random_stream import RandomStream, seed_for
-from bertvision.training.teaching import Teach, TeacherConfig, taught_loss
 from bertvision.windows.batches import BatchConfig, Rows, WindowBatch, collate, lengths_of, plan_epoch
 from bertvision.windows.window import Window
 

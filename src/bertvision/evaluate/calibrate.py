@@ -41,7 +41,7 @@ class CalibrationReport:
     decision_before: Decision = Decision()
 
     def as_dict(self) -> dict[str, Any]:
-        """Give everything as JSON values."""
+        """Return everything as JSON values."""
         return {
             "folder": self.folder,
             "questions": self.questions,
@@ -54,7 +54,7 @@ class CalibrationReport:
         }
 
     def as_page(self) -> Page:
-        """Give everything as it is printed."""
+        """Return everything as it is printed."""
         head = (f"{self.questions:,} questions", self.folder, self.fitted_on)
         return Page(head, [self._scores(), _bins_section(self.before.bins, self.after.bins)], [])
 
@@ -118,7 +118,7 @@ def _answers(folder: PredictionFolder, questions: Sequence[Question], *, is_part
 
 
 def _find_held_out(folder: Path, held_out: Path | None, gold: str | None) -> HeldOut | None:
-    """Give the held-out answers that were named, or those that lie in the same run folder."""
+    """Return the held-out answers that were named, or those that lie in the same run folder."""
     if (held_out is None) != (gold is None):
         raise SettingsError("--held-out and --held-out-gold go together; give both or neither")
     if held_out is not None and gold is not None:

@@ -20,7 +20,7 @@ Predicted = tuple[Sequence[Question], Sequence[Prediction]]
 
 
 class Decision(NamedTuple):
-    """When to decline, and how sure to be."""
+    """When to abstain, and how sure to be."""
 
     threshold: float = 0.0
     temperature: float = 1.0
@@ -46,12 +46,12 @@ class Judgement(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Give the expected calibration error."""
+        """Return the expected calibration error."""
         return calibration_error(self.bins)
 
     @property
     def area(self) -> float:
-        """Give the area under the risk-coverage curve: the mean risk over all coverages; 0 is best."""
+        """Return the area under the risk-coverage curve: the mean risk over all coverages; 0 is best."""
         return float(self.risks.mean())
 
 
@@ -62,13 +62,13 @@ def fit_decision(held_out: Answers) -> Decision:
 
 
 def score_calibration(dev: Predicted, held_out: Predicted | None, threshold: float) -> tuple[Scores, Curves]:
-    """Give what a record holds on thresholds and probabilities of predictions whose task has "no answer"."""
+    """Return what a record holds on thresholds and probabilities of predictions whose task has "no answer"."""
     decision = fit_decision(answers_of(*held_out)) if held_out is not None else None
     return calibration_scores(answers_of(*dev), Decision(threshold), decision)
 
 
 def calibration_scores(answers: Answers, before: Decision, after: Decision | None) -> tuple[Scores, Curves]:
-    """Give a record's scores and curves; `after` was fitted on other questions, if at all."""
+    """Return a record's scores and curves; `after` was fitted on other questions, if at all."""
     plain = judge([answers], [before])
     scores = {"ece": plain.error, "risk_coverage_area": plain.area}
     bins = {"before": plain.bins}
@@ -117,12 +117,12 @@ def tune_threshold(answers: Answers) -> float:
 
 
 def scores_at(answers: Answers, threshold: float) -> Scores:
-    """Give the official scores at a threshold, and at the best one."""
+    """Return the official scores at a threshold, and at the best one."""
     return score_squad2(answers.questions, answers.best_spans, answers.null_odds, threshold)
 
 
 def threshold_curve(answers: Answers, points: int) -> list[tuple[float, float, float]]:
-    """Give threshold, exact and F1 in percent, at thresholds that are quantiles of the odds."""
+    """Return threshold, exact and F1 in percent, at thresholds that are quantiles of the odds."""
     thresholds = np.unique(np.quantile(answers.odds, np.linspace(0, 1, points), method="inverted_cdf"))
     return [
         (
@@ -145,13 +145,13 @@ def reliability_bins(confidence: Floats, is_right: Bools) -> list[Bin]:
 
 
 def calibration_error(bins: list[Bin]) -> float:
-    """Give the expected calibration error: the bins' distances from the truth, weighed by their counts."""
+    """Return the expected calibration error: the bins' distances from the truth, weighed by their counts."""
     total = sum(each.size for each in bins)
     return sum(each.size * abs(each.right - each.confidence) for each in bins) / total
 
 
 def risks_by_coverage(confidence: Floats, is_right: Bools) -> Floats:
-    """Give the share that is wrong among the 1, 2, ... n most confident answers.
+    """Return the share that is wrong among the 1, 2, ... n most confident answers.
 
     Where confidences tie, every order is as good as another: each answer counts with the share of its equals.
     """
@@ -161,7 +161,7 @@ def risks_by_coverage(confidence: Floats, is_right: Bools) -> Floats:
 
 
 def risk_coverage_curve(risks: Floats, points: int) -> list[tuple[float, float]]:
-    """Give coverage and risk at coverages that are evenly spread."""
+    """Return coverage and risk at coverages that are evenly spread."""
     places = np.unique(np.linspace(0, len(risks) - 1, points).round().astype(np.int64)).tolist()
     return [((place + 1) / len(risks), float(risks[place])) for place in places]
 

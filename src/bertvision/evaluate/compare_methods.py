@@ -46,7 +46,7 @@ class Shown(NamedTuple):
         return self.place / "predictions.json"
 
 
-class Answered(NamedTuple):
+class ScoredVariant(NamedTuple):
     """A row at a fraction, with what its answers are worth in percent, by seed."""
 
     experiment: str
@@ -147,16 +147,16 @@ def _names(shown: Iterable[Shown]) -> str:
     return ", ".join(dict.fromkeys(each.row for each in shown))
 
 
-def _read_answered(shown: Iterable[Shown], gold: str, questions: Sequence[Question]) -> list[Answered]:
+def _read_answered(shown: Iterable[Shown], gold: str, questions: Sequence[Question]) -> list[ScoredVariant]:
     """Read the answers of all rows."""
-    found: dict[Key, Answered] = {}
+    found: dict[Key, ScoredVariant] = {}
     sweeps: dict[tuple[Key, int], Sweep] = {}
     for record, row, place in shown:
         folder = read_prediction_folder(place, with_candidates=False)
         _check_covered(record, folder, gold, questions)
         key = (record.experiment, record.fraction, row)
         scored = score_answers(str(place), questions, folder.answers)
-        found.setdefault(key, Answered(*key, {}, {})).worths[record.seed] = 100 * scored.worth("f1", questions)
+        found.setdefault(key, ScoredVariant(*key, {}, {})).worths[record.seed] = 100 * scored.worth("f1", questions)
         if folder.best_spans is not None and folder.null_odds is not None:
             sweeps[key, record.seed] = build_sweep(questions, folder.best_spans, folder.null_odds)
     bests = resample_best_f1(list(sweeps.values())) if sweeps else ()  # all at once, for they share their resamples
@@ -174,7 +174,7 @@ def _check_covered(record: RunRecord, folder: PredictionFolder, gold: str, quest
         )
 
 
-def _compare(row: Answered, answered: Sequence[Answered], against: str) -> Iterator[DifferenceRecord]:
+def _compare(row: ScoredVariant, answered: Sequence[ScoredVariant], against: str) -> Iterator[DifferenceRecord]:
     for other in answered:
         is_other = other.row == against != row.row
         seeds = sorted(row.worths.keys() & other.worths.keys())
@@ -196,7 +196,7 @@ def _compare(row: Answered, answered: Sequence[Answered], against: str) -> Itera
             )
 
 
-def _compare_best(row: Answered, other: Answered, seeds: Sequence[int]) -> Apart | None:
+def _compare_best(row: ScoredVariant, other: ScoredVariant, seeds: Sequence[int]) -> Apart | None:
     """Compare best F1; None where a seed of either has none, so that both comparisons are of the same seeds."""
     if not row.bests.keys() & other.bests.keys() >= set(seeds):
         return None

@@ -50,22 +50,22 @@ class Answers:
         questions = [self.questions[place] for place in places.tolist()]
         return Answers(questions, self.best_spans, self.null_odds, **kept)
 
-    def declined(self, threshold: float) -> Bools:
-        """Tell which questions get no answer."""
+    def abstains(self, threshold: float) -> Bools:
+        """Return which questions get no answer."""
         return self.odds > threshold
 
     def worth(self, values: Floats, threshold: float) -> Floats:
-        """Give what the answers are worth at a threshold; `values` is `exact` or `f1`."""
-        return np.where(self.declined(threshold), self.is_impossible, values)
+        """Return what the answers are worth at a threshold; `values` is `exact` or `f1`."""
+        return np.where(self.abstains(threshold), self.is_impossible, values)
 
     def confidence(self, threshold: float, temperature: float) -> Floats:
-        """Give the probability of the answer taken: of "no answer" where it declines.
+        """Return the probability of the answer taken: of "no answer" where it abstains.
 
         "No answer" scores less by the threshold, so that it is as likely as the best span where the decision turns.
         """
         scores = self.scores - np.where(self.is_null, threshold, 0.0)
         weights = np.exp((scores - scores.max(axis=1, keepdims=True)) / temperature)
-        taken = np.where(self.declined(threshold)[:, None], self.is_null, self.is_best)
+        taken = np.where(self.abstains(threshold)[:, None], self.is_null, self.is_best)
         shares: Floats = (weights * taken).sum(axis=1) / weights.sum(axis=1)
         return np.minimum(shares, 1.0)
 
@@ -116,7 +116,7 @@ def _with_lacking(
 
 
 def fit_temperature(answers: Answers, threshold: float) -> float:
-    """Give the temperature with the lowest log loss of "the answer is exactly right", answers taken at a threshold."""
+    """Return the temperature with the lowest log loss of "the answer is exactly right", taken at a threshold."""
     is_right = answers.worth(answers.exact, threshold) > 0
 
     def loss(log_temperature: float) -> float:
@@ -128,7 +128,7 @@ def fit_temperature(answers: Answers, threshold: float) -> float:
 
 
 def log_loss(confidence: Floats, is_right: Bools) -> float:
-    """Give the mean negative log-likelihood of having been right or wrong."""
+    """Return the mean negative log-likelihood of having been right or wrong."""
     sure = np.clip(confidence, SURE, 1 - SURE)
     return float(-np.log(np.where(is_right, sure, 1 - sure)).mean())
 

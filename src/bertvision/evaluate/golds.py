@@ -8,11 +8,10 @@ from bertvision.data.example import DataConfig, TaskName
 from bertvision.data.squad import Need
 from bertvision.errors import DataError
 from bertvision.kinds.kind import Golds
-from bertvision.kinds.labelled import PROBABILITIES
+from bertvision.kinds.label_values import PROBABILITIES
 from bertvision.predictions.files import read_beside, read_values
-from bertvision.read_task import read_labelled
 from bertvision.settings import Config
-from bertvision.tasks import TASKS
+from bertvision.tasks import TASKS, read_labelled
 
 
 class GoldConfig(Config):

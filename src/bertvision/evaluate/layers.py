@@ -52,11 +52,11 @@ class LayerMeans:
     total: PartMeans  # the sums over the parts: the mean scores themselves
 
     def as_dict(self) -> dict[str, Any]:
-        """Give everything as JSON values."""
+        """Return everything as JSON values."""
         return asdict(self)
 
     def as_page(self) -> Page:
-        """Give everything as it is printed."""
+        """Return everything as it is printed."""
         head = f"{self.questions:,} questions of {self.data}, {self.golds:,} with a gold span"
         sections = [self._score_section()]
         if self.total.apart is not None:

@@ -46,7 +46,7 @@ def reader_answers(
 
 def given_answers(answers: Answers, threshold: float) -> dict[str, str]:
     """Return the answer to every question, empty where it abstains."""
-    abstains = answers.declined(threshold).tolist()
+    abstains = answers.abstains(threshold).tolist()
     return {
         each.id: "" if is_empty else answers.best_spans[each.id]
         for each, is_empty in zip(answers.questions, abstains, strict=True)

@@ -7,13 +7,11 @@ from pydantic import Field, field_validator, model_validator
 from torch import nn
 
 from bertvision.errors import SettingsError
-from bertvision.heads.bilstm_readout import DEFAULT_WIDTH, BiLstmReadout
 from bertvision.heads.catalog import CATALOG, ReadoutKind, RoleKind, kinds_of, known, serves
 from bertvision.heads.head import Count, Head, count_parameters
-from bertvision.heads.joint_readout import JointReadout
 from bertvision.heads.poolers.build import AnyPooler, build_pooler
 from bertvision.heads.poolers.last_state import LastStateConfig
-from bertvision.heads.readouts import ClassReadout, SpanReadout, TagReadout
+from bertvision.heads.readouts import BILSTM_WIDTH, BiLstmReadout, ClassReadout, JointReadout, SpanReadout, TagReadout
 from bertvision.settings import Config, validate
 from bertvision.shapes import StackShape
 from bertvision.training.objective import SPANS, Objective
@@ -122,7 +120,7 @@ def _build_readout(config: HeadConfig, shape: StackShape, features: int, objecti
         case "joint":
             return JointReadout(features, shape, config.rank)
         case "bilstm":
-            return BiLstmReadout(features, config.readout_width or DEFAULT_WIDTH, objective.columns)
+            return BiLstmReadout(features, config.readout_width or BILSTM_WIDTH, objective.columns)
         case "linear":
             over_tokens = objective.kind.softmax == "tokens"
             return SpanReadout(features) if over_tokens else TagReadout(features, objective.columns)

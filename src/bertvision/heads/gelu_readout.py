@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bertvision.heads.state_product import bmm_in_float32
-
 ALIGNED = 16  # heads' widths are filled up to a multiple of this, so that memory is read in whole pieces
 
 
@@ -51,6 +49,15 @@ def read_out_backward(
     d_after = torch.bmm(gradient, blocks.mT)
     d_before: Tensor = torch.ops.aten.gelu_backward(d_after, before, approximate=gelu)
     return d_before, d_before.sum(dim=1, dtype=torch.float32), d_readout
+
+
+def bmm_in_float32(one: Tensor, other: Tensor) -> Tensor:
+    """Multiply batches of matrices with a result in float32, also where the factors are shorter."""
+    if one.dtype == torch.float32:
+        return torch.bmm(one, other)
+    if one.device.type == "cuda":
+        return torch.bmm(one, other, out_dtype=torch.float32)
+    return torch.bmm(one, other).float()
 
 
 def slices(widths: Sequence[int]) -> list[slice]:

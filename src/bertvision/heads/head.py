@@ -5,13 +5,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bertvision.heads.joint_readout import JointReadout
 from bertvision.heads.poolers.average_pooling import AveragePooling
 from bertvision.heads.poolers.chosen_layers import ChosenLayers
 from bertvision.heads.poolers.ladder import Ladder
 from bertvision.heads.poolers.last_state import LastState
 from bertvision.heads.poolers.learned_pooling import LearnedPooling
-from bertvision.heads.readouts import ClassReadout, SpanReadout
+from bertvision.heads.readouts import ClassReadout, JointReadout, SpanReadout
 from bertvision.kinds.kind import Kind
 from bertvision.records import State
 from bertvision.shapes import LayerStates, Segments, TokenMask

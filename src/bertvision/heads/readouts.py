@@ -1,12 +1,20 @@
-"""Features -> logits, one readout per kind of task."""
+"""Features -> logits, one readout per kind of task.
+
+Of spans there is a second one, which scores every pair of start and end, with a say of all layers in whether there is
+an answer; of tags too, a recurrent one: what BERT's paper puts on frozen features (Devlin et al. 2019, table 7).
+"""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from bertvision.shapes import ClassLogits, LayerStates, SpanLogits, TagLogits, TokenFeatures, TokenMask
+from bertvision.shapes import ClassLogits, LayerStates, SpanLogits, StackShape, TagLogits, TokenFeatures, TokenMask
 
 RowFeatures = Float[Tensor, "batch place feature"]  # of every token, or one row for all of them
+# Factors start at a tenth of Glorot's size: with rank 8 and features near one, a pair's product is then 0.06 or so.
+FACTOR_START = 0.1
+BILSTM_WIDTH = 384  # of each direction: 768 together, as in the paper
 
 
 class SpanReadout(nn.Module):
@@ -69,3 +77,48 @@ def in_float32(linear: nn.Linear, features: Tensor) -> Tensor:
 def hide_padding(logits: Float[Tensor, "*head batch token score"], mask: TokenMask) -> Tensor:
     """Give padding the lowest number, in one head's logits or in those of many."""
     return logits.masked_fill(~mask[..., None], torch.finfo(logits.dtype).min)
+
+
+class JointReadout(nn.Module):
+    """Score a span (i, j) as start_i + end_j + u_i . v_j, and "no answer" by the first token's states of all layers.
+
+    The columns are start, end, u and v; `training.pair_scores` adds them up. No answer is the pair (0, 0), so what
+    the layers say of it joins the start of token 0.
+    """
+
+    def __init__(self, features: int, shape: StackShape, rank: int) -> None:
+        super().__init__()
+        self.columns = 2 + 2 * rank
+        self.linear = glorot_linear(features, self.columns)
+        with torch.no_grad():
+            self.linear.weight[2:] *= FACTOR_START
+        self.layer_weights = nn.Parameter(torch.zeros(shape.layers))
+        self.no_answer = glorot_linear(shape.hidden, 1)
+
+    def forward(self, features: TokenFeatures, states: LayerStates, mask: TokenMask) -> SpanLogits:
+        """Give start, end, u and v; padding has the lowest start and end, and factors of 0."""
+        columns = in_float32(self.linear, features)
+        shares = self.layer_weights.softmax(dim=0)
+        first = (shares[:, None] * states[:, :, 0].float()).sum(dim=1)
+        columns[:, 0, 0] += in_float32(self.no_answer, first)[:, 0]
+        bounds, factors = columns[..., :2], columns[..., 2:]
+        return torch.cat([hide_padding(bounds, mask), factors.masked_fill(~mask[..., None], 0.0)], dim=-1)
+
+
+class BiLstmReadout(nn.Module):
+    """Read the tokens in both directions, twice, and score each as every tag."""
+
+    def __init__(self, features: int, width: int, tags: int) -> None:
+        super().__init__()
+        self.columns = tags
+        self.lstm = nn.LSTM(features, width, num_layers=2, bidirectional=True, batch_first=True)
+        self.linear = glorot_linear(2 * width, tags)
+
+    def forward(self, features: TokenFeatures, states: LayerStates, mask: TokenMask) -> TagLogits:
+        """Give a logit per tag; rows are packed, so that reading backwards begins at their last real token."""
+        with torch.autocast(features.device.type, enabled=False):
+            lengths = mask.sum(dim=1).cpu()
+            rows = pack_padded_sequence(features.float(), lengths, batch_first=True, enforce_sorted=False)
+            read, _ = pad_packed_sequence(self.lstm(rows)[0], batch_first=True, total_length=mask.shape[1])
+            logits: TagLogits = self.linear(read)
+        return logits

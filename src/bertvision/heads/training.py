@@ -11,7 +11,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from bertvision.encoder.states import StateBatch, StateSource
+from bertvision.encoder.encode import StateBatch, StateSource
 from bertvision.errors import SettingsError, TrainingError
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
@@ -22,11 +22,10 @@ from bertvision.settings import Config, Settings
 from bertvision.shapes import StackShape
 from bertvision.training.checkpoint import load_progress, save_progress
 from bertvision.training.device import Compute, wait_for
-from bertvision.training.loop import Group, Learner, Step, diverged_among, train_steps
+from bertvision.training.loop import Group, Learner, RandomStream, Step, diverged_among, seed_for, train_steps
 from bertvision.training.losses import SpanLoss
 from bertvision.training.objective import SPANS, Objective, loss_of, losses_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
-from bertvision.training.random_stream import RandomStream, seed_for
 from bertvision.windows.batches import BatchConfig
 
 CPU = torch.device("cpu")

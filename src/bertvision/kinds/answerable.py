@@ -11,7 +11,8 @@ from bertvision.data.example import Question, TaskName
 from bertvision.files import write_json_rows
 from bertvision.kinds.classes import predict_classes
 from bertvision.kinds.kind import Answering, Golds, Labelled, Reading, TaskInfo
-from bertvision.kinds.labelled import PAPER_FILE, LabelKind
+from bertvision.kinds.label_values import PAPER_FILE
+from bertvision.kinds.labelled import LabelKind
 from bertvision.kinds.questions import count_answers, question_texts, read_questions
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import Logits, softmax

@@ -14,7 +14,7 @@ from bertvision.predictions.ensemble import How, combine_softmax
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import RowPrediction
 from bertvision.progress import SILENT, Progress
-from bertvision.windows.choices import cut_choices
+from bertvision.windows.rows import cut_choices
 from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import Window, WindowConfig
 

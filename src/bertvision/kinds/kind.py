@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from bertvision.analysis.disagreements import Disagreement
 from bertvision.analysis.outcomes import Outcomes
 from bertvision.data.example import ColumnsConfig, DataConfig, Split, TaskName, TextRow
-from bertvision.data.source import HubId
+from bertvision.data.sources import HubId
 from bertvision.data.squad import Need
 from bertvision.errors import DataError, FolderError
 from bertvision.metrics.resampling import Draw, Paired
@@ -28,6 +28,7 @@ from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import Window, WindowConfig
 
 Per = Literal["token", "row"]
+PredictorName = Literal["reader", "classifier", "tagger"]
 Readout = Literal["linear", "joint", "bilstm"]
 Predicted = Any  # what a kind makes of logits, or reads from files: one for each example
 
@@ -140,13 +141,14 @@ class Kind(ABC):
     loses_ends: ClassVar[bool] = False  # whether texts that are too long lose their end, rather than be cut in two
     hows: ClassVar[tuple[How, ...]] = ("max", "mean", "logits", "weighted")  # in which logits can be combined
     optional_files: ClassVar[tuple[str, ...]] = ()  # of a prediction folder
+    labels_words: ClassVar[bool] = False  # whether words, not examples, have labels
     needs_two_labels: ClassVar[bool] = False  # whether there is nothing to learn where all examples have one label
     names_labels: ClassVar[bool] = False  # whether prediction files hold names that own data may have more of
     may_lack_scores: ClassVar[bool] = True  # whether a score may have no value, as a correlation of equal numbers
     right: ClassVar[str] = "Who is right"  # the title of a table of this
     pipeline: ClassVar[str] = "text-classification"  # the hub's word for a model of it
     usage: ClassVar[str] = 'model("The weir was built in 1887.").label'
-    predictor: ClassVar[Literal["reader", "classifier", "tagger"]] = "classifier"
+    predictor: ClassVar[PredictorName] = "classifier"  # what `bertvision.load` gives for a model of it
     second: ClassVar[str] = "second text"  # what is given beside a text
 
     def __str__(self) -> str:

@@ -9,7 +9,8 @@ from bertvision.data.example import TextRow
 from bertvision.data.rows import LabelColumn
 from bertvision.errors import DataError
 from bertvision.kinds.kind import Golds, TaskInfo
-from bertvision.kinds.labelled import LEAST, RowMember, class_of
+from bertvision.kinds.label_values import class_of
+from bertvision.kinds.labelled import LEAST, RowMember
 from bertvision.kinds.text_rows import TextRowKind
 from bertvision.predictions.ensemble import How, combine_sigmoid
 from bertvision.predictions.logits import Logits

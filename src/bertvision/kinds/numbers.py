@@ -9,7 +9,8 @@ from bertvision.analysis.deciles import decile_section, score_deciles
 from bertvision.data.example import TextRow
 from bertvision.data.rows import LabelColumn
 from bertvision.kinds.kind import Golds, Joined, TaskInfo
-from bertvision.kinds.labelled import RowMember, number_of
+from bertvision.kinds.label_values import number_of
+from bertvision.kinds.labelled import RowMember
 from bertvision.kinds.text_rows import TextRowKind
 from bertvision.predictions.ensemble import How, combine_numbers
 from bertvision.predictions.logits import Logits

@@ -11,8 +11,7 @@ from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.predictions.paper_decoder import decode_pieces
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.windows.pieces import gold_pieces
-from bertvision.windows.tokens import Int32s, Tokenizer
+from bertvision.windows.tokens import Int32s, Tokenizer, gold_pieces
 from bertvision.windows.window import Window
 
 
@@ -35,7 +34,7 @@ def paper_gold(
 def paper_scores(
     grid: TokenGrid, logits: Logits, gold: PaperGold | None, *, are_log_probabilities: bool = False
 ) -> Scores:
-    """Give `paper_v1_exact` and `paper_v1_f1`, or nothing where they were not asked for or cannot be computed."""
+    """Return `paper_v1_exact` and `paper_v1_f1`, or nothing where they were not asked for or cannot be computed."""
     if gold is None or logits.shape[1] > 2:  # a joint readout scores pairs: its starts alone mean nothing
         return {}
     answers = decode_pieces(grid, gold.pieces, logits, are_log_probabilities=are_log_probabilities)

@@ -12,7 +12,19 @@ from bertvision.analysis.outcomes import OUTCOMES, Outcomes, count_right
 from bertvision.analysis.scored import ScoredAnswers, score_answers
 from bertvision.data.example import Question, Split, TaskName
 from bertvision.errors import DataError, FolderError
-from bertvision.kinds.kind import Answering, Breakdown, Golds, Joined, Kind, Labelled, Per, Reading, Readout, TaskInfo
+from bertvision.kinds.kind import (
+    Answering,
+    Breakdown,
+    Golds,
+    Joined,
+    Kind,
+    Labelled,
+    Per,
+    PredictorName,
+    Reading,
+    Readout,
+    TaskInfo,
+)
 from bertvision.kinds.paper_scores import PaperGold, paper_gold, paper_scores
 from bertvision.kinds.questions import count_answers, read_questions
 from bertvision.metrics.resampling import Draw, Paired, resample_means
@@ -52,7 +64,7 @@ class Spans(Kind):
     right: ClassVar[str] = "Right by exact match"
     pipeline: ClassVar[str] = "question-answering"
     usage: ClassVar[str] = 'model("Who built the weir?", "The weir was built in 1887 by Hannah Coyle.").text'
-    predictor: ClassVar[Any] = "reader"
+    predictor: ClassVar[PredictorName] = "reader"
     second: ClassVar[str] = "context"
     optional_files: ClassVar[tuple[str, ...]] = ("null_odds.json", "best_spans.json", LOGITS)
 

@@ -8,12 +8,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bertvision.data.conll import read_ner, tag_names
 from bertvision.data.example import Sentence, TaskName
-from bertvision.data.ner import read_ner, tag_names
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
-from bertvision.kinds.kind import Answering, Golds, Joined, Labelled, Per, Reading, Readout, TaskInfo
-from bertvision.kinds.labelled import LabelKind, RowMember, in_order, known
+from bertvision.kinds.kind import Answering, Golds, Joined, Labelled, Per, PredictorName, Reading, Readout, TaskInfo
+from bertvision.kinds.label_values import in_order, known
+from bertvision.kinds.labelled import LabelKind, RowMember
 from bertvision.metrics.scores import Numbers, entities, score_tags
 from bertvision.metrics.squad import Scores
 from bertvision.metrics.summed import TAG_SCORES, Summed
@@ -43,6 +44,7 @@ class Tags(LabelKind):
     name: ClassVar[str] = "tags"
     per: ClassVar[Per] = "token"
     noun: ClassVar[str] = "sentence"
+    labels_words: ClassVar[bool] = True
     readouts: ClassVar[tuple[Readout, ...]] = ("linear", "bilstm")
     summed: ClassVar[Mapping[str, Summed]] = TAG_SCORES
     is_right_or_wrong: ClassVar[bool] = False
@@ -50,7 +52,7 @@ class Tags(LabelKind):
     has_total: ClassVar[bool] = True
     pipeline: ClassVar[str] = "token-classification"
     usage: ClassVar[str] = 'model("Hannah Coyle built the weir.").entities'
-    predictor: ClassVar[Any] = "tagger"
+    predictor: ClassVar[PredictorName] = "tagger"
 
     def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a CoNLL file."""

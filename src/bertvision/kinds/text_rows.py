@@ -10,7 +10,7 @@ from bertvision.kinds.labelled import LabelKind
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import RowPrediction
 from bertvision.progress import SILENT, Progress
-from bertvision.windows.sentences import cut_rows
+from bertvision.windows.rows import cut_rows
 from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import Window, WindowConfig
 

@@ -12,9 +12,9 @@ from bertvision.metrics.squad import answer_worths
 
 
 class Sweep(NamedTuple):
-    """What each answer adds as the threshold rises, from where all questions are declined."""
+    """What each answer adds as the threshold rises, from where the model abstains from all questions."""
 
-    declined: Floats  # what "no answer" is worth, by question
+    abstained: Floats  # what "no answer" is worth, by question
     order: npt.NDArray[np.int64]  # the questions whose answers change the score, by rising odds of "no answer"
     gains: Floats  # by how much they do: their F1, or -1 where "no answer" was right
 
@@ -30,8 +30,8 @@ def build_sweep(questions: Sequence[Question], spans: Mapping[str, str], null_od
 
 
 def best_f1(sweep: Sweep, counts: Floats) -> Floats:
-    """Give the official best F1 in percent where each question counts so often: [resample, question] -> [resample]."""
-    nothing = counts @ sweep.declined  # whole numbers, so exact for any number of threads
+    """Return the official best F1 in percent, questions counted so often: [resample, question] -> [resample]."""
+    nothing = counts @ sweep.abstained  # whole numbers, so exact for any number of threads
     sums = np.take(counts, sweep.order, axis=1)  # takes half as long as an index does
     sums *= sweep.gains
     sums[:, :1] += nothing[:, None]
@@ -41,8 +41,8 @@ def best_f1(sweep: Sweep, counts: Floats) -> Floats:
 
 
 def resample_best_f1(sweeps: Sequence[Sweep], resamples: int = 10_000, seed: int = 1) -> Floats:
-    """Give every model's best F1 of the questions as they are, then of the same resamples: [model, 1 + resample]."""
-    kinds = np.ones(len(sweeps[0].declined), dtype=np.int64)
+    """Return every model's best F1 of the questions as they are, then of the same resamples: [model, 1 + resample]."""
+    kinds = np.ones(len(sweeps[0].abstained), dtype=np.int64)
     found = [[best_f1(sweep, kinds[None].astype(np.float64)) for sweep in sweeps]]
     for drawn in draw_counts(kinds, resamples, seed):
         found.append([best_f1(sweep, drawn) for sweep in sweeps])

@@ -56,7 +56,7 @@ def resample_means(differences: Floats, draw: Draw) -> Floats:
 
 
 def interval_of(resampled: Floats) -> Interval:
-    """Give where the middle 95% of resampled differences lie, and the p-value; those that are NaN are left out."""
+    """Return where the middle 95% of resampled differences lie, and the p-value; those that are NaN are left out."""
     known = np.round(resampled[~np.isnan(resampled)], DIGITS)
     low, high = np.percentile(known, (2.5, 97.5))
     beyond = int(min(np.count_nonzero(known <= 0), np.count_nonzero(known >= 0)))
@@ -87,7 +87,7 @@ def draw_counts(counts: npt.NDArray[np.int64], resamples: int, seed: int) -> Ite
 
 
 def mcnemar_p_value(only_one: int, only_other: int) -> float:
-    """Give McNemar's exact two-sided p-value: how often fair coins split the disagreements as unevenly."""
+    """Return McNemar's exact two-sided p-value: how often fair coins split the disagreements as unevenly."""
     total = only_one + only_other
     ways = tail = 1
     for heads in range(min(only_one, only_other)):

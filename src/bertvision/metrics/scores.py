@@ -28,17 +28,17 @@ class Entity(NamedTuple):
 
 
 def accuracy(gold: Numbers, found: Numbers) -> float:
-    """Give the share of rows whose class is right."""
+    """Return the share of rows whose class is right."""
     return 100 * float(np.mean(gold == found))
 
 
 def f1(gold: Numbers, found: Numbers, positive: int = 1) -> float | None:
-    """Give the F1 of one class; None where it is neither there nor predicted."""
+    """Return the F1 of one class; None where it is neither there nor predicted."""
     return _f1_of_counts(*_counts(gold == positive, found == positive))
 
 
 def macro_f1(gold: Numbers, found: Numbers) -> float | None:
-    """Give the mean F1 of the classes, or of the labels of label sets, that are there or are predicted."""
+    """Return the mean F1 of the classes, or of the labels of label sets, that are there or are predicted."""
     if gold.ndim == 2:
         columns = [f1(*pair) for pair in zip(gold.T, found.T, strict=True)]
     else:
@@ -48,17 +48,17 @@ def macro_f1(gold: Numbers, found: Numbers) -> float | None:
 
 
 def micro_f1(gold: Numbers, found: Numbers) -> float | None:
-    """Give the F1 of all labels of all rows together."""
+    """Return the F1 of all labels of all rows together."""
     return f1(gold.reshape(-1), found.reshape(-1))
 
 
 def exact_sets(gold: Numbers, found: Numbers) -> float:
-    """Give the share of rows all of whose labels are right."""
+    """Return the share of rows all of whose labels are right."""
     return 100 * float(np.mean((gold == found).all(axis=1)))
 
 
 def matthews(gold: Numbers, found: Numbers) -> float:
-    """Give Matthews' correlation of two classes, 0 where either side knows one class alone (as scikit-learn has it)."""
+    """Return Matthews' correlation of two classes, 0 where either side knows one class alone (as in scikit-learn)."""
     true_pos, false_pos, false_neg = _counts(gold == 1, found == 1)
     true_neg = len(gold) - true_pos - false_pos - false_neg
     # Python's whole numbers: the product of four counts of 400,000 rows is more than 64 bits hold.
@@ -67,24 +67,24 @@ def matthews(gold: Numbers, found: Numbers) -> float:
 
 
 def pearson(gold: Numbers, found: Numbers) -> float | None:
-    """Give the correlation of numbers; None where either side is constant or there are fewer than two."""
+    """Return the correlation of numbers; None where either side is constant or there are fewer than two."""
     if len(gold) < 2 or np.ptp(gold) == 0 or np.ptp(found) == 0:
         return None
     return 100 * float(np.corrcoef(gold, found)[0, 1])
 
 
 def spearman(gold: Numbers, found: Numbers) -> float | None:
-    """Give the correlation of ranks, equal numbers sharing the mean of theirs."""
+    """Return the correlation of ranks, equal numbers sharing the mean of theirs."""
     return pearson(_ranks(gold), _ranks(found))
 
 
 def rmse(gold: Numbers, found: Numbers) -> float:
-    """Give the root of the mean squared error, in the numbers' own unit."""
+    """Return the root of the mean squared error, in the numbers' own unit."""
     return float(np.sqrt(np.mean((gold - found) ** 2)))
 
 
 def mae(gold: Numbers, found: Numbers) -> float:
-    """Give the mean absolute error, in the numbers' own unit."""
+    """Return the mean absolute error, in the numbers' own unit."""
     return float(np.mean(np.abs(gold - found)))
 
 
@@ -150,7 +150,7 @@ def score_pieces(golds: Sequence[Sequence[Pieces]], answers: Sequence[Pieces]) -
 
 
 def piece_f1(gold: Pieces, answer: Pieces) -> float:
-    """Give the F1 of two bags of word pieces; where one is empty, whether both are."""
+    """Return the F1 of two bags of word pieces; where one is empty, whether both are."""
     if not gold or not answer:
         return float(gold == answer)
     return 2 * (Counter(gold) & Counter(answer)).total() / (len(gold) + len(answer))

@@ -34,16 +34,16 @@ def score_squad2(
     null_odds: Mapping[str, float] | None = None,
     na_prob_thresh: float = 1.0,
 ) -> Scores:
-    """Give what evaluate-v2.0 prints; with null odds, an answer whose odds exceed the threshold counts as none.
+    """Return what evaluate-v2.0 prints; with null odds, an answer whose odds exceed the threshold counts as none.
 
     The best-threshold scores mean something only if `answers` holds the best span of every question, not an empty
-    text where the model declined.
+    text where the model abstained.
     """
     return _score_worths(questions, answers, answer_worths(questions, answers), null_odds, na_prob_thresh)
 
 
 def score_squad1(questions: Sequence[Question], answers: Mapping[str, str]) -> Scores:
-    """Give what evaluate-v1.1 prints: a question without a prediction scores 0."""
+    """Return what evaluate-v1.1 prints: a question without a prediction scores 0."""
     exact = f1 = 0.0
     for each in questions:
         if each.is_impossible:
@@ -59,7 +59,7 @@ def score_predictions(
 ) -> Scores:
     """Score a model's predictions officially, at a null threshold and at the best one, and its best spans.
 
-    `best_span_HasAns_*` is how well the best span answers the answerable questions when it may not decline.
+    `best_span_HasAns_*` is how well the best span answers the answerable questions when it may not abstain.
     """
     spans = {each.question_id: each.best_span for each in predictions}
     odds = {each.question_id: each.null_odds for each in predictions if each.null_odds is not None}
@@ -80,9 +80,9 @@ def _score_worths(
         _check_numbers(null_odds)
     exact, f1 = worths
     odds = null_odds if null_odds is not None else dict.fromkeys(exact, 0.0)
-    declined = {each.id for each in questions if odds[each.id] > na_prob_thresh}
+    abstained = {each.id for each in questions if odds[each.id] > na_prob_thresh}
     answerable = {each.id: not each.is_impossible for each in questions}
-    exact_then, f1_then = (_with_declined(raw, declined, answerable) for raw in (exact, f1))
+    exact_then, f1_then = (_with_abstained(raw, abstained, answerable) for raw in (exact, f1))
     scores = _means(exact_then, f1_then, list(exact))
     for prefix, wanted in (("HasAns", True), ("NoAns", False)):
         if ids := [each for each, has in answerable.items() if has == wanted]:
@@ -104,7 +104,7 @@ def _best_span_scores(questions: Sequence[Question], worths: Worths) -> Scores:
 
 
 def answer_worths(questions: Sequence[Question], answers: Mapping[str, str]) -> Worths:
-    """Give what each answer is worth by itself, officially, when all of them count."""
+    """Return what each answer is worth by itself, officially, when all of them count."""
     _check_ids(questions, answers, "prediction")
     worths = Worths({}, {})
     for each in questions:
@@ -122,12 +122,12 @@ def normalize_answer(text: str) -> str:
 
 
 def exact_match(gold: str, answer: str) -> int:
-    """Give 1 where the normalised texts are equal."""
+    """Return 1 where the normalised texts are equal."""
     return int(normalize_answer(gold) == normalize_answer(answer))
 
 
 def token_f1(gold: str, answer: str) -> float:
-    """Give the F1 of the normalised words, order ignored; where one side has none, whether both have none."""
+    """Return the F1 of the normalised words, order ignored; where one side has none, whether both have none."""
     gold_words, words = normalize_answer(gold).split(), normalize_answer(answer).split()
     if not gold_words or not words:
         return int(gold_words == words)
@@ -135,7 +135,7 @@ def token_f1(gold: str, answer: str) -> float:
 
 
 def _token_f1_v1(gold: str, answer: str) -> float:
-    """Give the F1 as version 1.1 computes it: 0 where nothing is shared, so also where both are empty."""
+    """Return the F1 as version 1.1 computes it: 0 where nothing is shared, so also where both are empty."""
     return _f1(normalize_answer(gold).split(), normalize_answer(answer).split())
 
 
@@ -160,12 +160,12 @@ def _texts(question: Question) -> list[str]:
 
 
 def _golds(question: Question) -> list[str]:
-    """Give the texts that count as right: version 2.0 leaves out golds that normalise to nothing."""
+    """Return the texts that count as right: version 2.0 leaves out golds that normalise to nothing."""
     return [text for text in _texts(question) if normalize_answer(text)] or [""]
 
 
-def _with_declined(raw: Mapping[str, float], declined: set[str], answerable: Mapping[str, bool]) -> Scores:
-    return {each: float(not answerable[each]) if each in declined else value for each, value in raw.items()}
+def _with_abstained(raw: Mapping[str, float], abstained: set[str], answerable: Mapping[str, bool]) -> Scores:
+    return {each: float(not answerable[each]) if each in abstained else value for each, value in raw.items()}
 
 
 def _means(exact: Mapping[str, float], f1: Mapping[str, float], ids: Sequence[str]) -> Scores:

@@ -170,7 +170,7 @@ def resample_scores(compared: Mapping[str, tuple[Summed, Numbers, Numbers, Numbe
 
 
 def resample_spearman(gold: Numbers, a: Numbers, b: Numbers, resamples: int, seed: int) -> Floats:
-    """Give both models' correlations in percent on the same resamples, [2, resample]; NaN where all are equal."""
+    """Return both models' correlations in percent on the same resamples, [2, resample]; NaN where all are equal."""
     orders = [_order(side) for side in (gold, a, b)]
     found = []
     for drawn in draw_counts(np.ones(len(gold), dtype=np.int64), resamples, seed):
@@ -187,7 +187,7 @@ def _order(values: Numbers) -> Order:
 
 
 def _centred_ranks(counts: Floats, order: Order) -> Floats:
-    """Give each row's rank among the drawn ones, less the mean of all ranks; equal numbers share theirs."""
+    """Return each row's rank among the drawn ones, less the mean of all ranks; equal numbers share theirs."""
     last = np.cumsum(counts[order.rows], axis=0)[order.ends]
     sizes = np.diff(last, axis=0, prepend=0)
     ranks: Floats = (last - (sizes + len(counts)) / 2)[order.runs]

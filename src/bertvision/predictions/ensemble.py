@@ -82,7 +82,7 @@ def combine_numbers(members: Sequence[Logits], how: How, weights: Sequence[float
 
 
 def shares_of(how: How, weights: Sequence[float] | None, members: int) -> npt.NDArray[np.float64]:
-    """Give what each member counts for, one in sum: the same for all, unless they are `weighted`."""
+    """Return what each member counts for, one in sum: the same for all, unless they are `weighted`."""
     if how != "weighted" and weights is not None:
         raise SettingsError(f"`{how}` takes no weights; leave them out or choose `weighted`")
     if weights is None:

@@ -93,12 +93,12 @@ def write_predictions(folder: Path, predictions: Sequence[Prediction]) -> None:
     odds = {each.question_id: each.null_odds for each in predictions if each.null_odds is not None}
     if odds:
         write_json_rows(folder / "null_odds.json", odds)
-        # What a sweep over thresholds needs: the best answer also of questions that were declined.
+        # What a sweep over thresholds needs: the best answer also of questions that the model abstains from.
         write_json_rows(folder / "best_spans.json", {each.question_id: each.best_span for each in predictions})
 
 
 def _encode_candidates(predictions: Sequence[Prediction]) -> Iterator[str]:
-    """Give every question's candidates as JSON; a column at a time, which takes half as long as one by one."""
+    """Return every question's candidates as JSON; a column at a time, which takes half as long as one by one."""
     candidates = [candidate for each in predictions for candidate in each.candidates]
     texts = [encode_basestring(candidate.text) for candidate in candidates]
     probabilities = _encode([candidate.probability for candidate in candidates])

@@ -23,17 +23,17 @@ class PlacedTokens(Protocol):
 
     @property
     def example(self) -> int:
-        """Tell which question of the split it belongs to."""
+        """Return which question of the split it belongs to."""
         ...
 
     @property
     def context_at(self) -> int:
-        """Tell which token is the first of the context."""
+        """Return which token is the first of the context."""
         ...
 
     @property
     def offsets(self) -> npt.NDArray[np.int32]:
-        """Give the characters of each token of the context."""
+        """Return the characters of each token of the context."""
         ...
 
     def __len__(self) -> int: ...

@@ -49,7 +49,7 @@ def _peaks(grid: TokenGrid, scores: npt.NDArray[np.float32], are_log_probabiliti
 
 
 def _surest_windows(grid: TokenGrid, sureness: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Give every question's window of the highest score, the first of equals."""
+    """Return every question's window of the highest score, the first of equals."""
     order = np.lexsort((-sureness, grid.question_of))
     surest: npt.NDArray[np.int64] = order[np.flatnonzero(np.diff(grid.question_of, prepend=-1))]
     return surest

@@ -41,7 +41,7 @@ class Candidate(NamedTuple):
 
     @property
     def score(self) -> float:
-        """Give what candidates are ranked by."""
+        """Return what candidates are ranked by."""
         return self.start_logit + self.end_logit + self.pair_logit
 
 

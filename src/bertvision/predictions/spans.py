@@ -22,7 +22,7 @@ CELLS_IN_CACHE = 250_000  # start/end pairs scored in one go: 1 MB of float32 (4
 Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-Band = npt.NDArray[np.float32]  # [window, start, length - 1] scores of spans, as in `training.pair_scores`
+Band = npt.NDArray[np.float32]  # [window, start, length - 1] scores of spans, as in `training.losses.pair_scores`
 
 
 class WindowSpans(NamedTuple):
@@ -64,7 +64,7 @@ class Ranking(NamedTuple):
         )
 
     def take(self, order: npt.NDArray[np.int64]) -> "Ranking":
-        """Give some of the answers."""
+        """Return some of the answers."""
         return Ranking(self.questions[order], self.bounds[order], self.logits[order], self.tokens[order])
 
 
@@ -99,7 +99,7 @@ def rank_spans(grid: TextGrid, logits: Logits, config: AnswerConfig, bounds: Bou
 
 
 def rank_nothing(grid: TokenGrid, logits: Logits) -> Ranking:
-    """Give every question's "no answer": the pair of a window's first token with itself, the lowest of its windows."""
+    """Return every question's "no answer": a window's first token paired with itself, the lowest of its windows."""
     tokens = grid.window_at[:-1]
     order = np.lexsort((_null_scores(logits[tokens]), grid.question_of))
     lowest = tokens[order[first_of_each(grid.question_of)]]
@@ -131,7 +131,7 @@ def with_null(ranked: Ranking, nothing: Ranking, count: int) -> Ranking:
 
 
 def first_of_each(questions: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Give where each question begins in a list that is sorted by question."""
+    """Return where each question begins in a list that is sorted by question."""
     return np.flatnonzero(np.append(True, questions[1:] != questions[:-1]))
 
 
@@ -174,13 +174,13 @@ def _with_place_outside(column: Floats, is_kept: npt.NDArray[np.bool_]) -> Float
 
 
 def _reach(ends: Floats, longest: int, beyond: float) -> Band:
-    """Give, for every token of a row, its own and the next tokens' values; `beyond` stands behind the last one."""
+    """Return, for every token of a row, its own and the next tokens' values; `beyond` stands behind the last one."""
     padded = np.pad(ends, ((0, 0), (0, longest - 1)), constant_values=beyond)
     return sliding_window_view(padded, longest, axis=1)
 
 
 def _products(factors: Floats, longest: int) -> Band:
-    """Give `training.pair_scores.bilinear_scores`, factor by factor: the whole would not stay in the cache."""
+    """Return `training.losses.bilinear_scores`, factor by factor: the whole would not stay in the cache."""
     of_start, of_end = np.split(factors, 2, axis=-1)
     total = np.zeros((*factors.shape[:2], longest), np.float32)
     for factor in range(of_start.shape[-1]):
@@ -241,7 +241,7 @@ def _merge_windows(grid: TextGrid, logits: Logits, spans: WindowSpans, count: in
 
 
 def _logits_of(logits: Logits, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Give what the spans' scores are the sum of, row by span; the third is a joint readout's."""
+    """Return what the spans' scores are the sum of, row by span; the third is a joint readout's."""
     half = 2 + _rank(logits)
     pairs = np.vecdot(logits[starts, 2:half], logits[ends, half:])
     return np.stack([logits[starts, 0], logits[ends, 1], pairs], axis=1, dtype=np.float64)
@@ -273,7 +273,7 @@ def _without_collecting() -> Iterator[None]:
 
 
 def _candidates(grid: TextGrid, ranked: Ranking) -> Iterator[tuple[Candidate, ...]]:
-    """Give every question's candidates, with probabilities among them."""
+    """Return every question's candidates, with probabilities among them."""
     bounds = [*first_of_each(ranked.questions).tolist(), len(ranked.questions)]
     highest = np.maximum.reduceat(ranked.scores, bounds[:-1])
     # NumPy's exponential differs from Python's in the last digit on some processors.

@@ -47,7 +47,7 @@ def text_grid(grid: TokenGrid, contexts: Sequence[str]) -> TextGrid:
 def text_bounds(
     grid: TextGrid, questions: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> Characters:
-    """Give where the texts of spans begin and end, row by span."""
+    """Return where the texts of spans begin and end, row by span."""
     at, offsets = grid.context_at[questions], grid.tokens.offsets
     first, stop = grid.letter_from[at + offsets[starts, 0]], grid.text_until[at + offsets[ends, 1]]
     return np.stack([first, stop], axis=1)
@@ -76,13 +76,13 @@ def _is_mark(letter: str) -> bool:
 
 
 def _next(places: Characters, is_wanted: Bools) -> Characters:
-    """Give for every place the first from there on that is wanted."""
+    """Return for every place the first from there on that is wanted."""
     found: Characters = np.minimum.accumulate(np.where(is_wanted, places, len(places) - 1)[::-1])[::-1]
     return found
 
 
 def _can_bound(grid: TokenGrid, context_at: npt.NDArray[np.int64], is_blank: Bools) -> Bools:
-    """Tell which tokens hold more than blanks: byte-level tokenizers make tokens of line ends, which answer nothing."""
+    """Return which tokens hold more than blanks: byte-level tokenizers make tokens of line ends, no answers."""
     letters = np.cumsum(~is_blank, dtype=np.int32) - ~is_blank  # before each character
     at = np.repeat(context_at[grid.question_of], np.diff(grid.window_at))
     starts, ends = grid.offsets.T

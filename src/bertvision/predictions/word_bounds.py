@@ -37,7 +37,7 @@ def inside_words(text: str) -> Bools:
 
 
 def _kind(letter: str) -> tuple[bool, bool]:
-    """Tell whether a character is part of words between blanks, and whether it belongs to the one before it."""
+    """Return whether a character is part of words between blanks, and whether it belongs to the one before it."""
     category = unicodedata.category(letter)
     is_word = category[0] in "LNM" or letter in JOINERS
     return is_word and IS_UNSPACED.match(letter) is None, category[0] == "M"

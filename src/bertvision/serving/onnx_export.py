@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from bertvision.encoder.encode import encode
+from bertvision.encoder.encode import StateBatch, encode, read_states
 from bertvision.encoder.load import quiet_transformers
-from bertvision.encoder.states import StateBatch, read_states
 from bertvision.errors import EncoderError, FolderError, MissingExtraError, SettingsError
 from bertvision.files import check_folder, sha256_of, whole_folder, write_json, write_text
 from bertvision.heads.build import reads_last_alone
@@ -28,7 +27,7 @@ from bertvision.serving.torch_model import ServedModel, open_model, saved_config
 from bertvision.training.device import choose_compute
 from bertvision.windows.batches import WindowBatch
 from bertvision.windows.padding import PaddedRows
-from bertvision.windows.sentences import read_layouts
+from bertvision.windows.rows import read_layouts
 from bertvision.windows.tokens import tokenise
 
 TRACED = (2, 16)  # rows and tokens of the batch that is traced: any that are not 1, which would stay 1

@@ -21,8 +21,7 @@ from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord, read_record
 from bertvision.run_folder import folder_of_seed
-from bertvision.steps.answering import open_answering
-from bertvision.tasks import TASKS, Task
+from bertvision.tasks import TASKS, Task, open_answering
 from bertvision.windows.window import Window
 
 Pair = tuple[str, str]

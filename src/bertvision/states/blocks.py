@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from bertvision.states.source import NumberFormat
+from bertvision.states.config import NumberFormat
 from bertvision.windows.batches import Rows, plan_in_order_of_length
 
 Bytes = UInt8[Tensor, " _"]  # shards differ in size
@@ -33,7 +33,7 @@ class BlockShape(NamedTuple):
         return -(-tokens * self.layers * per_state // ALIGNMENT) * ALIGNMENT
 
 
-class Layout:
+class BlockLayout:
     """Where every window's block lies: in which shard, and at which byte of it.
 
     Windows lie in order of length, the longest first, so that the encoder can run on full batches of equal length.
@@ -77,7 +77,7 @@ class Layout:
 class BlockStore:
     """All windows' blocks, as the bytes of their shards."""
 
-    def __init__(self, layout: Layout, shards: Sequence[Bytes]) -> None:
+    def __init__(self, layout: BlockLayout, shards: Sequence[Bytes]) -> None:
         self.layout, self._shards = layout, shards
 
     def read(self, rows: Rows, states: StackedStates) -> None:
@@ -91,7 +91,7 @@ class BlockStore:
             states[:, place, numbers.shape[1] :] = 0
 
 
-def write_blocks(layout: Layout, shard: Bytes, rows: Rows, states: StackedStates) -> None:
+def write_blocks(layout: BlockLayout, shard: Bytes, rows: Rows, states: StackedStates) -> None:
     """Put some windows' states into their blocks of a shard."""
     packed = [part.cpu() for part in pack(states, layout.shape.dtype)]
     for place, row in enumerate(rows):

@@ -12,9 +12,9 @@ from bertvision.errors import FolderError
 from bertvision.files import check_folder, locked, read_json, sha256_of, write_json
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Settings, first_difference
-from bertvision.states.blocks import BlockStore, Bytes, Layout
+from bertvision.states.blocks import BlockLayout, BlockStore, Bytes
+from bertvision.states.config import free_disk, in_units
 from bertvision.states.keep import Wanted, encode_shards
-from bertvision.states.machine import free_disk, in_units
 
 MANIFEST, UNFINISHED = "manifest.json", "unfinished.json"
 SMALLER = (
@@ -54,7 +54,7 @@ def write_shard(path: Path, shard: Bytes) -> str:
     return hashlib.sha256(shard.numpy().data).hexdigest()
 
 
-def _build(wanted: Wanted, layout: Layout, folder: Path, fingerprint: Settings, progress: Progress) -> None:
+def _build(wanted: Wanted, layout: BlockLayout, folder: Path, fingerprint: Settings, progress: Progress) -> None:
     """Go on after the last shard that is listed."""
     sums = _read_sums(folder / UNFINISHED, fingerprint) if (folder / UNFINISHED).exists() else []
     needed, free = sum(layout.sizes[len(sums) :]), free_disk(folder)
@@ -77,7 +77,7 @@ def _read_sums(path: Path, fingerprint: Settings) -> list[str]:
     return sums
 
 
-def _check(folder: Path, layout: Layout, sums: list[str], progress: Progress) -> None:
+def _check(folder: Path, layout: BlockLayout, sums: list[str], progress: Progress) -> None:
     """Compare every shard with what was written.
 
     sha256 reads 1.3 GB a second and core where the processor has instructions for it (crc32 3.2, blake2b 0.7): as fast

@@ -1,24 +1,31 @@
-"""Encodes every window once and keeps its states, in memory or (see `disk.py`) in files."""
+"""Encodes every window once and keeps its states, in memory or (see `disk.py`) in files; and what they depend on.
 
+That is named part by part, so that a stale cache can be told which part is not its own.
+"""
+
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from transformers import PreTrainedTokenizerBase
 
-from bertvision.encoder.encode import shape_of_states
+from bertvision.encoder.encode import StateBatch, shape_of_states
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.states import StateBatch
 from bertvision.errors import TrainingError
 from bertvision.progress import SILENT, Progress
+from bertvision.settings import Settings
 from bertvision.shapes import StackShape
-from bertvision.states.blocks import BlockShape, BlockStore, Bytes, Layout, write_blocks
-from bertvision.states.frozen_states import bottom_states_of
-from bertvision.states.live import states_of
-from bertvision.states.machine import free_ram, in_units
-from bertvision.states.source import NumberFormat
+from bertvision.states.blocks import BlockLayout, BlockShape, BlockStore, Bytes, write_blocks
+from bertvision.states.config import NumberFormat, free_ram, in_units
+from bertvision.states.live import bottom_states_of, states_of
 from bertvision.training.device import Compute
 from bertvision.windows.batches import Rows, lengths_of
 from bertvision.windows.window import Window
+
+FORMAT = 1  # of the files; raise it when the same states would become other bytes
+SHOWN = 16  # hexadecimal digits: a difference is shown to a person, and nobody is being deceived
 
 
 @dataclass(frozen=True)
@@ -34,12 +41,12 @@ class Wanted:
     group: int = 1  # windows that are judged together, neighbours in every step
     entering: int | None = None  # the one state that enters this block, in place of `layers`
 
-    def layout(self) -> Layout:
+    def layout(self) -> BlockLayout:
         """Lay out the blocks of all windows."""
         shape = shape_of_states(self.encoder, self.layers, cls=self.cls)
         if self.entering is not None:
             shape = StackShape(1, shape.hidden)
-        return Layout(BlockShape(*shape, self.dtype), lengths_of(self.windows), cls=self.cls)
+        return BlockLayout(BlockShape(*shape, self.dtype), lengths_of(self.windows), cls=self.cls)
 
     def encode(self, rows: Rows) -> StateBatch:
         """Compute the states of some windows."""
@@ -66,7 +73,7 @@ def keep_in_ram(wanted: Wanted, progress: Progress = SILENT) -> BlockStore:
     return BlockStore(layout, list(encode_shards(wanted, layout, progress=progress)))
 
 
-def encode_shards(wanted: Wanted, layout: Layout, first: int = 0, progress: Progress = SILENT) -> Iterator[Bytes]:
+def encode_shards(wanted: Wanted, layout: BlockLayout, first: int = 0, progress: Progress = SILENT) -> Iterator[Bytes]:
     """Make one shard after the other; each depends on its own windows alone."""
     left = layout.shards[first:]
     with progress.bar("keep states", sum(len(rows) for batches in left for rows in batches)) as bar:
@@ -76,3 +83,33 @@ def encode_shards(wanted: Wanted, layout: Layout, first: int = 0, progress: Prog
                 write_blocks(layout, shard, rows, wanted.encode(rows).states.transpose(0, 1))
                 bar.advance(len(rows))
             yield shard
+
+
+def fingerprint_of(wanted: Wanted, weights: str, data: Settings) -> Settings:
+    """Name all that decides the bytes of a cache; `weights` is the encoder's fingerprint, `data` the file's."""
+    return {
+        "encoder": weights[:SHOWN],
+        "tokenizer": hash_tokenizer(wanted.encoder.tokenizer),
+        "windows": hash_windows(wanted.windows),
+        "data": data,
+        "layers": "all" if wanted.layers is None else list(wanted.layers),
+        "dtype": wanted.dtype,
+        "cls": wanted.cls,
+        "precision": wanted.compute.precision,
+        "format": FORMAT,
+        **({} if wanted.entering is None else {"entering": wanted.entering}),
+    }
+
+
+def hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Hash a tokenizer's vocabulary and special tokens."""
+    pieces = sorted(tokenizer.get_vocab().items())
+    return hashlib.sha256(repr((pieces, tokenizer.all_special_tokens)).encode()).hexdigest()[:SHOWN]
+
+
+def hash_windows(windows: Sequence[Window]) -> str:
+    """Hash what the encoder sees of windows: their tokens and where the context begins."""
+    digest = hashlib.sha256()
+    for window in windows:
+        digest.update(np.array([len(window), window.context_at, *window.ids], dtype="<i4").data)
+    return digest.hexdigest()[:SHOWN]

@@ -1,17 +1,20 @@
-"""Runs the frozen encoder each time: no states on disk, and no reading of them."""
+"""Runs the frozen encoder, or the frozen bottom of one in training, each time: no states on disk, none read from it."""
 
 from collections.abc import Iterator, Sequence
 
 import torch
 
+from bertvision.encoder.encode import StateBatch, encode, read_states
+from bertvision.encoder.finetune import Read
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.states import StateBatch, read_states
+from bertvision.encoder.tuning.freezing import quiet_bottom, state_entering
 from bertvision.training.device import Compute
 from bertvision.windows.batches import (
     BatchConfig,
     EncoderBatch,
     Rows,
     StepPlan,
+    WindowBatch,
     collate,
     lengths_of,
     plan_in_order_of_length,
@@ -90,3 +93,24 @@ def _steps(batch: StateBatch, planned: EncoderBatch) -> Iterator[StateBatch]:
         if number >= planned.done:
             yield batch.part(first, first + len(rows))
         first += len(rows)
+
+
+def bottom_states_of(
+    encoder: Encoder, windows: Sequence[Window], rows: Rows, compute: Compute, first: int
+) -> StateBatch:
+    """Run what lies below a block on some windows, in the number format of training: one state, which enters it."""
+    batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
+    quiet_bottom(encoder.model, first)
+    with torch.no_grad(), compute.autocast():
+        state = state_entering(encoder.model, first, lambda: encode(encoder, batch, last_only=True))
+    return StateBatch(state.unsqueeze(1), batch)
+
+
+def read_quietly(read: Read, first: int) -> Read:
+    """Give a way to read an encoder whose bottom runs each time, without dropout."""
+
+    def read_live(encoder: Encoder, batch: WindowBatch) -> StateBatch:
+        quiet_bottom(encoder.model, first)
+        return read(encoder, batch)
+
+    return read_live

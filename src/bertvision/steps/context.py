@@ -18,18 +18,16 @@ from bertvision.heads.build import HeadConfig, reads_cls
 from bertvision.kinds.kind import Answering
 from bertvision.model_folder import CONFIG, ModelConfig, read_model_config
 from bertvision.progress import Progress
-from bertvision.read_task import read_labelled, read_task
 from bertvision.records import DataFile
 from bertvision.run_folder import RunFolder, folder_of_seed
 from bertvision.settings import Settings
 from bertvision.shapes import StackShape
-from bertvision.steps.answering import open_answering
-from bertvision.steps.measure import spread
-from bertvision.tasks import TASKS, Task
+from bertvision.tasks import TASKS, Task, open_answering, read_labelled, read_task
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.device import Compute, choose_compute
+from bertvision.training.loop import seed_for
 from bertvision.training.objective import Objective, objective_of
-from bertvision.training.random_stream import seed_for
+from bertvision.windows.padding import spread
 from bertvision.windows.window import Window, WindowConfig
 
 

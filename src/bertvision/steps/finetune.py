@@ -1,29 +1,37 @@
-"""The first stage: OUT/encoder/<fraction>, one folder per fraction, all from one run."""
+"""The first stage: OUT/encoder/<fraction>, one folder per fraction, all from one run.
+
+A teacher is a trained model -> the logits that a smaller one is to learn.
+"""
 
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertvision.encoder.encode import layers_of_output, shape_of_states
+import torch
+from torch import Tensor
+
+from bertvision.encoder.encode import freeze, layers_of_output, shape_of_states
 from bertvision.encoder.finetune import Checkpoint, Read, finetune_encoder, plan_steps, steps_of_fractions
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.encoder.tuning.adapter_file import save_adapters
 from bertvision.encoder.tuning.freezing import count_trainable
 from bertvision.encoder.tuning.tune import start_tuning
+from bertvision.errors import SettingsError
 from bertvision.files import read_json, whole_folder, write_json
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.head import Head
-from bertvision.heads.reading import reading_of, sees_last
+from bertvision.heads.logits import reading_of, sees_last
 from bertvision.heads.training import build_heads
-from bertvision.model_folder import LORA, as_saved, load_head, read_model_config, save_encoder
+from bertvision.model_folder import LORA, as_saved, load_head, load_model, read_model_config, save_encoder
 from bertvision.run_folder import is_made, resumable, sign
 from bertvision.settings import Settings
 from bertvision.steps.context import RunContext
 from bertvision.steps.frozen_source import Bottom, live_bottom, open_bottom
-from bertvision.steps.teacher import teacher_of, teacher_signature
 from bertvision.training.accounting import Costs
 from bertvision.training.checkpoint import fingerprint
+from bertvision.training.losses import Teach
+from bertvision.windows.batches import WindowBatch
 
 TIMING = "timing.json"
 PLAIN_OUTPUT = output_head(None)
@@ -182,3 +190,40 @@ def _reading(output: Output) -> Read | None:
 def _made_by(context: RunContext, fraction: float | None) -> Settings:
     settings, horizon = context.experiment.tuning_settings(), context.experiment.finetune.horizon
     return context.made_by("finetune", **settings, **teacher_signature(context), horizon=horizon, fraction=fraction)
+
+
+def teacher_of(context: RunContext, vocabulary: dict[str, int]) -> Teach | None:
+    """Load an experiment's teacher and give what runs it on a batch; refuse one that cannot read the same tokens."""
+    config = context.experiment.finetune.teacher
+    if config is None:
+        return None
+    if not context.objective.kind.can_be_taught:
+        raise SettingsError(
+            f"finetune.teacher is for questions and classes, and {context.task.name} has none; leave it out"
+        )
+    model = load_model(Path(config.model))
+    if (model.config.objective, model.config.labels) != (context.objective, context.task.labels):
+        raise SettingsError(
+            f"finetune.teacher: {config.model} is a model of {model.config.task}; give one of this task"
+        )
+    if model.encoder.tokenizer.get_vocab() != vocabulary:
+        raise SettingsError(f"finetune.teacher: {config.model} has another vocabulary; give one with the same tokens")
+    if "joint" in (model.config.head.readout, context.experiment.output.readout):
+        raise SettingsError(
+            "finetune.teacher: joint readouts, which score pairs, cannot teach or be taught; use others"
+        )
+    encoder, head = freeze(model.encoder, context.compute), model.head.to(context.compute.device).eval()
+    read = reading_of(model.config.head, head)
+
+    def teach(batch: WindowBatch) -> Tensor:
+        with torch.no_grad(), context.compute.autocast():
+            logits: Tensor = head(*read(encoder, batch).seen)
+        return logits.float()
+
+    return teach
+
+
+def teacher_signature(context: RunContext) -> Settings:
+    """Name what decides a teacher, beside its settings: its weights."""
+    config = context.experiment.finetune.teacher
+    return {} if config is None else {"teacher": read_model_config(Path(config.model)).encoder_fingerprint}

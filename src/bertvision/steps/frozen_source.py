@@ -8,20 +8,18 @@ from typing import NamedTuple
 
 from torch import nn
 
+from bertvision.encoder.encode import read_output
 from bertvision.encoder.finetune import Read
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.states import read_output
-from bertvision.encoder.tuning.frozen_blocks import first_above_bottom
+from bertvision.encoder.tuning.freezing import first_above_bottom
 from bertvision.files import read_json, write_json
 from bertvision.states.blocks import BlockStore
+from bertvision.states.cached import KeptBottom
+from bertvision.states.config import NumberFormat, free_disk, free_ram
 from bertvision.states.disk import is_whole, keep_on_disk
-from bertvision.states.fingerprint import fingerprint_of
-from bertvision.states.frozen_states import KeptBottom, read_quietly
-from bertvision.states.keep import Wanted, keep_in_ram
-from bertvision.states.machine import free_disk, free_ram
-from bertvision.states.planner import Choice, Machine, Work, choose_source
-from bertvision.states.source import NumberFormat
-from bertvision.states.speeds import measure_speeds
+from bertvision.states.keep import Wanted, fingerprint_of, keep_in_ram
+from bertvision.states.live import read_quietly
+from bertvision.states.planner import Choice, Machine, Work, choose_source, measure_speeds
 from bertvision.steps.context import RunContext
 from bertvision.steps.states import remove_states
 from bertvision.training.accounting import Costs, Meter

@@ -12,9 +12,8 @@ from bertvision.encoder.load import load_tokenizer
 from bertvision.experiment import build_experiment
 from bertvision.kinds.kind import Kind
 from bertvision.progress import SILENT, Progress
-from bertvision.read_task import read_labelled
 from bertvision.tables import Table
-from bertvision.tasks import TASKS
+from bertvision.tasks import TASKS, read_labelled, task_name
 from bertvision.windows.batches import BatchConfig, lengths_of, padding_share, plan_epoch
 from bertvision.windows.window import WindowConfig
 
@@ -51,7 +50,7 @@ class Inspection:
         return Table("", ("what", "value"), tuple(self._counts())), Table("", ("tokens", *percentiles), lengths)
 
     def _counts(self) -> list[tuple[str, str]]:
-        total = sum(self.labels.values()) if self.task == "ner" else self.examples  # words, not sentences, have tags
+        total = sum(self.labels.values()) if TASKS[task_name(self.task)].kind.labels_words else self.examples
         labels = [
             (f"labelled {label}", f"{count:,} ({100 * count / total:.1f}%)") for label, count in self.labels.items()
         ]

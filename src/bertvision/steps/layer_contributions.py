@@ -12,9 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from bertvision.data.example import Question
-from bertvision.encoder.encode import freeze
+from bertvision.encoder.encode import StateBatch, freeze
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.states import StateBatch
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.layers import LayerMeans, QuestionParts, mean_parts
@@ -30,6 +29,7 @@ from bertvision.settings import Settings
 from bertvision.shapes import Positions
 from bertvision.states.live import states_in_order_of_length
 from bertvision.steps.predict_file import read_settings
+from bertvision.tasks import TASKS
 from bertvision.training.device import Compute, choose_compute
 from bertvision.windows.window import Window, cut_windows
 
@@ -37,7 +37,7 @@ Floats = npt.NDArray[np.float64]
 Parts = Float[Tensor, "batch part token column"]
 
 
-class WindowParts(NamedTuple):
+class SpanParts(NamedTuple):
     """What every part of a head adds to the scores of three spans of each window, [window, part]."""
 
     names: tuple[str, ...]
@@ -51,7 +51,7 @@ def layers_of_file(
     model_folder: Path, data: str, settings: Settings | None = None, progress: Progress = SILENT
 ) -> LayerMeans:
     """Average over a file's questions what each layer adds to the scores of the best span, the gold and no answer."""
-    if (task := read_model_config(model_folder).task) not in ("squad1", "squad2"):
+    if not TASKS[task := read_model_config(model_folder).task].kind.in_context:
         raise SettingsError(f"{model_folder}: a model of {task} has no spans; give one of squad1 or squad2")
     model = load_model(model_folder)
     refuse_unless_sum(model.head)
@@ -62,7 +62,7 @@ def layers_of_file(
     texts = text_grid(grid_of(windows, [each.id for each in questions]), [each.context for each in questions])
     compute = choose_compute(config.device, config.precision)
     found = window_parts(freeze(model.encoder, compute), model.head, windows, texts, config.answers, compute, progress)
-    by_question = _choose_windows(found, windows, texts, has_null=model.config.task == "squad2")
+    by_question = _choose_windows(found, windows, texts, has_null=TASKS[task].kind.has_null)
     is_impossible = np.array([each.is_impossible for each in asked.questions]) if asked.has_golds else None
     parts, total = mean_parts(found.names, layer_weights(model.head), by_question, is_impossible)
     return LayerMeans(
@@ -78,7 +78,7 @@ def window_parts(
     config: AnswerConfig,
     compute: Compute,
     progress: Progress = SILENT,
-) -> WindowParts:
+) -> SpanParts:
     """Run the frozen encoder once over labelled windows and take the head's scores apart, batch by batch."""
     head.to(compute.device).eval()
     rows, scores, spans = [], [], []
@@ -95,7 +95,7 @@ def window_parts(
             bar.advance(batch.size)
     order = np.argsort(np.concatenate(rows))
     best_parts, gold_parts, null_parts = np.concatenate(spans, axis=1)[:, order]
-    return WindowParts(names, best_parts, gold_parts, null_parts, np.concatenate(scores)[order])
+    return SpanParts(names, best_parts, gold_parts, null_parts, np.concatenate(scores)[order])
 
 
 def _best_bounds(
@@ -119,7 +119,7 @@ def _span_parts(parts: Parts, starts: Positions, ends: Positions) -> Float[Tenso
     return parts[rows, :, starts, 0] + parts[rows, :, ends, 1]
 
 
-def _choose_windows(found: WindowParts, windows: Sequence[Window], texts: TextGrid, *, has_null: bool) -> QuestionParts:
+def _choose_windows(found: SpanParts, windows: Sequence[Window], texts: TextGrid, *, has_null: bool) -> QuestionParts:
     """Choose the window that speaks for a question: of spans the best, of "no answer" the lowest, as in prediction."""
     questions = texts.tokens.question_of
     best = _lowest(-found.best_scores, questions)

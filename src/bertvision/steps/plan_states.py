@@ -10,7 +10,7 @@ from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.experiment import Experiment
 from bertvision.heads.build import reads_cls
 from bertvision.progress import SILENT, Progress
-from bertvision.states.machine import in_units
+from bertvision.states.config import in_units
 from bertvision.states.planner import Choice, Estimate, in_time
 from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.finetune import output_layer, output_sees_last

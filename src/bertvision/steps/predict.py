@@ -33,28 +33,28 @@ from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import finetune_costs, finetune_seconds
 from bertvision.steps.heads import frozen_encoder, load_heads
 from bertvision.steps.measure import measure_inference
-from bertvision.steps.rows import ENCODER, MAJORITY, Row, list_rows, output_layer_of
+from bertvision.steps.results import ENCODER, MAJORITY, ResultModel, list_models, output_layer_of
 from bertvision.training.accounting import Costs
 
 
-class Asked(NamedTuple):
+class SplitLogits(NamedTuple):
     """A split, and what every row makes of it."""
 
     answering: Answering
     logits: dict[str, Logits]  # by row
 
-    def answer(self, row: Row, folder: Path) -> Any:  # noqa: ANN401 (what the kind of task calls an answer)
+    def answer(self, row: ResultModel, folder: Path) -> Any:  # noqa: ANN401 (what the kind of task calls an answer)
         """Write a row's answers, and give them."""
         answers = self.answering.answer(self.logits[row.name])
         self.answering.write(folder, answers, self.logits[row.name])
         return answers
 
-    def score(self, row: Row, answers: Any) -> Scores:  # noqa: ANN401 (what `answer` gave)
+    def score(self, row: ResultModel, answers: Any) -> Scores:  # noqa: ANN401 (what `answer` gave)
         """Score a row's answers."""
         how = row.members.how if row.members is not None else None
         return self.answering.score(answers, self.logits[row.name], how)
 
-    def reader_answers(self, row: Row) -> Answers | None:
+    def reader_answers(self, row: ResultModel) -> Answers | None:
         """Return what the decoder `reader` could answer, where it is asked for."""
         return reader_answers_of(self.answering, self.logits[row.name])
 
@@ -67,9 +67,9 @@ class Pass(NamedTuple):
     has_pooler: bool
     seconds: float  # of the pass over dev
     notes: list[str]
-    dev: Asked
-    held_out: Asked | None
-    also: dict[str, Asked]
+    dev: SplitLogits
+    held_out: SplitLogits | None
+    also: dict[str, SplitLogits]
     inference: dict[str, Inference]  # by row, where it was measured
 
 
@@ -78,7 +78,7 @@ def predict(context: RunContext) -> list[RunRecord]:
     if (made := _finished_records(context)) is not None:
         return made
     encoder, weights = frozen_encoder(context)
-    rows = list_rows(context, encoder)
+    rows = list_models(context, encoder)
     started = time.perf_counter()
     dev = _ask(context, rows, encoder, context.dev)
     seconds = time.perf_counter() - started
@@ -100,7 +100,7 @@ def predict(context: RunContext) -> list[RunRecord]:
     return records
 
 
-def _notes(context: RunContext, rows: Sequence[Row]) -> list[str]:
+def _notes(context: RunContext, rows: Sequence[ResultModel]) -> list[str]:
     names = [row.name for row in rows]
     heads = [head.name for head in context.experiment.heads.train if head.name not in names]
     notes = [f"head {name} diverged and was left out" for name in heads]
@@ -110,7 +110,7 @@ def _notes(context: RunContext, rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _ask(context: RunContext, rows: Sequence[Row], encoder: Encoder, answering: Answering) -> Asked:
+def _ask(context: RunContext, rows: Sequence[ResultModel], encoder: Encoder, answering: Answering) -> SplitLogits:
     """Run the encoder once for all rows, then combine rows to ensembles."""
     heads = {row.name: row.head for row in rows if row.head is not None}
     tokens, per = context.experiment.answers.tokens, context.objective.per
@@ -119,10 +119,10 @@ def _ask(context: RunContext, rows: Sequence[Row], encoder: Encoder, answering: 
         if row.members is not None:
             members = [logits[name] for name in row.members.of]
             logits[row.name] = answering.combine(members, row.members.how, row.members.weights)
-    return Asked(answering, logits)
+    return SplitLogits(answering, logits)
 
 
-def _measured(context: RunContext, rows: Sequence[Row], encoder: Encoder) -> dict[str, Inference]:
+def _measured(context: RunContext, rows: Sequence[ResultModel], encoder: Encoder) -> dict[str, Inference]:
     """Measure every row that is one model by itself, where the experiment asks for it."""
     if context.experiment.measure is None:
         return {}
@@ -134,7 +134,7 @@ def _measured(context: RunContext, rows: Sequence[Row], encoder: Encoder) -> dic
     }
 
 
-def _efficiency(this: Pass, row: Row) -> Efficiency | None:
+def _efficiency(this: Pass, row: ResultModel) -> Efficiency | None:
     if row.kind == "baseline":
         return None
     costs = Costs()
@@ -152,7 +152,7 @@ def _efficiency(this: Pass, row: Row) -> Efficiency | None:
     )
 
 
-def _score(this: Pass, row: Row) -> tuple[Scores, Curves | None]:
+def _score(this: Pass, row: ResultModel) -> tuple[Scores, Curves | None]:
     """Write a row's answers and score those to dev; what is tuned is tuned on the held-out ones."""
     context, folder = this.context, this.context.folder
     if row.kind == "baseline":
@@ -176,7 +176,7 @@ def _score(this: Pass, row: Row) -> tuple[Scores, Curves | None]:
     return scores | calibrated, curves
 
 
-def _reader_scores(this: Pass, row: Row) -> Scores:
+def _reader_scores(this: Pass, row: ResultModel) -> Scores:
     """Score the decoder `reader` as it is and as tuned on the held-out questions, where it is asked for."""
     dev = this.dev.reader_answers(row)
     if dev is None:
@@ -195,7 +195,7 @@ def _baseline_scores(context: RunContext) -> Scores:
     return scores
 
 
-def _record(this: Pass, row: Row, place: int, scores: Scores, curves: Curves | None) -> RunRecord:
+def _record(this: Pass, row: ResultModel, place: int, scores: Scores, curves: Curves | None) -> RunRecord:
     context, config = this.context, this.context.experiment
     epochs = {**row.epochs, config.heads.reported: scores} if row.kind in ("head", "control") else {}
     return RunRecord(
@@ -232,7 +232,7 @@ def _record(this: Pass, row: Row, place: int, scores: Scores, curves: Curves | N
     )
 
 
-def _own_settings(this: Pass, row: Row) -> dict[str, Any]:
+def _own_settings(this: Pass, row: ResultModel) -> dict[str, Any]:
     """Return what sets a head's training apart from that of others; nothing for other rows."""
     if row.config is None or row.kind not in ("head", "control"):
         return {}

@@ -18,8 +18,7 @@ from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config, Settings, merge, validate
-from bertvision.steps.answering import open_answering
-from bertvision.tasks import Task
+from bertvision.tasks import Task, open_answering
 from bertvision.training.device import Precision, choose_compute
 
 READER_PREDICTIONS = "reader_predictions.json"

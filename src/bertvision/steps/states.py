@@ -5,25 +5,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bertvision.encoder.encode import shape_of_states
+from bertvision.encoder.encode import StateSource, shape_of_states
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.states import StateSource
 from bertvision.files import read_json, write_json
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.records import fraction_name
 from bertvision.states.cached import CachedStates
+from bertvision.states.config import SourceName, free_disk, free_ram
 from bertvision.states.disk import is_whole, keep_on_disk
-from bertvision.states.fingerprint import fingerprint_of
-from bertvision.states.keep import Wanted, keep_in_ram
+from bertvision.states.keep import Wanted, fingerprint_of, keep_in_ram
 from bertvision.states.live import LiveStates
-from bertvision.states.machine import free_disk, free_ram
-from bertvision.states.planner import ONE_PASS, Choice, Machine, Work, choose_source
-from bertvision.states.source import SourceName
-from bertvision.states.speeds import Train, measure_speeds
+from bertvision.states.planner import ONE_PASS, Choice, Machine, Train, Work, choose_source, measure_speeds
 from bertvision.steps.context import RunContext
+from bertvision.training.loop import seed_for
 from bertvision.training.objective import SPANS, Objective
-from bertvision.training.random_stream import seed_for
 from bertvision.windows.batches import StepPlan, lengths_of
 
 

@@ -1,19 +1,26 @@
-"""What training minimises."""
+"""What training minimises: the labels' losses, and that of a larger model's logits beside them."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
+from bertvision.kinds.kind import Kind
+from bertvision.settings import Config
 from bertvision.shapes import Positions, SpanLogits
-from bertvision.training.pair_scores import bilinear_scores, pair_scores
+from bertvision.windows.batches import WindowBatch
 from bertvision.windows.window import IGNORED
 
 SpanLoss = Literal["sum", "mean"]
 # The longest spans that a joint readout is normalised over: as long as answers may be by default.
 MAX_LENGTH = 30
+PairScores = Float[Tensor, "batch token length"]  # a band: row by start, column by length - 1; decoders use it too
+Bounds = Float[Tensor, "batch token"]
+Teach = Callable[[WindowBatch], Tensor]  # gives a teacher's logits of a batch
 
 
 def span_loss(logits: SpanLogits, starts: Positions, ends: Positions, how: SpanLoss) -> Tensor:
@@ -89,3 +96,45 @@ def _joint_loss(logits: SpanLogits, starts: Positions, ends: Positions) -> Tenso
     is_longer = ends - starts >= MAX_LENGTH
     choices = torch.cat([band.flatten(start_dim=1), right.masked_fill(~is_longer, -torch.inf)[:, None]], dim=1)
     return (choices.logsumexp(dim=1) - right).mean()
+
+
+def pair_scores(starts: Bounds, ends: Bounds, max_length: int) -> PairScores:
+    """Add up the start and end logits of all spans of at most so many tokens; -inf beyond the row."""
+    return starts[..., None] + F.pad(ends, (0, max_length - 1), value=-torch.inf).unfold(1, max_length, 1)
+
+
+def bilinear_scores(factors: SpanLogits, max_length: int) -> PairScores:
+    """Multiply u of the start by v of the end for the same spans: what a joint readout adds to their score.
+
+    Term by term in float32, not as a matrix product, which a GPU may round to 10 bits.
+    """
+    of_start, of_end = factors.chunk(2, dim=-1)
+    reach = F.pad(of_end, (0, 0, 0, max_length - 1)).unfold(1, max_length, 1)  # [batch, token, rank, length]
+    return (of_start[..., None] * reach).sum(dim=2)
+
+
+class TeacherConfig(Config):
+    """A trained model whose logits are learned beside the labels (Hinton et al. 2015)."""
+
+    model: str  # a MODEL_DIR of the same task whose encoder has the same vocabulary
+    share: float = Field(0.5, gt=0, le=1)  # of the teacher in the loss; the rest is the labels'
+    temperature: float = Field(1.0, ge=1)  # that both models' logits are divided by
+
+
+def taught_loss(
+    kind: Kind,
+    logits: Float[Tensor, "batch ..."],
+    taught: Float[Tensor, "batch ..."],
+    temperature: float,
+    how: SpanLoss,
+) -> Tensor:
+    """Give the cross-entropy of a teacher's probabilities (of tokens, or of classes), mean over the windows.
+
+    Times the squared temperature, so that gradients keep their size. `how` joins start and end as `span_loss` does.
+    """
+    is_of_tokens = kind.softmax == "tokens"
+    over = 1 if is_of_tokens else -1
+    wanted = (taught.float() / temperature).softmax(dim=over)
+    each = F.log_softmax(logits.float() / temperature, dim=over) * wanted
+    total = -each.sum() / len(logits) * temperature**2
+    return total / 2 if is_of_tokens and how == "mean" else total

@@ -58,3 +58,8 @@ def cut_by_tokens(order: Rows, lengths: npt.NDArray[np.int64], tokens: int) -> l
             batches.append(order[first:place])
             first = place
     return [*batches, order[first:]] if len(order) else []
+
+
+def spread(count: int, wanted: int) -> Rows:
+    """Give at most so many places, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(wanted, count)).round().astype(np.int64))

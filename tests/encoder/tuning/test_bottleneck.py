@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from bertvision.encoder.tuning.bottleneck import Bottleneck
+from bertvision.encoder.tuning.adapters import Bottleneck
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.tune import tune
 

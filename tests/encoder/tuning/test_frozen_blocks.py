@@ -5,13 +5,14 @@ import torch
 from torch import nn
 
 from bertvision.encoder.tuning.config import TuneConfig
-from bertvision.encoder.tuning.freezing import set_trained, trained_names
-from bertvision.encoder.tuning.frozen_blocks import (
+from bertvision.encoder.tuning.freezing import (
     bottom_of,
     first_above_bottom,
     quiet_bottom,
+    set_trained,
     starting_at,
     state_entering,
+    trained_names,
 )
 from bertvision.encoder.tuning.tune import start_tuning
 

@@ -4,7 +4,7 @@ from peft.tuners.lora import Linear
 from torch import nn
 from transformers import AlbertConfig, AlbertModel, BertForQuestionAnswering
 
-from bertvision.encoder.tuning import bottleneck
+from bertvision.encoder.tuning import adapters
 from bertvision.encoder.tuning.blocks import PARTS
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.tune import tune, what_is_trained
@@ -98,7 +98,7 @@ def test_a_name_and_what_another_one_is_kept_under_are_two(make_model):
 
 
 # What each of the settings calls several times while it inserts.
-CALLED = [(bottleneck, "fill_slot"), (Linear, "update_layer"), (nn.Module, "register_forward_pre_hook")]
+CALLED = [(adapters, "fill_slot"), (Linear, "update_layer"), (nn.Module, "register_forward_pre_hook")]
 
 
 def failing(function, calls):

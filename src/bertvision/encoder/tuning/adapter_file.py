@@ -33,7 +33,7 @@ KEY = "bertvision_tuning"  # in the file's metadata, as JSON
 SHAPE = ("model_type", "hidden_size", "blocks")  # must be the encoder's own, or nothing fits
 
 
-class About(Config):
+class AdapterManifest(Config):
     """What a file says of itself: its encoder's kind, sizes and fingerprints, and the setting."""
 
     model_type: str
@@ -50,7 +50,7 @@ def save_adapters(path: Path | str, model: PreTrainedModel, name: str | None = N
     name = variants_of(model).active if name is None else name
     config, base = variant_of(model, name).config, _base_of(model)
     pooler = base.pooler if _changes_pooler(model, name) else None
-    about = About(**_shape_of(model), tune=config, base=base.encoder, format=2, pooler=pooler)
+    about = AdapterManifest(**_shape_of(model), tune=config, base=base.encoder, format=2, pooler=pooler)
     tensors = {each: value.contiguous() for each, value in trained_state(model, name).items()}
     write_bytes(check_file(Path(path)), save(tensors, metadata={KEY: json.dumps(about.model_dump(mode="json"))}))
 
@@ -77,7 +77,7 @@ def load_adapters(path: Path | str, model: PreTrainedModel, name: str = "tuned",
     return tuned
 
 
-def _read(path: Path) -> tuple[About, dict[str, Tensor]]:
+def _read(path: Path) -> tuple[AdapterManifest, dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -91,7 +91,7 @@ def _read(path: Path) -> tuple[About, dict[str, Tensor]]:
     if KEY not in metadata:
         raise FolderError(f"{path}: holds tensors but no tuning's description; give a file that save_adapters wrote")
     try:
-        return validate(About, json.loads(metadata[KEY]), "its description"), tensors
+        return validate(AdapterManifest, json.loads(metadata[KEY]), "its description"), tensors
     except (ValueError, SettingsError) as error:
         raise FolderError(
             f"{path}: not as save_adapters writes it ({error}); save the tuning again, or update bertvision "
@@ -99,7 +99,7 @@ def _read(path: Path) -> tuple[About, dict[str, Tensor]]:
         ) from None
 
 
-def _check_shape(path: Path, model: PreTrainedModel, about: About) -> None:
+def _check_shape(path: Path, model: PreTrainedModel, about: AdapterManifest) -> None:
     for key, here in _shape_of(model).items():
         if (there := getattr(about, key)) != here:
             raise EncoderError(
@@ -108,7 +108,7 @@ def _check_shape(path: Path, model: PreTrainedModel, about: About) -> None:
             )
 
 
-def _check_base(path: Path, model: PreTrainedModel, about: About) -> None:
+def _check_base(path: Path, model: PreTrainedModel, about: AdapterManifest) -> None:
     base = _base_of(model)
     here = base.encoder if about.format == 2 else fingerprint_tensors(plain_state(model))
     if about.base != here:

@@ -7,11 +7,10 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from bertvision.encoder.tuning.adapters import insert_bottlenecks, insert_lora
 from bertvision.encoder.tuning.blocks import INSERTED, parts_of, plain_name
-from bertvision.encoder.tuning.bottleneck import insert_bottlenecks
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.freezing import NORMS, set_trained, trained_names
-from bertvision.encoder.tuning.lora import insert_lora
 from bertvision.encoder.tuning.parasites import insert_parasites
 from bertvision.encoder.tuning.variants import (
     add_variant,
@@ -22,7 +21,7 @@ from bertvision.encoder.tuning.variants import (
     variants_of,
 )
 from bertvision.errors import SettingsError
-from bertvision.training.random_stream import RandomStream, seed_for
+from bertvision.training.loop import RandomStream, seed_for
 
 PART_OF_WORD = {"adapters": "adapters", "lora_A": "LoRA", "lora_B": "LoRA", "parasites": "parasites"}
 

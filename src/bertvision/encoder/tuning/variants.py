@@ -13,13 +13,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from bertvision.encoder.tuning.blocks import INSERTED, inserted_parameters, plain_name, plain_parameters
-from bertvision.encoder.tuning.bottleneck import remove_bottlenecks
+from bertvision.encoder.tuning.adapters import activate_lora, merge_lora, remove_bottlenecks, remove_lora
+from bertvision.encoder.tuning.blocks import INSERTED, Slot, inserted_parameters, plain_name, plain_parameters
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.freezing import set_trained
-from bertvision.encoder.tuning.lora import activate_lora, merge_lora, remove_lora
 from bertvision.encoder.tuning.parasites import remove_parasites
-from bertvision.encoder.tuning.slots import Slot
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.training.checkpoint import fingerprint_tensors
 

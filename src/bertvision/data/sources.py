@@ -1,19 +1,23 @@
-"""Where examples come from: a file, packed or not, a data set of the hub, or a slice of either."""
+"""Where examples come from: a file, packed or not, a data set of the hub, or a slice of either.
+
+Examples found in a source, good and bad -> a split, or one line about the first bad one.
+"""
 
 import gzip
 import re
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
-from bertvision.data.example import Example, Split
+from bertvision.data.example import Example, OnBad, Split
 from bertvision.errors import DataError, MissingExtraError, reason_of
 from bertvision.hub import hub_problem
 
 HUB_ID = re.compile(r"(?P<dataset>[\w.-]+/[\w.-]+)(/(?P<config>[\w.-]+))?(:(?P<split>\w+))?")
 SLICE = re.compile(r"(?P<whole>.+)\[(?P<first>-?\d*):(?P<end>-?\d*)\]")
+CAN_DROP = ", or leave it out with --set data.on_bad=drop"
 
 
 class Source(NamedTuple):
@@ -104,3 +108,44 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[Example]):
+    """An example, or what is wrong with it, and where it stands."""
+
+    where: str
+    example: Example | None
+    problem: str = ""
+
+
+class BadExampleError(Exception):
+    """What is wrong with the example at hand, and what to do."""
+
+
+def collect(
+    found: Iterable[Found[Example]],
+    name: str,
+    on_bad: OnBad,
+    sha256: str | None,
+    *,
+    what: str = "row",
+    advice: str = CAN_DROP,
+) -> Split[Example]:
+    """Gather the good examples, each with an id of its own; bad ones are counted, or the first of them is refused."""
+    examples: dict[str, Example] = {}
+    bad: list[str] = []
+    for each in found:
+        if each.example is None:
+            bad.append(f"{each.where}: {each.problem}")
+        elif each.example.id in examples:
+            bad.append(f"{each.where}: duplicate id; give every {what} an id of its own")
+        else:
+            examples[each.example.id] = each.example
+    if bad and on_bad == "fail":
+        count = "" if len(bad) == 1 else f" ({len(bad)} such {what}s; this is the first)"
+        raise DataError(f"{bad[0]}{count}{advice}")
+    if not examples:
+        why = f"all {len(bad)} were dropped, the first: {bad[0]}" if bad else "is it the right file?"
+        raise DataError(f"{name}: no {what} in it; {why}")
+    return Split(name, tuple(examples.values()), len(bad), sha256)

@@ -1,11 +1,13 @@
-"""Houlsby's and Pfeiffer's adapters: small layers with a residual of their own, put into every block of an encoder.
+"""Houlsby's and Pfeiffer's adapters: small layers with a residual of their own, put into every block; and LoRA.
 
-They are children of the place that they follow, called by a forward hook there: the encoder's own weights keep their
+Adapters are children of the place they follow, called by a forward hook there: the encoder's own weights keep their
 names, its classes stay transformers' own, and copies, autocast and `save_pretrained` work as before.
 
 Of a feed-forward's output x and its residual r a block like BERT's makes LN(x + r). Houlsby's second adapter makes it
 LN(x + A(x) + r), Pfeiffer's LN(x + A(LN(x + r)) + r), with ReLU in A: it reads what the plain block would give
 (AdapterFusion; AdapterHub's `seq_bn`). Where norms stand before, as in ModernBERT, it reads x as Houlsby's second does.
+
+LoRA comes through peft: low-rank changes of the query and value projections, which can be merged into them.
 """
 
 from typing import Any, Literal
@@ -13,8 +15,17 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from bertvision.encoder.tuning.blocks import blocks_of, parts_of
-from bertvision.encoder.tuning.slots import Slot, empty_slot, fill_slot, remove_hooks
+from bertvision.encoder.tuning.blocks import (
+    WITHIN_INSERTED,
+    Slot,
+    blocks_of,
+    empty_slot,
+    fill_slot,
+    key_of,
+    parts_of,
+    remove_hooks,
+)
+from bertvision.errors import MissingExtraError
 from bertvision.shapes import TokenFeatures
 
 Kind = Literal["houlsby", "pfeiffer"]
@@ -85,3 +96,60 @@ def _current(place: nn.Module) -> Bottleneck | None:
     slot = place.get_submodule(SLOT)
     current = slot.current() if isinstance(slot, Slot) else None
     return current if isinstance(current, Bottleneck) else None
+
+
+def insert_lora(model: PreTrainedModel, rank: int, tuning: str) -> None:
+    """Put LoRA of a rank on query and value; ModernBERT has one matrix for query, key and value, so on all three."""
+    check_peft()
+    from peft import LoraConfig, inject_adapter_in_model
+
+    # Of the encoder's own: by their bare names peft would also take an adapter of a tuning named "value" for one.
+    targets = rf"(?!{WITHIN_INSERTED}).*\.(?:{'|'.join(parts_of(model).query_value)})"
+    # Scale 1 (alpha = rank), as in the paper's runs with RoBERTa base (Hu et al. 2021, table 9).
+    config = LoraConfig(r=rank, lora_alpha=rank, target_modules=targets)
+    try:
+        inject_adapter_in_model(config, model, adapter_name=key_of(tuning))
+    finally:  # peft leaves its config behind and would warn about it at the next tuning; ours is kept elsewhere
+        model.__dict__.pop("peft_config", None)
+
+
+def check_peft() -> None:
+    """Say what to install where peft is missing."""
+    try:
+        import peft  # noqa: F401 (that it is there is the question)
+    except ImportError:
+        raise MissingExtraError("peft", "peft") from None
+
+
+def activate_lora(model: PreTrainedModel, tuning: str | None) -> None:
+    """Let one tuning's LoRA act, or none where it has none."""
+    key = None if tuning is None else key_of(tuning)
+    for _, _, layer in _lora_layers(model):
+        layer.enable_adapters(key in layer.lora_A)
+        layer.set_adapter([key] if key in layer.lora_A else [])  # peft would warn if the active one were removed
+
+
+def remove_lora(model: PreTrainedModel, tuning: str) -> None:
+    """Take a tuning's LoRA away, and peft's layers where it was the last."""
+    for parent, name, layer in _lora_layers(model):
+        if key_of(tuning) in layer.lora_A:
+            layer.delete_adapter(key_of(tuning))
+        if not layer.lora_A:
+            setattr(parent, name, layer.get_base_layer())
+
+
+def merge_lora(model: PreTrainedModel, tuning: str) -> None:
+    """Add a tuning's LoRA to the projections themselves, which then cost what they did without it."""
+    for parent, name, layer in _lora_layers(model):
+        layer.merge(adapter_names=[key_of(tuning)])
+        setattr(parent, name, layer.get_base_layer())
+
+
+def _lora_layers(model: PreTrainedModel) -> list[tuple[nn.Module, str, Any]]:
+    """List peft's layers with the module and the name they hang from; without an import, as peft may be absent."""
+    return [
+        (parent, name, child)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if hasattr(type(child), "get_base_layer")
+    ]

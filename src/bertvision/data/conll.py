@@ -5,9 +5,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bertvision.data.collect import CAN_DROP, BadExampleError, Found, collect
 from bertvision.data.example import OnBad, Sentence, Split, Tagging
-from bertvision.data.source import is_unicode, parse_source, read_bytes, take_part
+from bertvision.data.sources import (
+    CAN_DROP,
+    BadExampleError,
+    Found,
+    collect,
+    is_unicode,
+    parse_source,
+    read_bytes,
+    take_part,
+)
 from bertvision.files import sha256_of
 
 DOCUMENT = "-DOCSTART-"

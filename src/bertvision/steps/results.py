@@ -19,7 +19,7 @@ ENCODER, MAJORITY = "encoder", "majority"
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultModel:
     """One line of the results: the encoder's own output layer, a head, or an ensemble of rows."""
 
     name: str
@@ -34,10 +34,10 @@ class Row:
     states: str = "live"  # where its training took states from
 
 
-BASELINE = Row(MAJORITY, "baseline", Parameters(total=0, trainable=0, encoder=0))
+BASELINE = ResultModel(MAJORITY, "baseline", Parameters(total=0, trainable=0, encoder=0))
 
 
-def list_rows(context: RunContext, encoder: Encoder) -> list[Row]:
+def list_models(context: RunContext, encoder: Encoder) -> list[ResultModel]:
     """List the encoder, heads and ensembles that can be scored; an encoder as given has no output layer of its own."""
     size, inside = encoder.num_parameters, 0
     rows = [BASELINE] if context.task.kind.has_baseline else []
@@ -49,12 +49,12 @@ def list_rows(context: RunContext, encoder: Encoder) -> list[Row]:
         parameters = Parameters(total=size + own.total, trainable=learned, encoder=size)
         config = read_model_config(place).head
         ship, states = inside + own.total, bottom_states(place)
-        rows.append(Row(ENCODER, "encoder", parameters, output, config, ship, states=states))
+        rows.append(ResultModel(ENCODER, "encoder", parameters, output, config, ship, states=states))
     for name, trained in load_heads(context).items():
         count = count_parameters(trained.head)
         parameters = Parameters(total=count.total, trainable=count.trainable, encoder=size)
         rows.append(
-            Row(
+            ResultModel(
                 name,
                 trained.config.kind,
                 parameters,
@@ -69,7 +69,9 @@ def list_rows(context: RunContext, encoder: Encoder) -> list[Row]:
     return rows + _ensembles(context.experiment.ensembles, rows, size, inside)
 
 
-def _ensembles(configs: Sequence[EnsembleConfig], rows: Sequence[Row], size: int, inside: int) -> list[Row]:
+def _ensembles(
+    configs: Sequence[EnsembleConfig], rows: Sequence[ResultModel], size: int, inside: int
+) -> list[ResultModel]:
     by_name = {row.name: row for row in rows}
     ensembles = []
     for config in configs:
@@ -80,7 +82,9 @@ def _ensembles(configs: Sequence[EnsembleConfig], rows: Sequence[Row], size: int
             parameters = Parameters(total=total, trainable=trainable, encoder=size)
             seconds = max(row.seconds or 0.0 for row in members)
             ship = inside + sum(row.ship_parameters - inside for row in members)
-            row = Row(config.name, "ensemble", parameters, ship_parameters=ship, members=config, seconds=seconds)
+            row = ResultModel(
+                config.name, "ensemble", parameters, ship_parameters=ship, members=config, seconds=seconds
+            )
             ensembles.append(row)
     return ensembles
 
