@@ -25,9 +25,7 @@ from bertvision.serving.xray import xray_all
 
 Run = Callable[[Any, list[Any]], list[Any]]  # (how, items) -> a result for each item
 Note = Callable[[int, float], None]  # told of every run: items, seconds
-EVERY = (
-    50  # runs after which memory goes back: some milliseconds of work, about as often as half a minute on a busy CPU
-)
+EVERY = 50  # runs until memory goes back: some milliseconds of work, about twice a minute on a busy CPU
 VERBS = {Reader: "/answer", Classifier: "/classify", Tagger: "/tag"}
 RETRY_AFTER = "1"  # seconds
 XRAY = "xray"  # how a reader is run for it
