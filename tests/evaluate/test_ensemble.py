@@ -324,7 +324,7 @@ def test_runs_with_different_tokenizers_answer_together(
     assert made["members"][0]["scores"] | calibration == record["scores"]
 
 
-def test_folders_of_labels_are_refused_with_what_combines_them(tmp_path):
+def test_folders_of_labels_are_refused_with_what_joins_them(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "predictions.json").write_text('{"0": "entailment"}')
@@ -333,5 +333,5 @@ def test_folders_of_labels_are_refused_with_what_combines_them(tmp_path):
     done = CliRunner().invoke(app, [*command, "--data", str(tmp_path / "dev.tsv"), "--out", str(tmp_path / "both")])
     assert done.exit_code == 2
     told = " ".join(done.stderr.split())
-    assert "a: holds labels, numbers or tags, and this combines answers of squad1 and squad2 so far" in told
-    assert "`ensembles`" in told
+    assert "a: no logits.safetensors in it" in told
+    assert "--task where it is of another task" in told

@@ -217,7 +217,7 @@ def test_layer_weights_are_the_softmax_of_what_was_learned():
 def test_the_sum_of_all_layers_is_that_of_the_12_of_the_paper():
     bert_base = StackShape(13, 768)
     head, last = (
-        make_head(name, bert_base, objective=Objective("tags", 9)) for name in ("bilstm_sum_all", "bilstm_last")
+        make_head(name, bert_base, objective=Objective(KINDS["tags"], 9)) for name in ("bilstm_sum_all", "bilstm_last")
     )
     # Devlin et al. 2019, table 7: "Weighted Sum All 12 Layers"; a weight each, and the scale of their sum.
     assert count_parameters(head).trainable - count_parameters(last).trainable == 12 + 1
@@ -225,7 +225,7 @@ def test_the_sum_of_all_layers_is_that_of_the_12_of_the_paper():
 
 
 def test_layer_weights_name_the_states_that_they_are_of():
-    head = make_head("bilstm_sum_last_four", shape=StackShape(7, 8), objective=Objective("tags", 5))
+    head = make_head("bilstm_sum_last_four", shape=StackShape(7, 8), objective=Objective(KINDS["tags"], 5))
     assert weighed_states(head, has_pooler=True) == [3, 4, 5, 6]
     assert weighed_states(make_head("average_pooling"), has_pooler=True) is None
 

@@ -101,7 +101,8 @@ def test_parts_are_numbered_by_the_layers_that_a_head_was_trained_on():
 
 
 def test_the_pooled_state_of_a_row_is_no_layer():
-    head, (states, mask, segments) = make_head("learned_pooling", objective=Objective("class", 3)), make_input(tokens=1)
+    head = make_head("learned_pooling", objective=Objective(KINDS["class"], 3))
+    states, mask, segments = make_input(tokens=1)
     assert layer_contributions(head, states, mask, segments, pooled=True).names == (
         *("pooled", "layer 0", "layer 1"),
         "bias",

@@ -2,10 +2,11 @@ import pytest
 import torch
 
 from bertvision.heads.build import HeadConfig, build_head
+from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
 from bertvision.training.objective import SPANS, Objective
 
-CHOICES = Objective("choice", 1, group=2)
+CHOICES = Objective(KINDS["choice"], 1, group=2)
 NAMES = [
     "learned_pooling",
     "average_pooling",
@@ -68,11 +69,11 @@ def test_exactly_the_weights_that_a_softmax_does_not_see_are_left_alone(name, ob
 
 def test_of_a_joint_readout_start_and_end_alone_are_left_alone(seen):
     head = make_head("adapter_386_shared_skip_joint", SPANS)
-    ((weight, part),) = head.still_weights("span")
+    ((weight, part),) = head.still_weights(SPANS.kind)
     assert weight is head.readout.linear.bias
     assert torch.arange(18)[part].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("kind", ["answerable", "class", "labels", "number", "tags"])
 def test_of_other_kinds_every_weight_learns(kind):
-    assert make_head("last_linear", Objective(kind, 3)).still_weights(kind) == []
+    assert make_head("last_linear", Objective(KINDS[kind], 3)).still_weights(KINDS[kind]) == []

@@ -180,7 +180,8 @@ def test_the_default_model_is_exported_with_its_calibration(exported, tmp_path, 
     monkeypatch.setattr("bertvision.model_folder.shipped_model", lambda: tmp_path / "shipped")
     done = CliRunner().invoke(app, ["export", "default", "--onnx", str(tmp_path / "onnx"), "--int8"])
     assert done.exit_code == 0, done.output
-    assert json.loads((tmp_path / "onnx" / "calibration.json").read_text()) == calibration
+    written = json.loads((tmp_path / "onnx" / "calibration.json").read_text())
+    assert written == calibration | {"official_threshold": None}
     assert bertvision.load(tmp_path / "onnx").served.calibration.temperature == 3.2
     assert "| temperature | 3.2000 |" in (tmp_path / "onnx" / "README.md").read_text()
 
@@ -253,8 +254,8 @@ class Fixed(nn.Module):
 
 
 def test_a_head_that_is_not_the_same_for_every_length_is_refused(exported, tmp_path, monkeypatch):
-    def load_other(folder):
-        model = load_model(folder)
+    def load_other(folder, pooler):
+        model = load_model(folder, pooler)
         return Model(model.config, model.encoder, Head(Fixed(), model.head.readout))
 
     monkeypatch.setattr("bertvision.serving.served.load_model", load_other)

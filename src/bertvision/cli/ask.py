@@ -46,7 +46,7 @@ def ask(
     if not isinstance(reader, Reader):
         raise SettingsError(f"{model}: is a model of {reader.served.config.task}, which answers no questions")
     answered = reader(
-        questions,
+        questions if len(questions) > 1 else questions[0],  # an error about the only one does not count
         text,
         top_k=top_k,
         null_threshold=null_threshold,
@@ -54,6 +54,7 @@ def ask(
         layers=layers,
         progress=passing_progress(quiet),
     )
+    answered = answered if len(questions) > 1 else [answered]
     if as_json:
         print_json(_as_json(questions, answered))
         return
