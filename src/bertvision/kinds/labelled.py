@@ -285,6 +285,10 @@ class LabelKind(Kind):
         labels: Sequence[str] = (),
     ) -> Logits:
         """Combine models row by row, as `combine_logits` does for spans."""
+        return self.combine_rows(members, how, weights)
+
+    def combine_rows(self, members: Sequence[Logits], how: How, weights: Sequence[float] | None) -> Logits:
+        """Combine models by a softmax over their columns."""
         return combine_softmax(members, how, weights)
 
     def read_members(self, folders: Sequence[Path], data: str, golds: Golds) -> list[RowMember]:

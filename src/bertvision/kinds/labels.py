@@ -38,17 +38,6 @@ class Labels(TextRowKind):
         """Return each row's labels."""
         return predict_label_sets(ids, logits)
 
-    def combine(
-        self,
-        layout: Any,  # noqa: ANN401 (not needed)
-        members: Sequence[Logits],
-        how: How,
-        weights: Sequence[float] | None = None,
-        labels: Sequence[str] = (),
-    ) -> Logits:
-        """Combine models label by label."""
-        return combine_sigmoid(members, how, weights)
-
     def logits_of(self, golds: Golds, member: RowMember) -> Logits:
         """Return logits that have the probabilities of a prediction folder."""
         shares = np.clip(self.probabilities_of(golds, member), LEAST, 1 - LEAST)
@@ -57,6 +46,10 @@ class Labels(TextRowKind):
     def fits(self, prediction: RowPrediction) -> bool:
         """Whether the labels are those whose probabilities are high enough."""
         return prediction.label == tuple(int(share > THRESHOLD) for share in prediction.probabilities)
+
+    def combine_rows(self, members: Sequence[Logits], how: How, weights: Sequence[float] | None) -> Logits:
+        """Combine models label by label."""
+        return combine_sigmoid(members, how, weights)
 
     def show(self, example: TextRow, label: LabelSet, labels: Sequence[str]) -> list[str]:
         """Return the names of the labels that are there."""

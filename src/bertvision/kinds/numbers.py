@@ -42,17 +42,6 @@ class Numbers(TextRowKind):
         """Return the logits for what they are."""
         return predict_numbers(ids, logits)
 
-    def combine(
-        self,
-        layout: Any,  # noqa: ANN401 (not needed)
-        members: Sequence[Logits],
-        how: How,
-        weights: Sequence[float] | None = None,
-        labels: Sequence[str] = (),
-    ) -> Logits:
-        """Average the numbers."""
-        return combine_numbers(members, how, weights)
-
     def join(
         self,
         golds: Golds,
@@ -65,6 +54,10 @@ class Numbers(TextRowKind):
         logits = [np.array([[each.label] for each in member.predictions], dtype=np.float32) for member in members]
         joined = self.combine(None, logits, how, shares)
         return Joined(self.decode_rows([each.id for each in golds.examples], joined, ()), "numbers")
+
+    def combine_rows(self, members: Sequence[Logits], how: How, weights: Sequence[float] | None) -> Logits:
+        """Average the numbers."""
+        return combine_numbers(members, how, weights)
 
     def show(self, example: TextRow, label: float, labels: Sequence[str]) -> float:
         """Return the number."""
