@@ -73,7 +73,7 @@ def bench_heads(config: HeadsBench, progress: Progress = SILENT) -> BenchRecord:
 
 
 def _variants(rates: Sequence[float]) -> tuple[HeadConfig, ...]:
-    """Give 4 pooling heads, and adapters of both widths at every learning rate: 20 heads with two of them."""
+    """Return 4 pooling heads, and adapters of both widths at every learning rate: 20 heads with two of them."""
     adapters = [
         HeadConfig.model_validate({"head": f"adapter_{width}_{kind}", "name": f"adapter_{width}_{kind}-{lr}", "lr": lr})
         for width in (64, 386)

@@ -96,11 +96,11 @@ class InferenceWork:
 
     @property
     def by_name(self) -> dict[str, ServedModel | OnnxModel]:
-        """Give the forms of the whole model."""
+        """Return the forms of the whole model."""
         return {TORCH: self.torch, ONNX: self.onnx, INT8: self.int8}
 
     def sides(self, windows: Sequence[Window], singles: Sequence[Question]) -> dict[str, Callable[[], object]]:
-        """Give what is timed."""
+        """Return what is timed."""
         pairs = [(question.text, question.context) for question in singles]
         batches: dict[str, Callable[[], object]] = {
             TORCH: lambda: self.torch.logits(windows),
@@ -144,7 +144,7 @@ def _one_by_one(reader: Reader, pairs: Sequence[tuple[str, str]]) -> Callable[[]
 
 
 def _speeds(record: BenchRecord, windows: int, singles: int) -> dict[str, float]:
-    """Give windows a second, milliseconds a question, and what the head adds to the bare encoder in per cent."""
+    """Return windows a second, milliseconds a question, and what the head adds to the bare encoder in per cent."""
     seconds = {side.name: median(side.seconds) for side in record.sides}
     names = (TORCH, ONNX, INT8)
     found = {f"{name}: windows a second": windows / seconds[name] for name in names}

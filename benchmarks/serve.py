@@ -195,7 +195,7 @@ def _body(question: str | list[str], context: str) -> bytes:
 
 
 def _answers(reply: Reply) -> list[tuple[str, int, int]]:
-    """Give the answers with their characters; refuse a reply that holds none."""
+    """Return the answers with their characters; refuse a reply that holds none."""
     if reply.status != OK:
         raise DataError(f"the server replied {reply.status}: {reply.body[:200].decode()}; expected 200")
     return [(best["text"], best["start"], best["end"]) for best, *_ in json.loads(reply.body)["answers"]]

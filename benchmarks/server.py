@@ -41,7 +41,7 @@ class Server:
     process: Process
 
     async def metrics(self) -> dict[str, float]:
-        """Give what the server measured, each number by its name with its labels."""
+        """Return what the server measured, each number by its name with its labels."""
         async with connected(self.address) as connection:
             return read_metrics((await connection.ask("/metrics")).body.decode())
 

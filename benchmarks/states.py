@@ -141,7 +141,7 @@ class _Work:
 
 
 def _speedups(heads: Sequence[str], seconds: Mapping[str, float]) -> dict[str, float]:
-    """Tell how many times faster an epoch on kept states is than on live ones."""
+    """Return how many times faster an epoch on kept states is than on live ones."""
     return {
         f"{head}: live / {name}": seconds[f"{head}, live"] / seconds[f"{head}, {name}"]
         for head in heads
@@ -181,7 +181,7 @@ class PaddedStates:
 
     @property
     def num_bytes(self) -> int:
-        """Tell how large the file is."""
+        """Return how large the file is."""
         return int(self._stored.nbytes)
 
     def num_steps(self, epoch: int) -> int:

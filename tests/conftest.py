@@ -137,7 +137,7 @@ def questions() -> list[Question]:
 
 @pytest.fixture
 def make_task(tokenizer, questions):
-    """Give a function of a kind of task: a few windows of it, which can be learned by heart, and its objective."""
+    """Return a function of a kind of task: a few windows of it, which can be learned by heart, and its objective."""
     places, config = ["river", "weir", "stone"], WindowConfig(max_length=32, stride=8)
     pairs = [(f"who built the {one}?", f"by the {other}") for one in places for other in places[:2]]
 

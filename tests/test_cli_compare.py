@@ -28,7 +28,7 @@ def gold_of(golds, context=CONTEXT):
 
 
 def nbest_of(answers):
-    """Give every question its answer and, behind it, no answer or a made-up one."""
+    """Return every question its answer and, behind it, no answer or a made-up one."""
     numbers = {"probability": 0.5, "start_logit": 1.0, "end_logit": 2.0}
     return {
         key: [{"text": text, **numbers}, {"text": "" if text else "Leeds", **numbers}] for key, text in answers.items()

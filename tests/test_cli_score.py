@@ -122,7 +122,7 @@ def test_squad1_counts_a_missing_prediction_as_0_and_says_so_beside_the_scores(s
 
 
 def refusal(result):
-    """Give the one line with which a command ended."""
+    """Return the one line with which a command ended."""
     assert result.exit_code == 2, result.exception
     assert result.stdout == ""
     assert result.stderr.endswith("\n")

@@ -12,7 +12,7 @@ YAMLS = sorted(path for folder in (CONFIGS, SAMPLE) for ending in ("*.yaml", "*.
 
 
 def refusal(settings, *overrides):
-    """Give the text of the SettingsError that settings end with, which must be one line."""
+    """Return the text of the SettingsError that settings end with, which must be one line."""
     with pytest.raises(SettingsError) as caught:
         build_experiment(settings, overrides, "my.yaml")
     message = str(caught.value)

@@ -28,7 +28,7 @@ class Stage(Config):
 
 
 def refusal(act, *arguments):
-    """Give the text of the SettingsError that a call ends with, which must be one line."""
+    """Return the text of the SettingsError that a call ends with, which must be one line."""
     with pytest.raises(SettingsError) as caught:
         act(*arguments)
     message = str(caught.value)

@@ -125,7 +125,7 @@ def _ensembles(dev: Side, held_out: Side, members: Sequence[str], gold: str) -> 
 
 
 def _gain(held_out: Answers) -> float:
-    """Give the F1 at 0 above that of always declining, as `bertvision ensemble` weighs its members."""
+    """Return the F1 at 0 above that of always declining, as `bertvision ensemble` weighs its members."""
     return max(scores_at(held_out, 0.0)["f1"] - 100 * float(held_out.is_impossible.mean()), 0.01)
 
 
@@ -149,7 +149,7 @@ def _ensemble(dev: Side, members: Sequence[str], how: str, shares: Floats | None
 
 
 def _probabilities(folder: PredictionFolder) -> dict[str, dict[str, float]]:
-    """Give each question's answers with their probabilities; the same text twice counts together."""
+    """Return each question's answers with their probabilities; the same text twice counts together."""
     found: dict[str, dict[str, float]] = {}
     for question, candidates in (folder.candidates or {}).items():
         found[question] = defaultdict(float)
@@ -174,7 +174,7 @@ def _log(probability: float) -> float:
 
 
 def _shifts(dev: Side, held_out: Side) -> dict[str, Any]:
-    """Tell how the odds of "no answer" differ between the held-out questions and dev's, by row."""
+    """Return how the odds of "no answer" differ between the held-out questions and dev's, by row."""
     share = float(dev.answers(ADAPTER).abstains(0.0).mean())
     is_borrowed = np.array([question.id.endswith(BORROWED) for question in held_out.questions])
     return {
@@ -210,7 +210,7 @@ def _shift(dev: Answers, held_out: Answers, is_borrowed: np.ndarray[Any, Any], s
 
 
 def _separation(odds: Floats, is_impossible: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Give where the two kinds of questions lie, and how often one without an answer has the higher odds (AUC)."""
+    """Return where the two kinds of questions lie, and how often one without an answer has the higher odds (AUC)."""
     none, some = odds[is_impossible], np.sort(odds[~is_impossible])
     below = (np.searchsorted(some, none, "left") + np.searchsorted(some, none, "right")) / 2
     return {

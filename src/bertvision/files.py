@@ -56,7 +56,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 (the caller checks what it is)
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Give a folder to fill that takes its place at `path` only when the block ends well, replacing what was there."""
+    """Return a folder to fill that takes its place at `path` when the block ends well, replacing what was there."""
     beside, before = path.with_name(f".{path.name}.part"), path.with_name(f".{path.name}.old")
     for leftover in (beside, before):  # of a run that was killed
         shutil.rmtree(leftover, ignore_errors=True)

@@ -46,7 +46,7 @@ class ModelConfig(UseConfig):
 
     @property
     def objective(self) -> Objective:
-        """Tell what it gives for each window."""
+        """Return what it gives for each window."""
         return objective_of(TASKS[self.task].kind, self.labels)
 
 
@@ -101,7 +101,7 @@ def save_as_changes(folder: Path, model: Model, base: str) -> None:
 
 
 def as_saved(encoder: Encoder) -> Encoder:
-    """Give the encoder that a folder is to hold: a copy with LoRA merged into its weights, or else the very same."""
+    """Return the encoder that a folder is to hold: a copy with LoRA merged into its weights, or else the very same."""
     active = variants_of(encoder.model).active
     if active is None or not variant_of(encoder.model, active).config.is_mergeable:
         return encoder
@@ -164,5 +164,5 @@ def read_model_config(folder: Path) -> ModelConfig:
 
 
 def find_model(folder: Path) -> Path:
-    """Give the folder of a model: its own, or the default model's where it is called `default`."""
+    """Return the folder of a model: its own, or the default model's where it is called `default`."""
     return shipped_model() if str(folder) == DEFAULT else folder

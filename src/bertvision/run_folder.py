@@ -23,33 +23,33 @@ class RunFolder:
     fraction: float | None = None
 
     def encoder(self, fraction: float) -> Path:
-        """Give the place of the encoder tuned for a fraction."""
+        """Return the place of the encoder tuned for a fraction."""
         return self.root / "encoder" / fraction_name(fraction)
 
     def head(self, name: str) -> Path:
-        """Give the place of a head trained on that encoder."""
+        """Return the place of a head trained on that encoder."""
         return self.root / "heads" / fraction_name(self.fraction) / name
 
     def predictions(self, row: str) -> Path:
-        """Give the place of a row's answers to dev."""
+        """Return the place of a row's answers to dev."""
         return self.root / "predictions" / fraction_name(self.fraction) / row
 
     def held_out_predictions(self, row: str) -> Path:
-        """Give the place of a row's answers to the held-out questions."""
+        """Return the place of a row's answers to the held-out questions."""
         return self.root / "predictions_held_out" / fraction_name(self.fraction) / row
 
     def unfinished(self, stage: str) -> Path:
-        """Give the place of what a stopped stage needs to go on."""
+        """Return the place of what a stopped stage needs to go on."""
         return self.root / "unfinished" / stage
 
     @property
     def held_out(self) -> Path:
-        """Give the place of the held-out questions, the same for all seeds."""
+        """Return the place of the held-out questions, the same for all seeds."""
         return self.out / "held_out.json"
 
     @property
     def records(self) -> Path:
-        """Give the place of all seeds' records."""
+        """Return the place of all seeds' records."""
         return self.out / "records"
 
 
@@ -59,7 +59,7 @@ def folder_of_seed(out: Path, seed: int, seeds: tuple[int, ...], fraction: float
 
 
 def is_made(folder: Path, made_by: Settings) -> bool:
-    """Tell whether a stage's result is there; refuse one that other settings made."""
+    """Return whether a stage's result is there; refuse one that other settings made."""
     if not (folder / MADE_BY).exists():
         return False
     if difference := first_difference(read_json(folder / MADE_BY), made_by):
@@ -76,7 +76,7 @@ def sign(folder: Path, made_by: Settings) -> None:
 
 @contextmanager
 def resumable(folder: Path, made_by: Settings) -> Iterator[Path]:
-    """Give a folder for a stage's progress: kept when the block is cut short, removed when it ends well."""
+    """Return a folder for a stage's progress: kept when the block is cut short, removed when it ends well."""
     if not is_made(folder, made_by):
         sign(folder, made_by)
     yield folder / "progress"

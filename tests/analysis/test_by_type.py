@@ -13,7 +13,7 @@ FOUND = [("B-PER", "I-PER", "O", "B-ORG"), ("B-ORG", "I-ORG")]
 
 
 def count_types(task, labels, golds, found):
-    """Give the counts that a breakdown shows, as tuples."""
+    """Return the counts that a breakdown shows, as tuples."""
     if task == "ner":
         examples = [Sentence(str(n), ("x",) * len(tags), tags, 0) for n, tags in enumerate(golds)]
         predictions = [TagPrediction(str(n), tags) for n, tags in enumerate(found)]

@@ -30,7 +30,7 @@ def ask(count):
 
 
 def lost_logits(grid):
-    """Give the 20 best starts to a window's last words and the 20 best ends to its first."""
+    """Return the 20 best starts to a window's last words and the 20 best ends to its first."""
     logits = np.full((len(grid.offsets), 2), -9, np.float32)
     context = np.flatnonzero(grid.offsets[:, 0] >= 0)
     logits[context[-20:], 0] += np.arange(1, 21, dtype=np.float32) / 4

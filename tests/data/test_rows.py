@@ -35,7 +35,7 @@ def read(source, task="classification", labels=(), **settings):
 
 
 def refusal(source, **settings):
-    """Give the message with which a file is refused: one line that names the file."""
+    """Return the message with which a file is refused: one line that names the file."""
     with pytest.raises(DataError) as caught:
         read(source, **settings)
     message = str(caught.value)

@@ -119,7 +119,7 @@ def write(tmp_path):
 
 
 def message_of(caught):
-    """Give an error's text, which must be one line."""
+    """Return an error's text, which must be one line."""
     message = str(caught.value)
     assert message
     assert "\n" not in message

@@ -23,5 +23,5 @@ def make_model(scores_by_question, golds):
 
 @pytest.fixture(scope="session")
 def make_answers():
-    """Give a function of scores and golds, see `make_model`."""
+    """Return a function of scores and golds, see `make_model`."""
     return lambda scores, golds: build_answers(*make_model(scores, golds))

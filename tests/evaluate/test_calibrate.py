@@ -48,7 +48,7 @@ def predictions_of(questions, *, has_null=True):
 
 @pytest.fixture
 def make(tmp_path):
-    """Give a function that writes a prediction folder and its gold file."""
+    """Return a function that writes a prediction folder and its gold file."""
 
     def write(folder, gold, name, count, **more):
         questions = questions_of(name, count)

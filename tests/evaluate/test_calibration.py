@@ -9,7 +9,7 @@ SCORES = [{"": -2.0, "weir": 0.0}, {"": -1.0, "weir": 0.0}, {"": 1.0, "weir": 0.
 
 
 def sure(odds):
-    """Give the probability of the likelier one of two."""
+    """Return the probability of the likelier one of two."""
     return 1 / (1 + np.exp(-abs(odds)))
 
 

@@ -48,7 +48,7 @@ def read(folder, name="predictions.json"):
 
 
 def shares_in(folder):
-    """Give the probabilities of each example, in the order of its labels."""
+    """Return the probabilities of each example, in the order of its labels."""
     return {key: list(shares.values()) for key, shares in read(folder, "probabilities.json").items()}
 
 

@@ -16,7 +16,7 @@ ROWS = st.lists(
 
 @pytest.fixture(scope="session")
 def answers_of(make_answers):
-    """Give a function of (odds, gold) pairs; the best span is always "weir"."""
+    """Return a function of (odds, gold) pairs; the best span is always "weir"."""
     return lambda rows: make_answers([{"": odds, "weir": 0.0} for odds, _ in rows], [gold for _, gold in rows])
 
 

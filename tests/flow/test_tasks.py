@@ -451,7 +451,7 @@ def test_heads_read_the_chosen_layers_with_and_without_a_pooler(classes, tmp_pat
 
 
 def is_read(head, states, place):
-    """Tell whether a head's logits depend on one of the states."""
+    """Return whether a head's logits depend on one of the states."""
     seen = torch.ones(states.shape[0], states.shape[2], dtype=torch.bool), torch.zeros(2, states.shape[2], dtype=int)
     changed = states.clone()
     changed[:, place] += 1

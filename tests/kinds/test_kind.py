@@ -10,7 +10,7 @@ LOSS = SOURCE / "training" / "objective.py"  # the one choice that is not a kind
 
 
 def is_kind(node):
-    """Tell whether an expression is a kind or its name."""
+    """Return whether an expression is a kind or its name."""
     if isinstance(node, ast.Attribute) and node.attr == "name":
         node = node.value
     return (isinstance(node, ast.Name) and node.id == "kind") or (
@@ -19,12 +19,12 @@ def is_kind(node):
 
 
 def names_in(node):
-    """Give the names of kinds that stand in an expression or a pattern as texts."""
+    """Return the names of kinds that stand in an expression or a pattern as texts."""
     return {each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and each.value in KINDS}
 
 
 def questions_in(path):
-    """Give the lines that ask which kind something is."""
+    """Return the lines that ask which kind something is."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Compare) and any(map(is_kind, [node.left, *node.comparators])):
             found = names_in(node)

@@ -27,7 +27,7 @@ def test_mcnemar_is_exact_where_powers_of_two_exceed_a_float():
 
 
 def all_means(differences, units):
-    """Give the mean of every possible resample of units, in the plainest way."""
+    """Return the mean of every possible resample of units, in the plainest way."""
     units, differences = np.array(units), np.array(differences)
     members = [differences[units == unit] for unit in range(units.max() + 1)]
     return np.array([np.concatenate(drawn).mean() for drawn in product(members, repeat=len(members))])

@@ -29,7 +29,7 @@ def make_windows(*pieces_by_window, questions=None):
 
 
 def peaked(length, start, end, height=5.0):
-    """Give logits of 0 with one peak for the start and one for the end."""
+    """Return logits of 0 with one peak for the start and one for the end."""
     logits = np.zeros((length, 2), np.float32)
     logits[start, 0] = logits[end, 1] = height
     return logits

@@ -118,7 +118,7 @@ def test_what_a_member_does_not_list_has_no_probability_of_its():
 
 
 def flat(grid, null, **words):
-    """Give every token -20, first tokens half of `null` twice, and named words (start, end)."""
+    """Return every token -20, first tokens half of `null` twice, and named words (start, end)."""
     logits = np.full((len(grid.tokens.offsets), 2), -20, dtype=np.float32)
     logits[grid.tokens.window_at[:-1]] = null / 2
     for word, pair in words.items():

@@ -44,7 +44,7 @@ def draw_logits(grid, seed):
 
 
 def flat_logits(grid, *, null=(0.0, 0.0), **tokens):
-    """Give every token -9, the first token of every window `null`, and named tokens (w3=(start, end)) their own."""
+    """Return every token -9, the first token of every window `null`, and named tokens (w3=(start, end)) their own."""
     logits = np.full((len(grid.offsets), 2), -9, dtype=np.float32)
     logits[grid.window_at[:-1]] = null
     for word, pair in tokens.items():
@@ -402,7 +402,7 @@ def run_qa(windows, context, n_best, max_answer_length, threshold, has_null):
 
 
 def as_features(grid, logits, question):
-    """Give a question's windows as run_qa sees them."""
+    """Return a question's windows as run_qa sees them."""
     for window in np.flatnonzero(grid.question_of == question):
         place = slice(grid.window_at[window], grid.window_at[window + 1])
         offsets = [None if first < 0 else (first, last) for first, last in grid.offsets[place].tolist()]

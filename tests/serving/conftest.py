@@ -75,7 +75,7 @@ def shared_reader(make_shared):
 
 @pytest.fixture
 def make_record(encoder):
-    """Give a function that makes a record of the tiny encoder's."""
+    """Return a function that makes a record of the tiny encoder's."""
 
     def make(row="learned_pooling", fraction=1.0, seed=1, scores=TUNED, seeds=(1, 2), weights=None):
         return RunRecord(

@@ -28,7 +28,7 @@ def reader(shared_reader):
 
 @pytest.fixture
 def serve(reader):
-    """Give a function of settings that gives a client of a running server."""
+    """Return a function of settings that gives a client of a running server."""
     clients = []
 
     def start(models=None, **settings):

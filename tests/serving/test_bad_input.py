@@ -47,7 +47,7 @@ def client(models):
 
 @pytest.fixture
 def refused(client, caplog):
-    """Give a function that sends a body and sees that it is refused as it should be; gives the message."""
+    """Return a function that sends a body and sees that it is refused as it should be; gives the message."""
     caplog.set_level(logging.INFO)
 
     def send(path, body, status, kind=JSON):
@@ -66,7 +66,7 @@ def refused(client, caplog):
 
 
 def with_text(path, text):
-    """Give a good body whose last text is another one, written as JSON already."""
+    """Return a good body whose last text is another one, written as JSON already."""
     *others, last = GOOD[path]
     fields = [f"{json.dumps(name)}: {json.dumps(GOOD[path][name])}" for name in others]
     return "{" + ", ".join([*fields, f'"{last}": {text}']) + "}"
@@ -189,7 +189,7 @@ def test_other_paths_are_not_found_and_not_logged(client, caplog, path):
 
 
 def found_in(value):
-    """Give everything that has a text and its characters in the last text that was sent."""
+    """Return everything that has a text and its characters in the last text that was sent."""
     if isinstance(value, list):
         return [each for item in value for each in found_in(item)]
     if not isinstance(value, dict):

@@ -19,7 +19,7 @@ CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the ston
 
 
 def logits_one_by_one(folder, windows):
-    """Give [window, column], from the model itself, one window at a time."""
+    """Return [window, column], from the model itself, one window at a time."""
     model = load_model(folder)
     found = []
     for row in range(len(windows)):

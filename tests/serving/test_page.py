@@ -67,7 +67,7 @@ def address(reader):
 
 @pytest.fixture
 def visit(browser):
-    """Give a function that opens the page; at the end, nothing was refused, broken or fetched from elsewhere."""
+    """Return a function that opens the page; at the end, nothing was refused, broken or fetched from elsewhere."""
     pages, problems = [], []
 
     def open_page(address, **settings):

@@ -25,7 +25,7 @@ def reader(shared_reader) -> Reader:
 
 
 def scored_spans(folder, question, context):
-    """Give the null score of every window and the score of every span, (score, start, end), one window at a time."""
+    """Return the null score of every window and the score of every span, (score, start, end), one window at a time."""
     model = load_model(folder)
     spans, nulls = [], []
     for window in cut_windows(

@@ -14,7 +14,7 @@ WORDS = ("hannah", "coyle", ",", "of", "the", "river", ",", "built", "the", "wei
 
 
 def tags_one_by_one(folder, words):
-    """Give each word's best tag and its probability, from the model itself, one window at a time."""
+    """Return each word's best tag and its probability, from the model itself, one window at a time."""
     model = load_model(folder)
     found = {}
     for window in cut_words([Sentence("0", words, None, 0)], TAGS, model.encoder.tokenizer, model.config.windows):

@@ -24,7 +24,7 @@ def small_shards(monkeypatch):
 
 @pytest.fixture
 def wanted(encoder, windows, cpu):
-    """Give a function that describes states of the tiny encoder to keep."""
+    """Return a function that describes states of the tiny encoder to keep."""
     freeze(encoder, cpu)
 
     def describe(dtype="float32", **more):

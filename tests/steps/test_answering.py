@@ -14,7 +14,7 @@ WINDOWS = WindowConfig(max_length=16, stride=4)
 
 @pytest.fixture
 def ask(tokenizer):
-    """Give a function of (task's name, examples, labels): the split, ready to be answered."""
+    """Return a function of (task's name, examples, labels): the split, ready to be answered."""
 
     def make(name, examples, labels=(), part="", windows=WINDOWS, answers=None):
         split = Split("examples", tuple(examples), 0, None)

@@ -37,7 +37,7 @@ def _measures_shortly(monkeypatch):
 
 @pytest.fixture
 def make_experiment(squad_file, encoder_folder):
-    """Give a function of overrides: two epochs that train one of two blocks, dropout on."""
+    """Return a function of overrides: two epochs that train one of two blocks, dropout on."""
     data = str(squad_file())
     settings = {
         "data": {"train": data, "dev": data},

@@ -9,7 +9,7 @@ from bertvision.steps.inspect_file import inspect_file
 
 @pytest.fixture
 def inspect(saved_encoder, tmp_path):
-    """Give a function of (task, file's name, its text): what training on it would mean, in windows of 8 tokens."""
+    """Return a function of (task, file's name, its text): what training on it would mean, in windows of 8 tokens."""
 
     def run(task, name, text, *overrides):
         (tmp_path / name).write_text(text)

@@ -45,7 +45,7 @@ def model(encoder, tmp_path):
 
 
 def parts_of_windows(encoder, head, questions):
-    """Give every window and its parts, [part, token, start and end], from the encoder and the weights themselves."""
+    """Return every window and its parts, [part, token, start and end], from the encoder and the weights themselves."""
     shares = head.pooler.weights.exp() / head.pooler.weights.exp().sum() * head.pooler.scale
     for window in cut_windows(questions, encoder.tokenizer, WINDOWS):
         ids = torch.from_numpy(window.ids).long()[None]

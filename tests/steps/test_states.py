@@ -31,7 +31,7 @@ class Listener(Silent):
 
 @pytest.fixture
 def make_context(squad_file, encoder_folder, tmp_path):
-    """Give a function of overrides that prepares an experiment of three epochs."""
+    """Return a function of overrides that prepares an experiment of three epochs."""
     data = str(squad_file())
     settings = {
         "data": {"train": data, "dev": data},

@@ -15,7 +15,7 @@ def default_tokenizer():
 
 @pytest.fixture(scope="session")
 def make_byte_tokenizer():
-    """Give a function of a post-processor that makes a tokenizer with bytes as tokens."""
+    """Return a function of a post-processor that makes a tokenizer with bytes as tokens."""
 
     def make(post_processor=None):
         pieces = ["<s>", "<pad>", "</s>", "<unk>", *sorted(pre_tokenizers.ByteLevel.alphabet())]

@@ -16,7 +16,7 @@ SENTENCES = [
 
 
 def same(one, other):
-    """Tell whether windows are alike in everything."""
+    """Return whether windows are alike in everything."""
     pairs = zip(one, other, strict=True)
     return all(
         all(np.array_equal(getattr(a, name), getattr(b, name)) for name in a.__dataclass_fields__) for a, b in pairs

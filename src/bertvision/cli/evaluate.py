@@ -92,7 +92,7 @@ def compare(
     overrides: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Tell whether two models' scores differ by chance.
+    """Return whether two models' scores differ by chance.
 
     For any task: prints the difference of its scores with a paired-bootstrap interval and p-value and, where answers
     are right or wrong, McNemar's exact test and who is right how often; needs no torch. Own tables are read with the

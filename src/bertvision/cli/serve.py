@@ -91,7 +91,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _address(host: str, listening: socket.socket) -> str:
-    """Give the address to open on this machine."""
+    """Return the address to open on this machine."""
     name = "localhost" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     return f"http://{name}:{listening.getsockname()[1]}/"
 

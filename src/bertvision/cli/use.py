@@ -86,7 +86,7 @@ def _as_json(questions: Sequence[str], answered: Sequence[Sequence[Answer]]) -> 
 
 
 def _context(source: str | None, context: str | None, file: str | None) -> str:
-    """Give the context from the one place that was named."""
+    """Return the context from the one place that was named."""
     if source not in (None, "-"):
         raise SettingsError(f"got {source!r}; give --context TEXT, --file FILE, or - for standard input")
     if (source is not None) + (context is not None) + (file is not None) != 1:

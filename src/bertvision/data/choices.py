@@ -61,7 +61,7 @@ def _list_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401 (checked here)
 
 
 def _swag(table: TableFile, line: Line) -> tuple[str, tuple[str, ...]]:
-    """Give the first sentence, and the endings with the beginning that the second sentence has for all of them."""
+    """Return the first sentence, and the endings with the beginning that the second sentence has for all of them."""
     columns = [f"ending{number}" for number in range(10) if table.has(f"ending{number}")]
     endings = tuple(plain_text(table.cell(line, column), column) for column in columns)
     if not table.has("sent1"):

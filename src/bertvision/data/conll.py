@@ -50,7 +50,7 @@ def read_ner(
 
 
 def tag_names(split: Split[Sentence]) -> tuple[str, ...]:
-    """Give O, and B and I of every type of entity in a split, sorted by type."""
+    """Return O, and B and I of every type of entity in a split, sorted by type."""
     types = sorted({tag[2:] for sentence in split.examples for tag in sentence.tags or () if tag != "O"})
     return ("O", *(f"{prefix}-{each}" for each in types for prefix in "BI"))
 
@@ -89,7 +89,7 @@ class _BadLineError(BadExampleError):
 
 
 def _cut(text: str) -> Iterator[tuple[int, list[_Word]]]:
-    """Give every sentence's words and the document that it is in."""
+    """Return every sentence's words and the document that it is in."""
     document, words = 0, list[_Word]()
     seen = False  # a sentence of this document
     for number, line in enumerate(text.split("\n"), start=1):

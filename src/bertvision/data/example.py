@@ -48,7 +48,7 @@ class DataConfig(Config):
     fold: int = Field(1, ge=1)  # which of them is dev
 
     def layout(self) -> "DataConfig":
-        """Give how files are laid out, without which files they are."""
+        """Return how files are laid out, without which files they are."""
         names = ("columns", "header", "quoted", "separator", "tagging")
         return DataConfig().model_copy(update={name: getattr(self, name) for name in names})
 
@@ -85,7 +85,7 @@ class Question:
 
     @property
     def is_impossible(self) -> bool:
-        """Tell whether the context holds no answer."""
+        """Return whether the context holds no answer."""
         return not self.answers
 
 

@@ -108,7 +108,7 @@ def _qa(question: Question) -> dict[str, Any]:
 
 
 def fold(split: Split[Example], k: int, n: int) -> tuple[Split[Example], Split[Example]]:
-    """Give the k-th of n folds (counted from 1) as dev and all others as train, the same each time.
+    """Return the k-th of n folds (counted from 1) as dev and all others as train, the same each time.
 
     Documents (of questions: articles) stay whole where there are at least n of them; otherwise examples are dealt one
     by one. They are dealt in the order of their hashes, so that neighbours go to different folds.

@@ -145,7 +145,7 @@ def _label(table: TableFile, line: Line, columns: ColumnsConfig, layout: RowLayo
 
 
 def _names(raws: Sequence[_Raw | Found[TextRow]], columns: ColumnsConfig, layout: RowLayout) -> tuple[str, ...]:
-    """Give the labels that occur, sorted: as numbers where all are numbers, so that 10 comes after 9."""
+    """Return the labels that occur, sorted: as numbers where all are numbers, so that 10 comes after 9."""
     if layout.holds == "number":
         return ()
     if isinstance(columns.label, tuple):

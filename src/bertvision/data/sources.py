@@ -94,7 +94,7 @@ def read_bytes(path: Path, expected: str) -> bytes:
 
 
 def exists(source: str) -> bool:
-    """Tell whether there is a file or folder of this name."""
+    """Return whether there is a file or folder of this name."""
     try:
         return Path(source).exists()
     except (OSError, ValueError):  # too long for a path, or with a NUL in it
@@ -102,7 +102,7 @@ def exists(source: str) -> bool:
 
 
 def is_unicode(text: str) -> bool:
-    """Tell whether a text can be written: JSON's escapes and broken bytes can spell what UTF-8 cannot."""
+    """Return whether a text can be written: JSON's escapes and broken bytes can spell what UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -52,13 +52,13 @@ class TableFile:
         return len(self.lines[0].cells if self.names is None else self.names)
 
     def has(self, column: Column) -> bool:
-        """Tell whether there is such a column."""
+        """Return whether there is such a column."""
         if isinstance(column, int):
             return column < self.width
         return self.names is not None and column in self.names
 
     def cell(self, line: Line, column: Column) -> Any:  # noqa: ANN401 (the reader of the column checks it)
-        """Give one cell of a line; None where JSON lacks it."""
+        """Return one cell of a line; None where JSON lacks it."""
         if isinstance(line.cells, Mapping):
             return line.cells.get(column if isinstance(column, str) else (self.names or ())[column])
         return line.cells[column if isinstance(column, int) else (self.names or ()).index(column)]

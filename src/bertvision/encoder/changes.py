@@ -27,7 +27,7 @@ class ChangesConfig(Config):
 
 
 def changes_between(model: PreTrainedModel, base: PreTrainedModel) -> dict[str, Tensor]:
-    """Give the weights that differ from another encoder's of the same shape, rounded to float16."""
+    """Return the weights that differ from another encoder's of the same shape, rounded to float16."""
     tuned, start = model.state_dict(), base.state_dict()
     if odd := [name for name in tuned.keys() | start.keys() if _shape(tuned, name) != _shape(start, name)]:
         raise EncoderError(f"{len(odd)} weights differ in shape from those of the other encoder, such as {min(odd)!r}")

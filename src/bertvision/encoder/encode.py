@@ -28,7 +28,7 @@ def encode(
 
 
 def encode_cls(encoder: Encoder, batch: WindowBatch, *, layers: tuple[int, ...] | None = None) -> LayerStates:
-    """Give the states of the first token alone; where the encoder has a pooler, its state comes before layer 0.
+    """Return the states of the first token alone; where the encoder has a pooler, its state comes before layer 0.
 
     The order of the first BERTVision system (SPEC 1): pooled, embedding output, layer 1, and so on.
     """
@@ -41,7 +41,7 @@ def encode_cls(encoder: Encoder, batch: WindowBatch, *, layers: tuple[int, ...] 
 
 
 def encode_output(encoder: Encoder, batch: WindowBatch, objective: Objective) -> LayerStates:
-    """Give what the encoder's own output layer reads: every token's last state, or the one state that stands for a row.
+    """Return what the encoder's output layer reads: every token's last state, or the one state that stands for a row.
 
     That is the pooled state, or where the encoder has no pooler the first token's last state.
     """
@@ -53,26 +53,26 @@ def encode_output(encoder: Encoder, batch: WindowBatch, objective: Objective) ->
 
 
 def layers_of_output(encoder: Encoder, objective: Objective) -> tuple[int, ...] | None:
-    """Tell which of the states of `encode` or `encode_cls` are those of `encode_output`; None: the last one."""
+    """Return which of the states of `encode` or `encode_cls` are those of `encode_output`; None: the last one."""
     return (0,) if objective.per == "row" and has_pooler(encoder) else None
 
 
 def places_of_states(
     encoder: Encoder, layers: tuple[int, ...] | None = None, *, cls: bool = False
 ) -> tuple[int, ...] | None:
-    """Tell where the states of some layers stand among those of all, the pooled one included; None: they are all."""
+    """Return where the states of some layers stand among those of all, the pooled one included; None: they are all."""
     if layers is None or not (cls and has_pooler(encoder)):
         return layers
     return (0, *(1 + layer for layer in layers))
 
 
 def has_pooler(encoder: Encoder) -> bool:
-    """Tell whether the encoder has trained weights that pool the first token's last state."""
+    """Return whether the encoder has trained weights that pool the first token's last state."""
     return getattr(encoder.model, "pooler", None) is not None
 
 
 def shape_of_states(encoder: Encoder, layers: tuple[int, ...] | None = None, *, cls: bool = False) -> StackShape:
-    """Tell how many states `encode` or `encode_cls` gives of these layers; refuse layers that the encoder has not."""
+    """Return how many states `encode` or `encode_cls` gives of these layers; refuse layers that the encoder has not."""
     layers_there, hidden = encoder.shape
     if layers is not None and (missing := [layer for layer in layers if not 0 <= layer < layers_there]):
         raise EncoderError(
@@ -121,11 +121,11 @@ class StateBatch(NamedTuple):
 
     @property
     def seen(self) -> tuple[LayerStates, TokenMask, Segments]:
-        """Give the arguments of a head."""
+        """Return the arguments of a head."""
         return self.states, self.windows.mask, self.windows.segments
 
     def part(self, first: int, stop: int) -> "StateBatch":
-        """Give some of the windows, as views: every layer's part still lies in one piece."""
+        """Return some of the windows, as views: every layer's part still lies in one piece."""
         return StateBatch(self.states[first:stop], self.windows.part(first, stop))
 
 
@@ -138,7 +138,7 @@ class StateSource(Protocol):
         ...
 
     def epoch(self, number: int, first_step: int = 0) -> Iterator[StateBatch]:
-        """Give the batches of one epoch, from `first_step` on."""
+        """Return the batches of one epoch, from `first_step` on."""
         ...
 
 

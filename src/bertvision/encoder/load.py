@@ -38,18 +38,18 @@ class Encoder:
 
     @property
     def shape(self) -> StackShape:
-        """Tell how many states it gives (the embedding output is one of them) and how wide they are."""
+        """Return how many states it gives (the embedding output is one of them) and how wide they are."""
         return StackShape(self.model.config.num_hidden_layers + 1, self.model.config.hidden_size)
 
     @property
     def takes_segments(self) -> bool:
-        """Tell whether question and context are told apart by token types, as in BERT but not in RoBERTa or MPNet."""
+        """Return whether question and context are told apart by token types, as in BERT but not in RoBERTa or MPNet."""
         has_types = getattr(self.model.config, "type_vocab_size", 0) > 1
         return has_types and "token_type_ids" in self.tokenizer.model_input_names
 
     @property
     def max_length(self) -> int:
-        """Tell how many tokens fit into one row."""
+        """Return how many tokens fit into one row."""
         positions = getattr(self.model.config, "max_position_embeddings", 0) or self.tokenizer.model_max_length
         return int(min(self.tokenizer.model_max_length, positions))
 
@@ -89,7 +89,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def folder_of(name: str) -> Path:
-    """Give the folder that an encoder's name stands for where it is a folder's name."""
+    """Return the folder that an encoder's name stands for where it is a folder's name."""
     return shipped_model() if name == DEFAULT_MODEL else Path(name)
 
 

@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Tell which kinds of tasks the head serves."""
+        """Return which kinds of tasks the head serves."""
         return kinds_of(self.pooler, self.readout)
 
     @property
@@ -161,7 +161,7 @@ CATALOG = {
 
 
 def known(name: object) -> str:
-    """Give a name back that the catalog has; for a validator, so the error is a ValueError."""
+    """Return a name that the catalog has; for a validator, so the error is a ValueError."""
     if not isinstance(name, str) or name not in CATALOG:
         hint = suggest(str(name), CATALOG) or f"; known: {', '.join(CATALOG)}"
         raise ValueError(f"no head {name!r} in the catalog{hint}")

@@ -18,7 +18,7 @@ ALIGNED = 16  # heads' widths are filled up to a multiple of this, so that memor
 def read_out(
     projected: Tensor, bias: Tensor, readout: Tensor, widths: Sequence[int], gelu: str
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Give every head's logits [head, position, score], and what the way back needs.
+    """Return every head's logits [head, position, score], and what the way back needs.
 
     `projected` [layer, position, width] may be overwritten; `bias` [layer, width]; `readout` [layer, width, score]. A
     head that overflows must not reach its neighbours, so each is read out by itself: infinity times zero is no number.
@@ -32,7 +32,7 @@ def read_out(
 def read_out_backward(
     gradient: Tensor, kept: Sequence[Tensor], widths: Sequence[int], gelu: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Give the gradients of the projections, the bias and the readout, from those of the logits.
+    """Return the gradients of the projections, the bias and the readout, from those of the logits.
 
     What comes from a loss that is no number is set to zero, for the neighbours' sake; its step is left out anyway.
     """
@@ -61,17 +61,17 @@ def bmm_in_float32(one: Tensor, other: Tensor) -> Tensor:
 
 
 def slices(widths: Sequence[int]) -> list[slice]:
-    """Give each head's part of the width axis, filling included."""
+    """Return each head's part of the width axis, filling included."""
     filled = [width + filling(width) for width in widths]
     return [slice(end - width, end) for end, width in zip(accumulate(filled), filled, strict=True)]
 
 
 def filling(width: int) -> int:
-    """Tell how many zeros stand after a head's width."""
+    """Return how many zeros stand after a head's width."""
     return -width % ALIGNED
 
 
 @cache
 def has_triton() -> bool:
-    """Tell whether torch came with Triton."""
+    """Return whether torch came with Triton."""
     return importlib.util.find_spec("triton") is not None

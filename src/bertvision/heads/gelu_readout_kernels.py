@@ -22,7 +22,7 @@ PART = 1024  # positions that a backward program sums up before it writes
 def read_out(
     projected: Tensor, bias: Tensor, readout: Tensor, widths: Sequence[int], gelu: str
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Give every head's logits [head, position, 2], and what the way back needs (see `gelu_readout.read_out`)."""
+    """Return every head's logits [head, position, 2], and what the way back needs (see `gelu_readout.read_out`)."""
     layers, positions, width = projected.shape
     bias, readout = bias.float().contiguous(), readout.float().contiguous()
     logits = torch.empty(len(widths), positions, 2, device=projected.device)
@@ -36,7 +36,7 @@ def read_out(
 def read_out_backward(
     gradient: Tensor, kept: Sequence[Tensor], widths: Sequence[int], gelu: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Give the gradients of the projections, the bias and the readout (see `gelu_readout.read_out_backward`)."""
+    """Return the gradients of the projections, the bias and the readout (see `gelu_readout.read_out_backward`)."""
     projected, bias, readout = kept
     layers, positions, width = projected.shape
     parts, tiles = triton.cdiv(positions, PART), _tiles(tuple(widths), projected.device)
@@ -53,7 +53,7 @@ def read_out_backward(
 
 @cache
 def _heads(widths: tuple[int, ...], device: torch.device) -> Tensor:
-    """Give first and last width of every head, counted in ALIGNED; on the device, as a copy makes the host wait."""
+    """Return first and last width of every head, counted in ALIGNED; on the device, as a copy makes the host wait."""
     bounds = [[own.start // ALIGNED, own.stop // ALIGNED] for own in slices(widths)]
     return torch.tensor(bounds, dtype=torch.int32, device=device)
 
@@ -76,7 +76,7 @@ def _kernel(function: Callable[..., object]) -> triton.JITFunction:
 
 @_kernel
 def _tanh_part(x):
-    """Give tanh(sqrt(2 / pi) (x + 0.044715 x^3)), safe for large numbers."""
+    """Return tanh(sqrt(2 / pi) (x + 0.044715 x^3)), safe for large numbers."""
     inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
     return 1.0 - 2.0 / (1.0 + tl.exp(2.0 * inner))
 

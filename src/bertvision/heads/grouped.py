@@ -45,12 +45,12 @@ Part = tuple[Sequence[int], Sequence[Tensor]]  # places of heads, and what each 
 
 
 def can_be_grouped(head: Head) -> bool:
-    """Tell whether a head can be computed together with others."""
+    """Return whether a head can be computed together with others."""
     return _member(0, head) is not None
 
 
 def grouped_logits(heads: Sequence[Head], states: LayerStates) -> Tensor:
-    """Give all heads' logits for all tokens, [head, batch, token, score]; padding is not hidden yet."""
+    """Return all heads' logits for all tokens, [head, batch, token, score]; padding is not hidden yet."""
     members = [member for place, head in enumerate(heads) if (member := _member(place, head)) is not None]
     assert len(members) == len(heads)
     batch, layers, tokens, hidden = states.shape
@@ -120,7 +120,7 @@ def _read_out(by_layer: Tensor, weights: Sequence[Tensor]) -> Tensor:
 
 
 def project_and_read(heads: Sequence[Projection], by_layer: Tensor, gelu: str) -> list[Tensor]:
-    """Give each head's logits [position, score] from its projections, without the output layer's bias and skip.
+    """Return each head's logits [position, score] from its projections, without the output layer's bias and skip.
 
     Either all heads share their projection among the layers or none does.
     """

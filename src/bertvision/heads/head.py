@@ -45,12 +45,12 @@ class Head(nn.Module):
         return still
 
     def ignores_shifts(self, kind: Kind) -> bool:
-        """Tell whether no loss changes when the same is added to every last state: its path to the scores is linear."""
+        """Whether no loss changes when the same is added to every last state: its path to the scores is linear."""
         is_linear = isinstance(self.pooler, LastState | AveragePooling | LearnedPooling | ChosenLayers)
         return kind.softmax in OVER_PLACES and is_linear and isinstance(self.readout, SpanReadout | ClassReadout)
 
     def own_states(self, states: LayerStates) -> Tensor:
-        """Give those of the states that the head reads."""
+        """Return those of the states that the head reads."""
         return states if self.layers is None else torch.stack([states[:, layer] for layer in self.layers], dim=1)
 
 
@@ -77,7 +77,7 @@ def score_columns(head: Head) -> int:
 
 
 def layer_weights(head: Head) -> list[float] | None:
-    """Give the share of each layer for a head that mixes them by one learned weight each."""
+    """Return the share of each layer for a head that mixes them by one learned weight each."""
     mix = _mix_of(head)
     return None if mix is None else [round(weight, 6) for weight in mix.layer_weights().tolist()]
 

@@ -38,7 +38,7 @@ def logits_of(
     tokens: int = 16384,
     layers: tuple[int, ...] | None = None,
 ) -> dict[str, Logits]:
-    """Give every head's logits per token or per row; heads on the first token's states have a pass of their own.
+    """Return every head's logits per token or per row; heads on the first token's states have a pass of their own.
 
     A batch has so many `tokens`, on a CPU at most CPU_TOKENS.
     """
@@ -124,12 +124,12 @@ def _fill(
 
 
 def reading_of(config: HeadConfig, head: Head) -> Read:
-    """Give the cheapest way to run an encoder for a head: a head of the last state needs no other gathered."""
+    """Return the cheapest way to run an encoder for a head: a head of the last state needs no other gathered."""
     return _read_last if sees_last(config, head) else partial(read_states, cls=head.cls)
 
 
 def sees_last(config: HeadConfig, head: Head) -> bool:
-    """Tell whether a head is given the encoder's output and no state from below it."""
+    """Return whether a head is given the encoder's output and no state from below it."""
     return reads_last_alone(config) and not head.cls and head.layers is None
 
 

@@ -26,7 +26,7 @@ class SpanReadout(nn.Module):
         self.linear = glorot_linear(features, 2)
 
     def forward(self, features: TokenFeatures, states: LayerStates, mask: TokenMask) -> SpanLogits:
-        """Give start and end logits; padding gets the lowest number, so that it is never chosen and costs no loss."""
+        """Return start and end logits; padding gets the lowest number, so that it is never chosen and costs no loss."""
         return hide_padding(in_float32(self.linear, features), mask)
 
 
@@ -39,7 +39,7 @@ class TagReadout(nn.Module):
         self.linear = glorot_linear(features, tags)
 
     def forward(self, features: TokenFeatures, states: LayerStates, mask: TokenMask) -> TagLogits:
-        """Give a logit per tag; padding has some too, which no loss and no prediction looks at."""
+        """Return a logit per tag; padding has some too, which no loss and no prediction looks at."""
         return in_float32(self.linear, features)
 
 
@@ -52,7 +52,7 @@ class ClassReadout(nn.Module):
         self.linear = glorot_linear(features, classes)
 
     def forward(self, features: RowFeatures, states: LayerStates, mask: TokenMask) -> ClassLogits:
-        """Give a logit per class."""
+        """Return a logit per class."""
         return in_float32(self.linear, features[:, 0])
 
 
@@ -75,7 +75,7 @@ def in_float32(linear: nn.Linear, features: Tensor) -> Tensor:
 
 
 def hide_padding(logits: Float[Tensor, "*head batch token score"], mask: TokenMask) -> Tensor:
-    """Give padding the lowest number, in one head's logits or in those of many."""
+    """Set padding to the lowest number, in one head's logits or in those of many."""
     return logits.masked_fill(~mask[..., None], torch.finfo(logits.dtype).min)
 
 
@@ -96,7 +96,7 @@ class JointReadout(nn.Module):
         self.no_answer = glorot_linear(shape.hidden, 1)
 
     def forward(self, features: TokenFeatures, states: LayerStates, mask: TokenMask) -> SpanLogits:
-        """Give start, end, u and v; padding has the lowest start and end, and factors of 0."""
+        """Return start, end, u and v; padding has the lowest start and end, and factors of 0."""
         columns = in_float32(self.linear, features)
         shares = self.layer_weights.softmax(dim=0)
         first = (shares[:, None] * states[:, :, 0].float()).sum(dim=1)
@@ -115,7 +115,7 @@ class BiLstmReadout(nn.Module):
         self.linear = glorot_linear(2 * width, tags)
 
     def forward(self, features: TokenFeatures, states: LayerStates, mask: TokenMask) -> TagLogits:
-        """Give a logit per tag; rows are packed, so that reading backwards begins at their last real token."""
+        """Return a logit per tag; rows are packed, so that reading backwards begins at their last real token."""
         with torch.autocast(features.device.type, enabled=False):
             lengths = mask.sum(dim=1).cpu()
             rows = pack_padded_sequence(features.float(), lengths, batch_first=True, enforce_sorted=False)

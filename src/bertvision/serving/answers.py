@@ -29,7 +29,7 @@ class LayerPart:
 
     @property
     def score(self) -> float:
-        """Give what it adds to the answer's score."""
+        """Return what it adds to the answer's score."""
         return self.start + self.end
 
 
@@ -48,7 +48,7 @@ class Answer:
     layers: tuple[LayerPart, ...] | None = None  # where asked for; their sum is the score
 
     def as_dict(self) -> dict[str, Any]:
-        """Give everything as JSON values; layers only where asked for."""
+        """Return everything as JSON values; layers only where asked for."""
         content = asdict(self) | {"window": list(self.window)}
         parts = content.pop("layers")
         return content if parts is None else {**content, "layers": list(parts)}
@@ -63,7 +63,7 @@ class Classification:
     probabilities: dict[str, float]  # by name of class, label or ending
 
     def as_dict(self) -> dict[str, Any]:
-        """Give everything as JSON values."""
+        """Return everything as JSON values."""
         label = list(self.label) if isinstance(self.label, tuple) else self.label
         return asdict(self) | {"label": label}
 
@@ -98,7 +98,7 @@ class Tagging:
     entities: tuple[FoundEntity, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give everything as JSON values."""
+        """Return everything as JSON values."""
         return {"words": [asdict(word) for word in self.words], "entities": [asdict(each) for each in self.entities]}
 
 

@@ -65,7 +65,7 @@ class Batcher:
         return len(self._waiting)
 
     async def submit(self, how: Hashable, items: Sequence[Any]) -> list[Any]:
-        """Give a result for each item; refuse where too many requests wait."""
+        """Return a result for each item; refuse where too many requests wait."""
         if len(self._waiting) >= self._max_queue:
             raise BusyError
         job = Job(how, items, asyncio.get_running_loop().create_future())
@@ -187,7 +187,7 @@ class Desk:
                 yield
 
     def find(self, name: str | None, kind: type[Predictor]) -> tuple[str, Any]:
-        """Give the model that is asked for, or the first of a kind."""
+        """Return the model that is asked for, or the first of a kind."""
         fitting = {each: model for each, model in self._models.items() if isinstance(model, kind)}
         if not fitting or (name is not None and name not in fitting):
             asked = "no model" if name is None else f"no model {name[:LONGEST_NAME]!r}"

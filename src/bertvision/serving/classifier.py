@@ -22,7 +22,7 @@ class Classifier(Saveable):
 
     @property
     def takes_pairs(self) -> bool:
-        """Tell whether it reads two texts: as its table has them, a question with a context, or a text with endings."""
+        """Whether it reads two texts: as its table has them, a question with a context, or a text with endings."""
         layouts = TASKS[self.served.config.task].layouts
         columns = self.served.config.data.columns or (layouts[0] if layouts else None)
         return columns is None or isinstance(columns.text, tuple)
@@ -74,7 +74,7 @@ class Classifier(Saveable):
 
 
 def _choices(text: Any, endings: Any, count: int) -> tuple[list[tuple[Any, ...]], bool]:  # noqa: ANN401 (checked here)
-    """Give a beginning with its endings, or a list of beginnings with a list of endings for each."""
+    """Return a beginning with its endings, or a list of beginnings with a list of endings for each."""
     beginnings, is_one = list_texts("text", text)
     lists = [endings] if is_one else endings
     if not isinstance(lists, list | tuple) or len(lists) != len(beginnings):

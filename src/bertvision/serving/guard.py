@@ -151,7 +151,7 @@ class Guard:
                     return body
 
     def _is_named(self, headers: Mapping[str, str]) -> bool:
-        """Tell whether it is this server that was asked: other sites' names may be made to lead to this machine."""
+        """Return whether it is this server that was asked: other sites' names may be made to lead to this machine."""
         return "*" in self._hosts or headers.get("host", "").lower().partition(":")[0] in self._hosts
 
     def _is_known(self, headers: Mapping[str, str]) -> bool:
@@ -165,7 +165,7 @@ def write_log(event: str, **fields: Any) -> None:  # noqa: ANN401 (JSON values)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Give a body that was read already, then whatever comes after it."""
+    """Return a body that was read already, then whatever comes after it."""
     is_given = False
 
     async def replay() -> Message:

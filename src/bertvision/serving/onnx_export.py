@@ -58,7 +58,7 @@ class Graph(nn.Module):
         self._reads_last = not model.head.cls and model.head.layers is None and reads_last_alone(model.config.head)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Tensor:
-        """Give the logits of tokens or rows."""
+        """Return the logits of tokens or rows."""
         unused = input_ids[:, 0]
         rows = np.zeros(0, np.int64)
         batch = WindowBatch(input_ids, attention_mask.bool(), token_type_ids, unused, unused, unused, rows)
@@ -164,12 +164,12 @@ class Exported(NamedTuple):
     int8: Difference | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Give everything as JSON values."""
+        """Return everything as JSON values."""
         int8 = None if self.int8 is None else self.int8._asdict()
         return {**self._asdict(), "folder": str(self.folder), "float32": self.float32._asdict(), "int8": int8}
 
     def as_lines(self) -> list[str]:
-        """Tell how far its logits were from torch's."""
+        """Return how far its logits were from torch's."""
         lines = [f"On random batches its logits in float32 were at most {self.float32.largest:.1e} from PyTorch's."]
         if self.int8 is not None:
             lines.append(

@@ -41,7 +41,7 @@ class Session(Protocol):
     """What is used of onnxruntime.InferenceSession."""
 
     def run(self, names: None, feed: Mapping[str, npt.NDArray[Any]]) -> Sequence[npt.NDArray[Any]]:
-        """Give all outputs."""
+        """Return all outputs."""
         ...
 
     def get_inputs(self) -> Sequence[Any]:
@@ -61,12 +61,12 @@ class OnnxModel(Served):
 
     @property
     def config(self) -> OnnxConfig:
-        """Give the model's settings."""
+        """Return the model's settings."""
         return self.settings
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Give the encoder's tokenizer."""
+        """Return the encoder's tokenizer."""
         return self.pieces
 
     def logits(self, windows: Sequence[Window], progress: Progress = SILENT) -> Logits:
@@ -106,7 +106,7 @@ def refuse_exported(served: Served) -> None:
 
 
 def is_onnx(folder: Path) -> bool:
-    """Tell whether a folder is one that `bertvision export` wrote."""
+    """Return whether a folder is one that `bertvision export` wrote."""
     config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
     return isinstance(config, dict) and config.get("format") == ONNX_FORMAT
 
@@ -136,7 +136,7 @@ def open_session(graph: Path) -> Session:
 def run_graph(
     session: Session, ids: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_], segments: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float32]:
-    """Give the logits of padded windows; an encoder without segments has no input for them."""
+    """Return the logits of padded windows; an encoder without segments has no input for them."""
     given = dict(zip(INPUTS, (ids, mask.astype(np.int64), segments), strict=True))
     scores: npt.NDArray[np.float32] = session.run(None, {each.name: given[each.name] for each in session.get_inputs()})[
         0

@@ -95,7 +95,7 @@ def _placed(grid: TextGrid, candidate: _Candidate, nothing: float | None, is_cut
 
 
 def _window(grid: TextGrid, token: int) -> tuple[int, int]:
-    """Give the characters of the context that stand in a token's window."""
+    """Return the characters of the context that stand in a token's window."""
     window = int(np.searchsorted(grid.tokens.window_at, token, side="right")) - 1
     offsets = grid.tokens.offsets[slice(*grid.tokens.window_at[window : window + 2])]
     inside = offsets[offsets[:, 0] >= 0]
@@ -119,7 +119,7 @@ class Reader(Saveable):
 
     @property
     def has_null(self) -> bool:
-        """Tell whether it can say that a text holds no answer."""
+        """Return whether it can say that a text holds no answer."""
         return self.served.kind.has_null
 
     def null_ratio(self, null_threshold: float) -> float:
@@ -183,7 +183,7 @@ class Reader(Saveable):
         return _with_layers(kept, self.served, windows, grid.tokens)
 
     def _are_cut(self, pairs: Sequence[Pair]) -> list[bool]:
-        """Tell which questions are longer than the model reads."""
+        """Return which questions are longer than the model reads."""
         longest = self.served.config.windows.max_question_length
         if longest is None:
             return [False] * len(pairs)

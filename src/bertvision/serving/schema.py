@@ -76,7 +76,7 @@ class XrayRequest(AskedFor):
 
     @property
     def answer(self) -> tuple[int, int] | None:
-        """Give the characters of the answer that is asked for."""
+        """Return the characters of the answer that is asked for."""
         return None if self.start is None or self.end is None else (self.start, self.end)
 
 
@@ -151,7 +151,7 @@ class JsonRequest(Request):
     """A request whose body is read as UTF-8 and may not give a key twice."""
 
     async def json(self) -> Any:  # noqa: ANN401 (anything that JSON can hold)
-        """Give the body's content."""
+        """Return the body's content."""
         return read_body(await self.body())
 
 
@@ -159,7 +159,7 @@ class JsonRoute(APIRoute):
     """A path whose body, where it takes one, has to be JSON and to say so."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Give what answers a request."""
+        """Return what answers a request."""
         handle = super().get_route_handler()
 
         async def answer(request: Request) -> Response:

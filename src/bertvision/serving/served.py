@@ -36,12 +36,12 @@ class Served(ABC):
     @property
     @abstractmethod
     def config(self) -> UseConfig:
-        """Give the model's settings."""
+        """Return the model's settings."""
 
     @property
     @abstractmethod
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Give what cuts texts into the encoder's tokens."""
+        """Return what cuts texts into the encoder's tokens."""
 
     @abstractmethod
     def logits(self, windows: Sequence[Window], progress: Progress = SILENT) -> Logits:
@@ -151,7 +151,7 @@ def _folder_of(out: Path, record: RunRecord) -> Path:
 
 
 def check_text(what: str, value: Any) -> str:  # noqa: ANN401 (checked here)
-    """Give a text back if it is one and holds more than blanks."""
+    """Return a text if it is one and holds more than blanks."""
     if not isinstance(value, str):
         raise DataError(f"{what}: expected a text, got {type(value).__name__}; give a str")
     if not value.strip():
@@ -167,7 +167,7 @@ def check_text(what: str, value: Any) -> str:  # noqa: ANN401 (checked here)
 
 
 def list_texts(what: str, value: Any) -> tuple[list[str], bool]:  # noqa: ANN401 (checked here)
-    """Give one text or several as a list, and tell whether it was one."""
+    """Return one text or several as a list, and tell whether it was one."""
     if isinstance(value, list | tuple):
         return [check_text(f"{what} {place}", each) for place, each in enumerate(value)], False
     return [check_text(what, value)], True

@@ -70,7 +70,7 @@ def _join(place: int, words: Sequence[str]) -> _Text:
 
 
 def _probabilities(windows: Sequence[Window], logits: Logits) -> dict[tuple[int, int], float]:
-    """Give the probability of the tag of each sentence's words, from the tokens that speak for them."""
+    """Return the probability of the tag of each sentence's words, from the tokens that speak for them."""
     example_of = np.repeat([window.example for window in windows], [len(window) for window in windows])
     word_of = np.concatenate([window.words for window in windows if window.words is not None])
     speaking = np.flatnonzero(word_of != NO_WORD)

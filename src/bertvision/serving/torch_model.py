@@ -43,12 +43,12 @@ class ServedModel(Served):
 
     @property
     def config(self) -> ModelConfig:
-        """Give the model's settings."""
+        """Return the model's settings."""
         return self.model.config
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Give the encoder's tokenizer."""
+        """Return the encoder's tokenizer."""
         return self.model.encoder.tokenizer
 
     def logits(self, windows: Sequence[Window], progress: Progress = SILENT) -> Logits:
@@ -85,7 +85,7 @@ def open_model(folder: Path, compute: Compute, pooler: nn.Module | None = None) 
 
 
 def saved_config(config: ModelConfig, calibration: Calibration) -> ModelConfig:
-    """Give the settings of a model that lies with its encoder in one folder."""
+    """Return the settings of a model that lies with its encoder in one folder."""
     # Where no calibration lies beside it, `predict` abstains by the settings of answers.
     answers = config.answers.model_copy(update={"null_threshold": calibration.null_threshold})
     return config.model_copy(update={"encoder": ".", "encoder_is_path": True, "answers": answers})

@@ -49,16 +49,16 @@ class Xray:
 
     @property
     def start_logits(self) -> Floats:
-        """Give every token's logit as the first of an answer."""
+        """Return every token's logit as the first of an answer."""
         return _sum(self.starts)
 
     @property
     def end_logits(self) -> Floats:
-        """Give every token's logit as the last of an answer."""
+        """Return every token's logit as the last of an answer."""
         return _sum(self.ends)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give everything as JSON values."""
+        """Return everything as JSON values."""
         numbers = {name: getattr(self, name) for name in ("starts", "ends", "start_logits", "end_logits")}
         return {
             "tokens": [asdict(token) for token in self.tokens],

@@ -41,12 +41,12 @@ class StatesConfig(Config):
 
     @property
     def chosen_layers(self) -> tuple[int, ...] | None:
-        """Give the layers as `encode` takes them: None for all."""
+        """Return the layers as `encode` takes them: None for all."""
         return None if self.layers == "all" else self.layers
 
 
 def free_ram(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Give the bytes of memory that can be had without swapping."""
+    """Return the bytes of memory that can be had without swapping."""
     if meminfo.is_file():
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
         if "MemAvailable" in lines:
@@ -55,12 +55,12 @@ def free_ram(meminfo: Path = Path("/proc/meminfo")) -> int:
 
 
 def free_disk(folder: Path) -> int:
-    """Give the bytes that fit into a folder, which need not exist yet."""
+    """Return the bytes that fit into a folder, which need not exist yet."""
     return shutil.disk_usage(existing(folder)).free
 
 
 def existing(folder: Path) -> Path:
-    """Give the folder, or the nearest one above it that exists."""
+    """Return the folder, or the nearest one above it that exists."""
     return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
 
 

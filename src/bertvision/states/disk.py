@@ -34,7 +34,7 @@ def keep_on_disk(wanted: Wanted, folder: Path, fingerprint: Settings, progress: 
 
 
 def is_whole(folder: Path) -> bool:
-    """Tell whether a folder holds the states of all windows of some encoder."""
+    """Return whether a folder holds the states of all windows of some encoder."""
     return (folder / MANIFEST).exists()
 
 

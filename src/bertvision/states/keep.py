@@ -56,7 +56,7 @@ class Wanted:
 
     @property
     def way_out(self) -> str:
-        """Tell what to set where memory does not hold them."""
+        """Return what to set where memory does not hold them."""
         if self.entering is not None:
             return "finetune.bottom to disk or live"
         return "states.source to disk or live, or keep fewer states.layers"

@@ -50,7 +50,7 @@ class LiveStates:
         return self._plan.num_steps(epoch)
 
     def epoch(self, number: int, first_step: int = 0) -> Iterator[StateBatch]:
-        """Give the steps of one epoch, from `first_step` on."""
+        """Return the steps of one epoch, from `first_step` on."""
         for planned in self._plan.epoch(number, first_step):
             batch = states_of(
                 self._encoder, self._windows, planned.rows, self._compute, layers=self._layers, cls=self._cls
@@ -67,7 +67,7 @@ def states_in_order_of_length(
     layers: tuple[int, ...] | None = None,
     cls: bool = False,
 ) -> Iterator[StateBatch]:
-    """Give every window's states once, in large batches of equal length, for prediction."""
+    """Return every window's states once, in large batches of equal length, for prediction."""
     for rows in plan_in_order_of_length(lengths_of(windows), tokens):
         yield states_of(encoder, windows, rows, compute, layers=layers, cls=cls)
 
@@ -107,7 +107,7 @@ def bottom_states_of(
 
 
 def read_quietly(read: Read, first: int) -> Read:
-    """Give a way to read an encoder whose bottom runs each time, without dropout."""
+    """Return a way to read an encoder whose bottom runs each time, without dropout."""
 
     def read_live(encoder: Encoder, batch: WindowBatch) -> StateBatch:
         quiet_bottom(encoder.model, first)

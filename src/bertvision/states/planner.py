@@ -167,7 +167,7 @@ class Rehearsal:
         return 1 + MOST_TIMES
 
     def epoch(self, number: int, first_step: int = 0) -> Iterator[StateBatch]:
-        """Give the batch once to warm up, then until time is up."""
+        """Return the batch once to warm up, then until time is up."""
         yield self._batch
         device, taken = self._batch.states.device, 0
         wait_for(device)
@@ -184,7 +184,7 @@ def _typical(batches: list[EncoderBatch]) -> EncoderBatch:
 
 
 def _measure_encoder(wanted: Wanted, planned: EncoderBatch) -> tuple[Rows, float]:
-    """Give as many windows of a batch as the encoder runs on in the time, and how many seconds it takes."""
+    """Return as many windows of a batch as the encoder runs on in the time, and how many seconds it takes."""
 
     def encode(rows: Rows) -> None:
         wanted.encode(rows)

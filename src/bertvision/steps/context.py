@@ -60,20 +60,20 @@ class RunContext:
 
     @property
     def fractions(self) -> tuple[float | None, ...]:
-        """Give the encoders that heads are trained on; None is the encoder as given."""
+        """Return the encoders that heads are trained on; None is the encoder as given."""
         return self.experiment.finetune.fractions or (None,)
 
     @property
     def objective(self) -> Objective:
-        """Tell what a model of this task is to give for each window."""
+        """Return what a model of this task is to give for each window."""
         return objective_of(self.task.kind, self.task.labels)
 
     def shape_for(self, head: HeadConfig) -> StackShape:
-        """Give the shape of the states that a head reads."""
+        """Return the shape of the states that a head reads."""
         return self.shapes[reads_cls(head, self.objective)]
 
     def is_own_checkpoint(self) -> bool:
-        """Tell whether the encoder is an earlier run's on the same task, whose output layer goes on."""
+        """Return whether the encoder is an earlier run's on the same task, whose output layer goes on."""
         if not is_checkpoint(self.experiment.encoder):
             return False
         model = read_model_config(folder_of(self.experiment.encoder))
@@ -85,7 +85,7 @@ class RunContext:
         return folder_of_seed(self.out, self.seed, self.experiment.seeds, self.fraction)
 
     def head_windows(self) -> Sequence[Window]:
-        """Give the windows that heads learn from: of whole questions, drawn by the seed, until the share is reached."""
+        """The windows that heads learn from: of whole questions, drawn by the seed, until the share is reached."""
         if (share := self.experiment.heads.share) == 1:
             return self.train
         counts = np.bincount([window.example for window in self.train])
@@ -210,7 +210,7 @@ def check_length(encoder: Encoder, windows: WindowConfig) -> None:
 
 
 def is_checkpoint(encoder: str) -> bool:
-    """Tell whether an encoder is an earlier run's, with an output layer of its own."""
+    """Return whether an encoder is an earlier run's, with an output layer of its own."""
     return (folder_of(encoder) / CONFIG).is_file()
 
 

@@ -47,7 +47,7 @@ class Output:
 
     @property
     def is_plain(self) -> bool:
-        """Tell whether it is the usual one, which reads what `encode_output` gives."""
+        """Return whether it is the usual one, which reads what `encode_output` gives."""
         return self.config == PLAIN_OUTPUT
 
 
@@ -104,7 +104,7 @@ def tune_together(
 
 
 def _is_past(saved: Path, context: RunContext, missing: list[float]) -> bool:
-    """Tell whether a stopped training has gone past a fraction that is asked for now."""
+    """Return whether a stopped training has gone past a fraction that is asked for now."""
     if not (saved / "position.json").exists():
         return False
     steps = plan_steps(context.train, context.experiment.finetune, context.seed, context.objective.group)
@@ -178,12 +178,12 @@ def output_layer(context: RunContext) -> Output:
 
 
 def output_sees_last(output: Output) -> bool:
-    """Tell whether the output layer is given the encoder's output alone."""
+    """Return whether the output layer is given the encoder's output alone."""
     return output.is_plain or sees_last(output.config, output.head)
 
 
 def _reading(output: Output) -> Read | None:
-    """Tell what the output layer sees: a head of the catalog sees what it would on a frozen encoder."""
+    """Return what the output layer sees: a head of the catalog sees what it would on a frozen encoder."""
     return None if output.is_plain else reading_of(output.config, output.head)
 
 

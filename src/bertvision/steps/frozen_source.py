@@ -43,7 +43,7 @@ class Bottom(NamedTuple):
 def open_bottom(
     context: RunContext, encoder: Encoder, read: Read | None, *, sees_last: bool, saved: Path | None = None
 ) -> Iterator[Bottom]:
-    """Give how to read an encoder that `start_tuning` made ready, for an output layer that would see `read` of it.
+    """Return how to read an encoder that `start_tuning` made ready, for an output layer that would see `read` of it.
 
     `sees_last` tells whether that is the encoder's output alone. `saved` is the folder of a fine-tuning that can go on:
     it goes on with the source that it began with. States in the run folder are removed when the block ends well, unless
@@ -64,13 +64,13 @@ def open_bottom(
 
 
 def live_bottom(context: RunContext, encoder: Encoder, read: Read | None) -> Bottom:
-    """Give how to read an encoder whose bottom runs each time: without dropout where it is frozen."""
+    """Return how to read an encoder whose bottom runs each time: without dropout where it is frozen."""
     first = frozen_below(context, encoder)
     return Bottom(read if first is None else read_quietly(_read(context, read), first))
 
 
 def frozen_below(context: RunContext, encoder: Encoder) -> int | None:
-    """Give the first block that learns where all below it is frozen and a block is among that; else None."""
+    """Return the first block that learns where all below it is frozen and a block is among that; else None."""
     tune = context.experiment.tune
     return first_above_bottom(encoder.model) if tune is not None and tune.freezes_bottom else None
 
@@ -138,7 +138,7 @@ def _wanted(context: RunContext, encoder: Encoder, first: int) -> Wanted:
 
 
 def _folder(context: RunContext, first: int) -> Path:
-    """Give the place of kept states; a folder of the user's own can hold those of several encoders, for all seeds."""
+    """Return the place of kept states; a folder of the user's own can hold those of several encoders, for all seeds."""
     own = context.experiment.states.folder
     if own is not None:
         return Path(own) / f"{context.start_fingerprint[:16]}-entering{first}"

@@ -77,7 +77,7 @@ def _train_together(context: RunContext, missing: list[HeadConfig], cls: bool) -
 
 
 def _going_on(stage: Path, missing: list[HeadConfig], configured: Sequence[HeadConfig]) -> list[HeadConfig]:
-    """Give the heads to train: those of a stage that was cut short, if it covers what is missing, else just these.
+    """Return the heads to train: those of a stage that was cut short, if it covers what is missing, else just these.
 
     A stage that was cut short while its heads were moved to their folders has fewer missing than it trained; one that
     other heads are asked of now is begun anew.
@@ -189,12 +189,12 @@ def _made_by(context: RunContext, heads: list[HeadConfig]) -> Settings:
 
 
 def _settings(context: RunContext) -> Settings:
-    """Give the settings of all heads; folders that were made when heads learnt from all windows name no share."""
+    """Return the settings of all heads; folders that were made when heads learnt from all windows name no share."""
     config = context.experiment.heads
     return config.model_dump(mode="json", exclude={"train", "save_every"} | ({"share"} if config.share == 1 else set()))
 
 
 def _answers(context: RunContext) -> Settings:
-    """Give the settings of answers; folders that were made when there was one decoder do not name it."""
+    """Return the settings of answers; folders that were made when there was one decoder do not name it."""
     config = context.experiment.answers
     return config.model_dump(mode="json", exclude={"decoders"} if config.decoders == ("official",) else None)

@@ -135,7 +135,7 @@ def _choose_windows(found: SpanParts, windows: Sequence[Window], texts: TextGrid
 
 
 def _lowest(scores: npt.NDArray[np.floating], questions: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """Give where the lowest score of each question stands, in the order of questions."""
+    """Return where the lowest score of each question stands, in the order of questions."""
     order = np.lexsort((scores, questions))
     return order[first_of_each(questions[order])] if len(order) else order
 

@@ -33,7 +33,7 @@ def open_states(
     objective: Objective = SPANS,
     cls: bool = False,
 ) -> Iterator[tuple[StateSource, str]]:
-    """Give the states that heads train on and a word on where they come from; `encoder` is frozen, `weights` its print.
+    """The states that heads train on and a word on where they come from; `encoder` is frozen, `weights` its print.
 
     With `cls` they are the first token's alone, the pooled one before them. States in the run folder are removed when
     the block ends well, unless they are to be kept.
@@ -65,7 +65,7 @@ def wanted_states(context: RunContext, encoder: Encoder, *, objective: Objective
 
 
 def states_folder(context: RunContext, weights: str, *, cls: bool = False) -> Path:
-    """Give the place of kept states; a folder of the user's own can hold those of several encoders."""
+    """Return the place of kept states; a folder of the user's own can hold those of several encoders."""
     if context.experiment.states.folder is not None:
         share = context.experiment.heads.share
         part = "" if share == 1 else f"-{share:g}-seed{context.seed}"  # every seed draws its own share
@@ -154,7 +154,7 @@ def _of_cls(cls: bool) -> str:
 
 
 def _rehearse(context: RunContext, wanted: Wanted, heads: Sequence[HeadConfig], objective: Objective) -> Train:
-    """Give a training of heads like the real ones, for the sake of its time."""
+    """Return a training of heads like the real ones, for the sake of its time."""
     once = context.experiment.heads.model_copy(update={"train": tuple(heads), "epochs": 1, "report_epoch": None})
 
     def train(source: StateSource) -> None:

@@ -69,7 +69,7 @@ class Meter:
 
 
 def peak_process_bytes() -> int:
-    """Give the most memory that this process has held since the peaks were last forgotten (Linux), or ever."""
+    """Return the most memory that this process has held since the peaks were last forgotten (Linux), or ever."""
     status = PROCESS / "status"
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))

@@ -17,7 +17,7 @@ class Compute(NamedTuple):
     dtype: torch.dtype
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Give the context in which forward passes of training run."""
+        """Return the context in which forward passes of training run."""
         if self.dtype == torch.float32:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=self.dtype)

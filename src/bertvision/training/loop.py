@@ -89,11 +89,11 @@ class Learner:
 
     @property
     def draws(self) -> bool:
-        """Tell whether its model draws random numbers in training."""
+        """Return whether its model draws random numbers in training."""
         return self._draws
 
     def gradients(self) -> list[Tensor]:
-        """Give the gradients of the last backward pass."""
+        """Return the gradients of the last backward pass."""
         return [param.grad for param in self.model.parameters() if param.grad is not None]
 
     def clear_noise(self) -> None:
@@ -165,7 +165,7 @@ class Group:
         return losses
 
     def _gradient_norms(self) -> Tensor:
-        """Give each learner's norm, without mixing them: one that is infinite stays among its own."""
+        """Return each learner's norm, without mixing them: one that is infinite stays among its own."""
         gradients = [learner.gradients() for learner in self.learners]
         norms = iter(torch._foreach_norm([each for own in gradients for each in own]))
         return torch.stack([torch.linalg.vector_norm(torch.stack([next(norms) for _ in own])) for own in gradients])

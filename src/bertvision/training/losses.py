@@ -24,7 +24,7 @@ Teach = Callable[[WindowBatch], Tensor]  # gives a teacher's logits of a batch
 
 
 def span_loss(logits: SpanLogits, starts: Positions, ends: Positions, how: SpanLoss) -> Tensor:
-    """Give the cross-entropy of start and end, summed (2020 paper) or averaged (2021 code), mean over the windows.
+    """Return the cross-entropy of start and end, summed (2020 paper) or averaged (2021 code), mean over the windows.
 
     A joint readout has the cross-entropy of the pair. Without its bilinear term and with all pairs that is the sum of
     the other two, so that it counts as their sum does.
@@ -39,7 +39,7 @@ def span_loss(logits: SpanLogits, starts: Positions, ends: Positions, how: SpanL
 def span_losses(
     logits: Float[Tensor, "head batch token 2"], starts: Positions, ends: Positions, how: SpanLoss
 ) -> Float[Tensor, " head"]:
-    """Give the same for many heads at once."""
+    """Return the same for many heads at once."""
     heads, batch, tokens, _ = logits.shape
     by_head = logits.float().permute(3, 0, 1, 2).reshape(2 * heads * batch, tokens)
     targets = torch.stack([starts, ends])[:, None].expand(2, heads, batch).flatten()
@@ -48,7 +48,7 @@ def span_losses(
 
 
 def class_losses(logits: Float[Tensor, "head batch class"], labels: Int[Tensor, " batch"]) -> Float[Tensor, " head"]:
-    """Give the cross-entropy of the right classes for many heads at once, mean over the rows."""
+    """Return the cross-entropy of the right classes for many heads at once, mean over the rows."""
     heads, batch, classes = logits.shape
     losses = F.cross_entropy(logits.float().view(heads * batch, classes), labels.repeat(heads), reduction="none")
     return losses.view(heads, batch).mean(dim=1)
@@ -57,27 +57,27 @@ def class_losses(logits: Float[Tensor, "head batch class"], labels: Int[Tensor, 
 def label_losses(
     logits: Float[Tensor, "head batch label"], labels: Float[Tensor, "batch label"]
 ) -> Float[Tensor, " head"]:
-    """Give the cross-entropy of each label's yes or no, mean over the labels and the rows."""
+    """Return the cross-entropy of each label's yes or no, mean over the labels and the rows."""
     losses = F.binary_cross_entropy_with_logits(logits.float(), labels.expand(logits.shape), reduction="none")
     return losses.mean(dim=(1, 2))
 
 
 def number_losses(logits: Float[Tensor, "head batch 1"], numbers: Float[Tensor, " batch"]) -> Float[Tensor, " head"]:
-    """Give the squared distance from the right number, mean over the rows."""
+    """Return the squared distance from the right number, mean over the rows."""
     return (logits[..., 0].float() - numbers).square().mean(dim=1)
 
 
 def choice_losses(
     logits: Float[Tensor, "head batch 1"], labels: Int[Tensor, " batch"], group: int
 ) -> Float[Tensor, " head"]:
-    """Give the cross-entropy of the right one among the windows of each group, mean over the groups."""
+    """Return the cross-entropy of the right one among the windows of each group, mean over the groups."""
     return class_losses(logits.reshape(len(logits), -1, group), labels[::group])
 
 
 def tag_losses(
     logits: Float[Tensor, "head batch token tag"], labels: Int[Tensor, "batch token"]
 ) -> Float[Tensor, " head"]:
-    """Give the cross-entropy of the right tags, mean over the tokens that have one; 0 where none has."""
+    """Return the cross-entropy of the right tags, mean over the tokens that have one; 0 where none has."""
     heads, batch, tokens, tags = logits.shape
     flat = logits.float().reshape(heads * batch * tokens, tags)
     losses = F.cross_entropy(flat, labels.flatten().repeat(heads), ignore_index=IGNORED, reduction="none")
@@ -85,7 +85,7 @@ def tag_losses(
 
 
 def _joint_loss(logits: SpanLogits, starts: Positions, ends: Positions) -> Tensor:
-    """Give the cross-entropy over the spans of up to MAX_LENGTH tokens and (0, 0), which stands for no answer."""
+    """Return the cross-entropy over the spans of up to MAX_LENGTH tokens and (0, 0), which stands for no answer."""
     band = pair_scores(logits[..., 0], logits[..., 1], MAX_LENGTH) + bilinear_scores(logits[..., 2:], MAX_LENGTH)
     band[:, 0, 1:] = -torch.inf  # the first token is no part of any answer
     rows = torch.arange(len(logits), device=logits.device)
@@ -128,7 +128,7 @@ def taught_loss(
     temperature: float,
     how: SpanLoss,
 ) -> Tensor:
-    """Give the cross-entropy of a teacher's probabilities (of tokens, or of classes), mean over the windows.
+    """Return the cross-entropy of a teacher's probabilities (of tokens, or of classes), mean over the windows.
 
     Times the squared temperature, so that gradients keep their size. `how` joins start and end as `span_loss` does.
     """

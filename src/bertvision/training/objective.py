@@ -45,7 +45,7 @@ def objective_of(kind: Kind, labels: Sequence[str]) -> Objective:
 def losses_of(
     objective: Objective, logits: Float[Tensor, "head batch ..."], batch: WindowBatch, how: SpanLoss
 ) -> Float[Tensor, " head"]:
-    """Give the loss of each of many heads: logits per token [head, batch, token, column], or [head, batch, column].
+    """Return the loss of each of many heads: logits per token [head, batch, token, column], or [head, batch, column].
 
     `how` start and end are joined is for spans alone.
     """
@@ -67,7 +67,7 @@ def losses_of(
 
 
 def loss_of(objective: Objective, logits: Float[Tensor, "batch ..."], batch: WindowBatch, how: SpanLoss) -> Tensor:
-    """Give the loss of one model; that of spans may have a joint readout's columns."""
+    """Return the loss of one model; that of spans may have a joint readout's columns."""
     if objective.kind.name == "span":
         return span_loss(logits, batch.starts, batch.ends, how)
     return losses_of(objective, logits[None], batch, how)[0]

@@ -73,7 +73,7 @@ def build_schedule(optimizer: Optimizer, config: OptimConfig, num_steps: int) ->
 
 
 def rate_by_step(config: OptimConfig, num_steps: int) -> Callable[[int], float]:
-    """Give the factor on the learning rate for each step: up over the warmup, then flat or down to 0."""
+    """Return the factor on the learning rate for each step: up over the warmup, then flat or down to 0."""
     warmup = round(config.warmup * num_steps)
 
     def rate(step: int) -> float:

@@ -58,12 +58,12 @@ class WindowBatch(NamedTuple):
         return WindowBatch(ids, mask, segments, starts, ends, labels, self.rows)
 
     def part(self, first: int, stop: int) -> "WindowBatch":
-        """Give some of the windows, as views."""
+        """Return some of the windows, as views."""
         ids, mask, segments, starts, ends, labels = (tensor[first:stop] for tensor in self[:6])
         return WindowBatch(ids, mask, segments, starts, ends, labels, self.rows[first:stop])
 
     def first_tokens(self) -> "WindowBatch":
-        """Give the first token of every window alone, as what goes with its CLS states."""
+        """Return the first token of every window alone, as what goes with its CLS states."""
         ids, mask, segments = (tensor[:, :1] for tensor in self[:3])
         return self._replace(ids=ids, mask=mask, segments=segments)
 
@@ -77,7 +77,7 @@ class EncoderBatch(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        """Give the windows of all steps, also of those that were taken: without them the encoder rounds differently."""
+        """The windows of all steps, also of those that were taken: without them the encoder rounds differently."""
         return np.concatenate(self.steps)
 
 
@@ -103,7 +103,7 @@ class StepPlan:
         return sum(len(batch.steps) for batch in self.epoch(epoch))
 
     def epoch(self, number: int, first_step: int = 0) -> list[EncoderBatch]:
-        """Give the encoder's batches of an epoch that hold a step from `first_step` on."""
+        """Return the encoder's batches of an epoch that hold a step from `first_step` on."""
         random = np.random.default_rng([self._seed, number, 1])  # a stream beside that of `plan_epoch`
         batches = []
         for rows in plan_epoch(self._lengths, self._states_batch or self._batch, self._seed, number, self._group):
@@ -146,7 +146,7 @@ def plan_epoch(
 
 
 def padding_share(lengths: npt.NDArray[np.int64], batches: Sequence[Rows]) -> float:
-    """Tell which share of the computed tokens is padding."""
+    """Return which share of the computed tokens is padding."""
     computed = sum(int(lengths[rows].max()) * len(rows) for rows in batches)
     return 1 - int(lengths.sum()) / computed
 
@@ -161,7 +161,7 @@ def collate(windows: Sequence[Window], rows: Rows, pad_id: int, width: int | Non
 
 
 def _labels(windows: Sequence[Window], shape: tuple[int, int]) -> Labels:
-    """Give the labels of windows of one kind: classes int64, numbers and 0 or 1 per label float32, tags int64."""
+    """Return the labels of windows of one kind: classes int64, numbers and 0 or 1 per label float32, tags int64."""
     values = [window.label for window in windows]
     if not isinstance(values[0], np.ndarray):
         return torch.tensor(values, dtype=torch.int64 if isinstance(values[0], int) else torch.float32)
@@ -173,7 +173,7 @@ def _labels(windows: Sequence[Window], shape: tuple[int, int]) -> Labels:
 
 
 def _members(groups: Rows, group: int) -> Rows:
-    """Give the windows of some groups."""
+    """Return the windows of some groups."""
     return (groups[:, None] * group + np.arange(group)).reshape(-1)
 
 

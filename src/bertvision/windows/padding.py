@@ -35,12 +35,12 @@ def pad_windows(windows: Sequence[Window], pad_id: int, width: int | None = None
 
 
 def lengths_of(windows: Sequence[Window]) -> npt.NDArray[np.int64]:
-    """Give every window's number of tokens."""
+    """Return every window's number of tokens."""
     return np.fromiter((len(window) for window in windows), dtype=np.int64, count=len(windows))
 
 
 def places_of(window_at: npt.NDArray[np.int64], rows: Rows) -> npt.NDArray[np.int64]:
-    """Give where the real tokens of some windows lie among those of all, row after row."""
+    """Return where the real tokens of some windows lie among those of all, row after row."""
     return np.concatenate([np.arange(window_at[row], window_at[row + 1]) for row in rows])
 
 
@@ -61,5 +61,5 @@ def cut_by_tokens(order: Rows, lengths: npt.NDArray[np.int64], tokens: int) -> l
 
 
 def spread(count: int, wanted: int) -> Rows:
-    """Give at most so many places, evenly spread."""
+    """Return at most so many places, evenly spread."""
     return np.unique(np.linspace(0, count - 1, min(wanted, count)).round().astype(np.int64))

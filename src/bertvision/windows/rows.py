@@ -54,7 +54,7 @@ def read_layouts(tokenizer: Tokenizer) -> Layouts:
 
 
 def join_texts(row: str, texts: Sequence[Int32s], layouts: Layouts, max_length: int) -> tuple[Int32s, int]:
-    """Give the ids of one text or two with special tokens, and where the second text begins (or the row ends)."""
+    """Return the ids of one text or two with special tokens, and where the second text begins (or the row ends)."""
     if len(texts) not in (1, 2):
         raise DataError(f"row {row!r} has {len(texts)} texts; give one or two columns of text")
     if not sum(len(ids) for ids in texts):
@@ -71,7 +71,7 @@ def join_texts(row: str, texts: Sequence[Int32s], layouts: Layouts, max_length: 
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """Give the lengths that two texts are cut to: the longer one loses tokens until both are equal, then both do."""
+    """Return the lengths that two texts are cut to: the longer one loses tokens until both are equal, then both do."""
     if first + second <= room:
         return first, second
     shorter = min(first, second, room // 2)

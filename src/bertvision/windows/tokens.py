@@ -76,7 +76,7 @@ def read_single_layout(tokenizer: Tokenizer) -> Layout:
 
 
 def tokenise(tokenizer: Tokenizer, texts: list[str]) -> list[tuple[Int32s, Int32s]]:
-    """Give every text's ids, without special tokens, and the characters [start, end) of each."""
+    """Return every text's ids, without special tokens, and the characters [start, end) of each."""
     if not texts:
         return []
     encoded = tokenizer(

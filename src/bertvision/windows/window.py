@@ -104,7 +104,7 @@ def cut_windows(
 
 
 def window_starts(length: int, capacity: int, config: WindowConfig) -> range:
-    """Give the first context token of each window: every token is in one, and the last one ends the context."""
+    """Return the first context token of each window: every token is in one, and the last one ends the context."""
     step = capacity - config.stride if config.stride_as == "overlap" else min(config.stride, capacity)
     return range(0, max(length - capacity, 0) + step, step)
 

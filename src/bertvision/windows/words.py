@@ -62,7 +62,7 @@ class _Document:
     def windows(
         self, place: int, capacity: int, config: WindowConfig, with_neighbours: bool
     ) -> list[tuple[Int32s, Int32s]]:
-        """Give the ids of each window of a sentence, and for each of them the word that is read there (or NO_WORD)."""
+        """The ids of each window of a sentence, and for each of them the word that is read there (or NO_WORD)."""
         own, at = self._sentences[place], int(self._at[place])
         length = len(own.ids)
         if length > capacity:
@@ -87,7 +87,7 @@ class _Document:
 
 
 def window_of_each(places: Int32s, bounds: Sequence[tuple[int, int]]) -> Int32s:
-    """Tell for each place in which window [first, stop) it is farthest from both ends; of equals, in the first."""
+    """Return for each place in which window [first, stop) it is farthest from both ends; of equals, in the first."""
     context = [np.minimum(places - first, stop - 1 - places) for first, stop in bounds]
     farthest: Int32s = np.argmax(context, axis=0).astype(np.int32)
     return farthest

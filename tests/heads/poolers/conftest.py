@@ -20,7 +20,7 @@ def seen(shape):
 
 @pytest.fixture
 def randomised():
-    """Give a pooler weights that all matter; gives a function of the pooler."""
+    """Return a pooler weights that all matter; gives a function of the pooler."""
 
     def randomise(pooler):
         torch.manual_seed(1)

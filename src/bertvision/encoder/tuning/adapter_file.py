@@ -159,7 +159,7 @@ def _base_of(model: PreTrainedModel) -> Base:
 
 
 def _changes_pooler(model: PreTrainedModel, name: str | None) -> bool:
-    """Tell whether a tuning trains a part of the pooler, which needs the rest of it; all of it is in the file."""
+    """Return whether a tuning trains a part of the pooler, which needs the rest of it; all of it is in the file."""
     pooler = {each for each in plain_parameters(model) if each.startswith(POOLER)}
     trained = pooler & variant_of(model, name).values.keys()
     return bool(trained) and trained != pooler

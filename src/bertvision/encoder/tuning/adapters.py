@@ -49,7 +49,7 @@ class Bottleneck(nn.Module):
         return features + self.changes(features)
 
     def changes(self, features: TokenFeatures) -> TokenFeatures:
-        """Give what is added."""
+        """Return what is added."""
         changes: Tensor = self.up(self.activation(self.down(features)))
         return changes
 

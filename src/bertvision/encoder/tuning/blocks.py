@@ -83,7 +83,7 @@ def blocks_of(model: PreTrainedModel) -> list[nn.Module]:
 
 
 def plain_parameters(model: PreTrainedModel) -> dict[str, nn.Parameter]:
-    """Give the encoder's own weights by the names they have where nothing is inserted."""
+    """Return the encoder's own weights by the names they have where nothing is inserted."""
     named = model.named_parameters()
     return {plain_name(name): param for name, param in named if INSERTED.search(name) is None}
 
@@ -94,7 +94,7 @@ def plain_name(name: str) -> str:
 
 
 def inserted_parameters(model: PreTrainedModel, tuning: str) -> dict[str, nn.Parameter]:
-    """Give the weights that a tuning inserted, by names that do not mention the tuning's own."""
+    """Return the weights that a tuning inserted, by names that do not mention the tuning's own."""
     found = {name: INSERTED.search(name) for name, _ in model.named_parameters()}
     return {
         INSERTED.sub(r"\1.", name): param
@@ -109,7 +109,7 @@ class Slot(nn.ModuleDict):
     active: str | None = None
 
     def current(self) -> nn.Module | None:
-        """Give the module that acts, or None where the encoder is to be plain here."""
+        """Return the module that acts, or None where the encoder is to be plain here."""
         key = None if self.active is None else key_of(self.active)
         return self[key] if key is not None and key in self else None
 

@@ -79,19 +79,19 @@ class TuneConfig(Config):
 
     @property
     def rates(self) -> dict[str, float]:
-        """Give the learning rates of weights that have one of their own, by a word of their names."""
+        """Return the learning rates of weights that have one of their own, by a word of their names."""
         parasites = self.parasites
         return {"parasites": parasites.lr} if parasites is not None and parasites.lr is not None else {}
 
     @property
     def freezes_bottom(self) -> bool:
-        """Tell whether nothing below the trained blocks learns; what lies there runs without dropout."""
+        """Return whether nothing below the trained blocks learns; what lies there runs without dropout."""
         is_plain = self.inserted.kind == "none" and self.parasites is None
         return self.trained.kind in ("top", "none") and not self.norms and is_plain
 
     @property
     def is_mergeable(self) -> bool:
-        """Tell whether it can become the encoder's own weights: all but adapters and parasites can."""
+        """Return whether it can become the encoder's own weights: all but adapters and parasites can."""
         return self.inserted.kind in ("lora", "none") and self.parasites is None
 
     @property

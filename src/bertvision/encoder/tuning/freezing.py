@@ -64,7 +64,7 @@ def still_weights(model: PreTrainedModel, *, ignores_shifts: bool) -> list[Still
 
 
 def first_trained_block(model: PreTrainedModel) -> int:
-    """Give the first state that training changes: 0 for the embeddings' output, i for block i, layers + 1 for none.
+    """Return the first state that training changes: 0 for the embeddings' output, i for block i, layers + 1 for none.
 
     What lies before it is computed without a graph, because autograd starts at the first weight that learns. Dropout
     there still acts in training mode, so the outputs below differ from step to step unless `quiet_bottom` stops it.
@@ -113,7 +113,7 @@ def _norm_names(model: PreTrainedModel) -> set[str]:
 
 
 def first_above_bottom(model: PreTrainedModel) -> int | None:
-    """Give the first block that learns (layers + 1 where none does); None where no block lies below it."""
+    """Return the first block that learns (layers + 1 where none does); None where no block lies below it."""
     first = first_trained_block(model)
     return first if first > 1 else None
 
@@ -132,7 +132,7 @@ def quiet_bottom(model: PreTrainedModel, first: int) -> None:
 
 
 def state_entering(model: PreTrainedModel, first: int, run: Callable[[], object]) -> TokenFeatures:
-    """Give the state that enters a block in a forward pass `run`, which ends there."""
+    """Return the state that enters a block in a forward pass `run`, which ends there."""
     handle = bottom_of(model, first)[-1].register_forward_hook(_stop)
     try:
         run()

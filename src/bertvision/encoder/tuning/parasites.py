@@ -32,7 +32,7 @@ class Parasite(nn.Module):
         self.down, self.up = nn.Linear(hidden, width), nn.Linear(width, hidden)
 
     def forward(self, states: LayerStates, mask: Float[Tensor, "batch token"]) -> Float[Tensor, "batch 1 hidden"]:
-        """Give what every token of the block's input gets; short rows use the first positions' weights."""
+        """Return what every token of the block's input gets; short rows use the first positions' weights."""
         weights = self.weights[:, : states.shape[2]]
         read = torch.einsum("lt,blth,bt->bh", weights, states, mask.to(states.dtype)) + self.bias
         vector: Tensor = self.up(F.gelu(self.down(read)))
@@ -59,7 +59,7 @@ class Parasites(nn.ModuleList):
         self._seen, self._mask = [], mask
 
     def feed(self, number: int, features: TokenFeatures) -> TokenFeatures:
-        """Give a block's input with what its parasite adds."""
+        """Return a block's input with what its parasite adds."""
         if features.shape[1] > self.length:
             raise EncoderError(
                 f"a row of {features.shape[1]} tokens, but the parasites have weights for {self.length}; "
@@ -72,7 +72,7 @@ class Parasites(nn.ModuleList):
 
 
 def insert_parasites(model: PreTrainedModel, width: int, states: int | None, length: int, tuning: str) -> None:
-    """Give every block a parasite that reads the last `states` states before it (None: all)."""
+    """Add a parasite to every block, which reads the last `states` states before it (None: all)."""
     blocks, own = blocks_of(model), next(model.parameters())
     hidden, depth = int(model.config.hidden_size), len(blocks) if states is None else states
     parasites = Parasites(len(blocks), hidden, width, depth, length).to(own.device, own.dtype)

@@ -50,13 +50,13 @@ class Variants:
 
 
 def variants_of(model: PreTrainedModel) -> Variants:
-    """Give an encoder's tunings, which are kept with it and copied with it."""
+    """Return an encoder's tunings, which are kept with it and copied with it."""
     found: Variants = model.__dict__.get("tunings", Variants())
     return found
 
 
 def keep_base(model: PreTrainedModel) -> Base | None:
-    """Give the plain encoder's fingerprints, taken at the first call; None while its weights have no values (meta)."""
+    """The plain encoder's fingerprints, taken at the first call; None while its weights have no values (meta)."""
     variants: Variants = model.__dict__.setdefault("tunings", Variants())
     if variants.base is None:
         variants.base = _fingerprints(plain_state(model))
@@ -155,7 +155,7 @@ def variant_of(model: PreTrainedModel, name: str | None) -> Variant:
 
 
 def trained_state(model: PreTrainedModel, name: str | None = None) -> dict[str, Tensor]:
-    """Give all that differs from the plain encoder in a tuning (the active one unless named), its name left out."""
+    """Return all that differs from the plain encoder in a tuning (the active one unless named), its name left out."""
     name = variants_of(model).active if name is None else name
     variant_of(model, name)
     assert name is not None
@@ -164,7 +164,7 @@ def trained_state(model: PreTrainedModel, name: str | None = None) -> dict[str, 
 
 
 def trained_weights(model: PreTrainedModel, name: str) -> dict[str, Tensor]:
-    """Give a tuning's values of the encoder's own weights that it trains."""
+    """Return a tuning's values of the encoder's own weights that it trains."""
     variants, values = variants_of(model), variant_of(model, name).values
     if variants.active != name:
         return dict(values)
@@ -173,7 +173,7 @@ def trained_weights(model: PreTrainedModel, name: str) -> dict[str, Tensor]:
 
 
 def plain_state(model: PreTrainedModel) -> dict[str, Tensor]:
-    """Give the plain encoder's weights under their plain names, whatever tuning acts, in today's number format."""
+    """Return the plain encoder's weights under their plain names, whatever tuning acts, in today's number format."""
     kept = {name: tensor for name, tensor in model.state_dict().items() if INSERTED.search(name) is None}
     own = {plain_name(name): tensor.detach() for name, tensor in kept.items()}
     if variants_of(model).active is None:

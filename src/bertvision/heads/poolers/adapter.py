@@ -38,7 +38,7 @@ class Adapter(nn.Module):
         self.features = layers * width + (hidden if skip else 0)
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give width x layers features (and the last state); within a projected feature the layers are neighbours."""
+        """Return width x layers features (and the last state); within a projected feature the layers are neighbours."""
         features = self._projected(states).permute(0, 2, 3, 1).flatten(start_dim=2)  # [batch, token, width * layer]
         return torch.cat([features, states[:, -1]], dim=-1) if self.skip else features
 

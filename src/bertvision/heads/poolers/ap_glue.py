@@ -38,7 +38,7 @@ class PositionalAdapter(nn.Module):
         self.features = length * width * shape.layers
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> Float[Tensor, "batch 1 feature"]:
-        """Give one row of features per example: by token, then by width, then by layer; zeros where tokens lack."""
+        """Return one row of features per example: by token, then by width, then by layer; zeros where tokens lack."""
         features = self._projected(states, mask).flatten(start_dim=1)
         return F.pad(features, (0, self.features - features.shape[1]))[:, None]
 

@@ -32,7 +32,7 @@ class AveragePooling(nn.Module):
         return chosen.mean(dim=1)
 
     def mix(self, states: LayerStates) -> Float[Tensor, " layer"]:
-        """Give the factor on each layer."""
+        """Return the factor on each layer."""
         layers = states.shape[1]
         if not self.first_and_last:
             return torch.full((layers,), 1 / layers, device=states.device)
@@ -42,5 +42,5 @@ class AveragePooling(nn.Module):
         return mix
 
     def layer_parts(self, states: LayerStates, mask: TokenMask, weight: OutputWeight) -> LayerParts:
-        """Give what each layer adds."""
+        """Return what each layer adds."""
         return parts_of_mix(self.mix(states), states, weight)

@@ -53,7 +53,7 @@ class Cacnn(nn.Module):
         self.features = filters
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give one number per filter; the question makes the filters but is not searched by them."""
+        """Return one number per filter; the question makes the filters but is not searched by them."""
         rows = self.mix(states, mask, segments)
         filters = self.generator(rows, mask)
         context = self.view(rows) * (mask & (segments == 1))[..., None]

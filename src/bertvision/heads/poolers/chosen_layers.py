@@ -43,7 +43,7 @@ class ChosenLayers(nn.Module):
         self.features = shape.hidden if mixed else count * shape.hidden
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give the chosen states of every token."""
+        """Return the chosen states of every token."""
         chosen = states[:, self._slice]
         if self.mix is not None:
             mixed: TokenFeatures = self.mix(chosen, mask, segments)

@@ -43,7 +43,7 @@ class Cnn1xN(nn.Module):
         self.features = CHANNELS[-1] * shrunk(width or shape.hidden, *STRIDES) + shape.hidden
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give what the network finds in each real token (zeros for padding), and the last state."""
+        """Return what the network finds in each real token (zeros for padding), and the last state."""
         real = real_tokens(mask)
         if self.view is None:
             items = states.transpose(1, 2)[real][:, :, None]  # [real token, layer, 1, hidden]

@@ -38,7 +38,7 @@ class CnnNxN(nn.Module):
         self.features = CHANNELS * shrunk(width, *(STRIDE for _ in KERNELS)) + shape.hidden
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give what the network finds around each token, and the last state."""
+        """Return what the network finds around each token, and the last state."""
         real = real_tokens(mask)
         maps = self.view(states, mask, segments)[:, None].masked_fill(~mask[:, None, :, None], 0)
         for layer in self.net:
@@ -56,6 +56,6 @@ class NgramLayer(nn.Module):
         self.norm = batch_norm(CHANNELS)
 
     def forward(self, maps: Maps, real: Places, mask: TokenMask) -> Maps:
-        """Give maps of half the width that are zero at padding, as the next convolution needs them."""
+        """Return maps of half the width that are zero at padding, as the next convolution needs them."""
         items = self.conv(maps).transpose(1, 2)[real][:, :, None]  # [real token, channel, 1, width]
         return spread(F.relu(self.norm(items), inplace=True)[:, :, 0], real, mask).transpose(1, 2)

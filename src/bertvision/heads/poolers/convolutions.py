@@ -109,13 +109,13 @@ class MaxPool(nn.Module):
 
 
 def same_padding(width: int, reach: int, stride: int) -> tuple[int, int]:
-    """Give Keras' padding to the left and right; an odd sum has the larger part on the right."""
+    """Return Keras' padding to the left and right; an odd sum has the larger part on the right."""
     total = max(0, (shrunk(width, stride) - 1) * stride + reach - width)
     return total // 2, total - total // 2
 
 
 def shrunk(width: int, *strides: int) -> int:
-    """Give the width that is left after 'same' layers of these strides."""
+    """Return the width that is left after 'same' layers of these strides."""
     for stride in strides:
         width = math.ceil(width / stride)
     return width
@@ -132,7 +132,7 @@ def dropout(rate: float) -> nn.Module:
 
 
 def real_tokens(mask: TokenMask) -> Places:
-    """Give rows and positions of all real tokens, an index that gathers them out of [batch, token, ...].
+    """Return rows and positions of all real tokens, an index that gathers them out of [batch, token, ...].
 
     Found once per pass: the host must wait for their number, as it would at every `[mask]`, forward and backward.
     """

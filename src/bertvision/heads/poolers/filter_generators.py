@@ -25,7 +25,7 @@ class SimpleGenerator(nn.Module):
         self.filters, self.length = filters, length
 
     def forward(self, rows: TokenFeatures, mask: TokenMask) -> Filters:
-        """Give each row its filters."""
+        """Return the filters of each row."""
         real = mask[:, None]
         features = F.relu(self.conv((rows * mask[..., None]).transpose(1, 2))) * real
         # Windows of eight, three before and four after a token. After a ReLU the zeros of padding win no maximum, and
@@ -49,7 +49,7 @@ class ContextGenerator(nn.Module):
         self.length, self.filters = length, filters
 
     def forward(self, rows: TokenFeatures, mask: TokenMask) -> Filters:
-        """Give each row its filters."""
+        """Return the filters of each row."""
         by_channel = (rows * mask[..., None]).transpose(1, 2)
         features = torch.cat([F.relu(conv(by_channel)) for conv in self.convs], dim=1)
         context = (features * mask[:, None]).amax(dim=2)  # zeros win no maximum after a ReLU

@@ -58,7 +58,7 @@ class Inception(nn.Module):
         self.features = FEATURES * shrunk(width, *STRIDES)
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give what the network finds around each token; no last state joins it."""
+        """Return what the network finds around each token; no last state joins it."""
         padding = ~mask[:, None, :, None]
         maps: Tensor = self.view(states, mask, segments)[:, None].masked_fill(padding, 0)
         maps = self.pool(self.stem(maps, padding))

@@ -37,7 +37,7 @@ class Ladder(nn.Module):
         self.features = width + shape.hidden
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give the side state and the encoder's last state."""
+        """Return the side state and the encoder's last state."""
         taps = project_layers(states, self.down)
         lowest, *others = self.layers
         side = lowest(taps[0], mask)
@@ -68,7 +68,7 @@ class SideLayer(nn.Module):
             start_small(last.weight, last.bias)
 
     def forward(self, side: TokenFeatures, mask: TokenMask) -> TokenFeatures:
-        """Give the next side state."""
+        """Return the next side state."""
         side = side + self.attention_out(self._attend(self.norm_attention(side), mask))
         update: Tensor = self.mlp_out(F.gelu(self.mlp_in(self.norm_mlp(side))))
         return side + update

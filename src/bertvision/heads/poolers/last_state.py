@@ -22,11 +22,11 @@ class LastState(nn.Module):
         self.features = hidden
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give the last state."""
+        """Return the last state."""
         return states[:, -1]
 
     def layer_parts(self, states: LayerStates, mask: TokenMask, weight: OutputWeight) -> LayerParts:
-        """Give the whole logit to the last layer."""
+        """Attribute the whole logit to the last layer."""
         batch, layers, tokens, _ = states.shape
         parts = states.new_zeros(batch, layers, tokens, len(weight))
         parts[:, -1] = states[:, -1] @ weight.T

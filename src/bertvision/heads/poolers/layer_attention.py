@@ -35,7 +35,7 @@ class LayerAttention(nn.Module):
         self.features = width + shape.hidden
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give width features and the last state."""
+        """Return width features and the last state."""
         last = states[:, -1]
         query = self.query(last)
         seen = project_layers(states, self.keys_values)  # [layer, batch, token, 2 * width]

@@ -30,13 +30,13 @@ class LearnedPooling(nn.Module):
         return self.scale * torch.einsum("l,blth->bth", self.weights.softmax(dim=0), states)
 
     def mix(self, states: LayerStates) -> Float[Tensor, " layer"]:
-        """Give the factor on each layer."""
+        """Return the factor on each layer."""
         return self.scale * self.weights.softmax(dim=0)
 
     def layer_parts(self, states: LayerStates, mask: TokenMask, weight: OutputWeight) -> LayerParts:
-        """Give what each layer adds."""
+        """Return what each layer adds."""
         return parts_of_mix(self.mix(states), states, weight)
 
     def layer_weights(self) -> Tensor:
-        """Give each layer's share."""
+        """Return each layer's share."""
         return self.weights.detach().softmax(dim=0)

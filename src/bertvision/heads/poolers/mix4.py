@@ -31,7 +31,7 @@ class Mix4(nn.Module):
         self.features = MIXES * width + shape.hidden
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give width x 4 features, mix after mix, and the last state."""
+        """Return width x 4 features, mix after mix, and the last state."""
         shares = self.weights.softmax(dim=1).to(states.dtype).expand(len(states), -1, -1)
         mixes = shares.bmm(states.flatten(start_dim=2))  # no copy of the states
         projected = F.gelu(self.down(mixes.view(len(states), MIXES, *states.shape[2:])), approximate="tanh")

@@ -33,6 +33,6 @@ class MixedAdapter(nn.Module):
         self.features = width + (shape.hidden if skip else 0)
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give width features (and the last state)."""
+        """Return width features (and the last state)."""
         projected = F.gelu(self.down(self.mix(states, mask, segments)), approximate="tanh")
         return torch.cat([projected, states[:, -1]], dim=-1) if self.skip else projected

@@ -37,7 +37,7 @@ class ModifiedXception(nn.Module):
         self.features = EXIT * shrunk(width, *STRIDES)
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give what the network finds in each real token (zeros for padding); no last state joins it."""
+        """Return what the network finds in each real token (zeros for padding); no last state joins it."""
         real = real_tokens(mask)
         items = self.view(states, mask, segments)[real][:, None, None]
         return spread(self.dropout(self.net(items).flatten(start_dim=1)), real, mask)

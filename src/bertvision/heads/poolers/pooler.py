@@ -30,7 +30,7 @@ class Pooler(Protocol):
     features: int
 
     def __call__(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give features for every token; what padding holds must not change those of real tokens."""
+        """Return features for every token; what padding holds must not change those of real tokens."""
         ...
 
 

@@ -27,7 +27,7 @@ class Read(nn.Module):
         self.features = width + shape.hidden
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give width features and the last state."""
+        """Return width features and the last state."""
         batch, _, tokens, _ = states.shape
         projected = project_layers(states, self.down).flatten(1, 2)
         # Autocast would run cuDNN's GRU in float16, also where it was asked for bf16: small gradients would be lost.

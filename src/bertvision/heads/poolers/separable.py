@@ -50,7 +50,7 @@ class Shortcut(nn.Module):
         self.layers, self.shortcut = nn.Sequential(*layers), shortcut
 
     def forward(self, maps: Maps) -> Maps:
-        """Give the sum."""
+        """Return the sum."""
         total: Tensor = self.layers(maps) + self.shortcut(maps)
         return total
 

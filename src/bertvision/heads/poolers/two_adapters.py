@@ -31,6 +31,6 @@ class TwoAdapters(nn.Module):
         self.features = self.of_layers.features + self.of_mix.features
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give width x (layers + 1) features."""
+        """Return width x (layers + 1) features."""
         seen = (states, mask, segments)
         return torch.cat([self.of_layers(*seen), self.of_mix(*seen)], dim=-1)

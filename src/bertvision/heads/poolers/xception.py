@@ -41,7 +41,7 @@ class Xception(nn.Module):
         self.features = (EXIT if full else ABBREVIATED) + (shape.hidden if skip else 0)
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Give the average over each real token's features (zeros for padding), and the last state."""
+        """Return the average over each real token's features (zeros for padding), and the last state."""
         real = real_tokens(mask)
         items = self.widen(states.transpose(1, 2)[real][:, :, None])  # [real token, layer, 1, hidden]
         found = spread(self.net(items).mean(dim=(2, 3)), real, mask)
