@@ -53,7 +53,7 @@ def ask(
     reader = bertvision.load(model, device=device)
     if not isinstance(reader, Reader):
         raise SettingsError(f"{model}: is a model of {reader.served.config.task}, which answers no questions")
-    answered = reader(
+    found: Any = reader(
         questions if len(questions) > 1 else questions[0],  # an error about the only one does not count
         text,
         top_k=top_k,
@@ -62,7 +62,7 @@ def ask(
         layers=layers,
         progress=passing_progress(quiet),
     )
-    answered = answered if len(questions) > 1 else [answered]
+    answered: list[list[Answer]] = found if len(questions) > 1 else [found]
     if as_json:
         print_json(_as_json(questions, answered))
         return

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from bertvision.data.example import ChoiceRow, Question, TextRow
 from bertvision.errors import DataError
@@ -26,6 +26,12 @@ class Classifier(Saveable):
         layouts = TASKS[self.served.config.task].layouts
         columns = self.served.config.data.columns or (layouts[0] if layouts else None)
         return columns is None or isinstance(columns.text, tuple)
+
+    @overload
+    def __call__(self, text: str, other: str | Sequence[str] | None = None) -> Classification: ...
+
+    @overload
+    def __call__(self, text: list[str] | tuple[str, ...], other: Any = None) -> list[Classification]: ...  # noqa: ANN401 (of each)
 
     def __call__(self, text: Any, other: Any = None) -> Any:  # noqa: ANN401 (checked; one Classification or a list)
         """Classify one text, or a list of them; `other` is the second text of each pair, or the endings of a choice."""

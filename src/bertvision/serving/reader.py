@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -111,6 +111,18 @@ class Asking(NamedTuple):
     layers: bool = False
 
 
+Texts = list[str] | tuple[str, ...]
+
+
+class ReadingOptions(TypedDict, total=False):
+    """What may be said beside question and context; see `Reader.__call__`."""
+
+    null_threshold: float | None
+    max_answer_length: int | None
+    layers: bool
+    progress: Progress
+
+
 @dataclass(frozen=True)
 class Reader(Saveable):
     """A model that finds answers in texts."""
@@ -126,6 +138,24 @@ class Reader(Saveable):
         """Return how many times as likely as the best answer "no answer" must be to be given at a threshold."""
         fitted = self.served.calibration
         return math.exp(min((null_threshold - fitted.threshold) / fitted.temperature, LARGEST))
+
+    @overload
+    def __call__(
+        self, question: str, context: str, *, top_k: None = None, **more: Unpack[ReadingOptions]
+    ) -> Answer: ...
+
+    @overload
+    def __call__(self, question: str, context: str, *, top_k: int, **more: Unpack[ReadingOptions]) -> list[Answer]: ...
+
+    @overload
+    def __call__(
+        self, question: Texts, context: str | Texts, *, top_k: None = None, **more: Unpack[ReadingOptions]
+    ) -> list[Answer]: ...
+
+    @overload
+    def __call__(
+        self, question: str | Texts, context: str | Texts, *, top_k: int | None = None, **more: Unpack[ReadingOptions]
+    ) -> Any: ...  # noqa: ANN401 (a list of answers for each question)
 
     def __call__(
         self,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -32,6 +32,12 @@ class Tagger(Saveable):
     """A model that tags words."""
 
     served: Served
+
+    @overload
+    def __call__(self, text: str) -> Tagging: ...
+
+    @overload
+    def __call__(self, text: list[str] | tuple[str, ...]) -> list[Tagging]: ...
 
     def __call__(self, text: Any) -> Any:  # noqa: ANN401 (checked; a Tagging or a list of them)
         """Tag the words of one text, or of each text of a list; a text should be a sentence, as in training."""
