@@ -57,7 +57,7 @@ def test_what_needs_torch_says_so_in_one_line(arguments):
 
 def test_python_is_told_the_same(tmp_path):
     (tmp_path / "model.json").write_text("{}")
-    for code in ("bertvision.load_encoder", f"bertvision.load({str(tmp_path)!r})"):
+    for code in ("bertvision.train", f"bertvision.load({str(tmp_path)!r})"):
         done = python(f"import bertvision; {code}")
         assert done.stderr.splitlines()[-1].endswith(
             "MissingExtraError: this needs the package torch: pip install 'bertvision[torch]'"

@@ -18,10 +18,10 @@ from bertvision.windows.batches import BatchConfig
 from bertvision.windows.window import WindowConfig, cut_windows
 
 compute = choose_compute()  # a GPU where there is one
-train, dev = read_squad("sample:train").examples[:240], read_squad("sample:dev").examples[:36]
+train, dev = read_squad("sample:train").examples[:160], read_squad("sample:dev").examples[:36]
 
 # Text to windows.
-encoder = load_encoder("default")
+encoder = load_encoder("default-model")  # the default model's, which has read SQuAD, but not these passages
 sizes = WindowConfig(max_length=192, stride=64)
 train_windows = cut_windows(train, encoder.tokenizer, sizes)
 dev_windows = cut_windows(dev, encoder.tokenizer, sizes, labelled=False)

@@ -1,10 +1,12 @@
 """Small heads on all layers of any Hugging Face encoder.
 
-Names are imported when they are first used, so that scoring and reporting need no torch. These are the front door; all
-else is imported by its module's path, such as `from bertvision.encoder.load import load_encoder`.
+Names are imported when they are first used, so that scoring, reporting and exported models need no torch. These are the
+front door; all else is imported by its module's path, such as `from bertvision.encoder.load import load_encoder`.
 """
 
+import os
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from bertvision.errors import needing_torch
@@ -57,6 +59,8 @@ __all__ = [
     "xray",
 ]
 __version__ = VERSION
+if find_spec("torch") is None:  # transformers, whose tokenizers work without it, would say so at every start
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
 # Where each name comes from: a module, and what it is called there.
 _PLACES = {

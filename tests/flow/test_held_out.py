@@ -151,7 +151,7 @@ def test_a_share_is_part_of_what_made_a_head_unless_it_is_all(settings, tmp_path
     run_with(settings, out)
     made_by = json.loads((out / "heads" / "1" / "last_linear" / "made_by.json").read_text())
     assert "share" not in made_by["heads"]
-    with pytest.raises(FolderError, match=r"heads\.share was 0\.0 and is now 0\.5"):
+    with pytest.raises(FolderError, match=r"heads\.share was null and is now 0\.5"):
         run_with(settings, out, "heads.share=0.5")
     half = run_with(settings, tmp_path / "half", "heads.share=0.5")
     whole = {record.row: record for record in run_with(settings, out)}

@@ -4,19 +4,16 @@ import re
 from importlib import import_module
 from pathlib import Path
 
-import bertvision
-
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "tuning_python.md").read_text(encoding="utf-8")
 
 
-def test_all_that_the_page_on_tuning_documents_is_imported_from_the_package():
+def test_all_that_the_page_on_tuning_documents_is_where_it_says():
     documented = re.findall(r"^\.\. auto\w+:: (\S+)\.(\w+)$", PAGE, flags=re.MULTILINE)
     assert {"TuneConfig", "ParasiteConfig", "first_trained_block", "count_trainable"} <= {
         name for _, name in documented
     }
     for module, name in documented:
-        assert name in bertvision.__all__
-        assert getattr(bertvision, name) is getattr(import_module(module), name)
+        assert hasattr(import_module(module), name)
 
 
 def test_the_example_of_parasites_runs_as_it_is(capsys):
