@@ -10,7 +10,7 @@ from bertvision.encoder.load import SHIPPED
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- written by make pages -->\n", "<!-- end of what make pages wrote -->\n"
-TABLE = DOCS.parent / "results/squad2/default_model/decoders.md"
+TABLE = DOCS.parent / "results/default_model/decoders.md"
 DECODERS = """## How it abstains
 
 `load`, `ask` and `serve` decode otherwise than `predict` ([how](howto/answer.md#questions)). Here are both decoders on

@@ -24,11 +24,6 @@ class Tokenizer(Protocol):
         """Whether it gives character offsets."""
         ...
 
-    @property
-    def unk_token_id(self) -> int | None:
-        """The id of an unknown piece, if there is one."""
-        ...
-
     def __call__(self, *texts: Any, **options: Any) -> Any:  # noqa: ANN401 (as transformers has it)
         """Return ids, and offsets where they are asked for."""
         ...

@@ -125,7 +125,9 @@ def _pieces_of(sentences: Sequence[Sentence], tokenizer: Tokenizer, progress: Pr
             found = tokenise(tokenizer, [f" {word}" for word in part])
             ids_of.update((word, ids) for word, (ids, _) in zip(part, found, strict=True))
             bar.advance(len(part))
-    unknown = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
+    # Tokenizers have this one by __getattr__, which a protocol's check on Python 3.12 does not see.
+    unk_id = getattr(tokenizer, "unk_token_id", None)
+    unknown = [] if unk_id is None else [unk_id]
     return [_join(sentence, ids_of, np.array(unknown, dtype=np.int32)) for sentence in sentences]
 
 
