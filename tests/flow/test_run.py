@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_a_record_says_what_it_cost_and_where_it_came_from(settings, out, questi
     assert len(head.data["train"].sha256) == 64
     assert head.seconds.finetune == encoder.seconds.finetune > 0
     assert head.config["windows"]["max_length"] == 24
-    assert head.provenance.versions["torch"] == torch.__version__
+    assert head.provenance.versions["torch"] == metadata.version("torch")
 
 
 def test_the_run_folder_is_an_interface(settings, out):
