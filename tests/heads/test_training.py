@@ -226,8 +226,8 @@ def test_heads_together_and_alone_learn_every_kind_of_task(kind, cls, make_task,
     for _ in train_heads_together(heads, source, config, seed=1, compute=cpu, objective=objective):
         pass
     after = losses()
-    # The first tokens of an encoder with random weights differ little: beyond how often each label occurs, where a start
-    # may lie by chance, there is not much to learn from them.
+    # The first tokens of an encoder with random weights differ little: beyond how often each label occurs, where a
+    # start may lie by chance, there is not much to learn from them.
     slack = 1.05 if cls else 1.0
     assert all(after[name] < slack * before[name] for name in heads), (before, after)
 
