@@ -19,6 +19,7 @@ import pytest
 import torch
 from browser import pytest_collection_modifyitems, pytest_terminal_summary  # noqa: F401 (hooks, by their names)
 from huggingface_hub.utils import close_session
+from hypothesis import HealthCheck, settings
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from bertvision.data.example import ChoiceRow, GoldAnswer, Question, Sentence, TextRow
@@ -30,6 +31,10 @@ from bertvision.training.objective import SPANS, Objective
 from bertvision.windows.rows import cut_choices, cut_rows
 from bertvision.windows.window import WindowConfig, cut_windows
 from bertvision.windows.words import cut_words
+
+# How long an example takes says something about the machine alone.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?!'-"
 WORDS = ["the", "river", "weir", "was", "built", "in", "1887", "by", "hannah", "coyle", "who", "when", "where", "stone"]
