@@ -123,7 +123,7 @@ def test_bad_predictions_end_in_one_line(score, predictions, problem):
 
 def test_a_bad_gold_row_ends_in_one_line_without_advice_that_score_cannot_follow(score):
     line = refusal(score("sst2", SST2 + "odd\n", {"0": 1}))
-    assert line.endswith("gold.tsv: line 6: 1 fields, and the header names 2; mend the line")
+    assert line.endswith("gold.tsv: line 6: 1 fields, and the header names 2; fix the line")
 
 
 def test_null_odds_have_no_place_elsewhere(score, tmp_path):

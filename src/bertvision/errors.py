@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class BertVisionError(Exception):
-    """Base of all errors that a user can mend."""
+    """Base of all errors that a user can fix."""
 
 
 class DataError(BertVisionError):

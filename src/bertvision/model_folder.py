@@ -120,7 +120,7 @@ def load_model(folder: Path, pooler: nn.Module | None = None) -> Model:
     config = _with_pooler(read_model_config(folder), pooler)
     place = os.path.normpath(folder.resolve() / config.encoder) if config.encoder_is_path else config.encoder
     if config.encoder_is_path and not Path(place).is_dir():
-        raise FolderError(f"{folder}: its encoder {place} is gone; put it back, or mend `encoder` in {folder / CONFIG}")
+        raise FolderError(f"{folder}: its encoder {place} is gone; put it back, or fix `encoder` in {folder / CONFIG}")
     encoder = load_encoder(place)
     if fingerprint(encoder.model) != config.encoder_fingerprint:
         raise FolderError(

@@ -150,8 +150,8 @@ GOOD["a.jsonl"] = b'{"review": "Good", "stars": 5}\n'
     [
         ("a.csv", b"  ,1\n", "line 4: column `review` is empty; give a text"),
         ("a.csv", b"Bad,\n", "line 4: column `stars` is empty; give a label"),
-        ("a.csv", b"Bad\n", "line 4: 1 fields, and the header names 2; mend the line"),
-        ("a.csv", b"Bad, and cold,1\n", "line 4: 3 fields, and the header names 2; mend the line"),
+        ("a.csv", b"Bad\n", "line 4: 1 fields, and the header names 2; fix the line"),
+        ("a.csv", b"Bad, and cold,1\n", "line 4: 3 fields, and the header names 2; fix the line"),
         ("a.csv", b"Caf\xe9,1\n", "line 4: column `review` is not UTF-8 text; save the file as UTF-8"),
         ("a.tsv", b"Bad\t\xff\n", "line 3: column `stars` is not UTF-8 text"),
         ("a.jsonl", b'{"stars": 1}', "line 2: column `review` is empty"),

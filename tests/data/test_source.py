@@ -44,7 +44,7 @@ def test_a_slice_of_questions_is_taken():
 def test_an_empty_slice_is_refused(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("a O\n")
-    with pytest.raises(DataError, match=r"a\.conll\[5:\]: no example in this slice of 1; mend its numbers"):
+    with pytest.raises(DataError, match=r"a\.conll\[5:\]: no example in this slice of 1; fix its numbers"):
         read_ner(f"{path}[5:]")
 
 

@@ -302,9 +302,9 @@ BAD_QUESTIONS = [
     (
         with_value(END, "is_impossible", True),
         AT_END,
-        "`is_impossible` is true but `answers` holds 1; mend one of them",
+        "`is_impossible` is true but `answers` holds 1; fix one of them",
     ),
-    (with_value(END, "answers", []), AT_END, "`is_impossible` is false but `answers` is empty; mend one of them"),
+    (with_value(END, "answers", []), AT_END, "`is_impossible` is false but `answers` is empty; fix one of them"),
     (with_value((*END, "answers"), 0, "1931"), AT_END, "an answer needs a `text`; give it as text"),
     (without(ANSWER, "text"), AT_END, "an answer needs a `text`; give it as text"),
     (with_value(ANSWER, "text", 1931), AT_END, "an answer needs a `text`; give it as text"),
@@ -317,7 +317,7 @@ BAD_QUESTIONS = [
         (
             with_value(path, key, "half \ud83d"),
             AT_END.replace("'end'", repr("half \ud83d") if key == "id" else "'end'"),
-            f"its {key} holds half a surrogate pair, which is no text; mend the file",
+            f"its {key} holds half a surrogate pair, which is no text; fix the file",
         )
         for path, key in ((END, "id"), (END, "question"))
     ),
@@ -338,14 +338,14 @@ BAD_QUESTIONS = [
         (
             with_value(ANSWER, "answer_start", start),
             AT_END,
-            f"the answer '1931' is not at answer_start {start}, where {there!r} stands; mend the number",
+            f"the answer '1931' is not at answer_start {start}, where {there!r} stands; fix the number",
         )
         for start, there in ((18, " 193"), (-5, "The "), (21, "31."), (400, ""))
     ),
     (
         with_value((0, "paragraphs", 0, "qas", 0, "answers", 1), "answer_start", 20),
         AT_WHEN,
-        "the answer 'in 1887' is not at answer_start 20, where 'n 1887 ' stands; mend the number",
+        "the answer 'in 1887' is not at answer_start 20, where 'n 1887 ' stands; fix the number",
     ),
 ]
 

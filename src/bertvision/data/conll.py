@@ -132,7 +132,7 @@ def _check_tags(words: list[_Word], tagging: Tagging) -> None:
         if not TAG.fullmatch(tag) or tag[0] not in "O" + PREFIXES[tagging]:
             raise _BadLineError(word.line, f"{tag!r} is no tag of {_called(tagging)}; give O or such as B-PER")
         if tagging != "auto" and tag != "O" and not _can_follow(before, tag, tagging):
-            raise _BadLineError(word.line, f"{tag!r} after {before!r} is not {_called(tagging)}; mend it")
+            raise _BadLineError(word.line, f"{tag!r} after {before!r} is not {_called(tagging)}; fix it")
         before = tag
 
 

@@ -51,7 +51,7 @@ def take_part(split: Split[Example], source: str) -> Split[Example]:
         return split
     examples = split.examples[part]
     if not examples:
-        raise DataError(f"{source}: no example in this slice of {len(split.examples)}; mend its numbers")
+        raise DataError(f"{source}: no example in this slice of {len(split.examples)}; fix its numbers")
     return replace(split, name=source, examples=examples)
 
 

@@ -139,7 +139,7 @@ def _question(raw: Any, context: Any, title: str, need: Need) -> Question:  # no
             raise BadExampleError(f"`{key}` {_got(raw, key)}; give it as text")
     for name, text in (("id", raw["id"]), ("question", raw["question"]), ("context", context)):
         if isinstance(text, str) and not is_unicode(text):
-            raise BadExampleError(f"its {name} holds half a surrogate pair, which is no text; mend the file")
+            raise BadExampleError(f"its {name} holds half a surrogate pair, which is no text; fix the file")
     if not isinstance(context, str) or not context.strip():
         raise BadExampleError("the context is empty; give the text that the question is about")
     answers = _answers(raw, context, need)
@@ -158,7 +158,7 @@ def _answers(raw: dict[str, Any], context: str, need: Need) -> tuple[GoldAnswer,
     answers = tuple(_answer(answer, context, need) for answer in listed)
     if need == "placed" and impossible != (not answers):
         held = f"holds {len(answers)}" if answers else "is empty"
-        raise BadExampleError(f"`is_impossible` is {str(impossible).lower()} but `answers` {held}; mend one of them")
+        raise BadExampleError(f"`is_impossible` is {str(impossible).lower()} but `answers` {held}; fix one of them")
     return answers
 
 
@@ -177,7 +177,7 @@ def _answer(raw: Any, context: str, need: Need) -> GoldAnswer:  # noqa: ANN401 (
     if start < 0 or context[start : start + len(text)] != text:
         there = context[max(start, 0) : max(start, 0) + len(text)]
         raise BadExampleError(
-            f"the answer {text!r} is not at answer_start {start}, where {there!r} stands; mend the number"
+            f"the answer {text!r} is not at answer_start {start}, where {there!r} stands; fix the number"
         )
     return GoldAnswer(text, start)
 

@@ -69,7 +69,7 @@ class TableFile:
             raise BadExampleError(line.problem)
         if not isinstance(line.cells, Mapping) and len(line.cells) != self.width:
             as_in = "the first line has" if self.names is None else "the header names"
-            raise BadExampleError(f"{len(line.cells)} fields, and {as_in} {self.width}; mend the line")
+            raise BadExampleError(f"{len(line.cells)} fields, and {as_in} {self.width}; fix the line")
 
 
 def open_table(source: str, hub: HubId | None, split: str, quoted: bool | None = None) -> TableFile:
@@ -128,7 +128,7 @@ def _quoted_lines(path: Path, text: str, delimiter: str) -> Iterator[Line]:
             first = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
-            f"{path}: line {first}: not quoted as CSV is ({error}); mend it, or say --set data.quoted=false"
+            f"{path}: line {first}: not quoted as CSV is ({error}); fix it, or say --set data.quoted=false"
         ) from None
 
 
@@ -202,7 +202,7 @@ def label_names(value: Any, column: Column, separator: str) -> tuple[str, ...]: 
         try:
             listed = json.loads(value)
         except ValueError:
-            raise BadExampleError(f"{place_of(column)} is no JSON list: {value[:80]!r}; mend it") from None
+            raise BadExampleError(f"{place_of(column)} is no JSON list: {value[:80]!r}; fix it") from None
     elif isinstance(value, str):
         listed = [name for name in value.split(separator) if name.strip()]
     if not isinstance(listed, (list, tuple)):

@@ -196,7 +196,7 @@ def _losses_alone(head: Head, how: SpanLoss, compute: Compute, objective: Object
 
 def _diverged(groups: Sequence[Group]) -> tuple[str, ...]:
     for group in groups:
-        group.give_up()  # those whose epoch ends in numbers that are none
+        group.give_up()  # those whose epoch ends in NaN
     diverged = tuple(diverged_among(groups))
     if diverged and len(diverged) == sum(len(group.learners) for group in groups):
         raise TrainingError(f"every head diverged ({', '.join(diverged)}); try a lower heads.lr")

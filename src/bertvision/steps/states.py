@@ -33,7 +33,7 @@ def open_states(
     objective: Objective = SPANS,
     cls: bool = False,
 ) -> Iterator[tuple[StateSource, str]]:
-    """The states that heads train on and a word on where they come from; `encoder` is frozen, `weights` its print.
+    """The states that heads train on and a word on where they come from; `weights` is the fingerprint of `encoder`.
 
     With `cls` they are the first token's alone, the pooled one before them. States in the run folder are removed when
     the block ends well, unless they are to be kept.

@@ -111,7 +111,7 @@ def _tags_of(sentence: Sentence, numbers: Mapping[str, int]) -> Int32s | None:
     if unknown := [tag for tag in sentence.tags if tag not in numbers]:
         raise DataError(
             f"sentence {sentence.id!r}: the tag {unknown[0]!r} is not one of this task's ({', '.join(numbers)}); "
-            "mend it or train on data that have it"
+            "fix it or train on data that have it"
         )
     return np.array([numbers[tag] for tag in sentence.tags], dtype=np.int32)
 
