@@ -152,8 +152,9 @@ class Experiment(Config):
 
     def tuning_settings(self) -> Settings:
         """Return what decides a tuned encoder."""
-        # Where the output of frozen blocks comes from (`bottom`) changes nothing.
-        finetune = self.finetune.model_dump(mode="json", exclude={"fractions", "save_every", "bottom"})
+        # Where the output of frozen blocks comes from (`bottom`) changes nothing; `step: auto` is up to the device.
+        without = {"fractions", "save_every", "bottom"} | ({"step"} if self.finetune.step == "auto" else set())
+        finetune = self.finetune.model_dump(mode="json", exclude=without)
         return {"finetune": finetune, "tune": None if self.tune is None else self.tune.model_dump(mode="json")}
 
 

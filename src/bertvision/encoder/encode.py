@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.packed import can_pack, run_packed
 from bertvision.errors import EncoderError
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenMask
 from bertvision.training.device import Compute
@@ -91,6 +92,9 @@ def freeze(encoder: Encoder, compute: Compute) -> Encoder:
 
 
 def _run(encoder: Encoder, batch: WindowBatch, *, hidden_states: bool) -> Any:  # noqa: ANN401 (transformers' output)
+    if batch.packing is not None and can_pack(encoder.model):
+        segments, (rows, width) = encoder.takes_segments, batch.ids.shape
+        return run_packed(encoder.model, batch.packing, rows, width, segments=segments, hidden_states=hidden_states)
     types = {"token_type_ids": batch.segments} if encoder.takes_segments else {}
     return encoder.model(
         input_ids=batch.ids, attention_mask=batch.mask.long(), output_hidden_states=hidden_states, **types
@@ -118,6 +122,10 @@ class StateBatch(NamedTuple):
     def size(self) -> int:
         """Count the windows."""
         return self.windows.size
+
+    def share_of(self, num_examples: int) -> float:
+        """Return by what the loss is multiplied in a step of so many windows."""
+        return self.windows.share_of(num_examples)
 
     @property
     def seen(self) -> tuple[LayerStates, TokenMask, Segments]:

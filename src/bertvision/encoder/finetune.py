@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from bertvision.encoder.encode import StateBatch, has_pooler, read_output
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.packed import can_pack
 from bertvision.encoder.tuning.freezing import still_weights
 from bertvision.errors import TrainingError
 from bertvision.kinds.kind import Kind
@@ -21,14 +23,19 @@ from bertvision.settings import Config
 from bertvision.training.accounting import Costs, Meter
 from bertvision.training.checkpoint import load_progress, save_progress
 from bertvision.training.device import Compute
+from bertvision.training.graphs import StepGraphs
 from bertvision.training.loop import Group, Learner, RandomStream, Step, Still, diverged_among, seed_for, train_steps
 from bertvision.training.losses import SpanLoss, Teach, TeacherConfig, taught_loss
 from bertvision.training.objective import SPANS, Objective, loss_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
-from bertvision.windows.batches import BatchConfig, Rows, WindowBatch, collate, lengths_of, plan_epoch
+from bertvision.windows.batches import BatchConfig, Rows, WindowBatch, collate, collate_to, lengths_of, plan_epoch
+from bertvision.windows.packing import bucket_shapes, packed_shape, shape_for
 from bertvision.windows.window import Window
 
 UNSPENT = Costs()
+# A step's windows packed without padding, one shape for all steps; padded to few shapes; padded to the longest of them.
+StepKind = Literal["packed", "bucketed", "eager"]
+MAX_SHAPES = 12  # of bucketed batches: 15% of SQuAD's computed tokens are padding then, with 6 a quarter
 Read = Callable[[Encoder, WindowBatch], StateBatch]  # gives what an output layer is to see of a batch
 
 
@@ -61,6 +68,7 @@ class FinetuneConfig(Config):
     teacher: TeacherConfig | None = None  # a larger model to learn from beside the labels
     # Whether frozen bottom blocks run in every epoch or once, their output kept; None, or `auto`: what is quicker here.
     bottom: Literal["live", "ram", "disk"] | None = None
+    step: StepKind | Literal["auto"] = "auto"  # how a GPU is kept busy: see `choose_step`
 
     @field_validator("bottom", mode="before")
     @classmethod
@@ -120,9 +128,12 @@ def finetune_encoder(
         set_dropout(encoder.model, config.dropout)
     steps = plan_steps(windows, config, seed, objective.group)
     stops = steps_of_fractions(config.fractions, steps, len(windows))
+    kind = config.step if config.step != "auto" else choose_step(encoder, compute, read)
+    collate_step = _collator(kind, steps, windows, encoder, compute)
     losses_of = _losses_of(encoder, output, config, compute, objective, read, teach)
     still = _still_weights(encoder, output, objective)
-    group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of, still)
+    graphs = StepGraphs(compute.device) if compute.device.type == "cuda" and kind != "eager" else None
+    group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of, still, graphs)
     position = load_progress(saved, [group]) if saved is not None else None
     done, before = (position["step"], Costs(**position["costs"])) if position else (0, spent)
     meter = Meter(compute.device, before)
@@ -130,7 +141,7 @@ def finetune_encoder(
     while pending and pending[0][1] == done:
         yield Checkpoint(pending.pop(0)[0], before if done else UNSPENT)
     num_windows = [sum(len(rows) for rows in step) for step in steps]
-    batches = ([_batch(windows, rows, encoder, compute) for rows in step] for step in steps[done:])
+    batches = (collate_step(step) for step in steps[done:])
     with progress.bar("fine-tune", sum(num_windows)) as bar:
         bar.advance(sum(num_windows[:done]))
         last_saved = time.perf_counter()
@@ -205,9 +216,10 @@ def _build_group(
     compute: Compute,
     losses_of: Callable[[WindowBatch], Tensor],
     still: Sequence[Still],
+    graphs: StepGraphs | None,
 ) -> Group:
     model = nn.ModuleList([encoder.model, output]).to(compute.device)
-    optimizer = build_optimizer(model, config.lr, config.optim, rates)
+    optimizer = build_optimizer(model, config.lr, config.optim, rates, capturable=graphs is not None)
     learner = Learner(
         name="encoder",
         model=model,
@@ -217,7 +229,7 @@ def _build_group(
         max_grad_norm=config.optim.max_grad_norm,
         still=still,
     )
-    return Group([learner], losses_of)
+    return Group([learner], losses_of, graphs)
 
 
 def _still_weights(encoder: Encoder, output: nn.Module, objective: Objective) -> list[Still]:
@@ -246,12 +258,40 @@ def _losses_of(
             logits = output(*seen.seen)
         loss = loss_of(objective, logits, batch, config.loss)
         if teacher is not None and teach is not None:
-            taught = taught_loss(objective.kind, logits, teach(batch), teacher.temperature, config.loss)
+            taught = taught_loss(objective.kind, logits, teach(batch), teacher.temperature, config.loss, batch.weights)
             loss = (1 - teacher.share) * loss + teacher.share * taught
         return loss[None]
 
     return losses_of
 
 
-def _batch(windows: Sequence[Window], rows: Rows, encoder: Encoder, compute: Compute) -> WindowBatch:
-    return collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
+def choose_step(encoder: Encoder, compute: Compute, read: Read | None) -> StepKind:
+    """Choose how steps are taken: on a GPU in few shapes, which it replays as graphs, packed where that is possible.
+
+    Packed are known encoders (`can_pack`) in bf16 whose output layer is the usual one; others see padded rows anyway.
+    """
+    if compute.device.type != "cuda":
+        return "eager"
+    return "packed" if read is None and compute.dtype == torch.bfloat16 and can_pack(encoder.model) else "bucketed"
+
+
+def _collator(
+    kind: StepKind, steps: Sequence[Sequence[Rows]], windows: Sequence[Window], encoder: Encoder, compute: Compute
+) -> Callable[[Sequence[Rows]], list[WindowBatch]]:
+    """Return what makes a step's batches."""
+    lengths, batches = lengths_of(windows), [rows for step in steps for rows in step]
+    pad_id = encoder.tokenizer.pad_token_id
+    if kind == "packed":
+        shapes = [packed_shape(lengths, batches)]
+    elif kind == "bucketed":
+        shapes = bucket_shapes(lengths, batches, MAX_SHAPES)
+
+    def collate_step(step: Sequence[Rows]) -> list[WindowBatch]:
+        if kind == "eager":
+            return [collate(windows, rows, pad_id).to(compute.device) for rows in step]
+        num_windows = sum(len(rows) for rows in step)
+        shapes_of = [shape_for(int(lengths[rows].max()), shapes) for rows in step]
+        each = zip(step, shapes_of, strict=True)
+        return [collate_to(windows, rows, pad_id, shape, num_windows).to(compute.device) for rows, shape in each]
+
+    return collate_step

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from bertvision.training.graphs import StepGraphs
 from bertvision.training.optim import Schedule
 
 # A single step may overflow; this many in a row mean that the weights will not recover.
@@ -57,6 +58,10 @@ class Batch(Protocol):
     @property
     def size(self) -> int:
         """Count the examples."""
+        ...
+
+    def share_of(self, num_examples: int) -> float:
+        """Return by what its loss is multiplied in a step of so many examples."""
         ...
 
 
@@ -109,7 +114,6 @@ class Learner:
         """
         self.optimizer.found_inf, self.optimizer.grad_scale = is_bad, divisor  # type: ignore[attr-defined]
         self.optimizer.step()
-        self.schedule.step()
         self.optimizer.zero_grad()
 
 
@@ -117,12 +121,15 @@ class Group:
     """Learners whose losses come out of one computation; what goes wrong with one of them leaves the others alone.
 
     `losses_of` gives one loss per learner, the mean over a batch's examples; mixed precision lives in there. A learner
-    that draws random numbers has a group of its own, so that it draws from its own stream.
+    that draws random numbers has a group of its own, so that it draws from its own stream. With `graphs` steps on
+    batches of a shape seen before are replayed by the device.
     """
 
-    def __init__(self, learners: Sequence[Learner], losses_of: Callable[[Any], Tensor]) -> None:
+    def __init__(
+        self, learners: Sequence[Learner], losses_of: Callable[[Any], Tensor], graphs: StepGraphs | None = None
+    ) -> None:
         assert len(learners) == 1 or not any(learner.draws for learner in learners)
-        self.learners, self._losses_of = list(learners), losses_of
+        self.learners, self._losses_of, self._graphs = list(learners), losses_of, graphs
         device = next(self.learners[0].model.parameters()).device
         limits = [learner.max_grad_norm or torch.inf for learner in self.learners]
         self._limits = torch.tensor(limits, device=device)
@@ -130,15 +137,27 @@ class Group:
         self.bad_in_a_row = torch.zeros(len(self.learners), device=device)
         self.diverged = torch.zeros(len(self.learners), dtype=torch.bool, device=device)
 
-    def step(self, batches: Sequence[Batch]) -> Tensor:
+    def step(self, batches: Sequence[Any]) -> Tensor:
         """Let every learner take one step on the mean over all examples of the batches; gives their losses."""
+        with ExitStack() as streams:
+            for learner in self.learners:
+                learner.model.train()  # the caller may have evaluated since the last step
+                if learner.draws:
+                    streams.enter_context(learner.stream.entered())
+            losses = self._take(batches) if self._graphs is None else self._graphs.run(self._take, batches)
+        for learner in self.learners:
+            learner.schedule.step()
+        return losses
+
+    def _take(self, batches: Sequence[Batch]) -> Tensor:
+        """Do what a step is on the device, which may replay it: nothing here waits for it or depends on the step."""
         losses = self._backward(batches)
         for learner in self.learners:
             learner.clear_noise()
         norms = self._gradient_norms()
         is_bad = ~(losses.isfinite() & norms.isfinite())
         self.bad_steps += is_bad & ~self.diverged
-        self.bad_in_a_row = (self.bad_in_a_row + 1) * is_bad
+        self.bad_in_a_row.copy_((self.bad_in_a_row + 1) * is_bad)
         self.diverged |= self.bad_in_a_row >= MAX_BAD_STEPS_IN_A_ROW
         is_left_out = (is_bad | self.diverged).float().unbind()
         divisors = ((norms + 1e-6) / self._limits).clamp(min=1).unbind()  # as clip_grad_norm_ has it
@@ -153,15 +172,10 @@ class Group:
     def _backward(self, batches: Sequence[Batch]) -> Tensor:
         num_examples = sum(batch.size for batch in batches)
         losses = torch.zeros_like(self.bad_steps)
-        with ExitStack() as streams:
-            for learner in self.learners:
-                learner.model.train()  # the caller may have evaluated since the last step
-                if learner.draws:
-                    streams.enter_context(learner.stream.entered())
-            for batch in batches:
-                part = self._losses_of(batch) * (batch.size / num_examples)
-                part.sum().backward()  # type: ignore[no-untyped-call]
-                losses += part.detach()
+        for batch in batches:
+            part = self._losses_of(batch) * batch.share_of(num_examples)
+            part.sum().backward()  # type: ignore[no-untyped-call]
+            losses += part.detach()
         return losses
 
     def _gradient_norms(self) -> Tensor:

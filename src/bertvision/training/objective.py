@@ -51,17 +51,17 @@ def losses_of(
     """
     match objective.kind.name:
         case "span":
-            return span_losses(logits, batch.starts, batch.ends, how)
+            return span_losses(logits, batch.starts, batch.ends, how, batch.weights)
         case "answerable" | "class":
-            return class_losses(logits, batch.labels)
+            return class_losses(logits, batch.labels, batch.weights)
         case "labels":
-            return label_losses(logits, batch.labels)
+            return label_losses(logits, batch.labels, batch.weights)
         case "number":
-            return number_losses(logits, batch.labels)
+            return number_losses(logits, batch.labels, batch.weights)
         case "choice":
-            return choice_losses(logits, batch.labels, objective.group)
+            return choice_losses(logits, batch.labels, objective.group, batch.weights)
         case "tags":
-            return tag_losses(logits, batch.labels)
+            return tag_losses(logits, batch.labels, batch.weights)
         case other:
             raise ValueError(f"no loss for the kind {other!r}; add its case here")
 
@@ -69,5 +69,5 @@ def losses_of(
 def loss_of(objective: Objective, logits: Float[Tensor, "batch ..."], batch: WindowBatch, how: SpanLoss) -> Tensor:
     """Return the loss of one model; that of spans may have a joint readout's columns."""
     if objective.kind.name == "span":
-        return span_loss(logits, batch.starts, batch.ends, how)
+        return span_loss(logits, batch.starts, batch.ends, how, batch.weights)
     return losses_of(objective, logits[None], batch, how)[0]

@@ -1,7 +1,7 @@
 """Parameter groups, optimizers and schedules."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -12,6 +12,7 @@ from bertvision.settings import Config
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 Named = tuple[str, nn.Parameter]
+STEPS_UNTIL_UNCORRECTED = 1e8  # 0.9999999 to the power of it is below float32's precision
 
 
 class OptimConfig(Config):
@@ -27,11 +28,17 @@ class OptimConfig(Config):
 
 
 def build_optimizer(
-    model: nn.Module, lr: float, config: OptimConfig, rates: Mapping[str, float] | None = None
+    model: nn.Module,
+    lr: float,
+    config: OptimConfig,
+    rates: Mapping[str, float] | None = None,
+    *,
+    capturable: bool = False,
 ) -> Optimizer:
     """Build AdamW over the trainable parameters, in two groups: with and without weight decay.
 
-    `rates` are other learning rates than `lr`, by a word of the parameters' names: two more groups for each.
+    `rates` are other learning rates than `lr`, by a word of the parameters' names: two more groups for each. One whose
+    steps are to be captured in a CUDA graph has its rates on the device.
     """
     groups = [
         {"params": params, "weight_decay": decay, "lr": rate}
@@ -39,10 +46,28 @@ def build_optimizer(
         for params, decay in zip(_by_decay(named), (config.weight_decay, 0.0), strict=True)
         if params
     ]
-    settings: dict[str, Any] = {"lr": lr, "betas": config.betas, "eps": config.eps}
+    optimizer = AdamW(groups, lr=lr, betas=config.betas, eps=config.eps, fused=True, capturable=capturable)
+    if capturable:
+        device = next(model.parameters()).device
+        for group in optimizer.param_groups:
+            group["lr"] = torch.tensor(float(group["lr"]), device=device)
     if not config.bias_correction:
-        return UncorrectedAdamW(groups, **settings)
-    return AdamW(groups, fused=True, **settings)
+        _forgo_correction(optimizer)
+    return optimizer
+
+
+def _forgo_correction(optimizer: AdamW) -> None:
+    """Count steps from where the correction of AdamW's moments has become 1, so that early steps are larger by design.
+
+    BERT was trained without it, and the 2021 system fine-tuned without it (`correct_bias=False`).
+    """
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            optimizer.state[param] = {
+                "step": torch.tensor(STEPS_UNTIL_UNCORRECTED, device=param.device),
+                "exp_avg": torch.zeros_like(param),
+                "exp_avg_sq": torch.zeros_like(param),
+            }
 
 
 class Schedule:
@@ -60,7 +85,10 @@ class Schedule:
         """Set the rate that holds after a number of steps."""
         self.taken = taken
         for group, base in zip(self._optimizer.param_groups, self._bases, strict=True):
-            group["lr"] = base * self._rate(taken)
+            if isinstance(group["lr"], Tensor):  # in place: a CUDA graph reads it there
+                group["lr"].fill_(base * self._rate(taken))
+            else:
+                group["lr"] = base * self._rate(taken)
 
     def step(self) -> None:
         """Go on by one step."""
@@ -84,51 +112,6 @@ def rate_by_step(config: OptimConfig, num_steps: int) -> Callable[[int], float]:
         return max(0.0, (num_steps - step) / max(1, num_steps - warmup))
 
     return rate
-
-
-class UncorrectedAdamW(Optimizer):
-    """AdamW without bias correction, which torch does not have: early steps are larger by design.
-
-    BERT was trained with it, and the 2021 system fine-tuned with it (`correct_bias=False`). Like torch's fused
-    optimizers it leaves a step out where `found_inf` is 1, and divides gradients by `grad_scale`; unlike them it makes
-    the host wait for the former.
-    """
-
-    found_inf: Tensor | None = None
-    grad_scale: Tensor | None = None
-
-    def __init__(self, params: Iterable[Any], lr: float, betas: tuple[float, float], eps: float) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
-
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Update every parameter that has a gradient."""
-        if self.found_inf is not None and self.found_inf.item():
-            return
-        for group in self.param_groups:
-            params = [param for param in group["params"] if param.grad is not None]
-            if params and self.grad_scale is not None:
-                torch._foreach_div_([param.grad for param in params], self.grad_scale)
-            if params:
-                self._update(params, [param.grad for param in params], group)
-
-    def _update(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
-        (beta1, beta2), lr = group["betas"], group["lr"]
-        firsts = [self._moment(param, "exp_avg") for param in params]
-        seconds = [self._moment(param, "exp_avg_sq") for param in params]
-        torch._foreach_lerp_(firsts, grads, 1 - beta1)
-        torch._foreach_mul_(seconds, beta2)
-        torch._foreach_addcmul_(seconds, grads, grads, 1 - beta2)
-        scales = torch._foreach_sqrt(seconds)
-        torch._foreach_add_(scales, group["eps"])
-        torch._foreach_mul_(params, 1 - lr * group["weight_decay"])
-        torch._foreach_addcdiv_(params, firsts, scales, -lr)
-
-    def _moment(self, param: Tensor, name: str) -> Tensor:
-        state: dict[str, Tensor] = self.state[param]
-        if name not in state:
-            state[name] = torch.zeros_like(param)
-        return state[name]
 
 
 def _by_rate(model: nn.Module, lr: float, rates: Mapping[str, float]) -> dict[float, list[Named]]:

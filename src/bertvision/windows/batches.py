@@ -1,16 +1,19 @@
 """Windows -> batches: which windows go together, and how they become tensors. Padding never exceeds the longest row."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from jaxtyping import Float
 from pydantic import Field, model_validator
+from torch import Tensor
 
 from bertvision.settings import Config
 from bertvision.shapes import Labels, Positions, Segments, TokenIds, TokenMask
+from bertvision.windows.packing import BatchShape, Packing, pack
 from bertvision.windows.padding import Rows as Rows  # these three live there because they need no torch
 from bertvision.windows.padding import cut_by_tokens, pad_windows
 from bertvision.windows.padding import lengths_of as lengths_of
@@ -36,7 +39,7 @@ class BatchConfig(Config):
 
 
 class WindowBatch(NamedTuple):
-    """Windows as tensors, padded to the longest of them."""
+    """Windows as tensors, padded to the longest of them or filled up to a fixed shape."""
 
     ids: TokenIds
     mask: TokenMask
@@ -45,27 +48,54 @@ class WindowBatch(NamedTuple):
     ends: Positions
     labels: Labels  # what `Window.label` holds, as numbers of its kind
     rows: Rows  # which windows these are
+    weights: Float[Tensor, " batch"] | None = None  # of the rows in a step's loss; None: they count alike
+    packing: Packing | None = None  # the same tokens without padding
 
     @property
     def size(self) -> int:
         """Count the windows."""
         return len(self.rows)
 
+    @property
+    def shape(self) -> BatchShape | None:
+        """Return the fixed shape that the batch is filled up to; None: it has only its own."""
+        if self.weights is None:
+            return None
+        return BatchShape(*self.ids.shape, None if self.packing is None else len(self.packing.ids))
+
+    def share_of(self, num_examples: int) -> float:
+        """Return the batch's share in the loss of a step; 1 where its weights hold it already."""
+        return self.size / num_examples if self.weights is None else 1.0
+
     def to(self, device: torch.device) -> "WindowBatch":
         """Move the tensors to a device; a GPU takes them from pinned memory, without making the host wait."""
-        tensors = [tensor.pin_memory() if device.type == "cuda" else tensor for tensor in self[:6]]
-        ids, mask, segments, starts, ends, labels = (tensor.to(device, non_blocking=True) for tensor in tensors)
-        return WindowBatch(ids, mask, segments, starts, ends, labels, self.rows)
+
+        def move(tensor: Tensor) -> Tensor:
+            return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+
+        return self._each(move)
 
     def part(self, first: int, stop: int) -> "WindowBatch":
-        """Return some of the windows, as views."""
-        ids, mask, segments, starts, ends, labels = (tensor[first:stop] for tensor in self[:6])
-        return WindowBatch(ids, mask, segments, starts, ends, labels, self.rows[first:stop])
+        """Return some of the windows, as views; of a batch that has a shape of its own."""
+        assert self.shape is None
+        return self._each(lambda tensor: tensor[first:stop])._replace(rows=self.rows[first:stop])
 
     def first_tokens(self) -> "WindowBatch":
         """Return the first token of every window alone, as what goes with its CLS states."""
         ids, mask, segments = (tensor[:, :1] for tensor in self[:3])
         return self._replace(ids=ids, mask=mask, segments=segments)
+
+    def tensors(self) -> list[Tensor]:
+        """List all tensors, in an order that is the same for batches of one shape."""
+        found: list[Tensor] = []
+        self._each(lambda tensor: found.append(tensor) or tensor)  # type: ignore[func-returns-value]
+        return found
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "WindowBatch":
+        ids, mask, segments, starts, ends, labels = map(change, self[:6])
+        weights = None if self.weights is None else change(self.weights)
+        packing = None if self.packing is None else Packing(*map(change, self.packing))
+        return WindowBatch(ids, mask, segments, starts, ends, labels, self.rows, weights, packing)
 
 
 class EncoderBatch(NamedTuple):
@@ -158,6 +188,26 @@ def collate(windows: Sequence[Window], rows: Rows, pad_id: int, width: int | Non
     starts, ends = torch.tensor([[window.start, window.end] for window in chosen]).T.contiguous()
     ids, mask, segments = map(torch.from_numpy, padded)
     return WindowBatch(ids, mask, segments, starts, ends, _labels(chosen, padded.ids.shape), rows)
+
+
+def collate_to(windows: Sequence[Window], rows: Rows, pad_id: int, shape: BatchShape, num_examples: int) -> WindowBatch:
+    """Fill some windows up to a fixed shape; a step sees `num_examples` windows, in this batch and others."""
+    batch, extra = collate(windows, rows, pad_id, shape.width), shape.rows - len(rows)
+    packing = None if shape.tokens is None else pack([windows[row] for row in rows], shape, pad_id)
+    no_label = IGNORED if batch.labels.ndim == 2 and not batch.labels.is_floating_point() else 0
+    filled = [
+        _fill(tensor, extra, value) for tensor, value in zip(batch[:6], (pad_id, 0, 0, 0, 0, no_label), strict=True)
+    ]
+    filled[1][batch.size :, 0] = True  # attention over nothing is not a number
+    ids, mask, segments, starts, ends, labels = filled
+    weights = _fill(torch.full((batch.size,), 1 / num_examples), extra, 0)
+    return WindowBatch(ids, mask, segments, starts, ends, labels, rows, weights, packing)
+
+
+def _fill(tensor: Tensor, extra: int, value: int) -> Tensor:
+    """Add rows of one value."""
+    shape = (extra, *tensor.shape[1:])
+    return torch.from_numpy(np.concatenate([tensor.numpy(), np.full(shape, value, dtype=tensor.numpy().dtype)]))
 
 
 def _labels(windows: Sequence[Window], shape: tuple[int, int]) -> Labels:

@@ -1,0 +1,103 @@
+"""Runs an encoder on packed tokens: attention stays within each row, and nothing is computed for padding.
+
+Attention's own dropout has no part in it (torch's attention over rows of many lengths has none); all other dropout has.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int32
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.attention.varlen import varlen_attn
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.masking_utils import AttentionMaskInterface
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+from bertvision.encoder.tuning.parasites import SLOT as PARASITES
+from bertvision.windows.packing import Packing
+
+ATTENTION = "bertvision_packed"  # as transformers knows it
+# Encoders whose attention transformers lets us replace, and that take positions: the first is 0, or stands behind the
+# padding's. Others have attention of their own (relative positions, local windows).
+FIRST_POSITION_0 = ("bert", "distilbert", "electra")
+FIRST_POSITION_BEHIND_PADDING = ("camembert", "roberta", "xlm-roberta")
+States = Float[Tensor, "1 head token feature"]
+
+
+def can_pack(model: PreTrainedModel) -> bool:
+    """Return whether an encoder runs on packed tokens; parasites, which weigh the tokens of padded rows, do not."""
+    known = str(model.config.model_type) in (*FIRST_POSITION_0, *FIRST_POSITION_BEHIND_PADDING)
+    return known and PARASITES not in model._modules
+
+
+def run_packed(
+    model: PreTrainedModel, packing: Packing, rows: int, width: int, *, segments: bool, hidden_states: bool
+) -> BaseModelOutputWithPooling:
+    """Run an encoder on packed tokens and lay its states out as padded rows."""
+    types = {"token_type_ids": packing.segments[None]} if segments else {}
+    with _attention_within_rows(model):
+        output = model(
+            input_ids=packing.ids[None],
+            position_ids=packing.positions[None] + _first_position(model),
+            output_hidden_states=hidden_states,
+            cu_seq_lens_q=packing.bounds,
+            max_length_q=width,
+            **types,
+        )
+    last = packing.pad(output.last_hidden_state[0], rows, width)
+    states = [packing.pad(state[0], rows, width) for state in output.hidden_states] if hidden_states else None
+    pooler = getattr(model, "pooler", None)
+    return BaseModelOutputWithPooling(last, None if pooler is None else pooler(last), states)  # type: ignore[arg-type]
+
+
+def _first_position(model: PreTrainedModel) -> int:
+    if str(model.config.model_type) in FIRST_POSITION_0:
+        return 0
+    return int(model.config.pad_token_id) + 1
+
+
+@contextmanager
+def _attention_within_rows(model: PreTrainedModel) -> Iterator[None]:
+    config = model.config
+    own, config._attn_implementation = config._attn_implementation, ATTENTION
+    try:
+        yield
+    finally:
+        config._attn_implementation = own
+
+
+def _attend(
+    _module: nn.Module,
+    query: States,
+    key: States,
+    value: States,
+    _mask: None,
+    scaling: float | None = None,
+    *,
+    cu_seq_lens_q: Int32[Tensor, " bound"],
+    max_length_q: int,
+    **_others: Any,  # noqa: ANN401 (what transformers hands to every attention)
+) -> tuple[Tensor, None]:
+    """Let every token attend to those of its own row, in the form that transformers gives attention."""
+    if not query.is_cuda or query.dtype == torch.float32:
+        return _attend_by_mask(query, key, value, cu_seq_lens_q, scaling), None
+    tokens = [states[0].transpose(0, 1).contiguous() for states in (query, key, value)]
+    bounds = cu_seq_lens_q
+    return varlen_attn(*tokens, bounds, bounds, max_length_q, max_length_q, scale=scaling)[None], None
+
+
+def _attend_by_mask(
+    query: States, key: States, value: States, bounds: Int32[Tensor, " bound"], scaling: float | None
+) -> Tensor:
+    """Do the same where that kernel does not run, with a mask of all pairs of tokens: right, and slow."""
+    tokens = torch.arange(query.shape[2], device=query.device)
+    row = torch.searchsorted(bounds.long(), tokens, right=True)
+    mask = row[:, None] == row[None]
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling).transpose(1, 2)
+
+
+AttentionInterface.register(ATTENTION, _attend)
+AttentionMaskInterface.register(ATTENTION, lambda *_arguments, **_keywords: None)

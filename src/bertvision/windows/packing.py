@@ -1,0 +1,126 @@
+"""Batches of few fixed shapes, so that a GPU can replay a step as one graph; and their tokens packed without padding.
+
+Rows that only fill a batch have no weight in its loss.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float, Int, Int32
+from torch import Tensor
+
+from bertvision.shapes import TokenFeatures
+from bertvision.windows.padding import Rows, lengths_of
+from bertvision.windows.window import Window
+
+# Sizes are multiples of these: matrix products of others are slower, and fewer widths are quickly searched.
+TOKENS_MULTIPLE, WIDTH_MULTIPLE = 64, 16
+
+
+class BatchShape(NamedTuple):
+    """How many rows a batch is filled up to and how wide they are; and how many tokens it has where it is packed."""
+
+    rows: int
+    width: int
+    tokens: int | None = None
+
+    @property
+    def num_bounds(self) -> int:
+        """Count the bounds of packed rows; what fills the tokens up are rows that are no wider than the others."""
+        assert self.tokens is not None
+        return self.rows + math.ceil(self.tokens / self.width) + 1
+
+
+class Packing(NamedTuple):
+    """A batch's real tokens, row after row, filled up to a fixed number."""
+
+    ids: Int[Tensor, " token"]
+    segments: Int[Tensor, " token"]
+    positions: Int[Tensor, " token"]  # within the row
+    places: Int[Tensor, " token"]  # among the tokens of the padded rows; of what fills the batch: behind them all
+    bounds: Int32[Tensor, " bound"]  # where rows begin and end, as attention over rows of many lengths takes them
+
+    def pad(self, values: Float[Tensor, "packed feature"], rows: int, width: int) -> TokenFeatures:
+        """Put values of the tokens where padded rows have them; padding is 0."""
+        laid_out = values.new_zeros(rows * width + 1, values.shape[1]).index_copy(0, self.places, values)
+        return laid_out[:-1].view(rows, width, -1)
+
+
+def packed_shape(lengths: npt.NDArray[np.int64], batches: Sequence[Rows]) -> BatchShape:
+    """Return the one shape that holds each of the batches, packed."""
+    tokens = max(int(lengths[rows].sum()) for rows in batches)
+    width = max(int(lengths[rows].max()) for rows in batches)
+    return BatchShape(max(len(rows) for rows in batches), width, _round_up(tokens, TOKENS_MULTIPLE))
+
+
+def bucket_shapes(lengths: npt.NDArray[np.int64], batches: Sequence[Rows], most: int) -> list[BatchShape]:
+    """Return at most so many padded shapes that hold all batches with the fewest tokens computed, the narrowest first.
+
+    Every batch belongs into the narrowest shape that is wide enough (`shape_for`).
+    """
+    sizes: dict[int, list[int]] = {}  # of the batches, by width
+    for rows in batches:
+        sizes.setdefault(_round_up(int(lengths[rows].max()), WIDTH_MULTIPLE), []).append(len(rows))
+    widths = sorted(sizes)
+
+    def shape_of(first: int, stop: int) -> BatchShape:
+        return BatchShape(max(max(sizes[width]) for width in widths[first:stop]), widths[stop - 1])
+
+    def cost(first: int, stop: int) -> int:
+        shape = shape_of(first, stop)
+        return shape.rows * shape.width * sum(len(sizes[width]) for width in widths[first:stop])
+
+    # The cheapest way to cut the first n widths into so many shapes: what it costs, and where each shape begins.
+    best = {stop: (cost(0, stop), [0]) for stop in range(1, len(widths) + 1)}
+    for _ in range(most - 1):
+        cut_once_more = {
+            (best[cut][0] + cost(cut, stop), (*best[cut][1], cut), stop) for stop in best for cut in range(1, stop)
+        }
+        for total, cuts, stop in cut_once_more:
+            best[stop] = min(best[stop], (total, list(cuts)))
+    cuts = [*best[len(widths)][1], len(widths)]
+    return [shape_of(first, stop) for first, stop in zip(cuts[:-1], cuts[1:], strict=True)]
+
+
+def shape_for(width: int, shapes: Sequence[BatchShape]) -> BatchShape:
+    """Return the first of some shapes, in order of their widths, that is wide enough."""
+    return next(shape for shape in shapes if shape.width >= width)
+
+
+def pack(windows: Sequence[Window], shape: BatchShape, pad_id: int) -> Packing:
+    """Pack the tokens of windows."""
+    assert shape.tokens is not None
+    lengths = lengths_of(windows)
+    places = places_in(lengths, shape.width)
+    positions = places % shape.width
+    segments = positions >= np.repeat([window.context_at for window in windows], lengths)
+    ends = np.cumsum(lengths)
+    fillers = np.arange(ends[-1], shape.tokens, shape.width)  # rows of nothing but padding
+    bounds = np.concatenate([[0], ends, fillers[1:]])
+    return Packing(
+        ids=_filled(np.concatenate([window.ids for window in windows]), shape.tokens, pad_id),
+        segments=_filled(segments, shape.tokens, 0),
+        positions=_filled(positions, shape.tokens, 0),
+        places=_filled(places, shape.tokens, shape.rows * shape.width),
+        bounds=_filled(bounds, shape.num_bounds, shape.tokens).to(torch.int32),
+    )
+
+
+def places_in(lengths: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
+    """Return where the tokens of rows lie among those of the same rows padded to a width."""
+    before = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) + np.repeat(np.arange(len(lengths)) * width - before, lengths)
+
+
+def _filled(values: npt.NDArray[Any], size: int, value: int) -> Tensor:
+    filled = np.full(size, value, dtype=np.int64)
+    filled[: len(values)] = values
+    return torch.from_numpy(filled)
+
+
+def _round_up(size: int, multiple: int) -> int:
+    return math.ceil(size / multiple) * multiple
