@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from bertvision.encoder.encode import StateBatch, has_pooler, read_output
+from bertvision.encoder.fast_steps import StepKind, batch_maker, choose_step, compiled
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.packed import can_pack
 from bertvision.encoder.tuning.freezing import still_weights
 from bertvision.errors import TrainingError
 from bertvision.kinds.kind import Kind
@@ -28,14 +27,10 @@ from bertvision.training.loop import Group, Learner, RandomStream, Step, Still, 
 from bertvision.training.losses import SpanLoss, Teach, TeacherConfig, taught_loss
 from bertvision.training.objective import SPANS, Objective, loss_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
-from bertvision.windows.batches import BatchConfig, Rows, WindowBatch, collate, collate_to, lengths_of, plan_epoch
-from bertvision.windows.packing import bucket_shapes, packed_shape, shape_for
+from bertvision.windows.batches import BatchConfig, Rows, WindowBatch, lengths_of, plan_epoch
 from bertvision.windows.window import Window
 
 UNSPENT = Costs()
-# A step's windows packed without padding, one shape for all steps; padded to few shapes; padded to the longest of them.
-StepKind = Literal["packed", "bucketed", "eager"]
-MAX_SHAPES = 12  # of bucketed batches: 15% of SQuAD's computed tokens are padding then, with 6 a quarter
 Read = Callable[[Encoder, WindowBatch], StateBatch]  # gives what an output layer is to see of a batch
 
 
@@ -68,7 +63,9 @@ class FinetuneConfig(Config):
     teacher: TeacherConfig | None = None  # a larger model to learn from beside the labels
     # Whether frozen bottom blocks run in every epoch or once, their output kept; None, or `auto`: what is quicker here.
     bottom: Literal["live", "ram", "disk"] | None = None
-    step: StepKind | Literal["auto"] = "auto"  # how a GPU is kept busy: see `choose_step`
+    # How a GPU is kept busy: windows packed without padding, or padded to few lengths (each step is replayed as a CUDA
+    # graph), or as they come; auto: the first of these that the encoder allows. A CPU takes them as they come.
+    step: StepKind | Literal["auto"] = "auto"
 
     @field_validator("bottom", mode="before")
     @classmethod
@@ -111,6 +108,7 @@ def finetune_encoder(
     compute: Compute,
     objective: Objective = SPANS,
     read: Read | None = None,
+    is_live: bool = True,
     teach: Teach | None = None,
     rates: Mapping[str, float] | None = None,
     spent: Costs = UNSPENT,
@@ -120,16 +118,17 @@ def finetune_encoder(
     """Tune encoder and output layer together; at each fraction hand control back, their weights as they are then.
 
     Of both, the weights that learn (`requires_grad`) are trained. `read` gives what the output layer sees, by default
-    what `encode_output` gives; `teach` gives the logits of `config.teacher`. `rates` are other rates than `config.lr`,
-    by a word of the weights' names. `spent` is what getting ready for the first step has cost. `saved` is a folder for
-    what a stopped training needs to go on; it is read at the start where it exists.
+    what `encode_output` gives; `is_live` tells whether it computes all of that anew each time. `teach` gives the logits
+    of `config.teacher`. `rates` are other rates than `config.lr`, by a word of the weights' names. `spent` is what
+    getting ready for the first step has cost. `saved` is a folder for what a stopped training needs to go on; it is
+    read at the start where it exists.
     """
     if config.dropout is not None:
         set_dropout(encoder.model, config.dropout)
     steps = plan_steps(windows, config, seed, objective.group)
     stops = steps_of_fractions(config.fractions, steps, len(windows))
-    kind = config.step if config.step != "auto" else choose_step(encoder, compute, read)
-    collate_step = _collator(kind, steps, windows, encoder, compute)
+    kind = choose_step(config.step, encoder, compute, reads_last=read is None, is_live=is_live)
+    make_batches = batch_maker(kind, steps, windows, encoder, compute)
     losses_of = _losses_of(encoder, output, config, compute, objective, read, teach)
     still = _still_weights(encoder, output, objective)
     graphs = StepGraphs(compute.device) if compute.device.type == "cuda" and kind != "eager" else None
@@ -141,8 +140,11 @@ def finetune_encoder(
     while pending and pending[0][1] == done:
         yield Checkpoint(pending.pop(0)[0], before if done else UNSPENT)
     num_windows = [sum(len(rows) for rows in step) for step in steps]
-    batches = (collate_step(step) for step in steps[done:])
-    with progress.bar("fine-tune", sum(num_windows)) as bar:
+    batches = (make_batches(step) for step in steps[done:])
+    with (
+        compiled(encoder, kind, len(steps) - done, compute, progress),
+        progress.bar("fine-tune", sum(num_windows)) as bar,
+    ):
         bar.advance(sum(num_windows[:done]))
         last_saved = time.perf_counter()
         meter.go()
@@ -263,35 +265,3 @@ def _losses_of(
         return loss[None]
 
     return losses_of
-
-
-def choose_step(encoder: Encoder, compute: Compute, read: Read | None) -> StepKind:
-    """Choose how steps are taken: on a GPU in few shapes, which it replays as graphs, packed where that is possible.
-
-    Packed are known encoders (`can_pack`) in bf16 whose output layer is the usual one; others see padded rows anyway.
-    """
-    if compute.device.type != "cuda":
-        return "eager"
-    return "packed" if read is None and compute.dtype == torch.bfloat16 and can_pack(encoder.model) else "bucketed"
-
-
-def _collator(
-    kind: StepKind, steps: Sequence[Sequence[Rows]], windows: Sequence[Window], encoder: Encoder, compute: Compute
-) -> Callable[[Sequence[Rows]], list[WindowBatch]]:
-    """Return what makes a step's batches."""
-    lengths, batches = lengths_of(windows), [rows for step in steps for rows in step]
-    pad_id = encoder.tokenizer.pad_token_id
-    if kind == "packed":
-        shapes = [packed_shape(lengths, batches)]
-    elif kind == "bucketed":
-        shapes = bucket_shapes(lengths, batches, MAX_SHAPES)
-
-    def collate_step(step: Sequence[Rows]) -> list[WindowBatch]:
-        if kind == "eager":
-            return [collate(windows, rows, pad_id).to(compute.device) for rows in step]
-        num_windows = sum(len(rows) for rows in step)
-        shapes_of = [shape_for(int(lengths[rows].max()), shapes) for rows in step]
-        each = zip(step, shapes_of, strict=True)
-        return [collate_to(windows, rows, pad_id, shape, num_windows).to(compute.device) for rows, shape in each]
-
-    return collate_step

@@ -131,6 +131,10 @@ def _load_whole(name: str) -> Encoder:
     if name == DEFAULT and place == DEFAULT_HUB_ID:
         _check_default(find_download(place, SAFETENSORS) or Path(SAFETENSORS))
     _drop_unloaded_pooler(name, model, set(info["missing_keys"]))
+    if model.config.model_type == "mpnet":
+        from bertvision.encoder.mpnet import fuse_attention  # transformers imports each model's code when it is needed
+
+        fuse_attention(model)
     if (Path(place) / ADAPTERS).is_file():
         load_adapters(Path(place) / ADAPTERS, model)
     return Encoder(name, model, tokenizer)

@@ -95,6 +95,7 @@ def tune_together(
         compute=context.compute,
         objective=context.objective,
         read=bottom.read,
+        is_live=bottom.states == "live",
         teach=teacher_of(context, encoder.tokenizer.get_vocab()),
         rates=context.experiment.tune.rates if context.experiment.tune is not None else None,
         spent=bottom.costs,

@@ -50,6 +50,9 @@ def choose_compute(device: str = "auto", precision: Precision = "auto") -> Compu
         reason = str(error).splitlines()[0]
         others = "auto, cpu or cuda" if device != "cuda" and torch.cuda.is_available() else "auto or cpu"
         raise SettingsError(f"device {device!r} cannot be used ({reason}); try {others}") from None
+    if chosen.type == "cuda":
+        # cuDNN plans its attention anew for every new shape, which takes longer than the attention (docs/log.md).
+        torch.backends.cuda.enable_cudnn_sdp(False)
     if precision == "auto":
         has_bf16 = chosen.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         precision = "bf16" if has_bf16 else "float32"

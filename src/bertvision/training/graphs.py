@@ -3,7 +3,6 @@
 For small encoders the host takes longer to tell a GPU what to do than the GPU to do it.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -42,7 +41,8 @@ class StepGraphs:
     """Runs a function of batches that makes the host wait for nothing, from its fourth time on as a graph."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
+        index = device.index if device.index is not None else torch.cuda.current_device()
+        self._generator = torch.cuda.default_generators[index]
         self._seen: Counter[Hashable] = Counter()
         self._captured: dict[Hashable, _Captured] = {}
         self._pool = torch.cuda.graph_pool_handle()  # type: ignore[no-untyped-call]
@@ -65,14 +65,13 @@ class StepGraphs:
 
     def _capture(self, key: Hashable, take: Callable[[Sequence[Given]], Tensor], batches: Sequence[Given]) -> bool:
         """Record the step without taking it; the given batches become the place where later ones are put."""
-        graph = torch.cuda.CUDAGraph()
+        graph, randomness = torch.cuda.CUDAGraph(), self._generator.clone_state()
         try:
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"), self._device:
-                result = take(batches)  # what it makes of its own (positions) is made on the device, not copied there
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                result = take(batches)
         except RuntimeError as error:  # something in it makes the host wait
             self.problem = str(error).strip().splitlines()[0]
-            logging.getLogger(__name__).debug("no CUDA graph", exc_info=True)
-            torch.cuda.synchronize()
+            self._generator.graphsafe_set_state(randomness)  # a capture that failed never gives it back
             return False
         self._captured[key] = _Captured(graph, _tensors(batches), result)
         return True

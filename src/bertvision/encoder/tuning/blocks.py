@@ -6,8 +6,7 @@ What several tunings insert at one place stands in a slot there, by name, side b
 """
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,19 +80,6 @@ def parts_of(model: PreTrainedModel) -> Parts:
 def blocks_of(model: PreTrainedModel) -> list[nn.Module]:
     """List an encoder's blocks, the lowest first."""
     return list(model.get_submodule(parts_of(model).blocks).children())
-
-
-@contextmanager
-def compiled_blocks(model: PreTrainedModel) -> Iterator[None]:
-    """Within this, an encoder's blocks are compiled, one after the other from the same code."""
-    blocks = blocks_of(model) if str(model.config.model_type) in PARTS else []
-    for block in blocks:
-        block.compile(dynamic=False)
-    try:
-        yield
-    finally:
-        for block in blocks:
-            block._compiled_call_impl = None
 
 
 def plain_parameters(model: PreTrainedModel) -> dict[str, nn.Parameter]:

@@ -78,7 +78,7 @@ def insert_parasites(model: PreTrainedModel, width: int, states: int | None, len
     parasites = Parasites(len(blocks), hidden, width, depth, length).to(own.device, own.dtype)
     if fill_slot(model, SLOT, tuning, parasites):
         slot = model.get_submodule(SLOT)
-        model.register_forward_pre_hook(_begin, with_kwargs=True)
+        model.register_forward_pre_hook(_begin, with_kwargs=True, prepend=True)  # before an MPNet makes another mask
         model.register_forward_hook(_end, always_call=True)
         for number, block in enumerate(blocks):
             # A partial is copied together with the slot that it holds, so a deep copy feeds its own parasites.
