@@ -2,7 +2,8 @@
 
 import csv
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,15 +11,16 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import AutoModel, BertConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import AutoModel, BertConfig, MPNetConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from bertvision.data.example import TextRow
 from bertvision.data.squad import read_squad
-from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.encoder.load import Encoder, load_encoder, load_tokenizer
 from bertvision.errors import DataError
 from bertvision.kinds.classes import CLASSES
 from bertvision.progress import SILENT, Progress
 from bertvision.records import Side
+from bertvision.training.accounting import device_joules
 from bertvision.training.device import wait_for
 from bertvision.training.objective import SPANS, Objective
 from bertvision.windows.rows import cut_rows
@@ -27,6 +29,7 @@ from bertvision.windows.window import Window, WindowConfig, cut_windows
 RANDOM = {
     "bert-large": BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),
     "bert-base": BertConfig(),
+    "mpnet-base": MPNetConfig(max_position_embeddings=514),
 }
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -54,14 +57,76 @@ def _seconds(side: Callable[[], object], device: torch.device) -> float:
     return time.perf_counter() - started
 
 
-def subject(name: str) -> Encoder:
-    """Load an encoder, or build BERT's shapes with random weights, which run as fast as trained ones."""
+@contextmanager
+def cudnn_attention(is_on: bool) -> Iterator[None]:
+    """Let cuDNN's attention, which plans every new shape anew, take part or not."""
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(is_on)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+class Timing(NamedTuple):
+    """What the steps of a training took, without the first ones."""
+
+    seconds: float
+    windows: int
+    before: float  # seconds until then: models moved, graphs captured, code compiled
+    peak_bytes: int | None  # of the device, all steps included; None where it has no memory of its own
+    joules: float | None
+
+
+class Clock:
+    """Times a training's steps from a given one on: what comes before is paid once, however long the training."""
+
+    def __init__(self, device: torch.device, skipped: int = 3) -> None:
+        self._device, self._skipped, self._steps, self._windows = device, skipped, 0, [0, 0]
+        wait_for(device)
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        self._opened = self._started = time.perf_counter()
+        self._joules = device_joules(device)
+
+    def step(self, windows: int) -> None:
+        """Count one step over so many windows; the host waits for the device at the last of the skipped ones alone."""
+        self._steps += 1
+        self._windows[self._steps > self._skipped] += windows
+        if self._steps == self._skipped:
+            wait_for(self._device)
+            self._started, self._joules = time.perf_counter(), device_joules(self._device)
+
+    def stop(self) -> Timing:
+        """Return what the steps took; of a training that had no others, the first ones."""
+        wait_for(self._device)
+        ended, joules = time.perf_counter(), device_joules(self._device)
+        skipped, timed = self._windows
+        return Timing(
+            seconds=ended - (self._started if timed else self._opened),
+            windows=timed or skipped,
+            before=self._started - self._opened,
+            peak_bytes=torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else None,
+            joules=None if joules is None or self._joules is None else joules - self._joules,
+        )
+
+
+def subject(name: str, tokenizer: str | None = None) -> Encoder:
+    """Load an encoder, or build known shapes with random weights, which run as fast as trained ones.
+
+    These have the tokenizer of another encoder, or of none: enough for windows of random tokens.
+    """
     if name not in RANDOM:
         return load_encoder(name)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)  # type: ignore[no-untyped-call]
-    return Encoder(name, model, _tokenizer())
+    return Encoder(name, model, _tokenizer() if tokenizer is None else load_tokenizer(tokenizer))
+
+
+def short_name(encoder: Encoder) -> str:
+    """Return the last part of an encoder's place, for a record's name."""
+    return encoder.name.rstrip("/").rpartition("/")[2]
 
 
 def _tokenizer() -> PreTrainedTokenizerBase:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from benchmarks.decode import DecodeBench, bench_decode
+from benchmarks.finetune import FinetuneBench, bench_finetune
 from benchmarks.heads import HeadsBench, bench_heads
 from benchmarks.inference import InferenceBench, bench_inference
 from benchmarks.serve import ServeBench, bench_serve
@@ -38,6 +39,7 @@ class Bench(NamedTuple):
 
 
 BENCHES = {
+    "finetune": Bench(FinetuneBench, bench_finetune),
     "heads": Bench(HeadsBench, bench_heads),
     "states": Bench(StatesBench, bench_states),
     "decode": Bench(DecodeBench, bench_decode),

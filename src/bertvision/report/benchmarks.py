@@ -10,11 +10,29 @@ PLAIN = (str, int, float, bool)  # settings that fit into a line
 
 
 def bench_tables(record: BenchRecord) -> tuple[Table, Table]:
-    """Lay out every side's seconds and how they compare to the first side's, and the comparison's other numbers."""
-    first = record.sides[0].name
-    sides = tuple((side.name, _seconds(side), _ratio(record.ratio(side.name, first))) for side in record.sides)
-    numbers = tuple((name, _figure(value)) for name, value in record.figures.items())
-    return Table("", ("side", "seconds", "times the first"), sides), Table("", ("number", "value"), numbers)
+    """Lay out every side's seconds and how they compare to the first side's, and the comparison's other numbers.
+
+    A number that every side has, under the name `side: what`, is a column.
+    """
+    first, columns = record.sides[0].name, _columns(record)
+    sides = tuple(
+        (
+            side.name,
+            _seconds(side),
+            _ratio(record.ratio(side.name, first)),
+            *(_figure(record.figures[f"{side.name}: {what}"]) for what in columns),
+        )
+        for side in record.sides
+    )
+    shown = {f"{side.name}: {what}" for side in record.sides for what in columns}
+    numbers = tuple((name, _figure(value)) for name, value in record.figures.items() if name not in shown)
+    return Table("", ("side", "seconds", "times the first", *columns), sides), Table("", ("number", "value"), numbers)
+
+
+def _columns(record: BenchRecord) -> list[str]:
+    start, *others = (f"{side.name}: " for side in record.sides)
+    of_first = [name.removeprefix(start) for name in record.figures if name.startswith(start)]
+    return [what for what in of_first if all(other + what in record.figures for other in others)]
 
 
 def bench_chapter(record: BenchRecord) -> str:
