@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from math import isfinite
 from statistics import fmean, median
 from typing import Any
 
@@ -17,7 +18,7 @@ from benchmarks.trainer import Flags, Recipe, question_model, train_with_trainer
 from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.finetune import FinetuneConfig, finetune_encoder, plan_steps
 from bertvision.encoder.load import Encoder
-from bertvision.errors import SettingsError, reason_of
+from bertvision.errors import SettingsError, TrainingError, reason_of
 from bertvision.heads.build import output_head
 from bertvision.heads.head import Head
 from bertvision.heads.training import build_heads
@@ -108,7 +109,7 @@ def bench_finetune(config: FinetuneBench, progress: Progress = SILENT) -> BenchR
     workers = (6 if is_gpu else 0) if config.workers is None else config.workers
     work = FinetuneWork(encoder, tokens, config.lr, workers, compute)
     names = config.sides or tuple(name for name in (GPU_SIDES if is_gpu else CPU_SIDES) if _exists(name))
-    runs, left_out = _measure(work, names, parts, progress)
+    runs, left_out = measure(work, names, parts, progress)
     return BenchRecord(
         name="finetune",
         variant=f"{short_name(encoder)}-{tokens}",
@@ -175,9 +176,16 @@ class FinetuneWork:
         more: dict[str, Any] = {"step": step} if HAS_STEP else {}
         return FinetuneConfig(fractions=(1.0,), batch=BatchConfig(tokens=self._tokens), lr=self._lr, **more)
 
+    def _step_windows(self, windows: Sequence[Window]) -> int:
+        return round(self._tokens / float(lengths_of(windows).mean()))
+
+    def _clock(self, windows: Sequence[Window], size: int) -> Clock:
+        """Start a clock that leaves out the first quarter of the steps, in which shapes are captured and compiled."""
+        return Clock(self._compute.device, skipped=len(windows) // size // 4)
+
     def _run_ours(self, name: str, windows: Sequence[Window], seed: int) -> Run:
         encoder, output = replace(self._encoder, model=deepcopy(self._encoder.model)), new_output(self._encoder, seed)
-        watch = Watch(Clock(self._compute.device))
+        watch = Watch(self._clock(windows, self._step_windows(windows)))
         for _ in finetune_encoder(
             encoder, output, windows, self._config(STEPS[name]), seed=seed, compute=self._compute, progress=watch
         ):
@@ -185,14 +193,15 @@ class FinetuneWork:
         return Run(watch.clock.stop(), last_quarter(watch.losses()))
 
     def _run_trainer(self, flags: Flags, windows: Sequence[Window], seed: int) -> Run:
-        model, clock = question_model(self._encoder, new_output(self._encoder, seed)), Clock(self._compute.device)
+        model, size = question_model(self._encoder, new_output(self._encoder, seed)), self._step_windows(windows)
+        clock = self._clock(windows, flags.windows or size)
         losses = train_with_trainer(
             model,
             self._encoder,
             windows,
             flags,
             Recipe(lr=self._lr, seed=seed),
-            step_windows=round(self._tokens / float(lengths_of(windows).mean())),
+            step_windows=size,
             workers=self._workers,
             compute=self._compute,
             on_step=clock.step,
@@ -233,15 +242,18 @@ class Watch:
 
 
 def last_quarter(losses: Sequence[float]) -> float:
-    """Return the mean of the last quarter."""
-    return fmean(losses[-max(1, len(losses) // 4) :])
+    """Return the mean of the last quarter; refuse a training that diverged, whose time says nothing."""
+    mean = fmean(losses[-max(1, len(losses) // 4) :])
+    if not isfinite(mean):
+        raise TrainingError("the training diverged; try a lower lr")
+    return mean
 
 
 def _exists(name: str) -> bool:
     return HAS_STEP or STEPS.get(name.removesuffix(NO_CUDNN), "eager") in ("eager", "auto")
 
 
-def _measure(
+def measure(
     work: FinetuneWork, names: Sequence[str], parts: Sequence[Sequence[Window]], progress: Progress
 ) -> tuple[Runs, dict[str, str]]:
     """Run every side once a round, forwards and backwards in turn; one that fails is left out and said so."""

@@ -81,7 +81,7 @@ class Timing(NamedTuple):
 class Clock:
     """Times a training's steps from a given one on: what comes before is paid once, however long the training."""
 
-    def __init__(self, device: torch.device, skipped: int = 3) -> None:
+    def __init__(self, device: torch.device, skipped: int) -> None:
         self._device, self._skipped, self._steps, self._windows = device, skipped, 0, [0, 0]
         wait_for(device)
         if device.type == "cuda":

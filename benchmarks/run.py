@@ -10,6 +10,7 @@ from benchmarks.decode import DecodeBench, bench_decode
 from benchmarks.finetune import FinetuneBench, bench_finetune
 from benchmarks.heads import HeadsBench, bench_heads
 from benchmarks.inference import InferenceBench, bench_inference
+from benchmarks.seconds_to_score import SecondsBench, bench_seconds
 from benchmarks.serve import ServeBench, bench_serve
 from benchmarks.states import StatesBench, bench_states
 from bertvision.cli.console import (
@@ -40,6 +41,7 @@ class Bench(NamedTuple):
 
 BENCHES = {
     "finetune": Bench(FinetuneBench, bench_finetune),
+    "seconds-to-score": Bench(SecondsBench, bench_seconds),
     "heads": Bench(HeadsBench, bench_heads),
     "states": Bench(StatesBench, bench_states),
     "decode": Bench(DecodeBench, bench_decode),

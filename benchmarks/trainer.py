@@ -76,6 +76,12 @@ def question_model(encoder: Encoder, output: Head) -> PreTrainedModel:
     return model
 
 
+def copy_back(model: PreTrainedModel, encoder: Encoder, output: Head) -> None:
+    """Copy what was learned into our encoder and output layer."""
+    encoder.model.load_state_dict(model.base_model.state_dict(), strict=False)
+    output.readout.linear.load_state_dict(model.qa_outputs.state_dict())
+
+
 def train_with_trainer(
     model: PreTrainedModel,
     encoder: Encoder,
@@ -86,9 +92,9 @@ def train_with_trainer(
     step_windows: int,
     workers: int,
     compute: Compute,
-    on_step: Callable[[int], None],
+    on_step: Callable[[int], None] = lambda windows: None,
 ) -> list[float]:
-    """Train a model for questions in place; `on_step` is told of every step's windows. Returns the losses."""
+    """Train a model for questions in place and return the losses; `on_step` is told of every step's windows."""
     size = flags.windows or step_windows
     if flags.compiled:
         torch._dynamo.reset()  # every model is compiled anew, and after eight of them none would be

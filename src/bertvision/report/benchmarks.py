@@ -9,8 +9,8 @@ from bertvision.tables import Cell, Number, Table
 PLAIN = (str, int, float, bool)  # settings that fit into a line
 
 
-def bench_tables(record: BenchRecord) -> tuple[Table, Table]:
-    """Lay out every side's seconds and how they compare to the first side's, and the comparison's other numbers.
+def bench_tables(record: BenchRecord) -> list[Table]:
+    """Lay out every side's seconds and how they compare to the first side's, and what other numbers there are.
 
     A number that every side has, under the name `side: what`, is a column.
     """
@@ -26,7 +26,8 @@ def bench_tables(record: BenchRecord) -> tuple[Table, Table]:
     )
     shown = {f"{side.name}: {what}" for side in record.sides for what in columns}
     numbers = tuple((name, _figure(value)) for name, value in record.figures.items() if name not in shown)
-    return Table("", ("side", "seconds", "times the first", *columns), sides), Table("", ("number", "value"), numbers)
+    tables = [Table("", ("side", "seconds", "times the first", *columns), sides)]
+    return [*tables, Table("", ("number", "value"), numbers)] if numbers else tables
 
 
 def _columns(record: BenchRecord) -> list[str]:
