@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import fmean, median
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from benchmarks.measuring import Clock, Timing, cudnn_attention, read_bench_data, short_name, subject
 from benchmarks.trainer import Flags, Recipe, question_model, train_with_trainer
 from bertvision.encoder.encode import shape_of_states
-from bertvision.encoder.finetune import FinetuneConfig, finetune_encoder, plan_steps
+from bertvision.encoder.finetune import FinetuneConfig, StepKind, finetune_encoder, plan_steps
 from bertvision.encoder.load import Encoder
 from bertvision.errors import SettingsError, TrainingError, reason_of
 from bertvision.heads.build import output_head
@@ -29,12 +29,19 @@ from bertvision.training.device import Compute, Precision, choose_compute
 from bertvision.windows.batches import BatchConfig, lengths_of
 from bertvision.windows.window import Window
 
+Step = StepKind | Literal["auto"]
 WARM_UP = 0.25  # of a round's windows
 PEAKS = {"H200": 989e12, "H100": 989e12}  # dense bf16 operations a second, by a word of the device's name
 # Sides whose name ends so run without cuDNN's attention; the others with it, as torch and Trainer come.
 NO_CUDNN = "_no_cudnn"
 TODAY = "today"
-STEPS = {TODAY: "eager", "eager": "eager", "bucketed": "bucketed", "packed": "packed", "auto": "auto"}  # ours
+STEPS: dict[str, Step] = {
+    TODAY: "eager",
+    "eager": "eager",
+    "bucketed": "bucketed",
+    "packed": "packed",
+    "auto": "auto",
+}  # ours
 TRAINERS = {
     "run_qa": Flags(windows=8, full=True, best=False),
     "trainer_padded": Flags(full=True),
@@ -50,7 +57,6 @@ GPU_SIDES = (
 )
 CPU_SIDES = ("auto", "trainer_grouped", "trainer_dynamic", "trainer_padded")
 SHARES = {"run_qa": 0.125}  # of a round's windows, for sides so slow that fewer will do
-HAS_STEP = "step" in FinetuneConfig.model_fields
 
 
 class FinetuneBench(Config):
@@ -108,7 +114,7 @@ def bench_finetune(config: FinetuneBench, progress: Progress = SILENT) -> BenchR
     parts = cut_parts(data.windows, size, config.rounds)
     workers = (6 if is_gpu else 0) if config.workers is None else config.workers
     work = FinetuneWork(encoder, tokens, config.lr, workers, compute)
-    names = config.sides or tuple(name for name in (GPU_SIDES if is_gpu else CPU_SIDES) if _exists(name))
+    names = config.sides or (GPU_SIDES if is_gpu else CPU_SIDES)
     runs, left_out = measure(work, names, parts, progress)
     return BenchRecord(
         name="finetune",
@@ -172,9 +178,8 @@ class FinetuneWork:
             f"eager steps of a new shape, per cent, round {number}": shares[number] for number in range(1, len(parts))
         }
 
-    def _config(self, step: str) -> FinetuneConfig:
-        more: dict[str, Any] = {"step": step} if HAS_STEP else {}
-        return FinetuneConfig(fractions=(1.0,), batch=BatchConfig(tokens=self._tokens), lr=self._lr, **more)
+    def _config(self, step: Step) -> FinetuneConfig:
+        return FinetuneConfig(fractions=(1.0,), batch=BatchConfig(tokens=self._tokens), lr=self._lr, step=step)
 
     def _step_windows(self, windows: Sequence[Window]) -> int:
         return round(self._tokens / float(lengths_of(windows).mean()))
@@ -247,10 +252,6 @@ def last_quarter(losses: Sequence[float]) -> float:
     if not isfinite(mean):
         raise TrainingError("the training diverged; try a lower lr")
     return mean
-
-
-def _exists(name: str) -> bool:
-    return HAS_STEP or STEPS.get(name.removesuffix(NO_CUDNN), "eager") in ("eager", "auto")
 
 
 def measure(

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from benchmarks.finetune import HAS_STEP, NO_CUDNN, TODAY, TRAINERS, new_output, split_names
+from benchmarks.finetune import NO_CUDNN, STEPS, TODAY, TRAINERS, new_output, split_names
 from benchmarks.measuring import cudnn_attention
 from benchmarks.trainer import Recipe, copy_back, question_model, train_with_trainer
 from bertvision.data.example import DataConfig
@@ -73,7 +73,7 @@ class SecondsBench(Config):
     @field_validator("sides")
     @classmethod
     def _are_known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        known = [TODAY, "eager", "bucketed", "packed", "auto", FASTEST, "lora", "houlsby", *TRAINERS]
+        known = [*STEPS, FASTEST, "lora", "houlsby", *TRAINERS]
         if unknown := [name for name in given if name.removesuffix(NO_CUDNN) not in known]:
             raise ValueError(f"no side {unknown[0]!r}; known: {', '.join(known)}, all with or without {NO_CUDNN}")
         return given
@@ -108,8 +108,6 @@ def experiment_of(config: SecondsBench, side: str) -> Experiment:
     name = side.removesuffix(NO_CUDNN)
     recipe = config.fastest if name == FASTEST else config.recipe
     inserted = {"lora": config.lora, "houlsby": config.houlsby}.get(name)
-    steps = {TODAY: "eager", FASTEST: "auto", "lora": "auto", "houlsby": "auto"}
-    step = {"step": steps.get(name, name)} if HAS_STEP and name not in TRAINERS else {}
     settings: Settings = {
         "name": name,
         "encoder": config.encoder,
@@ -120,7 +118,7 @@ def experiment_of(config: SecondsBench, side: str) -> Experiment:
             "batch": {"tokens": recipe.tokens},
             "lr": recipe.lr if inserted is None else inserted.lr,
             "optim": {"schedule": "linear", "warmup": recipe.warmup},
-            **step,
+            "step": STEPS.get(name, "auto"),
         },
         "tune": None if inserted is None else {"train": "none", "insert": inserted.insert},
         "heads": {"train": []},
