@@ -294,8 +294,7 @@ def _figures(runs: Runs, encoder: Encoder, windows: Sequence[Window], compute: C
         figures[f"{name}: seconds before"] = median(timing.before for timing in timings)
         if peak is not None:
             figures[f"{name}: per cent of the peak"] = 100 * flops * speed / peak
-        if peaks := [timing.peak_bytes for timing in timings if timing.peak_bytes is not None]:
-            figures[f"{name}: GB at most"] = max(peaks) / 1e9
+        figures[f"{name}: GB at most"] = max(timing.peak_bytes for timing in timings) / 1e9
         if joules := [1000 * timing.joules / timing.windows for timing in timings if timing.joules is not None]:
             figures[f"{name}: joules of 1,000 windows"] = median(joules)
     return figures

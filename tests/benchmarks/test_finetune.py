@@ -41,7 +41,7 @@ def test_a_side_that_fails_is_left_out_and_said_so(encoder, cpu):
         def run(self, name, windows, seed):
             if name == "packed":
                 raise RuntimeError("no such kernel")
-            return Run(Timing(2.0, len(windows), 0.0, None, None), 5.0)
+            return Run(Timing(2.0, len(windows), 0.0, 0, None), 5.0)
 
     parts = cut_parts(windows_like_squad(90, 50), 40, 2)
     runs, left_out = measure(Work(encoder, 1024, 1e-4, 0, cpu), ["packed", "today"], parts, SILENT)

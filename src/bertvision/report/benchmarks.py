@@ -2,10 +2,11 @@
 
 from statistics import median
 
-from bertvision.records import BenchRecord, Ratio, Side
+from bertvision.records import BenchRecord, Ratio, Side, bench_file
 from bertvision.report.renderers import to_markdown
 from bertvision.tables import Cell, Number, Table
 
+FIGURES = ("growth",)  # benchmarks that have one, drawn by `bench_figures`
 PLAIN = (str, int, float, bool)  # settings that fit into a line
 
 
@@ -52,6 +53,7 @@ def bench_chapter(record: BenchRecord) -> str:
             f"{where.precision}, {versions}, commit {commit}; {_rounds(len(record.sides[0].seconds))}.",
             "",
             *map(to_markdown, bench_tables(record)),
+            *([f"![{record.about}](_generated/{bench_file(record)}.png)", ""] if record.name in FIGURES else []),
         ]
     )
 
