@@ -1,11 +1,11 @@
-"""Many heads in one pass against the bare encoder, against plain code, and against a pass for each."""
+"""Many heads in one pass against the bare encoder, against plain code, and against a pass for each; on new windows."""
 
 from collections.abc import Callable, Sequence
 
 import torch
 from pydantic import Field
 
-from benchmarks.measuring import measure_in_turns, subject, windows_like_squad
+from benchmarks.measuring import BenchData, cudnn_attention, measure_in_turns, read_bench_data, short_name, subject
 from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import Encoder
 from bertvision.heads.build import HeadConfig
@@ -18,7 +18,6 @@ from bertvision.states.live import LiveStates
 from bertvision.training.device import Compute, Precision, choose_compute
 from bertvision.training.losses import span_loss
 from bertvision.windows.batches import BatchConfig, StepPlan, collate, lengths_of
-from bertvision.windows.window import Window
 
 POOLING = ("learned_pooling", "average_pooling", "first_last_mean", "last_linear")
 ADAPTERS = tuple(f"{sharing}{skip}" for sharing in ("shared", "unshared") for skip in ("", "_skip"))
@@ -39,35 +38,38 @@ class HeadsBench(Config):
 
 
 def bench_heads(config: HeadsBench, progress: Progress = SILENT) -> BenchRecord:
-    """Time one epoch over the same windows: the encoder alone, with all heads, the same in plain code, a pass each."""
+    """Time epochs over windows drawn anew: the encoder alone, with all heads, the same in plain code, a pass each."""
     compute = choose_compute(config.device, config.precision)
     is_gpu = compute.device.type == "cuda"
     encoder = freeze(subject(config.encoder or ("bert-large" if is_gpu else "default")), compute)
-    windows = windows_like_squad(config.windows or (3000 if is_gpu else 100), encoder.model.config.vocab_size)
+    count = config.windows or (3000 if is_gpu else 100)
+    data = read_bench_data("squad", encoder, count, spare=4 * count)
     states_batch = BatchConfig(tokens=config.states_tokens or (65536 if is_gpu else 4096))
     batch = BatchConfig(tokens=config.heads_tokens or (16384 if is_gpu else 4096))
     settings = HeadsConfig(train=_variants(config.rates), batch=batch)
-    work = _Work(encoder, windows, settings, states_batch, compute)
+    work = _Work(encoder, data, settings, states_batch, compute)
     sides: dict[str, Callable[[], object]] = {
         "encoder alone": work.encode,
+        **({"encoder alone, cuDNN's attention": work.encode_with_cudnn} if is_gpu else {}),
+        "live states": work.read_live,
         f"{len(settings.train)} heads, one pass": work.train_together,
         f"{len(settings.train)} heads, one pass, plain code": work.train_plainly,
     }
     if config.passes or (config.passes is None and not is_gpu):
         sides[f"{len(settings.train)} heads, a pass each"] = work.train_one_by_one
-    tokens = float(lengths_of(windows).sum())
+    tokens = float(lengths_of(data.windows).sum())
     return BenchRecord(
         name="heads",
-        variant=encoder.name.rstrip("/").rpartition("/")[2],
-        about="one epoch of training on the same windows: forward, backward, optimizer; the encoder is frozen",
+        variant=short_name(encoder),
+        about="one epoch of training on windows drawn anew: forward, backward, optimizer; the encoder is frozen",
         settings={
             **config.model_dump(mode="json"),
             "states_tokens": states_batch.tokens,
             "heads_tokens": batch.tokens,
             "heads": [head.name for head in settings.train],
         },
-        sides=measure_in_turns(sides, config.rounds, compute.device, progress),
-        figures={"tokens": tokens, "windows": float(len(windows))},
+        sides=measure_in_turns(sides, config.rounds, compute.device, progress, work.renew),
+        figures={"tokens": tokens, "windows": float(len(data.windows))},
         provenance=provenance(compute.name, compute.precision),
     )
 
@@ -84,25 +86,32 @@ def _variants(rates: Sequence[float]) -> tuple[HeadConfig, ...]:
 
 
 class _Work:
-    """One epoch over the same windows, in different ways."""
+    """One epoch over windows of the same number, in different ways."""
 
     def __init__(
         self,
         encoder: Encoder,
-        windows: Sequence[Window],
+        data: BenchData,
         settings: HeadsConfig,
         states_batch: BatchConfig,
         compute: Compute,
     ) -> None:
-        self._encoder, self._windows, self._settings = encoder, windows, settings
+        self._encoder, self._data, self._settings = encoder, data, settings
         self._states_batch, self._compute = states_batch, compute
+        self._windows, self._draws = data.windows, 0
         # Built once: drawing the start of 20 heads takes longer than some passes.
         self._heads = build_heads(settings.train, encoder.shape, seed=1)
         for head in self._heads.values():
             head.to(compute.device)
 
+    def renew(self) -> None:
+        """Draw other windows: shapes that come again would be faster than a run's."""
+        self._draws += 1
+        self._windows = self._data.draw(self._draws)
+
     def encode(self) -> None:
         """Run the encoder alone, with all its states."""
+        types = self._encoder.takes_segments
         plan = StepPlan(lengths_of(self._windows), self._settings.batch, 0, self._states_batch)
         for planned in plan.epoch(0):
             batch = collate(self._windows, planned.rows, 0).to(self._compute.device)
@@ -110,9 +119,19 @@ class _Work:
                 self._encoder.model(
                     input_ids=batch.ids,
                     attention_mask=batch.mask.long(),
-                    token_type_ids=batch.segments,
                     output_hidden_states=True,
+                    **({"token_type_ids": batch.segments} if types else {}),
                 )
+
+    def encode_with_cudnn(self) -> None:
+        """Run it as torch comes, which plans attention anew for every shape."""
+        with cudnn_attention(True):
+            self.encode()
+
+    def read_live(self) -> None:
+        """Run it as heads have it run, without any."""
+        for _ in self._source().epoch(0):
+            pass
 
     def train_together(self) -> None:
         """Train all heads in one pass."""

@@ -2,7 +2,8 @@
 
 import csv
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,15 +11,16 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import AutoModel, BertConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import AutoModel, BertConfig, MPNetConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from bertvision.data.example import TextRow
 from bertvision.data.squad import read_squad
-from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.encoder.load import Encoder, load_encoder, load_tokenizer
 from bertvision.errors import DataError
 from bertvision.kinds.classes import CLASSES
 from bertvision.progress import SILENT, Progress
 from bertvision.records import Side
+from bertvision.training.accounting import Meter, device_joules
 from bertvision.training.device import wait_for
 from bertvision.training.objective import SPANS, Objective
 from bertvision.windows.rows import cut_rows
@@ -27,18 +29,27 @@ from bertvision.windows.window import Window, WindowConfig, cut_windows
 RANDOM = {
     "bert-large": BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),
     "bert-base": BertConfig(),
+    "mpnet-base": MPNetConfig(max_position_embeddings=514),
 }
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def measure_in_turns(
-    sides: Mapping[str, Callable[[], object]], rounds: int, device: torch.device, progress: Progress = SILENT
+    sides: Mapping[str, Callable[[], object]],
+    rounds: int,
+    device: torch.device,
+    progress: Progress = SILENT,
+    renew: Callable[[], object] = lambda: None,
 ) -> tuple[Side, ...]:
-    """Time every side once a round, forwards in one round and backwards in the next; the first round is a warm-up."""
+    """Time every side once a round, forwards in one round and backwards in the next; the first round is a warm-up.
+
+    `renew` is called before each of them, outside the time: it may lay out other work of the same size.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     with progress.bar("measure", (rounds + 1) * len(sides)) as bar:
         for number in range(rounds + 1):
             for name in list(sides)[:: 1 if number % 2 else -1]:
+                renew()
                 taken = _seconds(sides[name], device)
                 if number:
                     seconds[name].append(round(taken, 6))
@@ -54,17 +65,79 @@ def _seconds(side: Callable[[], object], device: torch.device) -> float:
     return time.perf_counter() - started
 
 
-def subject(name: str) -> Encoder:
-    """Load an encoder, or build BERT's shapes with random weights, which run as fast as trained ones."""
+@contextmanager
+def cudnn_attention(is_on: bool) -> Iterator[None]:
+    """Let cuDNN's attention, which plans every new shape anew, take part or not."""
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(is_on)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+class Timing(NamedTuple):
+    """What the steps of a training took, without the first ones."""
+
+    seconds: float
+    windows: int
+    before: float  # seconds until then: models moved, graphs captured, code compiled
+    peak_bytes: int  # of the device, all steps included; of the process where the device has no memory of its own
+    joules: float | None
+
+
+class Clock:
+    """Times a training's steps from a given one on: what comes before is paid once, however long the training."""
+
+    def __init__(self, device: torch.device, skipped: int) -> None:
+        self._device, self._skipped, self._steps, self._windows = device, skipped, 0, [0, 0]
+        wait_for(device)
+        self._meter = Meter(device)
+        self._meter.go()  # from here on peaks are counted
+        self._opened = self._started = time.perf_counter()
+        self._joules = device_joules(device)
+
+    def step(self, windows: int) -> None:
+        """Count one step over so many windows; the host waits for the device at the last of the skipped ones alone."""
+        self._steps += 1
+        self._windows[self._steps > self._skipped] += windows
+        if self._steps == self._skipped:
+            wait_for(self._device)
+            self._started, self._joules = time.perf_counter(), device_joules(self._device)
+
+    def stop(self) -> Timing:
+        """Return what the steps took; of a training that had no others, the first ones."""
+        wait_for(self._device)
+        ended, joules, costs = time.perf_counter(), device_joules(self._device), self._meter.stop()
+        skipped, timed = self._windows
+        return Timing(
+            seconds=ended - (self._started if timed else self._opened),
+            windows=timed or skipped,
+            before=self._started - self._opened,
+            peak_bytes=costs.peak_process_bytes if costs.peak_device_bytes is None else costs.peak_device_bytes,
+            joules=None if joules is None or self._joules is None else joules - self._joules,
+        )
+
+
+def subject(name: str, tokenizer: str | None = None) -> Encoder:
+    """Load an encoder, or build known shapes with random weights, which run as fast as trained ones.
+
+    These have the tokenizer of another encoder, or of none: enough for windows of random tokens.
+    """
     if name not in RANDOM:
         return load_encoder(name)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)  # type: ignore[no-untyped-call]
-    return Encoder(name, model, _tokenizer())
+    return Encoder(name, model, blank_tokenizer() if tokenizer is None else load_tokenizer(tokenizer))
 
 
-def _tokenizer() -> PreTrainedTokenizerBase:
+def short_name(encoder: Encoder) -> str:
+    """Return the last part of an encoder's place, for a record's name."""
+    return encoder.name.rstrip("/").rpartition("/")[2]
+
+
+def blank_tokenizer() -> PreTrainedTokenizerBase:
     """Make the least that an encoder needs: it knows what padding is."""
     words = WordLevel({piece: number for number, piece in enumerate(SPECIALS)}, unk_token="[UNK]")
     return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), pad_token="[PAD]")  # type: ignore[no-untyped-call]
@@ -86,24 +159,36 @@ def windows_like_squad(count: int, vocabulary: int, seed: int = 0) -> list[Windo
 
 
 class BenchData(NamedTuple):
-    """Windows to measure on."""
+    """Windows to measure on, and others of the same kind."""
 
     name: str
     windows: list[Window]
     objective: Objective = SPANS
+    spare: Sequence[Window] = ()
+
+    def draw(self, seed: int) -> list[Window]:
+        """Return as many windows, drawn from all: batches of these have shapes that those of others had not."""
+        windows = [*self.windows, *self.spare]
+        drawn = np.random.default_rng(seed).permutation(len(windows))[: len(self.windows)]
+        return [windows[place] for place in drawn]
 
 
-def read_bench_data(data: str, encoder: Encoder, count: int) -> BenchData:
-    """Make windows like SQuAD's, or read the first of a SQuAD file or of a GLUE file of pairs (RTE/train.tsv)."""
+def read_bench_data(data: str, encoder: Encoder, count: int, spare: int = 0) -> BenchData:
+    """Make windows like SQuAD's, or read the first of a SQuAD file or of a GLUE file of pairs (RTE/train.tsv).
+
+    So many more are `spare`, as far as a file has them.
+    """
+    name, objective, every = Path(data).name.split(".")[0], SPANS, count + spare
     if data == "squad":
-        return BenchData(data, windows_like_squad(count, encoder.model.config.vocab_size))
-    path = Path(data)
-    if path.suffix == ".tsv":
-        rows, classes = _read_pairs(path)
-        windows = cut_rows(rows[:count], encoder.tokenizer, 384, "class")
-        return BenchData(path.parent.name.lower(), windows, Objective(CLASSES, classes))
-    questions = read_squad(data).examples[:count]
-    return BenchData(path.name.split(".")[0], cut_windows(questions, encoder.tokenizer, WindowConfig())[:count])
+        windows = windows_like_squad(every, encoder.model.config.vocab_size)
+    elif Path(data).suffix == ".tsv":
+        rows, classes = _read_pairs(Path(data))
+        windows = cut_rows(rows[:every], encoder.tokenizer, 384, "class")
+        name, objective = Path(data).parent.name.lower(), Objective(CLASSES, classes)
+    else:
+        questions = read_squad(data).examples[:every]
+        windows = cut_windows(questions, encoder.tokenizer, WindowConfig())
+    return BenchData(name, windows[:count], objective, windows[count:every])
 
 
 def _read_pairs(path: Path) -> tuple[list[TextRow], int]:

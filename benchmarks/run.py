@@ -1,14 +1,18 @@
 """Every benchmark by name, and the command that runs one: `make bench NAME=heads`."""
 
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from benchmarks.decode import DecodeBench, bench_decode
+from benchmarks.finetune import FinetuneBench, bench_finetune
+from benchmarks.growth import GrowthBench, bench_growth
 from benchmarks.heads import HeadsBench, bench_heads
 from benchmarks.inference import InferenceBench, bench_inference
+from benchmarks.seconds_to_score import SecondsBench, bench_seconds
 from benchmarks.serve import ServeBench, bench_serve
 from benchmarks.states import StatesBench, bench_states
 from bertvision.cli.console import (
@@ -26,7 +30,7 @@ from bertvision.errors import SettingsError
 from bertvision.files import check_folder
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, write_bench_record
-from bertvision.report.benchmarks import bench_tables
+from bertvision.report.benchmarks import FIGURES, bench_tables
 from bertvision.settings import Config, validate, with_overrides
 
 
@@ -40,6 +44,9 @@ class Bench(NamedTuple):
 BENCHES = {
     "heads": Bench(HeadsBench, bench_heads),
     "states": Bench(StatesBench, bench_states),
+    "finetune": Bench(FinetuneBench, bench_finetune),
+    "seconds-to-score": Bench(SecondsBench, bench_seconds),
+    "growth": Bench(GrowthBench, bench_growth),
     "decode": Bench(DecodeBench, bench_decode),
     "inference": Bench(InferenceBench, bench_inference),
     "serve": Bench(ServeBench, bench_serve),
@@ -56,7 +63,7 @@ def run_bench(name: str, overrides: Iterable[str] = (), progress: Progress = SIL
 
 @in_one_line
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="heads, states, decode, inference or serve.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(BENCHES)}.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the record.")] = Path("runs/bench"),
     overrides: Set = None,
     quiet: Quiet = False,
@@ -65,13 +72,21 @@ def bench(
     """Measure speeds side by side.
 
     heads: many heads in one pass, against the bare encoder, plain code and a pass for each head. states: live states
-    against kept, stored and the papers' padded ones. decode: logits to scored answers, against run_qa's algorithm.
+    against kept, stored and the papers' padded ones. finetune: windows a second of our steps and of transformers'
+    Trainer. seconds-to-score: until a reader's best F1. growth: how cost grows with the size of a step, layers, heads
+    and data. decode: logits to scored answers, against run_qa's algorithm.
     inference: a reader on the CPU in torch, ONNX and int8, with their scores, and its head against the bare encoder.
     serve: a server under load, over its limit, and at its end. In turns, after a warm-up; prints ratios and writes a
     record.
     """
     record = run_bench(name, overrides or (), progress_for(quiet))
     path = write_bench_record(check_folder(out), record)
+    if record.name in FIGURES and find_spec("matplotlib") is not None:
+        from bertvision.report.bench_figures import (
+            write_bench_figure,
+        )  # where it is not there, records are all there is
+
+        write_bench_figure(path, record)
     if as_json:
         print_json(record.model_dump(mode="json"))
         return

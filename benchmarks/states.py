@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from benchmarks.measuring import BenchData, measure_in_turns, read_bench_data, subject
+from benchmarks.measuring import BenchData, measure_in_turns, read_bench_data, short_name, subject
 from bertvision.encoder.encode import StateBatch, StateSource, freeze, shape_of_states
 from bertvision.encoder.load import Encoder
 from bertvision.heads.build import HeadConfig
@@ -57,21 +57,19 @@ def bench_states(config: StatesBench, progress: Progress = SILENT) -> BenchRecor
     """Time one epoch of each head on each source of states, how long keeping them takes, and what was foreseen."""
     compute = choose_compute(config.device, config.precision)
     encoder = freeze(subject(config.encoder), compute)
-    data = read_bench_data(config.data, encoder, config.windows)
+    data = read_bench_data(config.data, encoder, config.windows, spare=2 * config.windows)
     with tempfile.TemporaryDirectory(prefix="bertvision-bench-", dir=config.folder) as folder:
         work = _Work(config, encoder, data, compute, Path(folder))
         foreseen = {head: work.foresee(head) for head in config.heads}
         work.build(progress)
         sides: dict[str, Callable[[], object]] = {
-            f"{head}, {name}": partial(work.train, head, source)
-            for head in config.heads
-            for name, source in work.sources.items()
+            f"{head}, {name}": partial(work.train_on, head, name) for head in config.heads for name in work.sources
         }
-        measured = measure_in_turns(sides, config.rounds, compute.device, progress)
+        measured = measure_in_turns(sides, config.rounds, compute.device, progress, work.renew)
     seconds = {side.name: median(side.seconds) for side in measured}
     return BenchRecord(
         name="states",
-        variant=f"{encoder.name.rstrip('/').rpartition('/')[2]}-{data.name}",
+        variant=f"{short_name(encoder)}-{data.name}",
         about="one epoch of training a head on the states of a frozen encoder",
         settings=config.model_dump(mode="json", exclude={"folder", "data"}),
         sides=measured,
@@ -95,6 +93,7 @@ class _Work:
         self._wanted = Wanted(encoder, data.windows, compute, config.dtype, cls=data.objective.per == "row")
         self.sources: dict[str, StateSource] = {}
         self.figures: dict[str, float] = {}
+        self._draws = 0
 
     def foresee(self, head: str) -> dict[SourceName, Estimate]:
         """Ask the planner what this head would take on each source."""
@@ -108,7 +107,7 @@ class _Work:
     def build(self, progress: Progress) -> None:
         """Keep the states in every way, and note how long that takes and how much room."""
         wanted, windows = self._wanted, self._data.windows
-        self.sources["live"] = LiveStates(self._encoder, windows, self._batch, 0, self._compute, cls=wanted.cls)
+        self.renew()
         self.sources["ram"] = self._cached(self._timed("ram", partial(keep_in_ram, wanted, progress)))
         on_disk = partial(keep_on_disk, wanted, self._folder / "states", {}, progress)
         self.sources["disk"] = self._cached(self._timed("disk", on_disk))
@@ -118,6 +117,16 @@ class _Work:
             padded = partial(PaddedStates, self._folder / "padded", self._encoder, windows, self._compute)
             self.sources[PAPERS] = store = self._timed(PAPERS, padded)
             self.figures["GB padded"] = store.num_bytes / 1e9
+
+    def renew(self) -> None:
+        """Let the live source have other windows: batches whose shapes come again would be faster than a run's."""
+        self._draws += 1
+        windows, cls = self._data.draw(self._draws), self._wanted.cls
+        self.sources["live"] = LiveStates(self._encoder, windows, self._batch, 0, self._compute, cls=cls)
+
+    def train_on(self, head: str, source: str) -> None:
+        """Train one head for one epoch on the source of a name."""
+        self.train(head, self.sources[source])
 
     def train(self, head: str, source: StateSource) -> None:
         """Train one head for one epoch."""

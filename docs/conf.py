@@ -4,8 +4,9 @@ from pathlib import Path
 
 from bertvision.heads.catalog import CATALOG, KINDS
 from bertvision.heads.listing import list_heads
-from bertvision.records import read_bench_records
-from bertvision.report.benchmarks import bench_chapter
+from bertvision.records import bench_file, read_bench_records
+from bertvision.report.bench_figures import write_bench_figure
+from bertvision.report.benchmarks import FIGURES, bench_chapter
 from bertvision.report.measures import TASKS
 from bertvision.version import VERSION
 
@@ -59,8 +60,12 @@ def kinds_page() -> str:
 
 
 def benchmarks_page() -> str:
-    """Write every benchmark that was recorded."""
-    return "\n".join(bench_chapter(record) for record in read_bench_records(RESULTS / "bench"))
+    """Write every benchmark that was recorded, and draw those that have a figure."""
+    records = read_bench_records(RESULTS / "bench")
+    for record in records:
+        if record.name in FIGURES:
+            write_bench_figure(GENERATED / bench_file(record), record)
+    return "\n".join(map(bench_chapter, records))
 
 
 GENERATED.mkdir(exist_ok=True)

@@ -32,6 +32,29 @@ def test_sides_are_measured_in_turns_after_a_warm_up():
     assert [(side.name, len(side.seconds)) for side in measured] == [("a", 2), ("b", 2), ("c", 2)]
 
 
+def test_work_is_laid_out_anew_before_every_turn():
+    calls = []
+    sides = {name: lambda name=name: calls.append(name) for name in ("a", "b")}
+    measure_in_turns(sides, 1, CPU, renew=lambda: calls.append("new"))
+    assert calls == ["new", "b", "new", "a", "new", "a", "new", "b"]
+
+
+def test_windows_are_drawn_anew_from_those_of_the_data_and_spare_ones(encoder):
+    data = read_bench_data("squad", encoder, 20, spare=60)
+    assert (len(data.windows), len(data.spare)) == (20, 60)
+    one, other = data.draw(1), data.draw(2)
+    assert len(one) == len({id(window) for window in one}) == 20
+    assert [len(window) for window in one] != [len(window) for window in other]
+
+
+def test_a_number_that_every_side_has_is_a_column():
+    figures = {"slow: F1": 70.0, "fast: F1": 71.0, "fast: GB": 3.0}
+    sides, numbers = bench_tables(make_record(figures=figures))
+    assert sides.texts == (("slow", "6 (4-9)", "1", "70"), ("fast", "2 (2-3)", "0.333 (0.333-0.5)", "71"))
+    assert [row[0] for row in numbers.texts] == ["fast: GB"]
+    assert len(bench_tables(make_record(figures={}))) == 1
+
+
 def test_a_ratio_compares_the_same_rounds():
     assert make_record().ratio("slow", "fast") == (3.0, 2.0, 3.0)  # 4/2, 6/2, 9/3
 
@@ -106,6 +129,7 @@ def test_heads_are_measured_against_the_encoder_plain_code_and_a_pass_each(encod
     record = run_bench("heads", [f"encoder={encoder_folder}", "windows=20", "rounds=1", "states_tokens=2000"])
     assert [side.name for side in record.sides] == [
         "encoder alone",
+        "live states",
         "20 heads, one pass",
         "20 heads, one pass, plain code",
         "20 heads, a pass each",

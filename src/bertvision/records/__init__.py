@@ -1,6 +1,6 @@
 """What finished work leaves behind, as JSON files: runs, costs, differences, benchmarks."""
 
-from bertvision.records.benchmarks import BenchRecord, Ratio, Side, read_bench_records, write_bench_record
+from bertvision.records.benchmarks import BenchRecord, Ratio, Side, bench_file, read_bench_records, write_bench_record
 from bertvision.records.costs import (
     COSTS_FOLDER,
     CostRecord,
@@ -76,6 +76,7 @@ __all__ = [
     "Spent",
     "State",
     "Tried",
+    "bench_file",
     "choose",
     "costs_path",
     "fraction_name",

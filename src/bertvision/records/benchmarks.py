@@ -44,9 +44,14 @@ class BenchRecord(Record):
 
 
 def write_bench_record(folder: Path, record: BenchRecord) -> Path:
-    """Write a record into a folder, under the comparison's name, what it was measured on, and the device."""
+    """Write a record into a folder."""
+    return write_file(folder / f"{bench_file(record)}.json", record)
+
+
+def bench_file(record: BenchRecord) -> str:
+    """Name a record's file: after the comparison, what it was measured on, and the device."""
     device = re.sub(r"[^a-z0-9]+", "_", record.provenance.device.lower()).strip("_")
-    return write_file(folder / f"{record.name}-{record.variant}-{device}.json", record)
+    return f"{record.name}-{record.variant}-{device}"
 
 
 def read_bench_records(folder: Path) -> list[BenchRecord]:

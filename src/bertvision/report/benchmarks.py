@@ -2,19 +2,39 @@
 
 from statistics import median
 
-from bertvision.records import BenchRecord, Ratio, Side
+from bertvision.records import BenchRecord, Ratio, Side, bench_file
 from bertvision.report.renderers import to_markdown
 from bertvision.tables import Cell, Number, Table
 
+FIGURES = ("growth",)  # benchmarks that have one, drawn by `bench_figures`
 PLAIN = (str, int, float, bool)  # settings that fit into a line
 
 
-def bench_tables(record: BenchRecord) -> tuple[Table, Table]:
-    """Lay out every side's seconds and how they compare to the first side's, and the comparison's other numbers."""
-    first = record.sides[0].name
-    sides = tuple((side.name, _seconds(side), _ratio(record.ratio(side.name, first))) for side in record.sides)
-    numbers = tuple((name, _figure(value)) for name, value in record.figures.items())
-    return Table("", ("side", "seconds", "times the first"), sides), Table("", ("number", "value"), numbers)
+def bench_tables(record: BenchRecord) -> list[Table]:
+    """Lay out every side's seconds and how they compare to the first side's, and what other numbers there are.
+
+    A number that every side has, under the name `side: what`, is a column.
+    """
+    first, columns = record.sides[0].name, _columns(record)
+    sides = tuple(
+        (
+            side.name,
+            _seconds(side),
+            _ratio(record.ratio(side.name, first)),
+            *(_figure(record.figures[f"{side.name}: {what}"]) for what in columns),
+        )
+        for side in record.sides
+    )
+    shown = {f"{side.name}: {what}" for side in record.sides for what in columns}
+    numbers = tuple((name, _figure(value)) for name, value in record.figures.items() if name not in shown)
+    tables = [Table("", ("side", "seconds", "times the first", *columns), sides)]
+    return [*tables, Table("", ("number", "value"), numbers)] if numbers else tables
+
+
+def _columns(record: BenchRecord) -> list[str]:
+    start, *others = (f"{side.name}: " for side in record.sides)
+    of_first = [name.removeprefix(start) for name in record.figures if name.startswith(start)]
+    return [what for what in of_first if all(other + what in record.figures for other in others)]
 
 
 def bench_chapter(record: BenchRecord) -> str:
@@ -33,6 +53,7 @@ def bench_chapter(record: BenchRecord) -> str:
             f"{where.precision}, {versions}, commit {commit}; {_rounds(len(record.sides[0].seconds))}.",
             "",
             *map(to_markdown, bench_tables(record)),
+            *([f"![{record.about}](_generated/{bench_file(record)}.png)", ""] if record.name in FIGURES else []),
         ]
     )
 
