@@ -1,6 +1,7 @@
 """Fine-tuning: windows a second of our ways to take a step and of transformers' Trainer, on windows not seen before."""
 
 import gc
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -15,9 +16,12 @@ from pydantic import Field, field_validator
 
 from benchmarks.measuring import Clock, Timing, cudnn_attention, read_bench_data, short_name, subject
 from benchmarks.trainer import Flags, Recipe, question_model, train_with_trainer
+from bertvision.encoder import fast_steps
 from bertvision.encoder.encode import shape_of_states
-from bertvision.encoder.finetune import FinetuneConfig, StepKind, finetune_encoder, plan_steps
+from bertvision.encoder.fast_steps import StepKind
+from bertvision.encoder.finetune import FinetuneConfig, finetune_encoder, plan_steps
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.mpnet import fuse_attention
 from bertvision.errors import SettingsError, TrainingError, reason_of
 from bertvision.heads.build import output_head
 from bertvision.heads.head import Head
@@ -34,13 +38,14 @@ WARM_UP = 0.25  # of a round's windows
 PEAKS = {"H200": 989e12, "H100": 989e12}  # dense bf16 operations a second, by a word of the device's name
 # Sides whose name ends so run without cuDNN's attention; the others with it, as torch and Trainer come.
 NO_CUDNN = "_no_cudnn"
-TODAY = "today"
+TODAY, COMPILED = "today", "compiled"  # as it was before; as long trainings are
 STEPS: dict[str, Step] = {
     TODAY: "eager",
     "eager": "eager",
     "bucketed": "bucketed",
     "packed": "packed",
     "auto": "auto",
+    COMPILED: "auto",
 }  # ours
 TRAINERS = {
     "run_qa": Flags(windows=8, full=True, best=False),
@@ -52,7 +57,7 @@ TRAINERS = {
 }
 BEST = ("trainer_padded", "trainer_grouped", "trainer_compiled", "trainer_grouped_compiled")
 GPU_SIDES = (
-    *(TODAY, "eager" + NO_CUDNN, "bucketed" + NO_CUDNN, "packed" + NO_CUDNN, "run_qa"),
+    *(TODAY, "eager" + NO_CUDNN, "bucketed" + NO_CUDNN, "packed" + NO_CUDNN, COMPILED + NO_CUDNN, "run_qa"),
     *(name + ending for name in BEST for ending in ("", NO_CUDNN)),
 )
 CPU_SIDES = ("auto", "trainer_grouped", "trainer_dynamic", "trainer_padded")
@@ -159,7 +164,9 @@ class FinetuneWork:
                 run = self._run_trainer(TRAINERS[own], windows, seed)
             else:
                 run = self._run_ours(own, windows, seed)
-        gc.collect()  # the next side starts from a device that holds nothing
+        gc.collect()  # the next side starts from a device that holds nothing, and compiles its own
+        if "torch._dynamo" in sys.modules:
+            torch._dynamo.reset()
         if self._compute.device.type == "cuda":
             torch.cuda.empty_cache()
         return run
@@ -191,10 +198,13 @@ class FinetuneWork:
     def _run_ours(self, name: str, windows: Sequence[Window], seed: int) -> Run:
         encoder, output = replace(self._encoder, model=deepcopy(self._encoder.model)), new_output(self._encoder, seed)
         watch = Watch(self._clock(windows, self._step_windows(windows)))
-        for _ in finetune_encoder(
-            encoder, output, windows, self._config(STEPS[name]), seed=seed, compute=self._compute, progress=watch
-        ):
-            pass
+        if name != TODAY and encoder.model.config.model_type == "mpnet":
+            fuse_attention(encoder.model)  # as loading does
+        with compiling(at_once=name == COMPILED):
+            for _ in finetune_encoder(
+                encoder, output, windows, self._config(STEPS[name]), seed=seed, compute=self._compute, progress=watch
+            ):
+                pass
         return Run(watch.clock.stop(), last_quarter(watch.losses()))
 
     def _run_trainer(self, flags: Flags, windows: Sequence[Window], seed: int) -> Run:
@@ -212,6 +222,16 @@ class FinetuneWork:
             on_step=clock.step,
         )
         return Run(clock.stop(), last_quarter(losses))
+
+
+@contextmanager
+def compiling(*, at_once: bool) -> Iterator[None]:
+    """Within this, blocks are compiled however few steps there are, or never."""
+    usual, fast_steps.MIN_STEPS_TO_COMPILE = fast_steps.MIN_STEPS_TO_COMPILE, 0 if at_once else sys.maxsize
+    try:
+        yield
+    finally:
+        fast_steps.MIN_STEPS_TO_COMPILE = usual
 
 
 def new_output(encoder: Encoder, seed: int) -> Head:
