@@ -90,7 +90,9 @@ class _Work:
     def __init__(self, config: StatesBench, encoder: Encoder, data: BenchData, compute: Compute, folder: Path) -> None:
         self._config, self._encoder, self._data, self._compute, self._folder = config, encoder, data, compute, folder
         self._batch = BatchConfig(tokens=config.tokens)
-        self._wanted = Wanted(encoder, data.windows, compute, config.dtype, cls=data.objective.per == "row")
+        self._wanted = Wanted(
+            encoder, data.windows, compute, config.dtype, pooling="first" if data.objective.per == "row" else None
+        )
         self.sources: dict[str, StateSource] = {}
         self.figures: dict[str, float] = {}
         self._draws = 0
@@ -113,7 +115,7 @@ class _Work:
         self.sources["disk"] = self._cached(self._timed("disk", on_disk))
         self._timed("opening disk again", on_disk)
         self.figures["GB kept"] = wanted.layout().num_bytes / 1e9
-        if self._config.padded and not wanted.cls:
+        if self._config.padded and wanted.pooling is None:
             padded = partial(PaddedStates, self._folder / "padded", self._encoder, windows, self._compute)
             self.sources[PAPERS] = store = self._timed(PAPERS, padded)
             self.figures["GB padded"] = store.num_bytes / 1e9
@@ -121,8 +123,8 @@ class _Work:
     def renew(self) -> None:
         """Let the live source have other windows: batches whose shapes come again would be faster than a run's."""
         self._draws += 1
-        windows, cls = self._data.draw(self._draws), self._wanted.cls
-        self.sources["live"] = LiveStates(self._encoder, windows, self._batch, 0, self._compute, cls=cls)
+        windows, pooling = self._data.draw(self._draws), self._wanted.pooling
+        self.sources["live"] = LiveStates(self._encoder, windows, self._batch, 0, self._compute, pooling=pooling)
 
     def train_on(self, head: str, source: str) -> None:
         """Train one head for one epoch on the source of a name."""
@@ -132,7 +134,7 @@ class _Work:
         """Train one head for one epoch."""
         train = (HeadConfig.model_validate(head),)
         settings = HeadsConfig(train=train, batch=self._batch)
-        shape = shape_of_states(self._encoder, cls=self._wanted.cls)
+        shape = shape_of_states(self._encoder, pooling=self._wanted.pooling)
         objective = self._data.objective
         heads = build_heads(train, shape, seed=1, objective=objective)
         for _ in train_heads_together(heads, source, settings, seed=1, compute=self._compute, objective=objective):

@@ -13,6 +13,7 @@ from torch import nn
 
 from bertvision.encoder.changes import changes_between, lay_over, save_changes, sign_changes
 from bertvision.encoder.load import Encoder, load_encoder, quiet_transformers, shipped_model
+from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, save_adapters, save_plain
 from bertvision.encoder.tuning.variants import merge_tuning, variant_of, variants_of
 from bertvision.errors import EncoderError, FolderError, SettingsError
@@ -41,6 +42,7 @@ class ModelConfig(UseConfig):
     layers: int
     state_layers: tuple[int, ...] | None = None  # which of the encoder's states it reads; None: all
     hidden: int
+    pooling: Pooling = "first"  # which one state per layer it reads, where it reads one for a row
     encoder: str  # a hub id, `default`, or a path, relative to this folder where it is of the same run
     encoder_is_path: bool
 
@@ -140,7 +142,7 @@ def _with_pooler(config: ModelConfig, pooler: nn.Module | None) -> ModelConfig:
 
 def load_head(folder: Path, config: ModelConfig) -> Head:
     """Load a MODEL_DIR's head alone."""
-    head = build_head(config.head, StackShape(config.layers, config.hidden), config.objective)
+    head = build_head(config.head, StackShape(config.layers, config.hidden), config.objective, config.pooling)
     load_weights(folder / WEIGHTS, head)
     head.layers = config.state_layers
     return head

@@ -62,9 +62,12 @@ def test_an_encoder_without_pooler_gives_its_layers_alone(encoder, batch, output
 def test_the_shape_of_states_is_known_beforehand(encoder, batch):
     for layers in (None, (0, 2), (1,)):
         assert shape_of_states(encoder, layers) == (encode(encoder, batch, layers=layers).shape[1], 32)
-        assert shape_of_states(encoder, layers, cls=True) == (encode_cls(encoder, batch, layers=layers).shape[1], 32)
+        assert shape_of_states(encoder, layers, pooling="first") == (
+            encode_cls(encoder, batch, layers=layers).shape[1],
+            32,
+        )
     encoder.model.pooler = None
-    assert shape_of_states(encoder, cls=True) == (3, 32)
+    assert shape_of_states(encoder, pooling="first") == (3, 32)
 
 
 def test_layers_that_the_encoder_has_not_are_refused(encoder):
@@ -98,8 +101,8 @@ def test_the_output_layer_finds_what_it_reads_among_all_states(pooled, encoder, 
 def test_states_of_some_layers_are_found_among_those_of_all(pooled, layers, encoder, batch):
     if not pooled:
         encoder.model.pooler = None
-    for cls, run in ((False, encode), (True, encode_cls)):
-        places = places_of_states(encoder, layers, cls=cls)
+    for pooling, run in ((None, encode), ("first", encode_cls)):
+        places = places_of_states(encoder, layers, pooling=pooling)
         whole = run(encoder, batch)
         chosen = whole if places is None else whole[:, list(places)]
         assert torch.equal(run(encoder, batch, layers=layers), chosen)

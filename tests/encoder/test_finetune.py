@@ -136,7 +136,7 @@ def test_an_encoder_learns_every_kind_of_task_by_heart(kind, pooled, make_task, 
     output.layers = layers_of_output(encoder, objective)
     heads = {"output": output}
     if objective.per == "row":
-        logits = row_logits(freeze(encoder, cpu), heads, windows, cpu, cls=True)["output"]
+        logits = row_logits(freeze(encoder, cpu), heads, windows, cpu, pooling="first")["output"]
     else:
         logits = token_logits(freeze(encoder, cpu), heads, windows, cpu)["output"]
     labels = [window.label for window in windows]

@@ -426,7 +426,7 @@ def test_first_token_heads_read_the_pooled_state_and_others_do_not(made):
     heads = made.out / "heads" / TUNED
     layers = {name: read_model_config(heads / name).layers for name in ROW_HEADS}
     assert layers == {"learned_pooling": 1 + 3, "ap_glue": 3, "last_linear": 1 + 3}
-    assert [load_model(heads / name).head.cls for name in ROW_HEADS] == [True, False, True]
+    assert [load_model(heads / name).head.pooling for name in ROW_HEADS] == ["first", None, "first"]
 
 
 @pytest.mark.parametrize("pooler", [True, False])

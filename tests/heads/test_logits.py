@@ -32,20 +32,20 @@ def test_every_head_has_its_own_number_of_scores_per_token(encoder, questions, c
         assert load_logits(tmp_path / "logits.safetensors")[1].tobytes() == each.tobytes()
 
 
-@pytest.mark.parametrize("cls", [False, True])
+@pytest.mark.parametrize("pooling", [None, "first"])
 @pytest.mark.parametrize("layers", [None, (0, 2)])
-def test_every_row_has_the_logits_that_a_head_gives_it(cls, layers, make_task, encoder, cpu):
+def test_every_row_has_the_logits_that_a_head_gives_it(pooling, layers, make_task, encoder, cpu):
     windows, _ = make_task("class")
-    shape = shape_of_states(encoder, layers, cls=cls)
+    shape = shape_of_states(encoder, layers, pooling=pooling)
     heads = {
         name: build_head(HeadConfig.model_validate(name), shape, Objective(KINDS["class"], columns))
         for name, columns in (("learned_pooling", 3), ("adapter_64_shared_skip", 1))
     }
-    found = row_logits(encoder, heads, windows, cpu, tokens=40, layers=layers, cls=cls)  # in several batches
+    found = row_logits(encoder, heads, windows, cpu, tokens=40, layers=layers, pooling=pooling)  # in several batches
     for row in range(len(windows)):
         batch = collate(windows, np.array([row]), 0)
-        states = (encode_cls if cls else encode)(encoder, batch, layers=layers)
-        seen = batch.first_tokens() if cls else batch
+        states = (encode_cls if pooling else encode)(encoder, batch, layers=layers)
+        seen = batch.first_tokens() if pooling else batch
         for name, head in heads.items():
             expected = head(states, seen.mask, seen.segments)[0].detach().numpy()
             np.testing.assert_allclose(found[name][row], expected, rtol=1e-4, atol=1e-5)

@@ -6,7 +6,7 @@ import bertvision
 from bertvision.data.example import ColumnsConfig, DataConfig
 from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.load import load_encoder
-from bertvision.heads.build import HeadConfig, build_head, reads_cls
+from bertvision.heads.build import HeadConfig, build_head, pooling_of
 from bertvision.model_folder import ModelConfig, save_encoder
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.records import Parameters, Provenance, RunRecord, Seconds
@@ -23,7 +23,7 @@ TUNED = {"f1": 60.0, "tuned_threshold": 1.5, "temperature": 2.0}
 def write_model(encoder, folder, task, labels, head, *, pair=False, windows=WINDOWS):
     """Write a MODEL_DIR with a head of random weights."""
     config, objective = HeadConfig.model_validate(head), objective_of(TASKS[task].kind, labels)
-    shape = shape_of_states(encoder, cls=reads_cls(config, objective))
+    shape = shape_of_states(encoder, pooling=pooling_of(config, objective))
     torch.manual_seed(0)
     built = build_head(config, shape, objective).eval()
     for weight in built.parameters():

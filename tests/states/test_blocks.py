@@ -8,10 +8,10 @@ from bertvision.states.blocks import BlockLayout, BlockShape, BlockStore, write_
 LAYERS, HIDDEN = 3, 5
 
 
-def kept(lengths, dtype, cls=False):
+def kept(lengths, dtype, pooled=False):
     """Write random states of every window into blocks; give the store and the padded states."""
-    layout = BlockLayout(BlockShape(LAYERS, HIDDEN, dtype), lengths, cls=cls)
-    width = 1 if cls else int(lengths.max())
+    layout = BlockLayout(BlockShape(LAYERS, HIDDEN, dtype), lengths, pooled=pooled)
+    width = 1 if pooled else int(lengths.max())
     states = torch.randn(LAYERS, len(lengths), width, HIDDEN, generator=torch.Generator().manual_seed(0)) * 3
     shards = [torch.zeros(size, dtype=torch.uint8) for size in layout.sizes]
     for shard, batches in zip(shards, layout.shards, strict=True):
@@ -83,6 +83,6 @@ def test_a_block_is_one_piece_with_the_layer_outside(lengths):
 
 
 def test_cls_blocks_hold_one_token_each(lengths):
-    store, states = kept(lengths, "float32", cls=True)
+    store, states = kept(lengths, "float32", pooled=True)
     assert store.layout.num_bytes == 6 * 3 * 5 * 4
     assert torch.equal(read(store, [3, 1], 1), states[:, [3, 1]])

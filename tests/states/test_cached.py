@@ -24,7 +24,7 @@ def cached(store, wanted, batch=THREES, **more):
 
 
 def live(wanted, batch=THREES, **more):
-    chosen = {"layers": wanted.layers, "cls": wanted.cls, "group": wanted.group}
+    chosen = {"layers": wanted.layers, "pooling": wanted.pooling, "group": wanted.group}
     return LiveStates(wanted.encoder, wanted.windows, batch, 7, wanted.compute, **chosen, **more)
 
 
@@ -51,7 +51,14 @@ def log_probabilities(head, source):
 @pytest.mark.parametrize("states_batch", [None, SIX])
 @pytest.mark.parametrize(
     "more",
-    [{}, {"layers": (0, 2)}, {"cls": True}, {"cls": True, "layers": (1,)}, {"group": 4}, {"cls": True, "group": 2}],
+    [
+        {},
+        {"layers": (0, 2)},
+        {"pooling": "first"},
+        {"pooling": "several", "layers": (1,)},
+        {"group": 4},
+        {"pooling": "mean", "group": 2},
+    ],
 )
 def test_order_padding_and_states_are_those_of_the_live_source(batch, states_batch, more, wanted, small_shards):
     want = wanted(**more)
@@ -71,7 +78,7 @@ def test_order_padding_and_states_are_those_of_the_live_source(batch, states_bat
 
 def test_an_encoder_without_pooler_has_no_pooled_cls_state(wanted):
     wanted().encoder.model.pooler = None
-    want = wanted(cls=True)
+    want = wanted(pooling="first")
     found, like = (next(iter(each.epoch(0))) for each in (cached(keep_in_ram(want), want), live(want)))
     assert found.states.shape == (3, 3, 1, 32)
     torch.testing.assert_close(found.states, like.states, rtol=1e-4, atol=1e-5)

@@ -37,7 +37,7 @@ def other_context(want):
         ("windows", lambda want: replace(want, windows=want.windows[:-1])),
         ("layers", lambda want: replace(want, layers=(0, 1))),
         ("dtype", lambda want: replace(want, dtype="bf16")),
-        ("cls", lambda want: replace(want, cls=True)),
+        ("cls", lambda want: replace(want, pooling="first")),
         ("precision", lambda want: replace(want, compute=Compute(torch.device("cpu"), torch.bfloat16))),
     ],
 )

@@ -21,4 +21,4 @@ def test_kept_states_are_as_large_as_their_layers_and_numbers(wanted, windows):
     tokens = sum(len(window) for window in windows)
     assert wanted().layout().num_bytes == tokens * 3 * 32 * 4
     assert wanted("bf16", layers=(1,)).layout().num_bytes == tokens * 32 * 2
-    assert wanted("bf16", cls=True).layout().num_bytes == len(windows) * 4 * 32 * 2
+    assert wanted("bf16", pooling="first").layout().num_bytes == len(windows) * 4 * 32 * 2

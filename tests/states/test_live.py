@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from bertvision.encoder.encode import StateSource, encode, encode_cls, freeze
-from bertvision.states.live import LiveStates, states_in_order_of_length, states_of
+from bertvision.states.live import KeptBatches, LiveStates, states_in_order_of_length, states_of
 from bertvision.windows.batches import BatchConfig, collate, lengths_of, plan_epoch
 
 PAIRS, SIX = BatchConfig(windows=2), BatchConfig(windows=6)
@@ -60,7 +60,7 @@ def test_an_epoch_goes_on_from_any_step_with_the_same_bits(make, states_batch):
 def test_layers_and_cls_can_be_chosen(make, encoder, windows, cpu):
     some = next(iter(make(layers=(0, 2)).epoch(0)))
     assert torch.equal(some.states, next(iter(make().epoch(0))).states[:, [0, 2]])
-    cls = next(iter(make(cls=True).epoch(0)))
+    cls = next(iter(make(pooling="first").epoch(0)))
     assert torch.equal(cls.states, encode_cls(encoder, collate(windows, cls.windows.rows, 0)))
     assert cls.windows.mask.shape == cls.windows.segments.shape == (2, 1)
     predicted = next(iter(states_in_order_of_length(encoder, windows, 100, cpu, layers=(1,))))
@@ -73,3 +73,15 @@ def test_groups_of_windows_stay_together_in_every_step(make, states_batch):
         pairs = batch.windows.rows.reshape(-1, 2)
         assert (pairs[:, 0] % 2 == 0).all()
         assert (pairs[:, 1] == pairs[:, 0] + 1).all()
+
+
+def test_batches_that_fit_are_computed_once_and_others_each_time(make):
+    def asked(kept):
+        made = []
+        list(kept.through("mean", (made.append(each) or each for each in make(pooling="mean").epoch(0))))
+        return len(made)
+
+    roomy, tight = KeptBatches(10**9), KeptBatches(1)
+    assert [asked(roomy) > 0, asked(roomy), asked(tight) > 0, asked(tight) > 0] == [True, 0, True, True]
+    whole = [each.states for each in make(pooling="mean").epoch(0)]
+    assert all(torch.equal(a.states, b) for a, b in zip(roomy.through("mean", iter(())), whole, strict=True))

@@ -173,7 +173,7 @@ def test_a_plan_measures_and_gives_three_estimates(make_context, tmp_path):
 @pytest.mark.parametrize("name", ["live", "ram", "disk"])
 def test_states_of_the_first_token_stand_beside_those_of_all(name, make_context, tmp_path):
     context, pairs = make_context(f"states={name}", "states.keep=true"), Objective(KINDS["choice"], 1, group=2)
-    with opened(context, 0.5) as (whole, _), opened(context, 0.5, objective=pairs, cls=True) as (source, _):
+    with opened(context, 0.5) as (whole, _), opened(context, 0.5, objective=pairs, pooling="first") as (source, _):
         assert next(iter(whole.epoch(0))).states.shape[1:] != (4, 1, 32)
         for batch in source.epoch(1):
             assert batch.states.shape[1:] == (4, 1, 32)  # the pooled state is one more
@@ -182,8 +182,9 @@ def test_states_of_the_first_token_stand_beside_those_of_all(name, make_context,
     assert kept == ({"0.5", "0.5-cls"} if name == "disk" else set())
 
 
-def test_auto_measures_heads_of_any_kind_on_the_first_tokens_states(make_context):
+def test_auto_keeps_one_state_per_layer_and_row_in_memory_without_measuring(make_context):
     context = make_context()
-    with opened(context, objective=Objective(KINDS["answerable"], 2), cls=True) as (source, _):
+    with opened(context, objective=Objective(KINDS["answerable"], 2), pooling="first") as (source, _):
+        assert isinstance(source, CachedStates)
         assert next(iter(source.epoch(0))).states.shape[2] == 1
-    assert context.progress.said[0].startswith("states: ")
+    assert not context.progress.said

@@ -1,4 +1,4 @@
-"""Encoder: a batch of windows -> all layers' hidden states, of every token or of the first one alone.
+"""Encoder: a batch of windows -> all layers' hidden states, of every token or pooled to one state per layer.
 
 Batches of states are what heads learn from; a head cannot tell where they come from.
 """
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.packed import can_pack, run_packed
+from bertvision.encoder.pooling import WIDTHS, Pooling, compare, pool, split_pairs
 from bertvision.errors import EncoderError
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenMask
 from bertvision.training.device import Compute
@@ -41,28 +42,51 @@ def encode_cls(encoder: Encoder, batch: WindowBatch, *, layers: tuple[int, ...] 
     return _stack([*pooled, *states])
 
 
-def encode_output(encoder: Encoder, batch: WindowBatch, objective: Objective) -> LayerStates:
+def encode_pooled(
+    encoder: Encoder,
+    batch: WindowBatch,
+    pooling: Pooling,
+    *,
+    last_only: bool = False,
+    layers: tuple[int, ...] | None = None,
+) -> LayerStates:
+    """Return one state per layer for every window; `compared` runs the encoder on both texts of a pair."""
+    if pooling == "first" and not last_only:
+        return encode_cls(encoder, batch, layers=layers)
+    if pooling == "compared":
+        texts = [
+            encode_pooled(encoder, each, "mean", last_only=last_only, layers=layers) for each in split_pairs(batch)
+        ]
+        return compare(*texts)
+    return pool(encode(encoder, batch, last_only=last_only, layers=layers), batch.mask, pooling)
+
+
+def encode_output(
+    encoder: Encoder, batch: WindowBatch, objective: Objective, pooling: Pooling = "first"
+) -> LayerStates:
     """Return what the encoder's output layer reads: every token's last state, or the one state that stands for a row.
 
-    That is the pooled state, or where the encoder has no pooler the first token's last state.
+    That is the pooled last state; with `first` the encoder's own pooler makes it, where there is one.
     """
     if objective.per == "token":
         return encode(encoder, batch, last_only=True)
+    if pooling != "first":
+        return encode_pooled(encoder, batch, pooling, last_only=True)
     output = _run(encoder, batch, hidden_states=False)
     state = output.pooler_output if has_pooler(encoder) else output.last_hidden_state[:, 0]
     return state[:, None, None]  # type: ignore[no-any-return]
 
 
-def layers_of_output(encoder: Encoder, objective: Objective) -> tuple[int, ...] | None:
-    """Return which of the states of `encode` or `encode_cls` are those of `encode_output`; None: the last one."""
-    return (0,) if objective.per == "row" and has_pooler(encoder) else None
+def layers_of_output(encoder: Encoder, objective: Objective, pooling: Pooling = "first") -> tuple[int, ...] | None:
+    """Return which of the states of `encode` or `encode_pooled` are those of `encode_output`; None: the last one."""
+    return (0,) if objective.per == "row" and pooling == "first" and has_pooler(encoder) else None
 
 
 def places_of_states(
-    encoder: Encoder, layers: tuple[int, ...] | None = None, *, cls: bool = False
+    encoder: Encoder, layers: tuple[int, ...] | None = None, *, pooling: Pooling | None = None
 ) -> tuple[int, ...] | None:
     """Return where the states of some layers stand among those of all, the pooled one included; None: they are all."""
-    if layers is None or not (cls and has_pooler(encoder)):
+    if layers is None or not (pooling == "first" and has_pooler(encoder)):
         return layers
     return (0, *(1 + layer for layer in layers))
 
@@ -72,8 +96,10 @@ def has_pooler(encoder: Encoder) -> bool:
     return getattr(encoder.model, "pooler", None) is not None
 
 
-def shape_of_states(encoder: Encoder, layers: tuple[int, ...] | None = None, *, cls: bool = False) -> StackShape:
-    """Return how many states `encode` or `encode_cls` gives of these layers; refuse layers that the encoder has not."""
+def shape_of_states(
+    encoder: Encoder, layers: tuple[int, ...] | None = None, *, pooling: Pooling | None = None
+) -> StackShape:
+    """Return the shape of what `encode` or `encode_pooled` gives of these layers; refuse those that there are not."""
     layers_there, hidden = encoder.shape
     if layers is not None and (missing := [layer for layer in layers if not 0 <= layer < layers_there]):
         raise EncoderError(
@@ -81,7 +107,9 @@ def shape_of_states(encoder: Encoder, layers: tuple[int, ...] | None = None, *, 
             "leave it out"
         )
     chosen = layers_there if layers is None else len(layers)
-    return StackShape(chosen + (cls and has_pooler(encoder)), hidden)
+    if pooling is None:
+        return StackShape(chosen, hidden)
+    return StackShape(chosen + (pooling == "first" and has_pooler(encoder)), WIDTHS[pooling] * hidden)
 
 
 def freeze(encoder: Encoder, compute: Compute) -> Encoder:
@@ -151,15 +179,15 @@ class StateSource(Protocol):
 
 
 def read_states(
-    encoder: Encoder, batch: WindowBatch, *, layers: tuple[int, ...] | None = None, cls: bool = False
+    encoder: Encoder, batch: WindowBatch, *, layers: tuple[int, ...] | None = None, pooling: Pooling | None = None
 ) -> StateBatch:
-    """Run the encoder on a batch for heads; with `cls` for those that read the first token's states alone."""
-    if cls:
-        return StateBatch(encode_cls(encoder, batch, layers=layers), batch.first_tokens())
+    """Run the encoder on a batch for heads; with `pooling` for those that read one state per layer."""
+    if pooling is not None:
+        return StateBatch(encode_pooled(encoder, batch, pooling, layers=layers), batch.first_tokens())
     return StateBatch(encode(encoder, batch, layers=layers), batch)
 
 
-def read_output(encoder: Encoder, batch: WindowBatch, objective: Objective) -> StateBatch:
+def read_output(encoder: Encoder, batch: WindowBatch, objective: Objective, pooling: Pooling = "first") -> StateBatch:
     """Run the encoder on a batch for its own output layer."""
     seen = batch if objective.per == "token" else batch.first_tokens()
-    return StateBatch(encode_output(encoder, batch, objective), seen)
+    return StateBatch(encode_output(encoder, batch, objective, pooling), seen)

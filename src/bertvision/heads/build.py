@@ -6,11 +6,13 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import nn
 
+from bertvision.encoder.pooling import Pooling
 from bertvision.errors import SettingsError
 from bertvision.heads.catalog import CATALOG, ReadoutKind, RoleKind, kinds_of, known, serves
 from bertvision.heads.head import Count, Head, count_parameters
 from bertvision.heads.poolers.build import AnyPooler, build_pooler
 from bertvision.heads.poolers.last_state import LastStateConfig
+from bertvision.heads.poolers.regression import RegressionConfig
 from bertvision.heads.readouts import BILSTM_WIDTH, BiLstmReadout, ClassReadout, JointReadout, SpanReadout, TagReadout
 from bertvision.settings import Config, validate
 from bertvision.shapes import StackShape
@@ -88,13 +90,18 @@ def reads_last_alone(config: HeadConfig) -> bool:
     return is_last and config.readout != "joint"
 
 
-def reads_cls(config: HeadConfig, objective: Objective) -> bool:
-    """Return whether a head reads the first token's states alone, with the pooled state before them (`encode_cls`)."""
-    return objective.per == "row" and config.pooler.classes_from == "first token"
+def is_regression(config: HeadConfig) -> bool:
+    """Return whether a head is fitted at once (`heads/regression.py`) and takes no steps."""
+    return isinstance(config.pooler, RegressionConfig)
 
 
-def build_head(config: HeadConfig, shape: StackShape, objective: Objective = SPANS) -> Head:
-    """Turn a config into a head that gives what an objective asks for."""
+def pooling_of(config: HeadConfig, objective: Objective, pooling: Pooling = "first") -> Pooling | None:
+    """Return the `pooling` of a head that reads one state per layer (`encode_pooled`); None: it reads all tokens."""
+    return pooling if objective.per == "row" and config.pooler.classes_from == "one state" else None
+
+
+def build_head(config: HeadConfig, shape: StackShape, objective: Objective = SPANS, pooling: Pooling = "first") -> Head:
+    """Turn a config into a head that gives what an objective asks for; `pooling` is that of one state per layer."""
     if not serves(config.pooler, config.readout, objective.kind):
         kinds = kinds_of(config.pooler, config.readout)
         raise SettingsError(
@@ -103,7 +110,7 @@ def build_head(config: HeadConfig, shape: StackShape, objective: Objective = SPA
         )
     pooler, features = build_pooler(_sized(config, shape, objective), shape)
     head = Head(pooler, _build_readout(config, shape, features, objective))
-    head.cls = reads_cls(config, objective)
+    head.pooling = pooling_of(config, objective, pooling)
     return head
 
 

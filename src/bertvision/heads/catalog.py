@@ -22,6 +22,7 @@ from bertvision.heads.poolers.mix4 import Mix4Config
 from bertvision.heads.poolers.mixed_adapter import MixedAdapterConfig
 from bertvision.heads.poolers.modified_xception import ModifiedXceptionConfig
 from bertvision.heads.poolers.read import ReadConfig
+from bertvision.heads.poolers.regression import RegressionConfig
 from bertvision.heads.poolers.two_adapters import TwoAdaptersConfig
 from bertvision.heads.poolers.xception import XceptionConfig
 from bertvision.kinds.catalog import KINDS
@@ -153,10 +154,12 @@ CATALOG = {
         "adapter_386_shared_skip with scores of whole spans, and of no answer from all layers",
         readout="joint",
     ),
+    "regression": Entry("new", RegressionConfig(), "a logistic or ridge regression on all layers, fitted at once"),
     "last_linear": Entry("control", LastStateConfig(), "control: the last state alone"),
     "last_adapter": Entry(
         "control", MixedAdapterConfig(mix="last"), "control: an adapter on the last state alone", BUDGET
     ),
+    "last_regression": Entry("control", RegressionConfig(layers="last"), "control: a regression on the last state"),
 }
 
 

@@ -33,7 +33,7 @@ def layer_contributions(
 ) -> Contributions:
     """Take a head's logits apart by layers, in float32; refuse a head whose layers meet before its last step.
 
-    `pooled`: the first of the states is the pooled one (`encode_cls` of an encoder that has a pooler).
+    `pooled`: the first of the states is the pooled one (`encode_pooled`, first, of an encoder that has a pooler).
     """
     pooler, output = _sum_and_output(head)
     own = head.own_states(states)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from bertvision.encoder.pooling import Pooling
 from bertvision.heads.poolers.average_pooling import AveragePooling
 from bertvision.heads.poolers.chosen_layers import ChosenLayers
 from bertvision.heads.poolers.ladder import Ladder
@@ -26,7 +27,7 @@ class Head(nn.Module):
         super().__init__()
         self.pooler = pooler
         self.readout = readout
-        self.cls = False  # whether it reads the first token's states alone (`encode_cls`)
+        self.pooling: Pooling | None = None  # whether it reads one state per layer (`encode_pooled`), and which
         self.layers: tuple[int, ...] | None = None  # which of the states it is given are its own; None: all
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> Tensor:
@@ -89,7 +90,7 @@ def weighed_states(head: Head, *, has_pooler: bool) -> list[State] | None:
         return None
     own = head.pooler.places if isinstance(head.pooler, ChosenLayers) else range(len(mix.weights))
     given = own if head.layers is None else [head.layers[place] for place in own]
-    return [state_at(place, pooled=head.cls and has_pooler) for place in given]
+    return [state_at(place, pooled=head.pooling == "first" and has_pooler) for place in given]
 
 
 def state_at(place: int, *, pooled: bool) -> State:

@@ -52,7 +52,7 @@ def list_heads(encoder: str | None, layers: int, hidden: int) -> Sizes:
     of_first_token = StackShape(layers + 1, hidden)  # the pooled state is one more
     if encoder is not None:
         loaded = load_encoder(encoder)
-        shape, of_first_token, whole = loaded.shape, shape_of_states(loaded, cls=True), loaded.num_parameters
+        shape, of_first_token, whole = loaded.shape, shape_of_states(loaded, pooling="first"), loaded.num_parameters
         title = f"{encoder}: {shape.layers} states of {shape.hidden}, {whole:,} parameters"
     elif shape == BERT_LARGE:
         whole, title = BERT_LARGE_PARAMETERS, f"BERT-large: {title}, {BERT_LARGE_PARAMETERS:,} parameters"
@@ -62,8 +62,8 @@ def list_heads(encoder: str | None, layers: int, hidden: int) -> Sizes:
 def _size(name: str, shape: StackShape, of_first_token: StackShape, whole: int | None) -> HeadSize:
     entry = CATALOG[name]
     objective = _counted(entry)
-    # Most heads for rows read the first token's states and the pooled one.
-    reads_first = objective.per == "row" and entry.pooler.classes_from == "first token"
+    # Most heads for rows read one state per layer; the first token's begin with the pooled one.
+    reads_first = objective.per == "row" and entry.pooler.classes_from == "one state"
     count = count_head(HeadConfig.model_validate(name), of_first_token if reads_first else shape, objective)
     share = None if whole is None else 100 * count.trainable / whole
     scores, total, trainable = _scores(entry.kinds), count.total, count.trainable

@@ -14,12 +14,13 @@ from torch import Tensor
 from bertvision.encoder.encode import StateBatch, encode, read_states
 from bertvision.encoder.finetune import Read
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.pooling import Pooling
 from bertvision.heads.build import HeadConfig, reads_last_alone
 from bertvision.heads.head import Head, score_columns
 from bertvision.kinds.kind import Per
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
-from bertvision.states.live import states_in_order_of_length
+from bertvision.states.live import KeptBatches, states_in_order_of_length
 from bertvision.training.device import Compute
 from bertvision.windows.batches import WindowBatch, lengths_of
 from bertvision.windows.padding import CPU_TOKENS, places_of
@@ -37,19 +38,20 @@ def logits_of(
     progress: Progress = SILENT,
     tokens: int = 16384,
     layers: tuple[int, ...] | None = None,
+    kept: KeptBatches | None = None,
 ) -> dict[str, Logits]:
-    """Return every head's logits per token or per row; heads on the first token's states have a pass of their own.
+    """Return every head's logits per token or per row; heads on pooled states have a pass of their own.
 
-    A batch has so many `tokens`, on a CPU at most CPU_TOKENS.
+    A batch has so many `tokens`, on a CPU at most CPU_TOKENS. `kept` keeps the states for the next call.
     """
     if compute.device.type == "cpu":
         tokens = min(tokens, CPU_TOKENS)
     if per == "token":
-        return token_logits(encoder, heads, windows, compute, progress, tokens, layers)
+        return token_logits(encoder, heads, windows, compute, progress, tokens, layers, kept)
     found: dict[str, Logits] = {}
-    for cls in (True, False):
-        if own := {name: head for name, head in heads.items() if head.cls == cls}:
-            found |= row_logits(encoder, own, windows, compute, progress, tokens, layers, cls=cls)
+    for pooling in dict.fromkeys(head.pooling for head in heads.values()):
+        own = {name: head for name, head in heads.items() if head.pooling == pooling}
+        found |= row_logits(encoder, own, windows, compute, progress, tokens, layers, kept, pooling=pooling)
     return {name: found[name] for name in heads}
 
 
@@ -61,6 +63,7 @@ def token_logits(
     progress: Progress = SILENT,
     tokens: int = 16384,
     layers: tuple[int, ...] | None = None,
+    kept: KeptBatches | None = None,
 ) -> dict[str, Logits]:
     """Run the frozen encoder once over the windows and every head on its states: [token, column], window after window.
 
@@ -72,7 +75,8 @@ def token_logits(
     def place(scores: Tensor, batch: WindowBatch) -> Placed:
         return places_of(window_at, batch.rows), scores[batch.mask]
 
-    batches = states_in_order_of_length(encoder, windows, tokens, compute, layers=layers)
+    batches: Iterable[StateBatch] = states_in_order_of_length(encoder, windows, tokens, compute, layers=layers)
+    batches = batches if kept is None else kept.through(None, batches)
     return _fill(heads, batches, int(window_at[-1]), place, compute, progress, len(windows))
 
 
@@ -84,18 +88,22 @@ def row_logits(
     progress: Progress = SILENT,
     tokens: int = 16384,
     layers: tuple[int, ...] | None = None,
+    kept: KeptBatches | None = None,
     *,
-    cls: bool = False,
+    pooling: Pooling | None = None,
 ) -> dict[str, Logits]:
     """Run the frozen encoder once over the windows and every head on its states: [window, column].
 
-    With `cls` heads are given the first token's states alone, the pooled one before them (`encode_cls`).
+    With `pooling` heads are given one state per layer (`encode_pooled`).
     """
 
     def place(scores: Tensor, batch: WindowBatch) -> Placed:
         return batch.rows, scores
 
-    batches = states_in_order_of_length(encoder, windows, tokens, compute, layers=layers, cls=cls)
+    batches: Iterable[StateBatch] = states_in_order_of_length(
+        encoder, windows, tokens, compute, layers=layers, pooling=pooling
+    )
+    batches = batches if kept is None else kept.through(pooling, batches)
     return _fill(heads, batches, len(windows), place, compute, progress, len(windows))
 
 
@@ -125,12 +133,12 @@ def _fill(
 
 def reading_of(config: HeadConfig, head: Head) -> Read:
     """Return the cheapest way to run an encoder for a head: a head of the last state needs no other gathered."""
-    return _read_last if sees_last(config, head) else partial(read_states, cls=head.cls)
+    return _read_last if sees_last(config, head) else partial(read_states, pooling=head.pooling)
 
 
 def sees_last(config: HeadConfig, head: Head) -> bool:
     """Return whether a head is given the encoder's output and no state from below it."""
-    return reads_last_alone(config) and not head.cls and head.layers is None
+    return reads_last_alone(config) and head.pooling is None and head.layers is None
 
 
 def _read_last(encoder: Encoder, batch: WindowBatch) -> StateBatch:

@@ -44,7 +44,7 @@ class TagReadout(nn.Module):
 
 
 class ClassReadout(nn.Module):
-    """Score every row from the features of its first token: classes, labels, or one number."""
+    """Score every row from the features of its one state, or of its first token: classes, labels, or one number."""
 
     def __init__(self, features: int, classes: int) -> None:
         super().__init__()

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from bertvision.encoder.encode import StateBatch, StateSource
+from bertvision.encoder.pooling import Pooling
 from bertvision.errors import SettingsError, TrainingError
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
@@ -89,13 +90,17 @@ def _variant(head: Any, setting: dict[str, Any]) -> Any:  # noqa: ANN401 (what t
 
 
 def build_heads(
-    configs: Sequence[HeadConfig], shape: StackShape, seed: int, objective: Objective = SPANS
+    configs: Sequence[HeadConfig],
+    shape: StackShape,
+    seed: int,
+    objective: Objective = SPANS,
+    pooling: Pooling = "first",
 ) -> dict[str, Head]:
     """Build heads whose start depends on the seed and their own name alone, not on their company."""
     heads = {}
     for config in configs:
         with RandomStream(seed_for(seed, "start", config.name), CPU).entered():
-            heads[config.name] = build_head(config, shape, objective)
+            heads[config.name] = build_head(config, shape, objective, pooling)
     return heads
 
 
@@ -175,7 +180,7 @@ def _build_learner(
 
 def _losses_together(heads: Sequence[Head], how: SpanLoss, objective: Objective) -> Callable[[StateBatch], Tensor]:
     def losses(batch: StateBatch) -> Tensor:
-        if objective.per == "row":  # read from the first token
+        if objective.per == "row":  # read from one state
             return losses_of(objective, grouped_logits(heads, batch.states[:, :, :1])[:, :, 0], batch.windows, how)
         logits = grouped_logits(heads, batch.states)
         if objective.kind.softmax == "tokens":  # padding must not be chosen

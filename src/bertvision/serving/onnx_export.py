@@ -55,7 +55,9 @@ class Graph(nn.Module):
         super().__init__()
         self.encoder, self.head = model.encoder.model, model.head  # as parts of this module they are moved with it
         self._model = model
-        self._reads_last = not model.head.cls and model.head.layers is None and reads_last_alone(model.config.head)
+        self._reads_last = (
+            model.head.pooling is None and model.head.layers is None and reads_last_alone(model.config.head)
+        )
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Tensor:
         """Return the logits of tokens or rows."""
@@ -68,7 +70,7 @@ class Graph(nn.Module):
     def _states(self, batch: WindowBatch) -> StateBatch:
         if self._reads_last:
             return StateBatch(encode(self._model.encoder, batch, last_only=True), batch)
-        return read_states(self._model.encoder, batch, cls=self.head.cls)
+        return read_states(self._model.encoder, batch, pooling=self.head.pooling)
 
 
 def write_graph(model: Model, path: Path) -> None:

@@ -39,9 +39,9 @@ class BlockLayout:
     Windows lie in order of length, the longest first, so that the encoder can run on full batches of equal length.
     """
 
-    def __init__(self, shape: BlockShape, lengths: npt.NDArray[np.int64], *, cls: bool = False) -> None:
-        self.shape, self.cls = shape, cls
-        self.tokens = np.ones_like(lengths) if cls else lengths  # of each window's block
+    def __init__(self, shape: BlockShape, lengths: npt.NDArray[np.int64], *, pooled: bool = False) -> None:
+        self.shape, self.pooled = shape, pooled
+        self.tokens = np.ones_like(lengths) if pooled else lengths  # of each window's block
         self.shards: list[list[Rows]] = []  # the encoder's batches of each shard
         self.sizes: list[int] = []  # bytes of each shard
         self.shard_of, self._offset_of = np.zeros_like(lengths), np.zeros_like(lengths)

@@ -64,7 +64,7 @@ class CachedStates:
     def _read(self, step: tuple[Rows, int]) -> StateBatch:
         rows, width = step
         windows = collate(self._windows, rows, self._pad_id, width)
-        if self._store.layout.cls:
+        if self._store.layout.pooled:
             windows = windows.first_tokens()
         layers, hidden, _ = self._store.layout.shape
         states = self._buffers.take((layers, *windows.mask.shape, hidden), self._compute.dtype)

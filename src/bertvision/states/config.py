@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import field_validator, model_validator
 
+from bertvision.encoder.pooling import Pooling
 from bertvision.settings import Config
 from bertvision.windows.batches import BatchConfig
 
@@ -20,7 +21,8 @@ class StatesConfig(Config):
     source: Literal["auto", "live", "ram", "disk"] = "auto"  # auto: what `bertvision plan` would choose
     batch: BatchConfig | None = None  # what the encoder runs on at once; None: what a head steps on (heads.batch)
     layers: Literal["all"] | tuple[int, ...] = "all"  # counted from 0, the embedding output
-    dtype: NumberFormat = "bf16"  # of kept states; int8 has a scale per token and layer
+    pooling: Pooling = "first"  # for rows: which one state per layer heads are given
+    dtype: NumberFormat = "bf16"  # of kept states of all tokens; int8 has a scale per token and layer
     folder: str | None = None  # of kept states; None: in the run folder
     keep: bool = False  # whether states in the run folder outlive the training of their heads
 

@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from bertvision.encoder.encode import StateBatch, shape_of_states
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.pooling import Pooling
 from bertvision.errors import TrainingError
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Settings
@@ -37,22 +38,22 @@ class Wanted:
     compute: Compute
     dtype: NumberFormat = "bf16"
     layers: tuple[int, ...] | None = None  # None: all
-    cls: bool = False  # of the first token alone, with the pooled state before them
+    pooling: Pooling | None = None  # one state per layer; None: of all tokens
     group: int = 1  # windows that are judged together, neighbours in every step
     entering: int | None = None  # the one state that enters this block, in place of `layers`
 
     def layout(self) -> BlockLayout:
         """Lay out the blocks of all windows."""
-        shape = shape_of_states(self.encoder, self.layers, cls=self.cls)
+        shape = shape_of_states(self.encoder, self.layers, pooling=self.pooling)
         if self.entering is not None:
             shape = StackShape(1, shape.hidden)
-        return BlockLayout(BlockShape(*shape, self.dtype), lengths_of(self.windows), cls=self.cls)
+        return BlockLayout(BlockShape(*shape, self.dtype), lengths_of(self.windows), pooled=self.pooling is not None)
 
     def encode(self, rows: Rows) -> StateBatch:
         """Compute the states of some windows."""
         if self.entering is not None:
             return bottom_states_of(self.encoder, self.windows, rows, self.compute, self.entering)
-        return states_of(self.encoder, self.windows, rows, self.compute, layers=self.layers, cls=self.cls)
+        return states_of(self.encoder, self.windows, rows, self.compute, layers=self.layers, pooling=self.pooling)
 
     @property
     def way_out(self) -> str:
@@ -94,9 +95,10 @@ def fingerprint_of(wanted: Wanted, weights: str, data: Settings) -> Settings:
         "data": data,
         "layers": "all" if wanted.layers is None else list(wanted.layers),
         "dtype": wanted.dtype,
-        "cls": wanted.cls,
+        "cls": wanted.pooling == "first",
         "precision": wanted.compute.precision,
         "format": FORMAT,
+        **({} if wanted.pooling in (None, "first") else {"pooling": wanted.pooling}),
         **({} if wanted.entering is None else {"entering": wanted.entering}),
     }
 

@@ -1,12 +1,13 @@
 """Runs the frozen encoder, or the frozen bottom of one in training, each time: no states on disk, none read from it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
 from bertvision.encoder.encode import StateBatch, encode, read_states
 from bertvision.encoder.finetune import Read
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.freezing import quiet_bottom, state_entering
 from bertvision.training.device import Compute
 from bertvision.windows.batches import (
@@ -26,7 +27,7 @@ class LiveStates:
     """The states of windows under a frozen encoder (see `encoder.encode.freeze`), shuffled in each epoch.
 
     With a `states_batch` the encoder runs on batches of that size, and heads step on parts of them of size `batch`.
-    `cls` gives the first token's states alone (`encode_cls`); groups of `group` neighbours are never separated.
+    `pooling` gives one state per layer (`encode_pooled`); groups of `group` neighbours are never separated.
     """
 
     def __init__(
@@ -39,10 +40,11 @@ class LiveStates:
         *,
         states_batch: BatchConfig | None = None,
         layers: tuple[int, ...] | None = None,
-        cls: bool = False,
+        pooling: Pooling | None = None,
         group: int = 1,
     ) -> None:
-        self._encoder, self._windows, self._compute, self._layers, self._cls = encoder, windows, compute, layers, cls
+        self._encoder, self._windows, self._compute = encoder, windows, compute
+        self._layers, self._pooling = layers, pooling
         self._plan = StepPlan(lengths_of(windows), batch, seed, states_batch, group)
 
     def num_steps(self, epoch: int) -> int:
@@ -53,7 +55,7 @@ class LiveStates:
         """Return the steps of one epoch, from `first_step` on."""
         for planned in self._plan.epoch(number, first_step):
             batch = states_of(
-                self._encoder, self._windows, planned.rows, self._compute, layers=self._layers, cls=self._cls
+                self._encoder, self._windows, planned.rows, self._compute, layers=self._layers, pooling=self._pooling
             )
             yield from _steps(batch, planned)
 
@@ -65,11 +67,33 @@ def states_in_order_of_length(
     compute: Compute,
     *,
     layers: tuple[int, ...] | None = None,
-    cls: bool = False,
+    pooling: Pooling | None = None,
 ) -> Iterator[StateBatch]:
     """Return every window's states once, in large batches of equal length, for prediction."""
     for rows in plan_in_order_of_length(lengths_of(windows), tokens):
-        yield states_of(encoder, windows, rows, compute, layers=layers, cls=cls)
+        yield states_of(encoder, windows, rows, compute, layers=layers, pooling=pooling)
+
+
+class KeptBatches:
+    """Batches of states that are asked for again and again, such as dev's: kept from the first time on, if they fit."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._left = most_bytes
+        self._kept: dict[Pooling | None, list[StateBatch]] = {}
+
+    def through(self, pooling: Pooling | None, batches: Iterable[StateBatch]) -> Iterator[StateBatch]:
+        """Return the batches that were kept, or those given, which are only then computed."""
+        if pooling in self._kept:
+            yield from self._kept[pooling]
+            return
+        kept: list[StateBatch] = []
+        for batch in batches:
+            self._left -= batch.states.nbytes
+            if self._left >= 0:
+                kept.append(batch)
+            yield batch
+        if self._left >= 0:
+            self._kept[pooling] = kept
 
 
 def states_of(
@@ -79,12 +103,12 @@ def states_of(
     compute: Compute,
     *,
     layers: tuple[int, ...] | None = None,
-    cls: bool = False,
+    pooling: Pooling | None = None,
 ) -> StateBatch:
     """Run the frozen encoder on some windows."""
     batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
     with torch.no_grad():
-        return read_states(encoder, batch, layers=layers, cls=cls)
+        return read_states(encoder, batch, layers=layers, pooling=pooling)
 
 
 def _steps(batch: StateBatch, planned: EncoderBatch) -> Iterator[StateBatch]:

@@ -12,9 +12,10 @@ from bertvision.data.example import DataConfig, Question, Split
 from bertvision.data.held_out import check_apart, hold_out
 from bertvision.encoder.encode import places_of_states, shape_of_states
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
+from bertvision.encoder.pooling import Pooling
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment
-from bertvision.heads.build import HeadConfig, reads_cls
+from bertvision.heads.build import HeadConfig, pooling_of
 from bertvision.kinds.kind import Answering
 from bertvision.model_folder import CONFIG, ModelConfig, read_model_config
 from bertvision.progress import Progress
@@ -43,8 +44,8 @@ class RunContext:
     held_out: Answering | None  # the part of train that nothing learns from; None where `data.held_out` is 0
     also: dict[str, Answering]  # further splits to score
     start_fingerprint: str  # of the encoder that fine-tuning starts from
-    shapes: dict[bool, StackShape]  # of the states that heads read: of all tokens, and of the first one alone
-    places: dict[bool, tuple[int, ...] | None]  # of those states among all that there are
+    shapes: dict[Pooling | None, StackShape]  # of the states that heads read: of all tokens, and pooled ones
+    places: dict[Pooling | None, tuple[int, ...] | None]  # of those states among all that there are
     compute: Compute
     progress: Progress
     seed: int
@@ -70,7 +71,11 @@ class RunContext:
 
     def shape_for(self, head: HeadConfig) -> StackShape:
         """Return the shape of the states that a head reads."""
-        return self.shapes[reads_cls(head, self.objective)]
+        return self.shapes[self.pooling_of(head)]
+
+    def pooling_of(self, head: HeadConfig) -> Pooling | None:
+        """Return which one state per layer a head reads; None: those of all tokens."""
+        return pooling_of(head, self.objective, self.experiment.states.pooling)
 
     def is_own_checkpoint(self) -> bool:
         """Return whether the encoder is an earlier run's on the same task, whose output layer goes on."""
@@ -121,13 +126,14 @@ class RunContext:
 
     def model_config(self, head: HeadConfig, encoder: str, is_path: bool, weights: str) -> ModelConfig:
         """Describe a head of this experiment for its MODEL_DIR."""
-        cls = reads_cls(head, self.objective)
-        shape = self.shapes[cls]
+        pooling = self.pooling_of(head)
+        shape = self.shapes[pooling]
         return ModelConfig(
             head=head,
             layers=shape.layers,
-            state_layers=self.places[cls],
+            state_layers=self.places[pooling],
             hidden=shape.hidden,
+            pooling=self.experiment.states.pooling,
             encoder=encoder,
             encoder_is_path=is_path,
             encoder_fingerprint=weights,
@@ -154,7 +160,7 @@ def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: in
         task, held_out = _sampled(task, num_train), None
     encoder = load_encoder(experiment.encoder)
     check_length(encoder, experiment.windows)
-    layers = experiment.states.chosen_layers
+    layers, poolings = experiment.states.chosen_layers, (None, experiment.states.pooling)
     ask = partial(
         open_answering,
         task,
@@ -172,8 +178,8 @@ def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: in
         held_out=ask(held_out, part="held_out") if held_out is not None else None,
         also={name: ask(split, part=name) for name, split in task.also.items()},
         start_fingerprint=fingerprint(encoder.model),
-        shapes={cls: shape_of_states(encoder, layers, cls=cls) for cls in (False, True)},
-        places={cls: places_of_states(encoder, layers, cls=cls) for cls in (False, True)},
+        shapes={each: shape_of_states(encoder, layers, pooling=each) for each in poolings},
+        places={each: places_of_states(encoder, layers, pooling=each) for each in poolings},
         compute=choose_compute(experiment.device, experiment.precision),
         progress=progress,
         seed=experiment.seeds[0],

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 from bertvision.encoder.encode import freeze, layers_of_output
 from bertvision.encoder.finetune import plan_steps
 from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.freezing import count_trainable
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.errors import FolderError, SettingsError
 from bertvision.experiment import Experiment
 from bertvision.files import locked
-from bertvision.heads.build import HeadConfig, reads_cls
+from bertvision.heads.build import HeadConfig
 from bertvision.heads.head import Head, count_parameters
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.model_folder import as_saved
@@ -226,15 +227,15 @@ def _heads(context: RunContext, encoder: Encoder, inside: int) -> tuple[list[Res
     """Train all heads together as the second stage does, and give one of each that differ in their rate alone."""
     rows: dict[str, ResultModel] = {}
     spent: list[Spent] = []
-    for cls in (False, True):
-        own = [head for head in context.experiment.heads.train if reads_cls(head, context.objective) == cls]
+    for pooling in context.shapes:
+        own = [head for head in context.experiment.heads.train if context.pooling_of(head) == pooling]
         if not own:
             continue
-        heads = build_heads(own, context.shapes[cls], context.seed, context.objective)
-        spent.append(_pass(context, encoder, own, heads, cls=cls))
+        heads = build_heads(own, context.shapes[pooling], context.seed, context.objective, pooling or "first")
+        spent.append(_pass(context, encoder, own, heads, pooling=pooling))
         for config in own:
             head, count = heads[config.name], count_parameters(heads[config.name])
-            head.layers = context.places[cls]
+            head.layers = context.places[pooling]
             parameters = Parameters(total=count.total, trainable=count.trainable, encoder=encoder.num_parameters)
             name = config.setting_of or config.name
             rows.setdefault(name, ResultModel(name, config.kind, parameters, head, config, inside + count.total))
@@ -242,7 +243,12 @@ def _heads(context: RunContext, encoder: Encoder, inside: int) -> tuple[list[Res
 
 
 def _pass(
-    context: RunContext, encoder: Encoder, own: Sequence[HeadConfig], heads: Mapping[str, Head], *, cls: bool
+    context: RunContext,
+    encoder: Encoder,
+    own: Sequence[HeadConfig],
+    heads: Mapping[str, Head],
+    *,
+    pooling: Pooling | None,
 ) -> Spent:
     passes = size_for(context.compute).passes
     config = context.experiment.heads.model_copy(
@@ -251,7 +257,7 @@ def _pass(
     states = context.experiment.states.model_copy(update={"source": "live"})
     live = replace(context, experiment=context.experiment.model_copy(update={"heads": config, "states": states}))
     meter = Meter(context.compute.device)
-    with open_states(live, encoder, "", own, objective=context.objective, cls=cls) as (source, _):
+    with open_states(live, encoder, "", own, objective=context.objective, pooling=pooling) as (source, _):
         for end in train_heads_together(
             heads, source, config, seed=context.seed, compute=context.compute, objective=context.objective
         ):
@@ -264,6 +270,6 @@ def _output_row(context: RunContext, encoder: Encoder, output: Output, inside: i
     """Describe the encoder with its output layer as `list_models` does."""
     count, size = count_parameters(output.head), encoder.num_parameters
     if output.is_plain:  # it was trained on the one state that it reads; from now on it is given several
-        output.head.layers = layers_of_output(encoder, context.objective)
+        output.head.layers = layers_of_output(encoder, context.objective, output.head.pooling or "first")
     parameters = Parameters(total=size + count.total, trainable=inside + count.trainable, encoder=size)
     return ResultModel(ENCODER, "encoder", parameters, output.head, output.config, inside + count.total)

@@ -6,14 +6,16 @@ A teacher is a trained model -> the logits that a smaller one is to learn.
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from bertvision.encoder.encode import freeze, layers_of_output, shape_of_states
+from bertvision.encoder.encode import freeze, layers_of_output, read_output, shape_of_states
 from bertvision.encoder.finetune import Checkpoint, Read, finetune_encoder, plan_steps, steps_of_fractions
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
+from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.adapter_file import save_adapters
 from bertvision.encoder.tuning.freezing import count_trainable
 from bertvision.encoder.tuning.tune import start_tuning
@@ -26,6 +28,7 @@ from bertvision.heads.training import build_heads
 from bertvision.model_folder import LORA, as_saved, load_head, load_model, read_model_config, save_encoder
 from bertvision.run_folder import is_made, resumable, sign
 from bertvision.settings import Settings
+from bertvision.shapes import StackShape
 from bertvision.steps.context import RunContext
 from bertvision.steps.frozen_source import Bottom, live_bottom, open_bottom
 from bertvision.training.accounting import Costs
@@ -43,12 +46,17 @@ class Output:
 
     config: HeadConfig
     head: Head
-    layers: int  # how many states it was made for
+    shape: StackShape  # of the states that it was made for
 
     @property
     def is_plain(self) -> bool:
         """Return whether it is the usual one, which reads what `encode_output` gives."""
         return self.config == PLAIN_OUTPUT
+
+    @property
+    def pooling(self) -> Pooling:
+        """Return which one state it reads for a row."""
+        return self.head.pooling or "first"
 
 
 def finetune(context: RunContext) -> None:
@@ -65,7 +73,9 @@ def finetune(context: RunContext) -> None:
         missing = [fraction for fraction, is_there in zip(wanted, made, strict=True) if not is_there]
         if _is_past(saved, context, missing):
             shutil.rmtree(saved)
-        with open_bottom(context, encoder, _reading(output), sees_last=output_sees_last(output), saved=saved) as bottom:
+        with open_bottom(
+            context, encoder, _reading(context, output), sees_last=output_sees_last(output), saved=saved
+        ) as bottom:
             for checkpoint in tune_together(context, encoder, output, saved, bottom):
                 if not wanted[checkpoint.fraction].exists():
                     made_by = _made_by(context, checkpoint.fraction)
@@ -85,7 +95,7 @@ def tune_together(
 
     `bottom` is what `open_bottom` gives; None: a frozen bottom runs each time.
     """
-    bottom = bottom or live_bottom(context, encoder, _reading(output))
+    bottom = bottom or live_bottom(context, encoder, _reading(context, output))
     return finetune_encoder(
         encoder,
         output.head,
@@ -148,11 +158,12 @@ def _save(
     with whole_folder(place) as beside:
         saved = as_saved(encoder)
         config = context.model_config(output.config, ".", True, fingerprint(saved.model))
-        layers, state_layers = output.layers, output.head.layers
+        layers, state_layers = output.shape.layers, output.head.layers
         if output.is_plain:
-            layers = shape_of_states(encoder, cls=output.head.cls).layers
-            state_layers = layers_of_output(encoder, context.objective)
-        config = config.model_copy(update={"layers": layers, "state_layers": state_layers})
+            layers = shape_of_states(encoder, pooling=output.head.pooling).layers
+            state_layers = layers_of_output(encoder, context.objective, output.pooling)
+        made_for = {"layers": layers, "hidden": output.shape.hidden, "pooling": output.pooling}
+        config = config.model_copy(update={**made_for, "state_layers": state_layers})
         save_encoder(beside, saved, output.head, config)
         if saved is not encoder:
             save_adapters(beside / LORA, encoder.model)
@@ -170,22 +181,28 @@ def output_layer(context: RunContext) -> Output:
         place = folder_of(context.experiment.encoder)
         config = read_model_config(place)
         if given is None or config.head == wanted:
-            return Output(config.head, load_head(place, config), config.layers)
+            return Output(config.head, load_head(place, config), StackShape(config.layers, config.hidden))
     shape = context.shape_for(wanted)
-    output = Output(wanted, build_heads([wanted], shape, context.seed, context.objective)[wanted.name], shape.layers)
+    pooling = context.experiment.states.pooling
+    head = build_heads([wanted], shape, context.seed, context.objective, pooling)[wanted.name]
+    output = Output(wanted, head, shape)
     if not output.is_plain:
         output.head.layers = context.model_config(wanted, ".", True, "").state_layers
     return output
 
 
 def output_sees_last(output: Output) -> bool:
-    """Return whether the output layer is given the encoder's output alone."""
-    return output.is_plain or sees_last(output.config, output.head)
+    """Return whether the output layer is given the encoder's output alone, and of all tokens in one pass."""
+    return output.pooling != "compared" and (output.is_plain or sees_last(output.config, output.head))
 
 
-def _reading(output: Output) -> Read | None:
+def _reading(context: RunContext, output: Output) -> Read | None:
     """Return what the output layer sees: a head of the catalog sees what it would on a frozen encoder."""
-    return None if output.is_plain else reading_of(output.config, output.head)
+    if not output.is_plain:
+        return reading_of(output.config, output.head)
+    return (
+        None if output.pooling == "first" else partial(read_output, objective=context.objective, pooling=output.pooling)
+    )
 
 
 def _made_by(context: RunContext, fraction: float | None) -> Settings:

@@ -2,27 +2,34 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertvision.encoder.encode import freeze
+from bertvision.encoder.encode import StateSource, freeze
 from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.encoder.pooling import Pooling
 from bertvision.files import read_json, whole_folder, write_json
-from bertvision.heads.build import HeadConfig, build_head, reads_cls
+from bertvision.heads.build import HeadConfig, build_head, is_regression
 from bertvision.heads.head import Head
 from bertvision.heads.logits import logits_of
+from bertvision.heads.regression import fit_regression
 from bertvision.heads.training import EpochEnd, build_heads, train_heads_together
 from bertvision.metrics.squad import Scores
 from bertvision.model_folder import ModelConfig, load_head, read_model_config, save_head
 from bertvision.records import fraction_name
 from bertvision.run_folder import MADE_BY, is_made, resumable, sign
 from bertvision.settings import Settings
+from bertvision.states.config import free_ram
+from bertvision.states.live import KeptBatches
 from bertvision.steps.context import RunContext
-from bertvision.steps.states import open_states
+from bertvision.steps.states import open_states, suffix_of
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
+from bertvision.training.loop import seed_for
 
 TRAINING = "training.json"
+KEPT_ON_GPU = 2**30  # bytes of dev's states that stay in a GPU's memory between two epochs
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class TrainedHead:
 def train_heads(context: RunContext) -> None:
     """Train every head that the run folder does not hold yet, in one pass.
 
-    Heads that read the first token's states alone have a pass of their own beside heads that read all tokens'.
+    Heads that read one state per layer have a pass of their own beside heads that read all tokens'.
     """
     folder = context.folder
     missing = [
@@ -47,33 +54,48 @@ def train_heads(context: RunContext) -> None:
         for head in context.experiment.heads.train
         if not is_made(folder.head(head.name), _made_by(context, [head]))
     ]
-    for cls in (False, True):
-        if own := [head for head in missing if reads_cls(head, context.objective) == cls]:
-            _train_together(context, own, cls)
+    for pooling in context.shapes:
+        if own := [head for head in missing if context.pooling_of(head) == pooling]:
+            _train_together(context, own, pooling)
 
 
-def _train_together(context: RunContext, missing: list[HeadConfig], cls: bool) -> None:
+def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Pooling | None) -> None:
     config, objective = context.experiment.heads, context.objective
-    stage = context.folder.unfinished(f"heads-{fraction_name(context.fraction)}{'-cls' if cls else ''}")
+    stage = context.folder.unfinished(f"heads-{fraction_name(context.fraction)}{suffix_of(pooling)}")
     together = _going_on(stage, missing, config.train)
     encoder, weights = frozen_encoder(context)
-    heads = build_heads(together, context.shapes[cls], context.seed, objective)
+    heads = build_heads(together, context.shapes[pooling], context.seed, objective, pooling or "first")
     with resumable(stage, {**_made_by(context, together), "device": context.compute.device.type}) as saved:
-        states_of = open_states(context, encoder, weights, together, objective=objective, cls=cls)
+        states_of = open_states(context, encoder, weights, together, objective=objective, pooling=pooling)
         with states_of as (source, states):
-            for end in train_heads_together(
-                heads,
-                source,
-                config,
-                seed=context.seed,
-                compute=context.compute,
-                objective=objective,
-                saved=saved,
-                progress=context.progress,
-            ):
-                _keep_epoch(context, stage, encoder, heads, end, states)
+            kept = KeptBatches(free_ram() // 4 if context.compute.device.type == "cpu" else KEPT_ON_GPU)
+            for end in _train(context, together, heads, source, saved):
+                _keep_epoch(context, stage, encoder, heads, end, states, kept)
         for head in together:
             _keep_head(context, stage, head, weights)
+
+
+def _train(
+    context: RunContext, configs: Sequence[HeadConfig], heads: Mapping[str, Head], source: StateSource, saved: Path
+) -> Iterator[EpochEnd]:
+    """Fit the regressions at once, and let the other heads take steps."""
+    config, objective, started = context.experiment.heads, context.objective, time.perf_counter()
+    for name in (head.name for head in configs if is_regression(head)):
+        fit_regression(heads[name], source.epoch(0), objective, seed_for(context.seed, "regression"))
+    stepping = {head.name: heads[head.name] for head in configs if not is_regression(head)}
+    if not stepping:
+        yield EpochEnd(config.reported, time.perf_counter() - started, ())
+        return
+    yield from train_heads_together(
+        stepping,
+        source,
+        config,
+        seed=context.seed,
+        compute=context.compute,
+        objective=objective,
+        saved=saved,
+        progress=context.progress,
+    )
 
 
 def _going_on(stage: Path, missing: list[HeadConfig], configured: Sequence[HeadConfig]) -> list[HeadConfig]:
@@ -118,7 +140,13 @@ def frozen_encoder(context: RunContext) -> tuple[Encoder, str]:
 
 
 def _keep_epoch(
-    context: RunContext, stage: Path, encoder: Encoder, heads: Mapping[str, Head], end: EpochEnd, states: str
+    context: RunContext,
+    stage: Path,
+    encoder: Encoder,
+    heads: Mapping[str, Head],
+    end: EpochEnd,
+    states: str,
+    kept: KeptBatches,
 ) -> None:
     """Keep the weights of the reported epoch and the scores of every other one, for when the stage is cut short."""
     going = {name: head for name, head in heads.items() if name not in end.diverged}
@@ -128,13 +156,15 @@ def _keep_epoch(
                 save_weights(beside / name, head)
             write_json(beside / TRAINING, {"seconds": round(end.seconds, 3), "states": states})
     else:
-        write_json(stage / f"epoch-{end.epoch}.json", _score_heads(context, encoder, going))
+        write_json(stage / f"epoch-{end.epoch}.json", _score_heads(context, encoder, going, kept))
 
 
-def _score_heads(context: RunContext, encoder: Encoder, heads: Mapping[str, Head]) -> dict[str, Scores]:
+def _score_heads(
+    context: RunContext, encoder: Encoder, heads: Mapping[str, Head], kept: KeptBatches
+) -> dict[str, Scores]:
     tokens, layers = context.experiment.answers.tokens, context.experiment.states.chosen_layers
     per, windows = context.objective.per, context.dev.windows
-    found = logits_of(encoder, heads, windows, per, context.compute, context.progress, tokens, layers)
+    found = logits_of(encoder, heads, windows, per, context.compute, context.progress, tokens, layers, kept)
     return {name: context.dev.score(context.dev.answer(logits), logits) for name, logits in found.items()}
 
 
@@ -149,7 +179,7 @@ def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: st
             write_json(beside / TRAINING, {"diverged": True})  # so that it is not tried again
             sign(beside, made_by)
         return
-    head = build_head(config, context.shape_for(config), context.objective)
+    head = build_head(config, context.shape_for(config), context.objective, context.experiment.states.pooling)
     load_weights(stage / "reported" / config.name, head)
     rows = {path.stem.removeprefix("epoch-"): read_json(path) for path in stage.glob("epoch-*.json")}
     epochs = {epoch: scores[config.name] for epoch, scores in rows.items() if config.name in scores}

@@ -8,7 +8,6 @@ from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import load_encoder
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.experiment import Experiment
-from bertvision.heads.build import reads_cls
 from bertvision.progress import SILENT, Progress
 from bertvision.states.config import in_units
 from bertvision.states.planner import Choice, Estimate, in_time
@@ -69,10 +68,11 @@ def _plan_heads(context: RunContext) -> tuple[str, Choice]:
         freeze(load_encoder(context.experiment.encoder), context.compute),
     )
     # Where some heads read all tokens, theirs is the pass that costs.
-    cls = all(reads_cls(head, objective) for head in config.train)
-    heads = [head for head in config.train if reads_cls(head, objective) == cls]
-    wanted = wanted_states(context, encoder, objective=objective, cls=cls)
-    folder = states_folder(context, context.start_fingerprint, cls=cls)
+    poolings = [context.pooling_of(head) for head in config.train]
+    pooling = None if None in poolings else poolings[0]
+    heads = [head for head, own in zip(config.train, poolings, strict=True) if own == pooling]
+    wanted = wanted_states(context, encoder, objective=objective, pooling=pooling)
+    folder = states_folder(context, context.start_fingerprint, pooling=pooling)
     choice = plan_source(context, wanted, folder, heads, objective)
     tokens, passes = int(lengths_of(wanted.windows).sum()), config.epochs
     work = f"{len(wanted.windows):,} windows, {tokens:,} tokens, {passes} {'passes' if passes > 1 else 'pass'}"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from bertvision.encoder.encode import StateSource, shape_of_states
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.pooling import Pooling
 from bertvision.files import read_json, write_json
-from bertvision.heads.build import HeadConfig
+from bertvision.heads.build import HeadConfig, is_regression
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.records import fraction_name
 from bertvision.states.cached import CachedStates
@@ -22,6 +23,8 @@ from bertvision.training.loop import seed_for
 from bertvision.training.objective import SPANS, Objective
 from bertvision.windows.batches import StepPlan, lengths_of
 
+SMALL = Choice("ram", "one state per layer and row is little", [])
+
 
 @contextmanager
 def open_states(
@@ -31,19 +34,19 @@ def open_states(
     heads: Sequence[HeadConfig],
     *,
     objective: Objective = SPANS,
-    cls: bool = False,
+    pooling: Pooling | None = None,
 ) -> Iterator[tuple[StateSource, str]]:
     """The states that heads train on and a word on where they come from; `weights` is the fingerprint of `encoder`.
 
-    With `cls` they are the first token's alone, the pooled one before them. States in the run folder are removed when
+    With `pooling` they are one per layer. States in the run folder are removed when
     the block ends well, unless they are to be kept.
     """
-    config, folder = context.experiment.states, states_folder(context, weights, cls=cls)
-    wanted = wanted_states(context, encoder, objective=objective, cls=cls)
+    config, folder = context.experiment.states, states_folder(context, weights, pooling=pooling)
+    wanted = wanted_states(context, encoder, objective=objective, pooling=pooling)
     source = _decide(context, wanted, folder, heads, objective)
     yield (
         _open(context, source, wanted, folder, weights),
-        source if source == "live" else f"{source}, {config.dtype}",
+        source if source == "live" else f"{source}, {wanted.dtype}",
     )
     if source == "disk" and config.folder is None and not config.keep:
         remove_states(folder)
@@ -56,21 +59,24 @@ def remove_states(folder: Path) -> None:
         folder.parent.rmdir()
 
 
-def wanted_states(context: RunContext, encoder: Encoder, *, objective: Objective = SPANS, cls: bool = False) -> Wanted:
+def wanted_states(
+    context: RunContext, encoder: Encoder, *, objective: Objective = SPANS, pooling: Pooling | None = None
+) -> Wanted:
     """Describe the states that an experiment's heads train on; refuse layers that the encoder has not."""
     config = context.experiment.states
     shape_of_states(encoder, config.chosen_layers)
     windows, layers = context.head_windows(), config.chosen_layers
-    return Wanted(encoder, windows, context.compute, config.dtype, layers, cls=cls, group=objective.group)
+    dtype = config.dtype if pooling is None else "float32"  # pooled ones are few
+    return Wanted(encoder, windows, context.compute, dtype, layers, pooling=pooling, group=objective.group)
 
 
-def states_folder(context: RunContext, weights: str, *, cls: bool = False) -> Path:
+def states_folder(context: RunContext, weights: str, *, pooling: Pooling | None = None) -> Path:
     """Return the place of kept states; a folder of the user's own can hold those of several encoders."""
     if context.experiment.states.folder is not None:
         share = context.experiment.heads.share
         part = "" if share == 1 else f"-{share:g}-seed{context.seed}"  # every seed draws its own share
-        return Path(context.experiment.states.folder) / f"{weights[:16]}{part}{_of_cls(cls)}"
-    return context.folder.root / "states" / f"{fraction_name(context.fraction)}{_of_cls(cls)}"
+        return Path(context.experiment.states.folder) / f"{weights[:16]}{part}{suffix_of(pooling)}"
+    return context.folder.root / "states" / f"{fraction_name(context.fraction)}{suffix_of(pooling)}"
 
 
 def plan_source(
@@ -98,12 +104,16 @@ def _decide(
     """Choose once: a stage that was cut short goes on with the states that it began with."""
     if context.experiment.states.source != "auto":
         return context.experiment.states.source
-    written = context.folder.unfinished(f"heads-{fraction_name(context.fraction)}{_of_cls(wanted.cls)}") / "states.json"
+    written = (
+        context.folder.unfinished(f"heads-{fraction_name(context.fraction)}{suffix_of(wanted.pooling)}") / "states.json"
+    )
     if written.exists():
         made: SourceName = read_json(written)["source"]
         return made
     if is_whole(folder):
         choice = Choice("disk", f"they are in {folder}", [])
+    elif wanted.pooling is not None and wanted.layout().num_bytes < free_ram() / 4:
+        choice = SMALL
     elif context.experiment.heads.epochs == 1:
         choice = ONE_PASS
     else:
@@ -124,7 +134,7 @@ def _open(context: RunContext, source: SourceName, wanted: Wanted, folder: Path,
             context.compute,
             states_batch=states_batch,
             layers=wanted.layers,
-            cls=wanted.cls,
+            pooling=wanted.pooling,
             group=wanted.group,
         )
     if source == "ram":
@@ -149,16 +159,20 @@ def _step_plan(context: RunContext, wanted: Wanted) -> StepPlan:
     return StepPlan(lengths_of(wanted.windows), batch, seed_for(context.seed, "heads"), states_batch, wanted.group)
 
 
-def _of_cls(cls: bool) -> str:
-    return "-cls" if cls else ""
+def suffix_of(pooling: Pooling | None) -> str:
+    """Return what tells folders of pooled states from that of all tokens' states."""
+    if pooling is None:
+        return ""
+    return "-cls" if pooling == "first" else f"-{pooling}"
 
 
 def _rehearse(context: RunContext, wanted: Wanted, heads: Sequence[HeadConfig], objective: Objective) -> Train:
     """Return a training of heads like the real ones, for the sake of its time."""
+    heads = [head for head in heads if not is_regression(head)]
     once = context.experiment.heads.model_copy(update={"train": tuple(heads), "epochs": 1, "report_epoch": None})
 
     def train(source: StateSource) -> None:
-        shape = shape_of_states(wanted.encoder, wanted.layers, cls=wanted.cls)
+        shape = shape_of_states(wanted.encoder, wanted.layers, pooling=wanted.pooling)
         built = build_heads(heads, shape, context.seed, objective)
         for _ in train_heads_together(
             built, source, once, seed=context.seed, compute=context.compute, objective=objective

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from bertvision.kinds.kind import Kind, Per
 from bertvision.kinds.spans import SQUAD2
+from bertvision.shapes import Labels
 from bertvision.training.losses import (
     SpanLoss,
     choice_losses,
@@ -40,6 +42,23 @@ SPANS = Objective(SQUAD2, 2)  # start and end
 def objective_of(kind: Kind, labels: Sequence[str]) -> Objective:
     """Return what a task asks for; `labels` names its classes, labels, endings or tags."""
     return Objective(kind, kind.columns(labels), kind.group(labels))
+
+
+def start_of(objective: Objective, labels: Labels) -> tuple[Tensor, float]:
+    """Return the logits that fit best without looking at any text, and the spread of numbers (1 for other labels).
+
+    That is the mean, or the logarithm of how often each class occurs, counting every class once more.
+    """
+    match objective.kind.name:
+        case "answerable" | "class":
+            counts = torch.bincount(labels, minlength=objective.columns) + 1.0
+            return (counts / counts.sum()).log(), 1.0
+        case "labels":
+            return ((labels.sum(dim=0) + 1) / (len(labels) + 2)).logit(), 1.0
+        case "number":
+            return labels.mean()[None], float(labels.std(correction=0)) or 1.0
+        case _:  # tokens or windows compete: what is added to all of them changes nothing
+            return torch.zeros(objective.columns), 1.0
 
 
 def losses_of(

@@ -81,7 +81,7 @@ class WindowBatch(NamedTuple):
         return self._each(lambda tensor: tensor[first:stop])._replace(rows=self.rows[first:stop])
 
     def first_tokens(self) -> "WindowBatch":
-        """Return the first token of every window alone, as what goes with its CLS states."""
+        """Return the first token of every window alone, as what goes with one state per layer."""
         ids, mask, segments = (tensor[:, :1] for tensor in self[:3])
         return self._replace(ids=ids, mask=mask, segments=segments)
 

@@ -20,7 +20,7 @@ class ApGlueConfig(PoolerBase):
 
     kind: Literal["ap_glue"] = "ap_glue"
     per: ClassVar[tuple[Per, ...]] = ("row",)
-    classes_from: ClassVar[Literal["first token", "all tokens"]] = "all tokens"
+    classes_from: ClassVar[Literal["one state", "all tokens"]] = "all tokens"
     width: int = Field(128, ge=1)
     length: int = Field(128, ge=1)
 

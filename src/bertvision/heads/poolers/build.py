@@ -22,6 +22,7 @@ from bertvision.heads.poolers.modified_xception import ModifiedXception, Modifie
 from bertvision.heads.poolers.own import OwnPoolerConfig, copy_own
 from bertvision.heads.poolers.pooler import width_of
 from bertvision.heads.poolers.read import Read, ReadConfig
+from bertvision.heads.poolers.regression import RegressionConfig, SideBySide
 from bertvision.heads.poolers.two_adapters import TwoAdapters, TwoAdaptersConfig
 from bertvision.heads.poolers.xception import Xception, XceptionConfig
 from bertvision.shapes import StackShape
@@ -46,6 +47,7 @@ AnyPooler = (
     | Mix4Config
     | LayerAttentionConfig
     | ReadConfig
+    | RegressionConfig
     | OwnPoolerConfig
 )
 
@@ -75,6 +77,7 @@ def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
         | Mix4
         | LayerAttention
         | Read
+        | SideBySide
     )
     match config:
         case LearnedPoolingConfig():
@@ -114,6 +117,8 @@ def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
             pooler = LayerAttention(shape, width_of(width, hidden))
         case ReadConfig(width=width):
             pooler = Read(shape, width_of(width, hidden))
+        case RegressionConfig(layers=regressed):
+            pooler = SideBySide(shape, last=regressed == "last")
         case _:
             assert_never(config)
     return pooler, pooler.features

@@ -21,7 +21,7 @@ class PoolerBase(Config):
 
     per: ClassVar[tuple[Per, ...]] = ("token", "row")  # what its features can be read out for
     searches_context: ClassVar[bool] = False  # whether it gives features to a question's context alone
-    classes_from: ClassVar[Literal["first token", "all tokens"]] = "first token"
+    classes_from: ClassVar[Literal["one state", "all tokens"]] = "one state"
 
 
 class Pooler(Protocol):
