@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from importlib.resources import files
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.catalog import serves
-from bertvision.heads.training import HeadsConfig, with_every_setting
+from bertvision.heads.training import DEFAULT_HEADS, HeadsConfig, with_every_setting
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.settings import (
@@ -33,6 +34,7 @@ from bertvision.settings import (
 from bertvision.states.config import StatesConfig
 from bertvision.tasks import TASKS
 from bertvision.training.device import Precision
+from bertvision.windows.batches import BatchConfig
 from bertvision.windows.window import WindowConfig
 
 
@@ -207,10 +209,26 @@ RECIPES: dict[str, Settings] = {
 
 
 # Rows are fewer and shorter than questions: BERT's own recipe for them, three epochs of 32 rows a step.
-ROWS: Settings = {
+THREE_EPOCHS: Settings = {
     "finetune": {"fractions": [3], "batch": {"windows": 32}, "optim": {"schedule": "linear", "warmup": 0.1}},
     "heads": {"epochs": 3, "batch": {"windows": 32}},
 }
+# And where one thing is asked of a row: what holds from 16 rows on, as tried in docs/log.md.
+ROWS: Settings = merge(
+    THREE_EPOCHS,
+    {
+        "finetune": {"least_rows": 2000, "min_steps": 200, "start": "prior"},
+        "states": {"pooling": "auto"},
+        "heads": {
+            "train": ["regression", *DEFAULT_HEADS],
+            "baseline": True,
+            "min_steps": 300,
+            "start": "prior",
+        },
+    },
+)
+LEAST_BATCH = 8  # that batches shrink to before epochs are added
+BASELINE = "last_regression"
 
 
 def read_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
@@ -273,13 +291,67 @@ def build_experiment(settings: Settings, overrides: Iterable[str] = (), origin: 
     chosen: Any = settings.get("recipe", "default")
     if not isinstance(chosen, str) or chosen not in RECIPES:
         raise SettingsError(f"{origin}: no recipe {chosen!r}; known: {', '.join(RECIPES)}")
-    whole = merge(ROWS if chosen == "default" and _is_of_rows(settings) else RECIPES[chosen], settings)
-    return validate(Experiment, {**whole, "heads": with_every_setting(whole.get("heads", {}))}, origin)
+    whole = merge(_rows_recipe(settings) if chosen == "default" else RECIPES[chosen], settings)
+    return validate(Experiment, {**whole, "heads": _with_baseline(with_every_setting(whole.get("heads", {})))}, origin)
 
 
-def _is_of_rows(settings: Settings) -> bool:
+def fit_to_rows(experiment: Experiment, num_rows: int, *, pairs: bool) -> Experiment:
+    """Resolve what depends on the training rows: whether the encoder is tuned, batches, epochs and pooling."""
+    finetune, heads, states = experiment.finetune, experiment.heads, experiment.states
+    fractions = finetune.fractions if num_rows >= finetune.least_rows else ()
+    batch, epochs = enough_steps(finetune.batch, max(fractions, default=0), num_rows, finetune.min_steps)
+    if fractions and epochs > fractions[-1]:
+        fractions = tuple(fraction * epochs / fractions[-1] for fraction in fractions)
+    own_batch, own_epochs = enough_steps(heads.batch, heads.epochs, num_rows, heads.min_steps)
+    pooling = states.pooling
+    if pooling == "auto":
+        pooling = "compared" if pairs and not fractions else "mean"
+    return experiment.model_copy(
+        update={
+            "finetune": finetune.model_copy(update={"fractions": fractions, "batch": batch}),
+            "heads": heads.model_copy(update={"batch": own_batch, "epochs": int(own_epochs)}),
+            "states": states.model_copy(update={"pooling": pooling}),
+        }
+    )
+
+
+def enough_steps(batch: BatchConfig, epochs: float, num_rows: int, min_steps: int) -> tuple[BatchConfig, float]:
+    """Shrink batches of rows, then add epochs, until there are so many steps."""
+    size = batch.windows
+    if size is None or not epochs or not num_rows:
+        return batch, epochs
+    while size > LEAST_BATCH and epochs * ceil(num_rows / size) < min_steps:
+        size = max(LEAST_BATCH, size // 2)
+    return BatchConfig(windows=size), max(epochs, ceil(min_steps / ceil(num_rows / size)))
+
+
+def _rows_recipe(settings: Settings) -> Settings:
+    """Return the defaults of a task of rows; who gives epochs or batches gets no other ones."""
     info = next((info for name, info in TASKS.items() if name == settings.get("task")), None)
-    return info is not None and not info.kind.asks_questions
+    if info is None or info.kind.asks_questions:
+        return {}
+    if info.kind.per != "row":
+        return THREE_EPOCHS
+    finetune, heads = (settings.get(stage) or {} for stage in ("finetune", "heads"))
+    unasked: dict[str, set[str]] = {"finetune": set(), "heads": set()}
+    if "fractions" in finetune:
+        unasked["finetune"] |= {"least_rows", "min_steps"}
+    if "batch" in finetune:
+        unasked["finetune"] |= {"min_steps"}
+    if "epochs" in heads or "batch" in heads:
+        unasked["heads"] |= {"min_steps"}
+    without = {stage: {key: ROWS[stage][key] for key in ROWS[stage] if key not in unasked[stage]} for stage in unasked}
+    return {**ROWS, **without}
+
+
+def _with_baseline(heads: Settings) -> Settings:
+    """Add the regression on the last state to heads of rows, wherever there are any."""
+    if not isinstance(heads, dict) or not heads.get("baseline"):
+        return heads
+    train = heads.get("train", list(DEFAULT_HEADS))
+    if not isinstance(train, list) or not train or BASELINE in train:
+        return heads
+    return {**heads, "train": [*train, BASELINE]}
 
 
 def _spelled_out(settings: Settings) -> Settings:

@@ -25,7 +25,7 @@ from bertvision.training.device import Compute
 from bertvision.training.graphs import StepGraphs
 from bertvision.training.loop import Group, Learner, RandomStream, Step, Still, diverged_among, seed_for, train_steps
 from bertvision.training.losses import SpanLoss, Teach, TeacherConfig, taught_loss
-from bertvision.training.objective import SPANS, Objective, loss_of
+from bertvision.training.objective import SPANS, Objective, Start, loss_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
 from bertvision.windows.batches import BatchConfig, Rows, WindowBatch, lengths_of, plan_epoch
 from bertvision.windows.window import Window
@@ -52,6 +52,8 @@ class FinetuneConfig(Config):
 
     fractions: tuple[float, ...] = (0.3, 1.0)  # of an epoch, windows seen / windows; 0: untuned; empty: skip this stage
     batch: BatchConfig = BatchConfig(tokens=8192)
+    min_steps: int = Field(0, ge=0)  # fewer rows get smaller batches, down to 8, and then more epochs
+    least_rows: int = Field(0, ge=0)  # fewer rows leave the encoder as it is, and heads alone learn
     accumulate: int = Field(1, ge=1)  # batches in a step
     lr: float = Field(1e-4, gt=0)
     optim: OptimConfig = OptimConfig()
@@ -60,6 +62,7 @@ class FinetuneConfig(Config):
     save_every: float = Field(120.0, gt=0)  # seconds between savings from which a stopped run goes on
     # The output layer: a head of the catalog, or a mapping as in heads.train; None: a linear layer on the last state.
     head: str | dict[str, Any] | None = None
+    start: Start = "zero"  # of the output layer's biases
     teacher: TeacherConfig | None = None  # a larger model to learn from beside the labels
     # Whether frozen bottom blocks run in every epoch or once, their output kept; None, or `auto`: what is quicker here.
     bottom: Literal["live", "ram", "disk"] | None = None

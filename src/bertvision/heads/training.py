@@ -1,7 +1,7 @@
 """Trains all heads of an experiment in one pass over one source of states."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import nan
 from pathlib import Path
@@ -17,7 +17,7 @@ from bertvision.errors import SettingsError, TrainingError
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
 from bertvision.heads.head import Head
-from bertvision.heads.readouts import hide_padding
+from bertvision.heads.readouts import ClassReadout, hide_padding
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config, Settings
 from bertvision.shapes import StackShape
@@ -25,9 +25,10 @@ from bertvision.training.checkpoint import load_progress, save_progress
 from bertvision.training.device import Compute, wait_for
 from bertvision.training.loop import Group, Learner, RandomStream, Step, diverged_among, seed_for, train_steps
 from bertvision.training.losses import SpanLoss
-from bertvision.training.objective import SPANS, Objective, loss_of, losses_of
+from bertvision.training.objective import SPANS, Objective, Start, loss_of, losses_of, start_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
-from bertvision.windows.batches import BatchConfig
+from bertvision.windows.batches import BatchConfig, labels_of
+from bertvision.windows.window import Window
 
 CPU = torch.device("cpu")
 DEFAULT_HEADS = ("learned_pooling", "average_pooling", "adapter_386_shared_skip", "last_linear")
@@ -37,12 +38,15 @@ class HeadsConfig(Config):
     """Which heads are trained and how; an experiment's file may also list `settings` (see `with_every_setting`)."""
 
     train: tuple[HeadConfig, ...] = tuple(HeadConfig.model_validate(name) for name in DEFAULT_HEADS)
+    baseline: bool = False  # whether the regression on the last state (last_regression) joins them
     share: float = Field(1.0, gt=0, le=1)  # of the training windows; the encoder is tuned on all of them
     epochs: int = Field(1, ge=1)
+    min_steps: int = Field(0, ge=0)  # fewer rows get smaller batches, down to 8, and then more epochs
     report_epoch: int | None = Field(None, ge=1)  # the epoch that counts, fixed beforehand; None: the last
     batch: BatchConfig = BatchConfig(tokens=16384)
     lr: float = Field(1e-3, gt=0)
     optim: OptimConfig = OptimConfig()
+    start: Start = "zero"  # of the readouts' biases
     loss: SpanLoss = "sum"
     save_every: float = Field(120.0, gt=0)  # seconds between savings from which a stopped run goes on
 
@@ -102,6 +106,16 @@ def build_heads(
         with RandomStream(seed_for(seed, "start", config.name), CPU).entered():
             heads[config.name] = build_head(config, shape, objective, pooling)
     return heads
+
+
+def start_at_prior(heads: Iterable[Head], objective: Objective, windows: Sequence[Window]) -> None:
+    """Let rows' readouts start at the mean, or at how often each class occurs, in place of 0."""
+    if objective.per == "row":
+        bias, _ = start_of(objective, labels_of(windows))
+        for head in heads:
+            assert isinstance(head.readout, ClassReadout)
+            with torch.no_grad():
+                head.readout.linear.bias.copy_(bias)
 
 
 def train_heads_together(

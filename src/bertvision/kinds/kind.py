@@ -223,6 +223,18 @@ class Kind(ABC):
         """Say in a few words what was predicted."""
         return f"{len(predictions):,} examples"
 
+    @abstractmethod
+    def said(self, prediction: Predicted) -> Any:  # noqa: ANN401 (of its kind)
+        """Return what a prediction says, to be compared with other examples' predictions."""
+
+    @abstractmethod
+    def wanted(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
+        """Return what an example's gold says, to be compared with other examples'."""
+
+    def name_of(self, said: Any, labels: Sequence[str]) -> str:  # noqa: ANN401 (of its kind)
+        """Return what was said in words."""
+        return str(said)
+
     # Predictions -> scores
 
     @abstractmethod

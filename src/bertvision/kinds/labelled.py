@@ -73,6 +73,18 @@ class LabelKind(Kind):
         """Return what a model says of an example."""
         return prediction.label
 
+    def said(self, prediction: Any) -> Any:  # noqa: ANN401 (of its kind)
+        """Return its label."""
+        return self.label(prediction)
+
+    def wanted(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
+        """Return the gold label."""
+        return self.gold(example)
+
+    def name_of(self, said: Any, labels: Sequence[str]) -> str:  # noqa: ANN401 (of its kind)
+        """Return a label as prediction files have it."""
+        return str(self.to_json(said, labels))
+
     @abstractmethod
     def texts(self, example: Any) -> dict[str, str]:  # noqa: ANN401 (of its kind)
         """Return an example's texts, each with what it is called."""

@@ -120,6 +120,18 @@ class Spans(Kind):
         """Combine models token by token."""
         return combine_logits(layout.tokens, members, how, weights)
 
+    def said(self, prediction: Prediction) -> str:
+        """Return the answer's text."""
+        return prediction.text
+
+    def wanted(self, example: Question) -> bool:
+        """Return whether there is an answer: texts are never the same all over."""
+        return not example.is_impossible
+
+    def name_of(self, said: str, labels: Sequence[str]) -> str:
+        """Return the answer, or that there is none."""
+        return repr(said) if said else '"no answer"'
+
     def summarise(self, predictions: Sequence[Prediction]) -> str:
         """Count the questions that get no answer."""
         return f"{len(predictions):,} questions, {sum(not each.text for each in predictions):,} declined"

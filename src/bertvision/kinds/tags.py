@@ -107,6 +107,18 @@ class Tags(LabelKind):
         tags: TagNames = known(example.id, example.tags)
         return tags
 
+    def said(self, prediction: TagPrediction) -> frozenset[str]:
+        """Return which tags there are: sentences of one tag alone are alike, however long."""
+        return frozenset(prediction.tags)
+
+    def wanted(self, example: Sentence) -> frozenset[str]:
+        """Return which tags the gold has."""
+        return frozenset(self.gold(example))
+
+    def name_of(self, said: frozenset[str], labels: Sequence[str]) -> str:
+        """Name the tags."""
+        return " and ".join(sorted(said))
+
     def label(self, prediction: TagPrediction) -> TagNames:
         """Return the predicted tags."""
         return prediction.tags

@@ -21,7 +21,8 @@ class StatesConfig(Config):
     source: Literal["auto", "live", "ram", "disk"] = "auto"  # auto: what `bertvision plan` would choose
     batch: BatchConfig | None = None  # what the encoder runs on at once; None: what a head steps on (heads.batch)
     layers: Literal["all"] | tuple[int, ...] = "all"  # counted from 0, the embedding output
-    pooling: Pooling = "first"  # for rows: which one state per layer heads are given
+    # For rows: which one state per layer heads are given. auto: mean, or compared for pairs under a frozen encoder.
+    pooling: Pooling | Literal["auto"] = "first"
     dtype: NumberFormat = "bf16"  # of kept states of all tokens; int8 has a scale per token and layer
     folder: str | None = None  # of kept states; None: in the run folder
     keep: bool = False  # whether states in the run folder outlive the training of their heads
@@ -40,6 +41,11 @@ class StatesConfig(Config):
         if not numbers or any(type(each) is not int or each < 0 for each in numbers) or numbers != sorted(set(numbers)):
             raise ValueError(f"must be `all` or ascend from 0 or more, each once, such as [0, 6, 12], got {given!r}")
         return tuple(numbers)
+
+    @property
+    def chosen_pooling(self) -> Pooling:
+        """Return the pooling; `auto` is resolved where the data are known (`fit_to_rows`)."""
+        return "mean" if self.pooling == "auto" else self.pooling
 
     @property
     def chosen_layers(self) -> tuple[int, ...] | None:

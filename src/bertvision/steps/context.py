@@ -14,7 +14,7 @@ from bertvision.encoder.encode import places_of_states, shape_of_states
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.errors import EncoderError, SettingsError
-from bertvision.experiment import Experiment
+from bertvision.experiment import Experiment, fit_to_rows
 from bertvision.heads.build import HeadConfig, pooling_of
 from bertvision.kinds.kind import Answering
 from bertvision.model_folder import CONFIG, ModelConfig, read_model_config
@@ -75,7 +75,7 @@ class RunContext:
 
     def pooling_of(self, head: HeadConfig) -> Pooling | None:
         """Return which one state per layer a head reads; None: those of all tokens."""
-        return pooling_of(head, self.objective, self.experiment.states.pooling)
+        return pooling_of(head, self.objective, self.experiment.states.chosen_pooling)
 
     def is_own_checkpoint(self) -> bool:
         """Return whether the encoder is an earlier run's on the same task, whose output layer goes on."""
@@ -133,7 +133,7 @@ class RunContext:
             layers=shape.layers,
             state_layers=self.places[pooling],
             hidden=shape.hidden,
-            pooling=self.experiment.states.pooling,
+            pooling=self.experiment.states.chosen_pooling,
             encoder=encoder,
             encoder_is_path=is_path,
             encoder_fingerprint=weights,
@@ -160,7 +160,11 @@ def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: in
         task, held_out = _sampled(task, num_train), None
     encoder = load_encoder(experiment.encoder)
     check_length(encoder, experiment.windows)
-    layers, poolings = experiment.states.chosen_layers, (None, experiment.states.pooling)
+    train = task.kind.cut(task.train.examples, task.labels, encoder.tokenizer, experiment.windows, progress=progress)
+    experiment = fit_to_rows(experiment, len(train), pairs=all(window.context_at < len(window) for window in train))
+    if experiment.states.pooling == "compared" and any(window.context_at == len(window) for window in train):
+        raise SettingsError("states.pooling: compared needs two texts in every row; use mean for one")
+    layers, poolings = experiment.states.chosen_layers, (None, experiment.states.chosen_pooling)
     ask = partial(
         open_answering,
         task,
@@ -173,7 +177,7 @@ def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: in
         experiment=experiment,
         out=out,
         task=task,
-        train=task.kind.cut(task.train.examples, task.labels, encoder.tokenizer, experiment.windows, progress=progress),
+        train=train,
         dev=ask(task.dev),
         held_out=ask(held_out, part="held_out") if held_out is not None else None,
         also={name: ask(split, part=name) for name, split in task.also.items()},

@@ -24,7 +24,7 @@ from bertvision.files import read_json, whole_folder, write_json
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.head import Head
 from bertvision.heads.logits import reading_of, sees_last
-from bertvision.heads.training import build_heads
+from bertvision.heads.training import build_heads, start_at_prior
 from bertvision.model_folder import LORA, as_saved, load_head, load_model, read_model_config, save_encoder
 from bertvision.run_folder import is_made, resumable, sign
 from bertvision.settings import Settings
@@ -183,8 +183,10 @@ def output_layer(context: RunContext) -> Output:
         if given is None or config.head == wanted:
             return Output(config.head, load_head(place, config), StackShape(config.layers, config.hidden))
     shape = context.shape_for(wanted)
-    pooling = context.experiment.states.pooling
+    pooling = context.experiment.states.chosen_pooling
     head = build_heads([wanted], shape, context.seed, context.objective, pooling)[wanted.name]
+    if context.experiment.finetune.start == "prior":
+        start_at_prior([head], context.objective, context.train)
     output = Output(wanted, head, shape)
     if not output.is_plain:
         output.head.layers = context.model_config(wanted, ".", True, "").state_layers

@@ -15,7 +15,7 @@ from bertvision.heads.build import HeadConfig, build_head, is_regression
 from bertvision.heads.head import Head
 from bertvision.heads.logits import logits_of
 from bertvision.heads.regression import fit_regression
-from bertvision.heads.training import EpochEnd, build_heads, train_heads_together
+from bertvision.heads.training import EpochEnd, build_heads, start_at_prior, train_heads_together
 from bertvision.metrics.squad import Scores
 from bertvision.model_folder import ModelConfig, load_head, read_model_config, save_head
 from bertvision.records import fraction_name
@@ -65,6 +65,8 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
     together = _going_on(stage, missing, config.train)
     encoder, weights = frozen_encoder(context)
     heads = build_heads(together, context.shapes[pooling], context.seed, objective, pooling or "first")
+    if config.start == "prior":
+        start_at_prior(heads.values(), objective, context.head_windows())
     with resumable(stage, {**_made_by(context, together), "device": context.compute.device.type}) as saved:
         states_of = open_states(context, encoder, weights, together, objective=objective, pooling=pooling)
         with states_of as (source, states):
@@ -179,7 +181,7 @@ def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: st
             write_json(beside / TRAINING, {"diverged": True})  # so that it is not tried again
             sign(beside, made_by)
         return
-    head = build_head(config, context.shape_for(config), context.objective, context.experiment.states.pooling)
+    head = build_head(config, context.shape_for(config), context.objective, context.experiment.states.chosen_pooling)
     load_weights(stage / "reported" / config.name, head)
     rows = {path.stem.removeprefix("epoch-"): read_json(path) for path in stage.glob("epoch-*.json")}
     epochs = {epoch: scores[config.name] for epoch, scores in rows.items() if config.name in scores}

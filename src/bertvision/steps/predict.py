@@ -12,6 +12,7 @@ from bertvision.evaluate.calibration import Decision, fit_decision, score_calibr
 from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.reader_scores import reader_answers_of, reader_scores
 from bertvision.files import whole_folder
+from bertvision.heads.build import is_regression
 from bertvision.heads.head import layer_weights, weighed_states
 from bertvision.heads.logits import logits_of
 from bertvision.kinds.kind import Answering
@@ -29,6 +30,7 @@ from bertvision.records import (
     write_record,
 )
 from bertvision.settings import first_difference
+from bertvision.steps.cautions import same_answer
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import finetune_costs, finetune_seconds
 from bertvision.steps.heads import frozen_encoder, load_heads
@@ -93,8 +95,10 @@ def predict(context: RunContext) -> list[RunRecord]:
     this = Pass(context, weights, pooled, seconds, notes, dev, held_out, also, measured)
     records = []
     for place, row in enumerate(rows):
-        scores, curves = _score(this, row)
-        record = _record(this, row, place, scores, curves)
+        scores, curves, note = _score(this, row)
+        if note is not None:
+            context.progress.say(f"warning: {row.name}: {note}")
+        record = _record(this, row, place, scores, curves, note)
         write_record(context.folder.records, record)
         records.append(record)
     return records
@@ -152,14 +156,15 @@ def _efficiency(this: Pass, row: ResultModel) -> Efficiency | None:
     )
 
 
-def _score(this: Pass, row: ResultModel) -> tuple[Scores, Curves | None]:
+def _score(this: Pass, row: ResultModel) -> tuple[Scores, Curves | None, str | None]:
     """Write a row's answers and score those to dev; what is tuned is tuned on the held-out ones."""
     context, folder = this.context, this.context.folder
     if row.kind == "baseline":
-        return _baseline_scores(context), None
+        return _baseline_scores(context), None, None
     with whole_folder(folder.predictions(row.name)) as beside:
         answers = this.dev.answer(row, beside)
         scores = this.dev.score(row, answers)
+        note = same_answer(this.dev.answering, answers)
         for name, asked in this.also.items():
             more = asked.score(row, asked.answer(row, beside / name))
             scores |= {f"{name}_{metric}": score for metric, score in more.items()}
@@ -170,10 +175,10 @@ def _score(this: Pass, row: ResultModel) -> tuple[Scores, Curves | None]:
         scores["held_out_f1"] = this.held_out.score(row, held_out[1])["f1"]  # to choose settings by
     scores |= _reader_scores(this, row)
     if not context.task.kind.has_null:
-        return scores, None
+        return scores, None, note
     dev = (this.dev.answering.split.examples, answers)
     calibrated, curves = score_calibration(dev, held_out, context.experiment.answers.null_threshold)
-    return scores | calibrated, curves
+    return scores | calibrated, curves, note
 
 
 def _reader_scores(this: Pass, row: ResultModel) -> Scores:
@@ -195,7 +200,9 @@ def _baseline_scores(context: RunContext) -> Scores:
     return scores
 
 
-def _record(this: Pass, row: ResultModel, place: int, scores: Scores, curves: Curves | None) -> RunRecord:
+def _record(
+    this: Pass, row: ResultModel, place: int, scores: Scores, curves: Curves | None, note: str | None
+) -> RunRecord:
     context, config = this.context, this.context.experiment
     epochs = {**row.epochs, config.heads.reported: scores} if row.kind in ("head", "control") else {}
     return RunRecord(
@@ -224,7 +231,7 @@ def _record(this: Pass, row: ResultModel, place: int, scores: Scores, curves: Cu
         weighed_states=weighed_states(row.head, has_pooler=this.has_pooler) if row.head is not None else None,
         states=row.states,
         schedule_horizon=config.finetune.horizon,
-        notes=this.notes,
+        notes=this.notes if note is None else [*this.notes, note],
         data=context.data(),
         encoder_fingerprint=this.weights,
         config=config.model_dump(mode="json"),
@@ -236,6 +243,8 @@ def _own_settings(this: Pass, row: ResultModel) -> dict[str, Any]:
     """Return what sets a head's training apart from that of others; nothing for other rows."""
     if row.config is None or row.kind not in ("head", "control"):
         return {}
+    if is_regression(row.config):
+        return {"setting_of": row.config.setting_of}
     lr = row.config.lr or this.context.experiment.heads.lr
     return {"setting_of": row.config.setting_of, "lr": lr, "weight_decay": row.config.weight_decay}
 

@@ -8,6 +8,7 @@ from bertvision.experiment import Experiment
 from bertvision.files import locked, write_text
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord, in_order
+from bertvision.steps.cautions import caution
 from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.finetune import finetune
 from bertvision.steps.heads import train_heads
@@ -25,7 +26,7 @@ def run(experiment: Experiment, out: Path, progress: Progress = SILENT) -> list[
             for fraction in context.fractions:
                 train_heads(context.at(seed, fraction))  # all heads, one pass
                 records += predict(context.at(seed, fraction))
-        write_experiment(experiment, out)
+        write_experiment(context.experiment, out)
     return in_order(records)
 
 
@@ -35,7 +36,7 @@ def run_finetune(experiment: Experiment, out: Path, progress: Progress = SILENT)
         for seed in experiment.seeds:
             finetune(context.at(seed))
     folders = [context.at(seed).folder for seed in experiment.seeds]
-    return [folder.encoder(fraction) for folder in folders for fraction in experiment.finetune.fractions]
+    return [folder.encoder(fraction) for folder in folders for fraction in context.experiment.finetune.fractions]
 
 
 def run_train_heads(experiment: Experiment, out: Path, progress: Progress = SILENT) -> list[Path]:
@@ -57,7 +58,9 @@ def opened(experiment: Experiment, out: Path, progress: Progress) -> Iterator[Ru
     with locked(out):
         context = prepare(experiment, out, progress)
         if not (out / EXPERIMENT).exists():  # the settings of a folder that is refused stay as they are
-            write_experiment(experiment, out)
+            write_experiment(context.experiment, out)
+        for said in caution(context):
+            progress.say(f"warning: {said}")
         yield context
 
 

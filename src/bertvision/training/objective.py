@@ -1,7 +1,7 @@
 """What a model is to give for each window, and what is minimised then."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -36,6 +36,7 @@ class Objective(NamedTuple):
         return self.kind.per
 
 
+Start = Literal["zero", "prior"]  # of a readout's bias; prior: what `start_of` gives
 SPANS = Objective(SQUAD2, 2)  # start and end
 
 

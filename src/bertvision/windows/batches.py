@@ -210,6 +210,11 @@ def _fill(tensor: Tensor, extra: int, value: int) -> Tensor:
     return torch.from_numpy(np.concatenate([tensor.numpy(), np.full(shape, value, dtype=tensor.numpy().dtype)]))
 
 
+def labels_of(windows: Sequence[Window]) -> Labels:
+    """Return the labels of rows as tensors have them."""
+    return _labels(windows, (len(windows), 0))
+
+
 def _labels(windows: Sequence[Window], shape: tuple[int, int]) -> Labels:
     """Return the labels of windows of one kind: classes int64, numbers and 0 or 1 per label float32, tags int64."""
     values = [window.label for window in windows]

@@ -1,0 +1,54 @@
+"""What a user is told where a run cannot learn, each with a cure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bertvision.encoder.finetune import plan_steps
+from bertvision.heads.build import is_regression
+from bertvision.kinds.kind import Answering
+from bertvision.steps.context import RunContext
+from bertvision.training.loop import seed_for
+from bertvision.windows.batches import StepPlan, lengths_of
+
+LEAST_STEPS = 50  # below, neither an encoder nor a head has been seen to learn anything (docs/log.md)
+MORE = "give it more rows, or more steps (finetune.min_steps, heads.min_steps)"
+
+
+def caution(context: RunContext) -> list[str]:
+    """Return what speaks against learning, before anything is trained."""
+    experiment, found = context.experiment, []
+    if experiment.finetune.fractions and max(experiment.finetune.fractions) >= 1:  # parts of an epoch are on purpose
+        steps = len(plan_steps(context.train, experiment.finetune, context.seed, context.objective.group))
+        found += _few_steps("fine-tuning takes", steps, "finetune.min_steps=200")
+    if any(not is_regression(head) for head in experiment.heads.train):
+        steps = _head_steps(context)
+        found += _few_steps("heads take", steps, "heads.min_steps=300")
+    counts = context.task.kind.count_labels(context.task.train.examples, context.task.labels)
+    if context.task.kind.needs_two_labels and len(present := [name for name, count in counts.items() if count]) == 1:
+        found.append(f"all training examples are {present[0]!r}, so nothing can be told apart; add some of the others")
+    return found
+
+
+def same_answer(asked: Answering, predictions: Sequence[Any]) -> str | None:
+    """Return a note on a model that gives every example the same answer where there are several, else None."""
+    kind, examples = asked.info.kind, asked.split.examples
+    said = {kind.said(each) for each in predictions}
+    if len(said) > 1 or len(predictions) < 2 or len({kind.wanted(each) for each in examples}) < 2:
+        return None
+    answer = kind.name_of(said.pop(), asked.labels)
+    start = ", or start from a model that knows the task (encoder: default-model)" if kind.asks_questions else ""
+    return f"it gives every {kind.noun} the same answer, {answer}, and has learned nothing; {MORE}{start}"
+
+
+def _few_steps(who: str, steps: int, cure: str) -> list[str]:
+    if steps >= LEAST_STEPS:
+        return []
+    plural = "step" if steps == 1 else "steps"
+    return [f"{who} {steps} {plural} in all, too few to learn from; set {cure}, smaller batches or more epochs"]
+
+
+def _head_steps(context: RunContext) -> int:
+    config, states = context.experiment.heads, context.experiment.states
+    lengths, seed = lengths_of(context.head_windows()), seed_for(context.seed, "heads")
+    plan = StepPlan(lengths, config.batch, seed, states.batch, context.objective.group)
+    return config.epochs * plan.num_steps(0)
