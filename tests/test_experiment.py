@@ -1,10 +1,17 @@
+from math import ceil
 from pathlib import Path
 
 import pytest
 
 import bertvision
 from bertvision.errors import SettingsError
-from bertvision.experiment import build_experiment, quickstart_experiment, read_experiment, read_experiments
+from bertvision.experiment import (
+    build_experiment,
+    fit_to_rows,
+    quickstart_experiment,
+    read_experiment,
+    read_experiments,
+)
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 SAMPLE = Path(bertvision.__file__).parent / "sample"
@@ -341,3 +348,60 @@ def test_a_token_budget_may_be_exactly_one_window():
 def test_a_head_that_cannot_score_spans_is_refused_before_anything_is_trained():
     with pytest.raises(SettingsError, match="'xception_abbr' is not for tasks of the kind span, as squad2 is"):
         build_experiment({"heads": {"train": ["last_linear", "xception_abbr"]}})
+
+
+# What depends on the training rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "epochs"),
+    [(16, 8, 150), (64, 8, 38), (250, 8, 10), (1000, 8, 3), (2000, 16, 3), (3200, 32, 3), (100_000, 32, 3)],
+)
+def test_heads_take_at_least_300_steps_on_any_number_of_rows(rows, size, epochs):
+    fitted = fit_to_rows(build_experiment({"task": "sst2"}), rows, pairs=False)
+    assert (fitted.heads.batch.windows, fitted.heads.epochs) == (size, epochs)
+    assert epochs * ceil(rows / size) >= 300
+
+
+def test_few_rows_leave_the_encoder_as_it_is_and_more_tune_it_for_three_epochs():
+    experiment = build_experiment({"task": "mrpc"})
+    few, more = (fit_to_rows(experiment, rows, pairs=True) for rows in (1999, 2000))
+    assert (few.finetune.fractions, few.states.pooling) == ((), "compared")
+    assert (more.finetune.fractions, more.states.pooling) == ((3.0,), "mean")
+    assert fit_to_rows(experiment, 64, pairs=False).states.pooling == "mean"
+
+
+def test_a_floor_adds_epochs_to_every_fraction():
+    experiment = build_experiment({"task": "sst2", "finetune": {"fractions": [1, 2], "min_steps": 100}})
+    fitted = fit_to_rows(experiment, 40, pairs=False)
+    assert (fitted.finetune.batch.windows, fitted.finetune.fractions) == (8, (10.0, 20.0))
+
+
+@pytest.mark.parametrize("own", [{"fractions": [2]}, {"fractions": [2], "batch": {"windows": 16}}])
+def test_epochs_and_batches_that_are_given_stay_as_they_are(own):
+    experiment = build_experiment({"task": "sst2", "finetune": own, "heads": {"epochs": 2}})
+    fitted = fit_to_rows(experiment, 30, pairs=False)
+    assert fitted.finetune == experiment.finetune
+    assert (fitted.heads.epochs, fitted.heads.batch.windows) == (2, 32)
+
+
+def test_rows_have_the_baseline_beside_their_heads_and_questions_and_tags_do_not():
+    names = lambda settings: [head.name for head in build_experiment(settings).heads.train]  # noqa: E731
+    assert names({"task": "rte"})[0] == "regression"
+    assert names({"task": "rte", "heads": {"train": ["mix4"]}}) == ["mix4", "last_regression"]
+    assert names({"task": "rte", "heads": {"train": []}}) == []
+    assert names({"task": "rte", "heads": {"train": ["mix4"], "baseline": False}}) == ["mix4"]
+    assert "last_regression" not in names({"task": "ner"}) + names({"task": "squad2"})
+
+
+def test_the_committed_experiments_on_rows_read_the_first_token_as_they_did():
+    paths = [path for path in CONFIGS.rglob("*.yaml") if path.parent.name in ("glue", "swag", "classification")]
+    assert len(paths) == 12
+    for path in paths:
+        for experiment in read_experiments(path):
+            assert (experiment.states.pooling, experiment.finetune.start, experiment.heads.start) == (
+                "first",
+                "zero",
+                "zero",
+            )
+            assert fit_to_rows(experiment, 600, pairs=True) == experiment

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from transformers import BertModel
 
 from bertvision.encoder.load import load_encoder
-from bertvision.errors import FolderError
+from bertvision.errors import FolderError, SettingsError
 from bertvision.experiment import build_experiment
 from bertvision.model_folder import load_model, read_model_config
 from bertvision.records import read_records
@@ -251,7 +253,7 @@ class Made(NamedTuple):
 
 
 def settings_of(case: Case, written: Written, encoder: Path) -> dict[str, Any]:
-    heads = {"train": ROW_HEADS, "epochs": 3, "batch": {"windows": 6}, "lr": 0.01}
+    heads = {"train": ROW_HEADS, "baseline": False, "epochs": 3, "batch": {"windows": 6}, "lr": 0.01}
     return {
         "name": "tiny",
         "task": case.task,
@@ -259,7 +261,7 @@ def settings_of(case: Case, written: Written, encoder: Path) -> dict[str, Any]:
         "encoder": str(encoder),
         "windows": case.settings.get("windows", {"max_length": 24, "stride": 4}),
         "finetune": {"fractions": [int(TUNED)], "batch": {"windows": 16}, "lr": 0.005, "dropout": 0.0, "optim": OPTIM},
-        "states": "live",
+        "states": {"source": "live", "pooling": "first"},
         "heads": {**heads, **case.settings.get("heads", {})},
         "ensembles": [{"of": ["encoder", "learned_pooling"], "how": "mean"}],
         "device": "cpu",
@@ -507,3 +509,44 @@ def test_a_share_of_the_examples_and_several_seeds_keep_the_rows_of_a_choice_tog
     settings = {**made.settings, "encoder": str(made.out / "encoder" / TUNED), "finetune": {"fractions": []}}
     records = run_with(settings, tmp_path / "out", "heads.share=0.5", "seeds=[1, 2]", "heads.epochs=1")
     assert [(record.seed, record.row) for record in records] == [(s, row) for s in (1, 2) for row in rows_of(made)]
+
+
+@pytest.mark.parametrize("fractions", ["[]", "[2]"])
+@pytest.mark.parametrize("pooling", ["mean", "several", "compared"])
+def test_a_head_on_pooled_states_predicts_from_its_folder_what_it_did_in_the_run(
+    pooling, fractions, saved_encoder, tmp_path
+):
+    settings = settings_of(CASES["pairs"], written := write_pairs(tmp_path), saved_encoder)
+    heads = "heads.train=[regression, learned_pooling]"
+    overrides = (f"states.pooling={pooling}", f"finetune.fractions={fractions}", heads, "ensembles=[]")
+    records = {record.row: record for record in run_with(settings, tmp_path / "out", *overrides)}
+    assert records.keys() == {"majority", "regression", "learned_pooling"} | (
+        {"encoder"} if fractions == "[2]" else set()
+    )
+    place = tmp_path / "out" / "heads" / ("2" if fractions == "[2]" else "given")
+    for name in ("regression", "learned_pooling"):
+        again = predict_file(place / name, written.data["dev"], tmp_path / f"again-{name}")
+        assert again.scores == records[name].scores
+    assert records["regression"].lr is None
+    if fractions == "[2]":
+        again = predict_file(tmp_path / "out" / "encoder" / "2", written.data["dev"], tmp_path / "again-encoder")
+        assert again.scores == records["encoder"].scores
+
+
+def test_compared_texts_need_two_in_every_row(classes, tmp_path):
+    with pytest.raises(SettingsError, match=r"states\.pooling: compared needs two texts.*use mean"):
+        run_with(classes, tmp_path / "out", "states.pooling=compared")
+
+
+def test_more_epochs_of_heads_run_the_encoder_no_more_often(classes, tmp_path):
+    frozen = ("finetune.fractions=[]", "heads.train=[last_linear]", "ensembles=[]", "states.source=ram")
+
+    def encoder_runs(epochs):
+        runs = []
+        with nn.modules.module.register_module_forward_hook(
+            lambda module, given, output: runs.append(1) if isinstance(module, BertModel) else None
+        ):
+            run_with(classes, tmp_path / str(epochs), *frozen, f"heads.epochs={epochs}")
+        return len(runs)
+
+    assert encoder_runs(9) == encoder_runs(2) > 0

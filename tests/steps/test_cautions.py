@@ -1,0 +1,67 @@
+"""Warnings where a run cannot learn."""
+
+import csv
+
+import pytest
+
+from bertvision.experiment import build_experiment
+from bertvision.steps.run import run
+
+WORDS = ("the weir was built", "who built the river", "stone by the river", "hannah was in the stone")
+
+
+class Said:
+    """A progress that notes what it is told, and shows no bars."""
+
+    def __init__(self, silent):
+        self.said, self.bar = [], silent.bar
+
+    def say(self, text):
+        self.said.append(text)
+
+
+@pytest.fixture
+def warnings_of(encoder_folder, tmp_path):
+    from bertvision.progress import SILENT
+
+    def call(labels, **settings):
+        rows = [[text, label] for label, text in zip(labels, WORDS * (len(labels) // 4), strict=True)]
+        for name in ("train.csv", "dev.csv"):
+            with (tmp_path / name).open("w", newline="") as file:
+                csv.writer(file).writerows([["text", "label"], *rows])
+        data = {"train": str(tmp_path / "train.csv"), "dev": str(tmp_path / "dev.csv"), "labels": ["new", "old"]}
+        whole = {"task": "classification", "data": data, "encoder": str(encoder_folder), "device": "cpu", **settings}
+        progress = Said(SILENT)
+        records = run(build_experiment({**whole, "windows": {"max_length": 16}}), tmp_path / "out", progress)
+        return [text for text in progress.said if text.startswith("warning: ")], records
+
+    return call
+
+
+FEW = {"train": ["last_linear"], "epochs": 1, "batch": {"windows": 4}, "lr": 1e-9, "baseline": False}
+
+
+def test_few_steps_and_one_answer_are_told_with_a_cure(warnings_of):
+    said, records = warnings_of(["old", "old", "old", "new"] * 3, finetune={"fractions": [1]}, heads=FEW)
+    assert said[0].startswith("warning: fine-tuning takes 1 step in all")
+    assert "finetune.min_steps" in said[0]
+    assert said[1].startswith("warning: heads take 3 steps in all")
+    assert "heads.min_steps" in said[1]
+    same = next(text for text in said if text.startswith("warning: last_linear: "))
+    assert "the same answer, old, and has learned nothing" in same
+    noted = next(record for record in records if record.row == "last_linear")
+    assert any("the same answer, old" in note for note in noted.notes)
+
+
+def test_one_class_in_train_is_told(warnings_of):
+    heads = {"train": ["last_regression"]}
+    said, _ = warnings_of(["old"] * 8, finetune={"fractions": []}, heads=heads)
+    assert said == ["warning: all training examples are 'old', so nothing can be told apart; add some of the others"]
+
+
+def test_a_run_by_default_on_few_rows_says_nothing(warnings_of):
+    said, records = warnings_of(["old", "new", "old", "new"] * 4)
+    assert not said
+    assert "regression" in [record.row for record in records]
+    assert records[-1].row == "last_regression"
+    assert {record.fraction for record in records} == {None}
