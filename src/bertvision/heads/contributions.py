@@ -15,7 +15,7 @@ from bertvision.shapes import LayerStates, Segments, TokenMask
 
 SKIP, BIAS = "skip", "bias"
 THOSE_THAT_ARE = (
-    "learned_pooling, average_pooling, first_last_mean, ap_squad, ap_glue, last_linear and adapter_64_* and "
+    "learned_pooling, average_pooling, first_last_mean, ap_squad, ap_glue, last_linear, the regressions and adapter_64_* and "
     "adapter_386_* without joint"
 )
 
