@@ -53,14 +53,14 @@ def split_pairs(batch: WindowBatch) -> Pair:
     places = torch.arange(batch.ids.shape[1], device=batch.ids.device)
     moved = torch.where(places == 0, 0, (places - 1 + before).clamp(max=len(places) - 1))
     segments = torch.zeros_like(batch.segments)
-    first = batch._replace(mask=is_first, segments=segments)
-    second = batch._replace(ids=batch.ids.gather(1, moved), mask=places <= after, segments=segments)
+    first = batch._replace(mask=is_first, segments=segments, packing=None)
+    second = first._replace(ids=batch.ids.gather(1, moved), mask=places <= after)
     return Pair(_cropped(first), _cropped(second))
 
 
 def _cropped(batch: WindowBatch) -> WindowBatch:
-    """Leave out columns of padding; a graph that is traced keeps them, as it holds for any length."""
-    if torch.compiler.is_exporting():
+    """Leave out columns of padding; a graph that is traced, or a step that is replayed, keeps them."""
+    if torch.compiler.is_exporting() or batch.shape is not None:
         return batch
     longest = int(batch.mask.sum(dim=1).max())
     ids, mask, segments = (tensor[:, :longest] for tensor in batch[:3])

@@ -15,8 +15,8 @@ from bertvision.shapes import LayerStates, Segments, TokenMask
 
 SKIP, BIAS = "skip", "bias"
 THOSE_THAT_ARE = (
-    "learned_pooling, average_pooling, first_last_mean, ap_squad, ap_glue, last_linear, the regressions and adapter_64_* and "
-    "adapter_386_* without joint"
+    "learned_pooling, average_pooling, first_last_mean, ap_squad, ap_glue, last_linear, the regressions and "
+    "adapter_64_* and adapter_386_* without joint"
 )
 
 

@@ -20,7 +20,7 @@ from bertvision.windows.batches import WindowBatch
 
 # Of the squared weights, per row and where a row of standardised features has the length 1. On 16 and 64 rows of SST-2
 # and STS-B stronger ones were chosen by chance and cost 1 to 3 points (docs/log.md).
-PENALTIES = tuple(10.0 ** (-exponent / 2) for exponent in range(4, 11))
+PENALTIES: tuple[float, ...] = tuple(10.0 ** (-exponent / 2) for exponent in range(4, 11))
 FOLDS = 5
 MOST_ROWS = 4000  # that a penalty is chosen on
 MOST_NUMBERS = 2**29  # of all features of all rows: 2 GB; more rows are left out

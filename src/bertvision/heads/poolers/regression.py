@@ -33,6 +33,6 @@ class SideBySide(nn.Module):
         """Read every layer out by its own part of the weights."""
         batch, layers, tokens, hidden = states.shape
         parts = states.new_zeros(batch, layers, tokens, len(weight))
-        for place, own in enumerate(weight.split(hidden, dim=1), start=layers - self.layers):
+        for place, own in enumerate(weight.view(len(weight), -1, hidden).unbind(dim=1), start=layers - self.layers):
             parts[:, place] = states[:, place] @ own.T
         return LayerParts(parts)
