@@ -18,6 +18,7 @@ from bertvision.errors import FolderError, SettingsError
 from bertvision.experiment import build_experiment
 from bertvision.model_folder import load_model, read_model_config
 from bertvision.records import read_records
+from bertvision.serving.onnx_export import export_onnx
 from bertvision.steps.heads import _keep_epoch
 from bertvision.steps.predict_file import predict_file
 from bertvision.steps.run import run
@@ -535,6 +536,8 @@ def test_a_head_on_pooled_states_predicts_from_its_folder_what_it_did_in_the_run
         again = predict_file(place / name, written.data["dev"], tmp_path / f"again-{name}")
         assert again.scores == records[name].scores
     assert records["regression"].lr is None
+    if fractions == "[]":  # any length and number of rows: it is compared with torch before it is written
+        assert export_onnx(place / "regression", tmp_path / "onnx").float32.largest < 1e-4
     if fractions == "[2]":
         again = predict_file(tmp_path / "out" / "encoder" / "2", written.data["dev"], tmp_path / "again-encoder")
         assert again.scores == records["encoder"].scores

@@ -48,10 +48,11 @@ def compare(first: PooledStates, second: PooledStates) -> Float[Tensor, "batch l
 
 def split_pairs(batch: WindowBatch) -> Pair:
     """Return each text of every pair as a row of its own; both begin with the first token of the pair."""
-    is_first = batch.mask & (batch.segments == 0)
+    width = batch.ids.shape[1]
+    places = torch.arange(width, device=batch.ids.device)
+    is_first = batch.mask & ((batch.segments == 0) | (places == 0))
     before, after = is_first.sum(dim=1, keepdim=True), (batch.mask & ~is_first).sum(dim=1, keepdim=True)
-    places = torch.arange(batch.ids.shape[1], device=batch.ids.device)
-    moved = torch.where(places == 0, 0, (places - 1 + before).clamp(max=len(places) - 1))
+    moved = torch.where(places == 0, 0, (places - 1 + before).clamp(max=width - 1))
     segments = torch.zeros_like(batch.segments)
     first = batch._replace(mask=is_first, segments=segments, packing=None)
     second = first._replace(ids=batch.ids.gather(1, moved), mask=places <= after)
