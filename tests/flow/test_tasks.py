@@ -536,7 +536,10 @@ def test_a_head_on_pooled_states_predicts_from_its_folder_what_it_did_in_the_run
         again = predict_file(place / name, written.data["dev"], tmp_path / f"again-{name}")
         assert again.scores == records[name].scores
     assert records["regression"].lr is None
-    if fractions == "[]":  # any length and number of rows: it is compared with torch before it is written
+    if (pooling, fractions) == (
+        "compared",
+        "[]",
+    ):  # it is compared with torch on rows of many lengths before it is written
         assert export_onnx(place / "regression", tmp_path / "onnx").float32.largest < 1e-4
     if fractions == "[2]":
         again = predict_file(tmp_path / "out" / "encoder" / "2", written.data["dev"], tmp_path / "again-encoder")

@@ -25,6 +25,7 @@ FOLDS = 5
 MOST_ROWS = 4000  # that a penalty is chosen on
 MOST_NUMBERS = 2**29  # of all features of all rows: 2 GB; more rows are left out
 ITERATIONS = 100
+LEAST_SPREAD = 0.05  # in median spreads: what hardly varies is rounding, which would be blown up
 Features = Float[Tensor, "row feature"]
 
 
@@ -66,7 +67,8 @@ def fit_regression(head: Head, batches: Iterable[StateBatch], objective: Objecti
     features, windows = _gather(head, batches)
     cosines = _cosines(features, head)
     whole = torch.cat([features, cosines], dim=1)
-    centre, spread = whole.mean(dim=0), whole.std(dim=0, correction=0).clamp(min=1e-6)
+    centre, spread = whole.mean(dim=0), whole.std(dim=0, correction=0)
+    spread = spread.clamp(min=max(1e-6, LEAST_SPREAD * float(spread.median())))
     spread[: features.shape[1]] *= features.shape[1] ** 0.5  # cosines, not divided by it, are almost free of penalty
     bias, scale = start_of(objective, windows.labels)
     rows = Rows((whole - centre) / spread, windows, objective, bias, scale)
