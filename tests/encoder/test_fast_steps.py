@@ -42,6 +42,7 @@ def test_what_is_asked_for_is_done(encoder, cpu):
     assert chosen(encoder, GPU, "eager") == "eager"
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # torch's own compiler calls it
 def test_blocks_are_compiled_for_long_trainings_on_a_gpu_alone_and_never_for_good(encoder, cpu):
     def is_compiled():
         return [block._compiled_call_impl is not None for block in encoder.model.encoder.layer]
