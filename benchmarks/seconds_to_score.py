@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from benchmarks.finetune import NO_CUDNN, STEPS, TODAY, TRAINERS, new_output, split_names
-from benchmarks.measuring import cudnn_attention
+from benchmarks.measuring import clear, cudnn_attention
 from benchmarks.trainer import Recipe, copy_back, question_model, train_with_trainer
 from bertvision.data.example import DataConfig
 from bertvision.encoder.encode import freeze
@@ -98,6 +98,7 @@ def bench_seconds(config: SecondsBench, progress: Progress = SILENT) -> BenchRec
     for name in config.sides:
         with cudnn_attention(name == TODAY or name in TRAINERS):
             scored = _scored(config, context, name)
+        clear(context.compute.device)
         progress.say(f"{name}: {scored.seconds:.1f} s, best F1 {scored.scores['best_f1']:.2f}")
         write_file(config.folder / f"{name}.json", scored)
     return _record(config, context, _finished(config))

@@ -13,7 +13,7 @@ from benchmarks.finetune import (
     new_output,
     training_flops,
 )
-from benchmarks.measuring import Clock, Timing, cudnn_attention, subject, windows_like_squad
+from benchmarks.measuring import Clock, Timing, cudnn_attention, plain_copy, subject, windows_like_squad
 from benchmarks.run import run_bench
 from benchmarks.trainer import Flags, Recipe, copy_back, question_model, train_with_trainer
 from bertvision.encoder.encode import encode
@@ -114,6 +114,14 @@ def test_trainer_starts_from_our_weights_and_they_come_back(encoder, cpu):
     ours = output(encode(encoder, batch), batch.mask, batch.segments)
     theirs = model.eval()(input_ids=batch.ids, attention_mask=batch.mask.long(), token_type_ids=batch.segments)
     torch.testing.assert_close(ours[..., 1][batch.mask], theirs.end_logits[batch.mask], rtol=1e-4, atol=1e-4)
+
+
+def test_a_plain_copy_has_the_same_weights(encoder):
+    encoder.model.pooler = None
+    copy = plain_copy(encoder)
+    theirs, ours = copy.model.state_dict(), encoder.model.state_dict()
+    assert theirs.keys() == ours.keys()
+    assert all(theirs[name].equal(ours[name]) for name in ours)
 
 
 def test_the_attention_of_cudnn_is_left_as_it_was():
