@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from benchmarks.measuring import (
     Clock,
     Timing,
+    always_compiled,
     clear,
     cudnn_attention,
     plain_copy,
@@ -44,15 +45,17 @@ WARM_UP = 0.25  # of a round's windows
 PEAKS = {"H200": 989e12, "H100": 989e12}  # dense bf16 operations a second, by a word of the device's name
 # Sides whose name ends so run without cuDNN's attention; the others with it, as torch and Trainer come.
 NO_CUDNN = "_no_cudnn"
-TODAY, COMPILED = "today", "compiled"  # as it was before; as long trainings are
-STEPS: dict[str, Step] = {
+TODAY = "today"
+STEPS: dict[str, Step] = {  # ours
     TODAY: "eager",
     "eager": "eager",
     "bucketed": "bucketed",
+    "bucketed_compiled": "bucketed",
     "packed": "packed",
+    "packed_compiled": "packed",
     "auto": "auto",
-    COMPILED: "auto",
-}  # ours
+}
+COMPILED = ("bucketed_compiled", "packed_compiled")
 TRAINERS = {
     "run_qa": Flags(windows=8, full=True, best=False),
     "trainer_padded": Flags(full=True),
@@ -63,7 +66,9 @@ TRAINERS = {
 }
 BEST = ("trainer_padded", "trainer_grouped", "trainer_compiled", "trainer_grouped_compiled")
 GPU_SIDES = (
-    *(TODAY, "eager" + NO_CUDNN, "bucketed" + NO_CUDNN, "packed" + NO_CUDNN, COMPILED + NO_CUDNN, "run_qa"),
+    TODAY,
+    *(name + NO_CUDNN for name in ("eager", "bucketed", "packed", "packed_compiled")),
+    "run_qa",
     *(name + ending for name in BEST for ending in ("", NO_CUDNN)),
 )
 CPU_SIDES = ("auto", "trainer_grouped", "trainer_dynamic", "trainer_padded")
@@ -165,7 +170,7 @@ class FinetuneWork:
         """Let one side train on some windows."""
         own = name.removesuffix(NO_CUDNN)
         windows = windows[: max(32, round(len(windows) * SHARES.get(own, 1.0)))]
-        with cudnn_attention(not name.endswith(NO_CUDNN)):
+        with cudnn_attention(not name.endswith(NO_CUDNN)), always_compiled(own in COMPILED):
             if own in TRAINERS:
                 run = self._run_trainer(TRAINERS[own], windows, seed)
             else:

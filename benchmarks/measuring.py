@@ -18,7 +18,9 @@ from transformers import AutoModel, BertConfig, MPNetConfig, PreTrainedTokenizer
 
 from bertvision.data.example import TextRow
 from bertvision.data.squad import read_squad
+from bertvision.encoder import fast_steps
 from bertvision.encoder.load import Encoder, load_encoder, load_tokenizer
+from bertvision.encoder.mpnet import fuse_attention
 from bertvision.errors import DataError
 from bertvision.kinds.classes import CLASSES
 from bertvision.progress import SILENT, Progress
@@ -79,6 +81,17 @@ def cudnn_attention(is_on: bool) -> Iterator[None]:
         torch.backends.cuda.enable_cudnn_sdp(before)
 
 
+@contextmanager
+def always_compiled(is_on: bool) -> Iterator[None]:
+    """Let fine-tuning on a GPU compile an encoder's blocks however few its steps are, or only where they are many."""
+    before = fast_steps.MIN_STEPS_TO_COMPILE
+    fast_steps.MIN_STEPS_TO_COMPILE = 0 if is_on else before
+    try:
+        yield
+    finally:
+        fast_steps.MIN_STEPS_TO_COMPILE = before
+
+
 class Timing(NamedTuple):
     """What the steps of a training took, without the first ones."""
 
@@ -132,6 +145,8 @@ def subject(name: str, tokenizer: str | None = None) -> Encoder:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)  # type: ignore[no-untyped-call]
+    if model.config.model_type == "mpnet":
+        fuse_attention(model)  # as `load_encoder` does
     return Encoder(name, model, blank_tokenizer() if tokenizer is None else load_tokenizer(tokenizer))
 
 

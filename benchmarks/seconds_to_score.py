@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from benchmarks.finetune import NO_CUDNN, STEPS, TODAY, TRAINERS, new_output, split_names
-from benchmarks.measuring import clear, cudnn_attention
+from benchmarks.finetune import COMPILED, NO_CUDNN, STEPS, TODAY, TRAINERS, new_output, split_names
+from benchmarks.measuring import always_compiled, clear, cudnn_attention
 from benchmarks.trainer import Recipe, copy_back, question_model, train_with_trainer
 from bertvision.data.example import DataConfig
 from bertvision.encoder.encode import freeze
@@ -40,6 +40,7 @@ class RecipeConfig(Config):
     lr: float = Field(1e-4, gt=0)
     epochs: float = Field(3.0, gt=0)
     warmup: float = Field(0.0, ge=0, lt=1)
+    compiled: bool = False  # ours: the encoder's blocks are compiled, however few the steps
 
 
 class InsertedConfig(Config):
@@ -73,7 +74,7 @@ class SecondsBench(Config):
     @field_validator("sides")
     @classmethod
     def _are_known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        known = [*STEPS, FASTEST, "lora", "houlsby", *TRAINERS]
+        known = [*(name for name in STEPS if name not in COMPILED), FASTEST, "lora", "houlsby", *TRAINERS]
         if unknown := [name for name in given if name.removesuffix(NO_CUDNN) not in known]:
             raise ValueError(f"no side {unknown[0]!r}; known: {', '.join(known)}, all with or without {NO_CUDNN}")
         return given
@@ -96,7 +97,8 @@ def bench_seconds(config: SecondsBench, progress: Progress = SILENT) -> BenchRec
     check_folder(config.folder).mkdir(parents=True, exist_ok=True)
     _warm_up(context)
     for name in config.sides:
-        with cudnn_attention(name == TODAY or name in TRAINERS):
+        recipe = recipe_of(config, name)
+        with cudnn_attention(name == TODAY or name in TRAINERS), always_compiled(recipe.compiled and name != TODAY):
             scored = _scored(config, context, name)
         clear(context.compute.device)
         progress.say(f"{name}: {scored.seconds:.1f} s, best F1 {scored.scores['best_f1']:.2f}")
@@ -104,10 +106,15 @@ def bench_seconds(config: SecondsBench, progress: Progress = SILENT) -> BenchRec
     return _record(config, context, _finished(config))
 
 
+def recipe_of(config: SecondsBench, side: str) -> RecipeConfig:
+    """Return what a side learns by."""
+    return config.fastest if side.removesuffix(NO_CUDNN) == FASTEST else config.recipe
+
+
 def experiment_of(config: SecondsBench, side: str) -> Experiment:
     """Describe one of our sides as an experiment."""
     name = side.removesuffix(NO_CUDNN)
-    recipe = config.fastest if name == FASTEST else config.recipe
+    recipe = recipe_of(config, side)
     inserted = {"lora": config.lora, "houlsby": config.houlsby}.get(name)
     settings: Settings = {
         "name": name,

@@ -13,9 +13,18 @@ from benchmarks.finetune import (
     new_output,
     training_flops,
 )
-from benchmarks.measuring import Clock, Timing, cudnn_attention, plain_copy, subject, windows_like_squad
+from benchmarks.measuring import (
+    Clock,
+    Timing,
+    always_compiled,
+    cudnn_attention,
+    plain_copy,
+    subject,
+    windows_like_squad,
+)
 from benchmarks.run import run_bench
 from benchmarks.trainer import Flags, Recipe, copy_back, question_model, train_with_trainer
+from bertvision.encoder import fast_steps
 from bertvision.encoder.encode import encode
 from bertvision.errors import FolderError, SettingsError, TrainingError
 from bertvision.progress import SILENT
@@ -129,6 +138,15 @@ def test_the_attention_of_cudnn_is_left_as_it_was():
     with cudnn_attention(not before):
         assert torch.backends.cuda.cudnn_sdp_enabled() is not before
     assert torch.backends.cuda.cudnn_sdp_enabled() is before
+
+
+def test_blocks_are_compiled_however_few_the_steps_where_a_side_says_so():
+    before = fast_steps.MIN_STEPS_TO_COMPILE
+    with always_compiled(False):
+        assert before == fast_steps.MIN_STEPS_TO_COMPILE
+    with always_compiled(True):
+        assert fast_steps.MIN_STEPS_TO_COMPILE == 0
+    assert before == fast_steps.MIN_STEPS_TO_COMPILE
 
 
 def test_random_weights_read_the_tokens_of_another_encoder(saved_encoder, tokenizer):
