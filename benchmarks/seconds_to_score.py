@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field, field_validator
 
@@ -14,6 +13,7 @@ from benchmarks.measuring import always_compiled, clear, cudnn_attention
 from benchmarks.trainer import Recipe, copy_back, question_model, train_with_trainer
 from bertvision.data.example import DataConfig
 from bertvision.encoder.encode import freeze
+from bertvision.encoder.finetune import FinetuneConfig
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError
 from bertvision.experiment import Experiment, build_experiment
@@ -85,7 +85,7 @@ class ScoredSide(Record):
 
     side: str
     measured_on: Settings  # encoder, data and seed: sides of one table have the same
-    settings: Settings
+    recipe: str
     seconds: float  # of fine-tuning
     wall: float  # of fine-tuning, writing, reading and scoring the model
     scores: dict[str, float]
@@ -155,7 +155,7 @@ def _scored(config: SecondsBench, context: RunContext, name: str) -> ScoredSide:
     return ScoredSide(
         side=name,
         measured_on=_measured_on(config),
-        settings=experiment.finetune.model_dump(mode="json", include={"fractions", "batch", "lr", "optim", "step"}),
+        recipe=_spelled(experiment.finetune),
         seconds=round(seconds, 3),
         wall=round(time.perf_counter() - started, 3),
         scores={key: scores[key] for key in ("best_f1", "exact", "f1")},
@@ -194,6 +194,11 @@ def _by_trainer(config: SecondsBench, context: RunContext, name: str) -> tuple[f
     return seconds, context.dev.score(context.dev.answer(logits), logits)
 
 
+def _spelled(config: FinetuneConfig) -> str:
+    (epochs,), optim = config.fractions, config.optim
+    return f"{epochs:g} epochs of {config.batch.tokens} tokens a step at {config.lr:g}, warmup {optim.warmup:g}"
+
+
 def _measured_on(config: SecondsBench) -> Settings:
     names = {split: Path(str(getattr(config.data, split))).name for split in ("train", "dev")}
     return {"encoder": Path(config.encoder).name, "seed": config.seed, **names}
@@ -209,12 +214,6 @@ def _finished(config: SecondsBench) -> list[ScoredSide]:
 
 
 def _record(config: SecondsBench, context: RunContext, sides: Sequence[ScoredSide]) -> BenchRecord:
-    settings: dict[str, Any] = {
-        **_measured_on(config),
-        **config.recipe.model_dump(),
-        **{each.side: each.settings for each in sides},
-        FASTEST: ", ".join(f"{key} {value:g}" for key, value in config.fastest.model_dump().items()),
-    }
     columns = {"best F1": "best_f1", "EM at 0": "exact", "F1 at 0": "f1"}
     figures: dict[str, float] = {}
     for each in sides:
@@ -224,7 +223,7 @@ def _record(config: SecondsBench, context: RunContext, sides: Sequence[ScoredSid
         name="seconds-to-score",
         variant=Path(config.encoder).name,
         about="seconds of fine-tuning, and how the model then answers dev; each side once, in a process that is warm",
-        settings=settings,
+        settings={**_measured_on(config), **{each.side: each.recipe for each in sides}},
         sides=tuple(Side(name=each.side, seconds=(each.seconds,)) for each in sides),
         figures=figures,
         provenance=provenance(context.compute.name, context.compute.precision),

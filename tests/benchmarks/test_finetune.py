@@ -1,5 +1,7 @@
 """Benchmarks of fine-tuning run on small work here; what they measure is not asserted."""
 
+import os
+
 import pytest
 import torch
 
@@ -23,7 +25,7 @@ from benchmarks.measuring import (
     windows_like_squad,
 )
 from benchmarks.run import run_bench
-from benchmarks.trainer import Flags, Recipe, copy_back, question_model, train_with_trainer
+from benchmarks.trainer import Flags, Recipe, _left_as_it_was, copy_back, question_model, train_with_trainer
 from bertvision.encoder import fast_steps
 from bertvision.encoder.encode import encode
 from bertvision.errors import FolderError, SettingsError, TrainingError
@@ -140,6 +142,15 @@ def test_the_attention_of_cudnn_is_left_as_it_was():
     assert torch.backends.cuda.cudnn_sdp_enabled() is before
 
 
+def test_what_trainer_sets_for_the_whole_process_is_undone(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "inductor")
+    before = torch.backends.fp32_precision
+    with _left_as_it_was():
+        torch.backends.fp32_precision = "tf32"
+    assert torch.backends.fp32_precision == before
+    assert "ACCELERATE_DYNAMO_BACKEND" not in os.environ
+
+
 def test_blocks_are_compiled_however_few_the_steps_where_a_side_says_so():
     before = fast_steps.MIN_STEPS_TO_COMPILE
     with always_compiled(False):
@@ -165,6 +176,7 @@ def test_sides_are_scored_and_gathered_over_calls(encoder_folder, tmp_path):
     run_bench("seconds-to-score", [*settings, "sides=trainer_padded"])
     record = run_bench("seconds-to-score", [*settings, "sides=today,houlsby"])
     assert [side.name for side in record.sides] == ["today", "trainer_padded", "houlsby"]
+    assert record.settings["houlsby"] == "0.5 epochs of 1024 tokens a step at 0.001, warmup 0"
     assert all(0 <= record.figures[f"{side.name}: best F1"] <= 100 for side in record.sides)
     with pytest.raises(FolderError, match="something else"):
         run_bench("seconds-to-score", [*settings, "seed=2", "sides=today"])
