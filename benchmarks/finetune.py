@@ -1,5 +1,6 @@
 """Fine-tuning: windows a second of our ways to take a step and of transformers' Trainer, on windows not seen before."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -14,7 +15,6 @@ from pydantic import Field, field_validator
 from benchmarks.measuring import (
     Clock,
     Timing,
-    always_compiled,
     clear,
     cudnn_attention,
     plain_copy,
@@ -28,7 +28,6 @@ from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.fast_steps import StepKind
 from bertvision.encoder.finetune import FinetuneConfig, finetune_encoder, plan_steps
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.mpnet import fuse_attention
 from bertvision.errors import SettingsError, TrainingError, reason_of
 from bertvision.heads.build import output_head
 from bertvision.heads.head import Head
@@ -45,17 +44,15 @@ WARM_UP = 0.25  # of a round's windows
 PEAKS = {"H200": 989e12, "H100": 989e12}  # dense bf16 operations a second, by a word of the device's name
 # Sides whose name ends so run without cuDNN's attention; the others with it, as torch and Trainer come.
 NO_CUDNN = "_no_cudnn"
-TODAY = "today"
-STEPS: dict[str, Step] = {  # ours
+TODAY, COMPILED = "today", "compiled"  # as it was before; as long trainings are
+STEPS: dict[str, Step] = {
     TODAY: "eager",
     "eager": "eager",
     "bucketed": "bucketed",
-    "bucketed_compiled": "bucketed",
     "packed": "packed",
-    "packed_compiled": "packed",
     "auto": "auto",
-}
-COMPILED = ("bucketed_compiled", "packed_compiled")
+    COMPILED: "auto",
+}  # ours
 TRAINERS = {
     "run_qa": Flags(windows=8, full=True, best=False),
     "trainer_padded": Flags(full=True),
@@ -66,9 +63,7 @@ TRAINERS = {
 }
 BEST = ("trainer_padded", "trainer_grouped", "trainer_compiled", "trainer_grouped_compiled")
 GPU_SIDES = (
-    TODAY,
-    *(name + NO_CUDNN for name in ("eager", "bucketed", "packed", "packed_compiled")),
-    "run_qa",
+    *(TODAY, "eager" + NO_CUDNN, "bucketed" + NO_CUDNN, "packed" + NO_CUDNN, COMPILED + NO_CUDNN, "run_qa"),
     *(name + ending for name in BEST for ending in ("", NO_CUDNN)),
 )
 CPU_SIDES = ("auto", "trainer_grouped", "trainer_dynamic", "trainer_padded")
@@ -170,7 +165,7 @@ class FinetuneWork:
         """Let one side train on some windows."""
         own = name.removesuffix(NO_CUDNN)
         windows = windows[: max(32, round(len(windows) * SHARES.get(own, 1.0)))]
-        with cudnn_attention(not name.endswith(NO_CUDNN)), always_compiled(own in COMPILED):
+        with cudnn_attention(not name.endswith(NO_CUDNN)):
             if own in TRAINERS:
                 run = self._run_trainer(TRAINERS[own], windows, seed)
             else:
@@ -205,8 +200,6 @@ class FinetuneWork:
     def _run_ours(self, name: str, windows: Sequence[Window], seed: int) -> Run:
         encoder, output = self._copy(as_it_was=name == TODAY), new_output(self._encoder, seed)
         watch = Watch(self._clock(windows, self._step_windows(windows)))
-        if name != TODAY and encoder.model.config.model_type == "mpnet":
-            fuse_attention(encoder.model)  # as loading does
         with compiling(at_once=name == COMPILED):
             for _ in finetune_encoder(
                 encoder, output, windows, self._config(STEPS[name]), seed=seed, compute=self._compute, progress=watch

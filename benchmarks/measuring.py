@@ -18,7 +18,6 @@ from transformers import AutoModel, BertConfig, MPNetConfig, PreTrainedTokenizer
 
 from bertvision.data.example import TextRow
 from bertvision.data.squad import read_squad
-from bertvision.encoder import fast_steps
 from bertvision.encoder.load import Encoder, load_encoder, load_tokenizer
 from bertvision.encoder.mpnet import fuse_attention
 from bertvision.errors import DataError
@@ -79,17 +78,6 @@ def cudnn_attention(is_on: bool) -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.enable_cudnn_sdp(before)
-
-
-@contextmanager
-def always_compiled(is_on: bool) -> Iterator[None]:
-    """Let fine-tuning on a GPU compile an encoder's blocks however few its steps are, or only where they are many."""
-    before = fast_steps.MIN_STEPS_TO_COMPILE
-    fast_steps.MIN_STEPS_TO_COMPILE = 0 if is_on else before
-    try:
-        yield
-    finally:
-        fast_steps.MIN_STEPS_TO_COMPILE = before
 
 
 class Timing(NamedTuple):

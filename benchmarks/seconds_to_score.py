@@ -3,13 +3,14 @@
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from benchmarks.finetune import COMPILED, NO_CUDNN, STEPS, TODAY, TRAINERS, new_output, split_names
-from benchmarks.measuring import always_compiled, clear, cudnn_attention
+from benchmarks.finetune import COMPILED, NO_CUDNN, STEPS, TODAY, TRAINERS, compiling, new_output, split_names
+from benchmarks.measuring import clear, cudnn_attention
 from benchmarks.trainer import Recipe, copy_back, question_model, train_with_trainer
 from bertvision.data.example import DataConfig
 from bertvision.encoder.encode import freeze
@@ -74,7 +75,7 @@ class SecondsBench(Config):
     @field_validator("sides")
     @classmethod
     def _are_known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        known = [*(name for name in STEPS if name not in COMPILED), FASTEST, "lora", "houlsby", *TRAINERS]
+        known = [*STEPS, FASTEST, "lora", "houlsby", *TRAINERS]
         if unknown := [name for name in given if name.removesuffix(NO_CUDNN) not in known]:
             raise ValueError(f"no side {unknown[0]!r}; known: {', '.join(known)}, all with or without {NO_CUDNN}")
         return given
@@ -97,8 +98,8 @@ def bench_seconds(config: SecondsBench, progress: Progress = SILENT) -> BenchRec
     check_folder(config.folder).mkdir(parents=True, exist_ok=True)
     _warm_up(context)
     for name in config.sides:
-        recipe = recipe_of(config, name)
-        with cudnn_attention(name == TODAY or name in TRAINERS), always_compiled(recipe.compiled and name != TODAY):
+        at_once = recipe_of(config, name).compiled or name.removesuffix(NO_CUDNN) == COMPILED
+        with cudnn_attention(name == TODAY or name in TRAINERS), compiling(at_once=True) if at_once else nullcontext():
             scored = _scored(config, context, name)
         clear(context.compute.device)
         progress.say(f"{name}: {scored.seconds:.1f} s, best F1 {scored.scores['best_f1']:.2f}")

@@ -9,6 +9,7 @@ from benchmarks.finetune import (
     FinetuneWork,
     Run,
     Watch,
+    compiling,
     cut_parts,
     last_quarter,
     measure,
@@ -18,7 +19,6 @@ from benchmarks.finetune import (
 from benchmarks.measuring import (
     Clock,
     Timing,
-    always_compiled,
     cudnn_attention,
     plain_copy,
     subject,
@@ -151,13 +151,13 @@ def test_what_trainer_sets_for_the_whole_process_is_undone(monkeypatch):
     assert "ACCELERATE_DYNAMO_BACKEND" not in os.environ
 
 
-def test_blocks_are_compiled_however_few_the_steps_where_a_side_says_so():
-    before = fast_steps.MIN_STEPS_TO_COMPILE
-    with always_compiled(False):
-        assert before == fast_steps.MIN_STEPS_TO_COMPILE
-    with always_compiled(True):
+def test_blocks_are_compiled_at_once_or_never():
+    usual = fast_steps.MIN_STEPS_TO_COMPILE
+    with compiling(at_once=True):
         assert fast_steps.MIN_STEPS_TO_COMPILE == 0
-    assert before == fast_steps.MIN_STEPS_TO_COMPILE
+    with compiling(at_once=False):
+        assert fast_steps.MIN_STEPS_TO_COMPILE > 10**9
+    assert usual == fast_steps.MIN_STEPS_TO_COMPILE
 
 
 def test_random_weights_read_the_tokens_of_another_encoder(saved_encoder, tokenizer):
