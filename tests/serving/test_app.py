@@ -10,11 +10,12 @@ from typer.testing import CliRunner
 
 import bertvision
 from bertvision.cli import app as command_line
+from bertvision.data.example import Question
 from bertvision.serving.app import build_app
-from bertvision.serving.batcher import Batcher, BusyError
 from bertvision.serving.reader import Reader
 from bertvision.serving.schema import ServeConfig
 from bertvision.serving.xray import xray
+from bertvision.windows.window import cut_windows
 
 CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
 JSON = {"Content-Type": "application/json"}
@@ -131,29 +132,63 @@ def test_a_refusal_does_not_send_the_text_back(serve):
     assert "secret" not in found.text
 
 
-def test_too_many_requests_are_told_when_to_come_back(serve, monkeypatch):
-    async def submit(self, how, items):
-        raise BusyError
+class Held:
+    """A model that runs when it is let go, and counts its runs."""
 
-    monkeypatch.setattr(Batcher, "submit", submit)
-    found = serve().post("/answer", json=ASKED)
+    def __init__(self, served):
+        self.served, self.started, self.go_on, self.num_runs = served, threading.Event(), threading.Event(), 0
+        self._logits = served.logits
+
+    def logits(self, served, windows, progress):
+        self.num_runs += 1
+        self.started.set()
+        assert self.go_on.wait(timeout=30)
+        return self._logits(windows)
+
+
+@pytest.fixture
+def held(reader, monkeypatch):
+    held = Held(reader.served)
+    monkeypatch.setattr(type(reader.served), "logits", lambda *given: held.logits(*given))
+    yield held
+    held.go_on.set()
+
+
+def test_too_many_requests_are_told_when_to_come_back(serve, held):
+    client = serve(max_queue=1)
+    first = threading.Thread(target=client.post, args=("/answer",), kwargs={"json": ASKED})
+    first.start()
+    assert held.started.wait(timeout=30)
+    found = client.post("/answer", json=ASKED)
+    held.go_on.set()
+    first.join()
     assert (found.status_code, found.headers["retry-after"]) == (429, "1")
 
 
-def test_a_request_that_takes_too_long_is_given_up(serve, monkeypatch):
-    go_on = threading.Event()
-    plain = Reader.answer_pairs
+def test_a_request_of_more_tokens_than_one_may_have_is_refused_before_it_runs(serve, held):
+    client = serve(max_tokens=100)
+    found = client.post("/answer", json={**ASKED, "context": CONTEXT * 5})
+    assert (found.status_code, held.num_runs) == (413, 0)
+    tokens = sum(map(len, windows_of(held.served, CONTEXT * 5)))
+    assert f"{tokens} tokens, in windows that overlap; send at most 100 in one request" in found.json()["detail"]
+    held.go_on.set()
+    assert client.post("/answer", json=ASKED).status_code == 200
 
-    def slow(self, pairs, asking=None):
-        assert go_on.wait(timeout=30)
-        return plain(self, pairs, asking)
 
-    monkeypatch.setattr(Reader, "answer_pairs", slow)
-    client = serve(timeout=0.01)
+def windows_of(served, context):
+    question = Question("0", ASKED["question"], context, (), "")
+    return cut_windows([question], served.tokenizer, served.config.windows, labelled=False)
+
+
+def test_the_rest_of_a_request_that_takes_too_long_is_not_done(serve, held):
+    client = serve(timeout=0.01, slice_tokens=1)  # a window a slice
     found = client.post("/answer", json=ASKED)
-    go_on.set()
+    assert len(windows_of(held.served, CONTEXT)) > 1
     assert found.status_code == 504
     assert "no result within 0.01 s" in found.json()["detail"]
+    held.go_on.set()
+    client.__exit__(None, None, None)  # nothing runs any more
+    assert held.num_runs <= 1  # none where it was given up before it had its turn
 
 
 @pytest.mark.parametrize(
@@ -195,10 +230,10 @@ def test_the_log_has_a_line_for_each_request_and_no_word_of_its_text(serve, capl
     client.post("/answer", json={"question": "", "context": "a secret weir"})
     client.get("/secret?text=secret")
 
-    def fail(self, pairs, asking=None):
+    def fail(self, pairs, asking):
         raise ZeroDivisionError(f"secret {pairs}")
 
-    monkeypatch.setattr(Reader, "answer_pairs", fail)
+    monkeypatch.setattr(Reader, "answer_steps", fail)
     assert client.post("/answer", json={"question": "secret?", "context": "a secret weir"}).status_code == 500
     lines = [json.loads(each.getMessage()) for each in caplog.records if each.name == "bertvision.serve"]
     assert [(line["path"], line["status"]) for line in lines if line["event"] == "request"] == [
