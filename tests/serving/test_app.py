@@ -1,7 +1,9 @@
+import ipaddress
 import json
 import logging
 import socket
 import threading
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -246,6 +248,13 @@ def test_the_log_has_a_line_for_each_request_and_no_word_of_its_text(serve, capl
     assert all("secret" not in each.getMessage() for each in caplog.records if each.name.startswith("bertvision"))
 
 
+def test_the_log_holds_no_method_that_a_client_made_up(serve, caplog):
+    caplog.set_level(logging.INFO, logger="bertvision.serve")
+    serve().request("SECRET" * 1000, "/health")
+    (line,) = [json.loads(each.getMessage()) for each in caplog.records]
+    assert line["method"] == "(unknown)"
+
+
 def test_requests_of_several_clients_at_once_have_their_own_answers(serve, reader):
     client = serve()
     contexts = [CONTEXT[place:] for place in range(0, 40, 4)]
@@ -322,6 +331,22 @@ def test_the_verb_listens_to_this_machine_alone_unless_it_is_told_otherwise(make
     assert "warning: listening on 0.0.0.0" in shown.stderr
     assert f"the page is at http://localhost:{started[1][1].getsockname()[1]}/" in shown.stderr
     assert "answers go to anyone" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "own"), [("127.0.0.2", "127.0.0.2:8000"), ("::1", "[::1]:8000"), ("0:0:0:0:0:0:0:1", "[::1]")]
+)
+def test_every_address_of_this_machine_alone_keeps_other_host_names_out(make_folder, started, monkeypatch, host, own):
+    bound = str(ipaddress.ip_address(host))
+    listening = Mock(socket.socket, getsockname=lambda: (bound, 8000))
+    monkeypatch.setattr("socket.create_server", lambda address, family: listening)  # no IPv6 is needed here
+    shown = call("--model", f"weir={make_folder()}", "--device", "cpu", "--host", host)
+    assert "warning" not in shown.stderr
+    with TestClient(started[0][0].app) as client:
+        for name in (own, "localhost:8000"):
+            assert client.get("/models", headers={"Host": name}).status_code == 200
+        for name in ("example.org", "[::2]:8000", "[", ""):
+            assert client.get("/models", headers={"Host": name}).status_code == 400
 
 
 def test_the_verb_takes_the_token_from_the_environment(make_folder, started):

@@ -1,6 +1,6 @@
 """A request as steps: it asks for windows to be run, gets a result for each, and ends with what was asked for.
 
-Whoever takes the steps decides when windows run, and beside which others: all at once (`run_steps`), or a slice at a time
+Whoever takes the steps decides when windows run, and beside which others: all at once (`run_steps`) or in slices
 (`batcher`). No torch in here.
 """
 
