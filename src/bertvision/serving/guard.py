@@ -191,7 +191,7 @@ class Guard:
         finally:
             hung_up.cancel()
             answer.cancel()
-            await asyncio.wait((answer,))
+            await asyncio.gather(answer, return_exceptions=True)
 
     def _late(self) -> Response:
         close = {"Connection": "close"}
