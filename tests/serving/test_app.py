@@ -366,6 +366,15 @@ def test_the_verb_takes_the_longest_text(make_folder, started, characters, statu
     assert found == statuses
 
 
+def test_the_verb_takes_the_most_tokens_and_connections_but_leaves_files_to_open(make_folder, started, monkeypatch):
+    monkeypatch.setattr("resource.getrlimit", lambda which: (256, 4096))
+    given = ("--model", f"weir={make_folder()}", "--device", "cpu", "--max-tokens", 10)
+    for asked, most in ((100, 100), (1000, 128)):
+        assert call(*given, "--max-connections", asked).exit_code == 0
+        config = started[-1][0].http.keywords["connections"].config
+        assert (config.max_tokens, config.max_connections) == (10, most)
+
+
 def test_a_port_that_is_taken_is_told_in_one_line(make_folder, started):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
