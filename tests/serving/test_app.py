@@ -134,28 +134,6 @@ def test_a_refusal_does_not_send_the_text_back(serve):
     assert "secret" not in found.text
 
 
-class Held:
-    """A model that runs when it is let go, and counts its runs."""
-
-    def __init__(self, served):
-        self.served, self.started, self.go_on, self.num_runs = served, threading.Event(), threading.Event(), 0
-        self._logits = served.logits
-
-    def logits(self, served, windows, progress):
-        self.num_runs += 1
-        self.started.set()
-        assert self.go_on.wait(timeout=30)
-        return self._logits(windows)
-
-
-@pytest.fixture
-def held(reader, monkeypatch):
-    held = Held(reader.served)
-    monkeypatch.setattr(type(reader.served), "logits", lambda *given: held.logits(*given))
-    yield held
-    held.go_on.set()
-
-
 def test_too_many_requests_are_told_when_to_come_back(serve, held):
     client = serve(max_queue=1)
     first = threading.Thread(target=client.post, args=("/answer",), kwargs={"json": ASKED})

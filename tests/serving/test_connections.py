@@ -69,27 +69,6 @@ def start(shared_reader):
         yield lambda **settings: stack.enter_context(running(**settings))
 
 
-class Held:
-    """A model that runs when it is let go, and counts its runs."""
-
-    def __init__(self, served):
-        self.started, self.go_on, self.num_runs, self._logits = threading.Event(), threading.Event(), 0, served.logits
-
-    def logits(self, served, windows, progress):
-        self.num_runs += 1
-        self.started.set()
-        assert self.go_on.wait(TIMEOUT)
-        return self._logits(windows)
-
-
-@pytest.fixture
-def held(start, shared_reader, monkeypatch):
-    held = Held(shared_reader.served)
-    monkeypatch.setattr(type(shared_reader.served), "logits", lambda *given: held.logits(*given))
-    yield held
-    held.go_on.set()
-
-
 def request(**asked):
     body = json.dumps({**ASKED, **asked}).encode()
     head = "POST /answer HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
