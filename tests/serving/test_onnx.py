@@ -196,6 +196,29 @@ def test_an_exported_model_is_saved_as_it_is(exported, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+def test_an_exported_model_is_saved_without_files_that_its_folder_links_to(exported, tmp_path):
+    shutil.copytree(exported["squad2"] / "onnx", tmp_path / "onnx")
+    (tmp_path / "key").write_text("opensesame")
+    (tmp_path / "onnx" / "notes.txt").symlink_to(tmp_path / "key")
+    with pytest.raises(FolderError, match=r"notes\.txt: is a link to a file elsewhere"):
+        bertvision.load(tmp_path / "onnx").save_pretrained(tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
+
+
+def test_an_exported_model_in_the_cache_of_the_hub_is_saved_as_files(exported, tmp_path):
+    snapshot, blobs = tmp_path / "snapshots" / "1", tmp_path / "blobs"
+    shutil.copytree(exported["squad2"] / "onnx", blobs)
+    snapshot.mkdir(parents=True)
+    for path in blobs.iterdir():
+        (snapshot / path.name).symlink_to(path)
+    bertvision.load(snapshot).save_pretrained(tmp_path / "saved")
+    saved = {path.name: path for path in (tmp_path / "saved").iterdir()}
+    assert not any(path.is_symlink() for path in saved.values())
+    assert {name: path.read_bytes() for name, path in saved.items()} == {
+        p.name: p.read_bytes() for p in blobs.iterdir()
+    }
+
+
 def test_what_an_exported_model_cannot_do_is_told(exported):
     folder = exported["squad2"] / "onnx"
     reader = bertvision.load(folder)

@@ -90,10 +90,21 @@ class OnnxModel(Served):
         return logits
 
     def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
-        """Copy the folder, card included."""
+        """Copy the folder's files, card included."""
         if records is not None or changes_of is not None:
             raise SettingsError("an exported ONNX model is saved as it is; save the PyTorch folder to change its card")
-        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        for path in sorted(self.folder.iterdir()):
+            if _own_file(path).is_file():
+                shutil.copyfile(path, folder / path.name)
+
+
+def _own_file(path: Path) -> Path:
+    """Refuse a link to a file elsewhere, maybe a secret one; the hub's cache keeps its own as such links."""
+    folder = path.parent.resolve()
+    blobs = folder.parent.parent / "blobs" if folder.parent.name == "snapshots" else folder
+    if path.is_symlink() and path.resolve().parent not in (folder, blobs):
+        raise FolderError(f"{path}: is a link to a file elsewhere; put the file itself there to save the model")
+    return path
 
 
 def refuse_exported(served: Served) -> None:
