@@ -167,8 +167,8 @@ def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> "li
 
 
 def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool, as_json: bool) -> None:
-    from bertvision.encoder.tuning.adapters import check_peft
     from bertvision.cli.records import print_records
+    from bertvision.encoder.tuning.adapters import check_peft
     from bertvision.records import read_costs, read_differences
     from bertvision.steps.run import run as run_experiment
     from bertvision.studies.reports import write_report

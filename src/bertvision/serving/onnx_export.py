@@ -30,8 +30,8 @@ from bertvision.windows.padding import PaddedRows
 from bertvision.windows.rows import read_layouts
 from bertvision.windows.tokens import tokenise
 
-# From 23 on attention is one operator, which onnxruntime runs as one. Before, it was written out: products, a softmax and
-# a search for NaNs (rows without any token, of which there are none), each a pass over [batch, head, token, token].
+# From 23 on attention is one operator, which onnxruntime runs as one. Before, it was written out: products, a softmax
+# and a search for NaNs (of rows without a token: there are none), each a pass over [batch, head, token, token].
 OPSET = 23
 TRACED = (2, 16)  # rows and tokens of the batch that is traced: any that are not 1, which would stay 1
 LARGEST = 2 * 1024**3 - 64 * 1024**2  # bytes of weights: a protobuf holds 2 GB, the graph itself included
