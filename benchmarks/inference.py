@@ -135,14 +135,14 @@ class InferenceWork:
         tokenizer = self.torch.tokenizer
         questions, contexts = map(list, zip(*pairs, strict=True))
         options = {"truncation": "only_second", "max_length": self.torch.config.windows.max_length, "padding": True}
-        given = tokenizer(questions, contexts, return_tensors="pt", **options)  # type: ignore[arg-type]
+        given = tokenizer(questions, contexts, return_tensors="pt", **options)
         with torch.no_grad():
             state = self.bare.encoder.model(**given).last_hidden_state
             unused = torch.zeros_like(given["input_ids"])  # segments, which a linear layer does not look at
             logits = self.bare.head(state[:, None], given["attention_mask"].bool(), unused)
         starts, ends = logits.argmax(dim=1).T.tolist()
         rows = zip(given["input_ids"], starts, ends, strict=True)
-        return [tokenizer.decode(ids[start : end + 1]) for ids, start, end in rows]
+        return [str(tokenizer.decode(ids[start : end + 1])) for ids, start, end in rows]
 
     def run_bare(self, windows: Sequence[Window]) -> None:
         """Run the encoder as it is served, but keep its last state alone."""

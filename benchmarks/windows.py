@@ -67,7 +67,7 @@ def bench_windows(config: WindowsBench, progress: Progress = SILENT) -> BenchRec
 
 def _ways(config: WindowsBench) -> dict[str, Callable[[], int]]:
     """Return every way of cutting a file; each gives the number of its windows."""
-    disable_progress_bar()  # type: ignore[no-untyped-call]
+    disable_progress_bar()
     questions, tokenizer = read_squad(config.data).examples, load_tokenizer(config.encoder)
     columns = columns_of(questions)
     return {
