@@ -4,7 +4,6 @@ That way is written plainly below, as transformers' `run_qa.py` has it. Peak mem
 """
 
 import re
-import resource
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -82,15 +81,16 @@ def _counting(counts: dict[str, int], name: str, way: Callable[[], int]) -> Call
 
 
 def _peak_alone(config: WindowsBench, name: str) -> float:
-    """Cut the file once in a new process, and return the most memory that it, or one of its own processes, held."""
+    """Cut the file once in a new process, and return the most memory that it held, without processes of its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_peak, config, name).result()
 
 
 def _peak(config: WindowsBench, name: str) -> float:
     _ways(config)[name]()
-    own, others = (resource.getrusage(each).ru_maxrss for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return max(own, others) / 1000
+    # Not getrusage: its maximum outlives exec, so that a new process would show its parent's.
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1000
 
 
 def columns_of(questions: Sequence[Question]) -> Columns:
