@@ -2,8 +2,10 @@ import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -149,6 +151,14 @@ def test_logits_do_not_depend_on_a_windows_company(exported, int8):
         alone = [reader(QUESTION, context) for context in CONTEXTS]
         assert [each.text for each in together] == [each.text for each in alone]
         assert [each.score for each in together] == pytest.approx([each.score for each in alone], abs=tolerance)
+
+
+def test_attention_is_one_operator_of_the_graph(exported):
+    graph = onnx.load(exported["squad2"] / "onnx" / "model.onnx").graph
+    operators = Counter(node.op_type for node in graph.node)
+    layers = load_model(exported["squad2"] / "torch").encoder.model.config.num_hidden_layers
+    assert operators["Attention"] == layers
+    assert not operators.keys() & {"Softmax", "IsNaN"}
 
 
 def test_the_folder_is_all_that_is_needed(exported, tmp_path):

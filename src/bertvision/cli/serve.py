@@ -11,7 +11,6 @@ import typer
 
 from bertvision.cli.console import in_one_line, messages
 from bertvision.errors import MissingExtraError, SettingsError
-from bertvision.settings import DEFAULT
 
 LOOPBACK = ("127.0.0.1", "localhost")
 TOKEN = "BERTVISION_TOKEN"
@@ -50,6 +49,8 @@ def serve(
     /docs (all of these, to be tried) and /openapi.json. Only this machine can reach it unless --host says otherwise;
     with BERTVISION_TOKEN in the environment, requests must carry it as a bearer token (the page asks for it).
     """
+    from bertvision.settings import DEFAULT
+
     named = [_named(each) for each in models or (f"{DEFAULT}={DEFAULT}",)]
     if len({name for name, _ in named}) < len(named):
         raise SettingsError("two models have the same name; give every --model its own")

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,9 @@ from bertvision.cli.console import (
 )
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import check_folder
-from bertvision.serving.answers import Answer, answer_lines
+
+if TYPE_CHECKING:
+    from bertvision.serving.answers import Answer
 
 
 @in_one_line
@@ -48,6 +50,7 @@ def ask(
     """
     text = _context(source, context, file)
     import bertvision
+    from bertvision.serving.answers import answer_lines
     from bertvision.serving.reader import Reader
 
     reader = bertvision.load(model, device=device)
@@ -76,7 +79,7 @@ def ask(
             results.print()
 
 
-def _as_json(questions: Sequence[str], answered: Sequence[Sequence[Answer]]) -> Any:  # noqa: ANN401 (JSON)
+def _as_json(questions: Sequence[str], answered: "Sequence[Sequence[Answer]]") -> Any:  # noqa: ANN401 (JSON)
     """Return a question with its answers, or a list of these where several were asked."""
     found = [
         {"question": question, "answers": [answer.as_dict() for answer in answers]}

@@ -30,6 +30,9 @@ from bertvision.windows.padding import PaddedRows
 from bertvision.windows.rows import read_layouts
 from bertvision.windows.tokens import tokenise
 
+# From 23 on attention is one operator, which onnxruntime runs as one. Before, it was written out: products, a softmax
+# and a search for NaNs (of rows without a token: there are none), each a pass over [batch, head, token, token].
+OPSET = 23
 TRACED = (2, 16)  # rows and tokens of the batch that is traced: any that are not 1, which would stay 1
 LARGEST = 2 * 1024**3 - 64 * 1024**2  # bytes of weights: a protobuf holds 2 GB, the graph itself included
 SIZES = 6  # random batches that torch and ONNX are compared on
@@ -87,6 +90,7 @@ def write_graph(model: Model, path: Path) -> None:
                 input_names=INPUTS,
                 output_names=["logits"],
                 dynamic_shapes=(axes, axes, axes),
+                opset_version=OPSET,
                 verbose=False,
             )
             assert program is not None
@@ -224,14 +228,16 @@ def _round_weights(path: Path) -> None:
     whole = path.with_name(f"whole-{path.name}")
     path.rename(whole)
     # The last product gives the logits themselves: its weights are few and its rounding would be seen in every answer.
-    products = [node.name for node in load(whole, load_external_data=False).graph.node if node.op_type == "MatMul"]
+    # Attention is excluded because quantize_dynamic takes ONNX's operator for one of onnxruntime's own of that name.
+    nodes = load(whole, load_external_data=False).graph.node
+    products, attention = ([node.name for node in nodes if node.op_type == each] for each in ("MatMul", "Attention"))
     with quiet():
         quantize_dynamic(
             whole,
             path,
             per_channel=True,
             weight_type=QuantType.QInt8,
-            nodes_to_exclude=products[-1:],
+            nodes_to_exclude=[*products[-1:], *attention],
             reduce_range=False,
         )
     whole.unlink()

@@ -140,6 +140,8 @@ def open_session(graph: Path) -> Session:
         raise MissingExtraError("onnxruntime", "onnx") from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors alone
+    # Threads that wait for work sleep instead of spinning: on two shared cores a batch took 0.8 of the time.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session: Session = onnxruntime.InferenceSession(str(graph), options, providers=PROVIDERS)
     return session
 

@@ -21,7 +21,7 @@ from bertvision.serving.onnx_model import refuse_exported
 from bertvision.serving.served import Pair, Saveable, Served, pair_up
 from bertvision.serving.steps import Pass, Steps, run_steps
 from bertvision.settings import ConfigType
-from bertvision.windows.tokens import slices, tokenise
+from bertvision.windows.tokens import slices, token_ids
 from bertvision.windows.window import Window, cut_windows
 
 LARGEST = 700.0  # whose exponential is still a number
@@ -222,7 +222,7 @@ class Reader(Saveable):
         if longest is None:
             return [False] * len(pairs)
         texts = slices([question.lstrip() for question, _ in pairs])
-        return [len(ids) > longest for part in texts for ids, _ in tokenise(self.served.tokenizer, part)]
+        return [len(ids) > longest for part in texts for ids in token_ids(self.served.tokenizer, part)]
 
 
 def _check(asking: Asking) -> None:
