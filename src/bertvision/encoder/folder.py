@@ -71,9 +71,20 @@ def build_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
             if key.endswith("_file") and isinstance(value, str) and Path(value).name != value:
                 raise EncoderError(f"{path}: `{key}` is {value[:80]!r}, outside the folder; copy that file into it")
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-        str(folder), trust_remote_code=False, local_files_only=True
+        str(folder), config=_kind_of_encoder(folder), trust_remote_code=False, local_files_only=True
     )
     return tokenizer
+
+
+def _kind_of_encoder(folder: Path) -> PreTrainedConfig:
+    """Return what the choice of a tokenizer's class needs of config.json; transformers would build all of it."""
+    content = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    content = content if isinstance(content, dict) else {}
+    kind, name = content.get("model_type"), content.get("tokenizer_class")
+    config = CONFIG_MAPPING[kind]() if isinstance(kind, str) and kind in CONFIG_MAPPING else PreTrainedConfig()
+    if isinstance(name, str):
+        config.tokenizer_class = name
+    return config
 
 
 def _read_config(folder: Path, sizes: Sizes) -> PreTrainedConfig:
