@@ -318,9 +318,10 @@ def write_model(folder: Path, task: str, labels: tuple[str, ...]) -> None:
     import torch
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
+    from bertvision.encoder.encode import shape_of_states
     from bertvision.encoder.load import Encoder
     from bertvision.files import write_json
-    from bertvision.heads.build import HeadConfig, build_head
+    from bertvision.heads.build import HeadConfig, build_head, reads_cls
     from bertvision.model_folder import ModelConfig, save_encoder
     from bertvision.predictions.prediction import AnswerConfig
     from bertvision.tasks import TASKS
@@ -335,11 +336,13 @@ def write_model(folder: Path, task: str, labels: tuple[str, ...]) -> None:
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     encoder = BertModel(BertConfig(vocab_size=len(pieces), max_position_embeddings=64, **sizes)).eval()
     head = HeadConfig.model_validate("learned_pooling")
-    built = build_head(head, Encoder("tiny", encoder, tokenizer).shape, objective_of(TASKS[task].kind, labels))
+    objective = objective_of(TASKS[task].kind, labels)
+    shape = shape_of_states(Encoder("tiny", encoder, tokenizer), cls=reads_cls(head, objective))
+    built = build_head(head, shape, objective)
     config = ModelConfig(
         head=head,
-        layers=2,
-        hidden=8,
+        layers=shape.layers,
+        hidden=shape.hidden,
         encoder=".",
         encoder_is_path=True,
         encoder_fingerprint=fingerprint(encoder),

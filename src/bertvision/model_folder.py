@@ -15,13 +15,14 @@ from pydantic import Field
 from torch import nn
 
 from bertvision.encoder.changes import changes_between, lay_over, save_changes, sign_changes
+from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.folder import read_shapes
 from bertvision.encoder.load import DEFAULT_MODEL, Encoder, load_encoder, quiet_transformers, shipped_model
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, save_adapters, save_plain
 from bertvision.encoder.tuning.variants import merge_tuning, variant_of, variants_of
 from bertvision.errors import EncoderError, FolderError, SettingsError, told_as
 from bertvision.files import read_json, write_json
-from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.build import HeadConfig, build_head, reads_cls
 from bertvision.heads.head import Head
 from bertvision.heads.poolers.own import OwnPoolerConfig
 from bertvision.model_config import CONFIG as CONFIG  # there because reading a config needs no torch
@@ -133,7 +134,19 @@ def load_model(folder: Path, pooler: nn.Module | None = None, *, allow_outside: 
         raise FolderError(
             f"{folder}: the encoder {place} is not the one this head was trained on; train the head again"
         )
+    _check_fit(folder, config, encoder)
     return Model(config, encoder, load_head(folder, config))
+
+
+def _check_fit(folder: Path, config: ModelConfig, encoder: Encoder) -> None:
+    """Refuse a head that reads other states than its encoder gives, which would fail with the first text."""
+    cls = reads_cls(config.head, config.objective)
+    shape = shape_of_states(encoder, config.state_layers, cls=cls)
+    if shape != (config.layers, config.hidden):
+        raise FolderError(
+            f"{folder / CONFIG}: its head reads {config.layers} states of width {config.hidden}, its encoder gives "
+            f"{shape.layers} of {shape.hidden}; get both again"
+        )
 
 
 def _encoder_place(folder: Path, config: ModelConfig, allow_outside: bool) -> str:

@@ -19,6 +19,7 @@ from bertvision.hub import download, without_hub
 from bertvision.outside import OUTSIDE, check_links
 from bertvision.settings import DEFAULT as DEFAULT
 from bertvision.shapes import StackShape
+from bertvision.windows.tokens import check_tokenizer
 
 DEFAULT_MODEL = "default-model"
 SHIPPED = Path(__file__).parent.parent / "default_model"  # what differs from the default encoder, and a head
@@ -130,6 +131,7 @@ def _load_whole(name: str) -> Encoder:
     with quiet_transformers(), without_hub(), told_as(EncoderError, f"encoder {name!r} cannot be loaded"):
         model, missing = build_encoder(place)
         tokenizer = build_tokenizer(place)
+        check_tokenizer(tokenizer, model.config.vocab_size)
     _drop_unloaded_pooler(name, model, missing)
     if model.config.model_type == "mpnet":
         from bertvision.encoder.mpnet import fuse_attention  # transformers imports each model's code when it is needed

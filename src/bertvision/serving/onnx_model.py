@@ -20,6 +20,7 @@ from bertvision.records import RunRecord
 from bertvision.serving.served import Served, read_calibration
 from bertvision.settings import validate
 from bertvision.windows.padding import CPU_TOKENS, lengths_of, pad_windows, places_of, plan_in_order_of_length
+from bertvision.windows.tokens import check_tokenizer
 from bertvision.windows.window import Window
 
 GRAPH = "model.onnx"
@@ -166,9 +167,9 @@ def run_graph(
 ) -> npt.NDArray[np.float32]:
     """Return the logits of padded windows; an encoder without segments has no input for them."""
     given = dict(zip(INPUTS, (ids, mask.astype(np.int64), segments), strict=True))
-    scores: npt.NDArray[np.float32] = session.run(None, {each.name: given[each.name] for each in session.get_inputs()})[
-        0
-    ]
+    with told_as(FolderError, "the graph cannot be run on these texts, export the model again"):
+        found = session.run(None, {each.name: given[each.name] for each in session.get_inputs()})
+    scores: npt.NDArray[np.float32] = found[0]
     return scores
 
 
@@ -178,4 +179,5 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
+        check_tokenizer(tokenizer)
     return tokenizer
