@@ -123,7 +123,11 @@ def _odd_content(ids: tuple[Any, ...], tensors: Mapping[str, npt.NDArray[Any]]) 
     if any(tensor.dtype != TYPES[name] for name, tensor in tensors.items()):
         return "numbers of another type"
     logits, windows = tensors["logits"], tensors["question_of"].size
-    shapes = {"question_of": (windows,), "window_at": (windows + 1,), "context_at": (windows,)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "question_of": (windows,),
+        "window_at": (windows + 1,),
+        "context_at": (windows,),
+    }
     shapes |= {"offsets": (len(logits), 2), "logits": (len(logits), *logits.shape[1:2])}
     if logits.ndim != 2 or logits.shape[1] < 2 or any(tensors[name].shape != size for name, size in shapes.items()):
         return "tensors of other sizes"
