@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.errors import FolderError
+from bertvision.strict_json import parse_json
 
 
 def write_text(path: Path, text: str) -> None:
@@ -47,10 +48,10 @@ def write_encoded_rows(path: Path, content: Mapping[str, str]) -> None:
 def read_json(path: Path) -> Any:  # noqa: ANN401 (the caller checks what it is)
     """Read a JSON file that this project wrote."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FolderError(f"{path}: no such file; is the folder a finished one?") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except ValueError as error:  # not UTF-8, or not JSON
         raise FolderError(f"{path}: damaged ({error}); delete its folder and run again") from None
 
 

@@ -287,8 +287,8 @@ class Fixed(nn.Module):
 
 
 def test_a_head_that_is_not_the_same_for_every_length_is_refused(exported, tmp_path, monkeypatch):
-    def load_other(folder, pooler):
-        model = load_model(folder, pooler)
+    def load_other(folder, pooler, *, allow_outside):
+        model = load_model(folder, pooler, allow_outside=allow_outside)
         return Model(model.config, model.encoder, Head(Fixed(), model.head.readout))
 
     monkeypatch.setattr("bertvision.serving.torch_model.load_model", load_other)

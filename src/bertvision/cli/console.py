@@ -2,15 +2,18 @@
 
 import functools
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, ParamSpec
 
 import typer
 from rich.console import Console
 
+from bertvision.cli.faults import DEBUG, describe_bug, exit_code, explain, stopped_by_signals
 from bertvision.errors import BertVisionError, needing_torch
 from bertvision.files import write_text
 from bertvision.progress import SILENT, Progress
@@ -18,6 +21,8 @@ from bertvision.report.renderers import markdown_text, to_markdown, to_terminal
 from bertvision.tables import Page, Table
 
 Parameters = ParamSpec("Parameters")
+RESUMABLE = ("quickstart", "run", "finetune", "train_heads", "costs")
+STOPPED = "stopped; the same run goes on from its last saving (see finetune.save_every, heads.save_every)"
 # What JSON leaves as it is: later control characters, line ends, what turns the direction of text, halves of pairs.
 STEERING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -30,6 +35,9 @@ Config = Annotated[
 Out = Annotated[Path | None, typer.Option("--out", help="The run folder. [default: runs/NAME]", show_default=False)]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as heads.epochs=3.")
+]
+AllowOutside = Annotated[
+    bool, typer.Option("--allow-outside", help="Let the model name an encoder anywhere: a path or a hub id.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 Json = Annotated[bool, typer.Option("--json", help="Print results as JSON.")]
@@ -94,30 +102,44 @@ def print_json(content: Any) -> None:  # noqa: ANN401 (anything that JSON can ho
 
 
 def in_one_line(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """Let a command end with one line and code 2 on bad input, and with advice when it is stopped."""
+    """Let a command end with one line, whatever happens, and with advice when it is stopped.
+
+    Code 2: bad input, or an ordinary fault such as a full disk; 1: a bug; 130, 143 or 129: SIGINT, SIGTERM or SIGHUP.
+    """
 
     @functools.wraps(command)
     def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        # uvicorn ends a server in good order and then dies of the signal, as a service manager expects.
+        signals = nullcontext() if command.__name__ == "serve" else stopped_by_signals()
         try:
-            with needing_torch():
+            with signals, needing_torch():
                 command(*args, **kwargs)
         except BertVisionError as error:
             fail(str(error))
-        except KeyboardInterrupt:
-            messages.print(
-                "stopped; the same run goes on from its last saving (see finetune.save_every, heads.save_every)"
-            )
-            raise typer.Exit(130) from None
-        except PermissionError as error:
-            fail(f"{error.filename}: {error.strerror}; choose another folder or change its permissions")
+        except KeyboardInterrupt as stop:
+            messages.print(STOPPED if command.__name__ in RESUMABLE else "stopped", markup=False)
+            raise typer.Exit(exit_code(stop)) from None
         except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
             sys.stderr.close()
             raise typer.Exit(0) from None
+        except (typer.Exit, typer.Abort):
+            raise
+        except BaseException as error:
+            _end(error)
 
     return wrapped
 
 
-def fail(message: str) -> NoReturn:
+def _end(error: BaseException) -> NoReturn:
+    """End after what was not foreseen: a fault that a user can do something about, or a bug."""
+    if os.environ.get(DEBUG) or isinstance(error, (SystemExit, GeneratorExit)):
+        raise error
+    if (line := explain(error)) is not None:
+        fail(line)
+    fail(describe_bug(error), code=1)
+
+
+def fail(message: str, code: int = 2) -> NoReturn:
     """Say what is wrong and end."""
     messages.print(f"error: {' '.join(message.split())}", markup=False)
-    raise typer.Exit(2)
+    raise typer.Exit(code) from None

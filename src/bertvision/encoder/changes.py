@@ -64,6 +64,8 @@ def read_manifest(folder: Path) -> ChangesConfig:
     """Read what a folder's changes belong to, and check the bytes of its weights."""
     about = validate(ChangesConfig, read_json(folder / MANIFEST), str(folder / MANIFEST))
     for name, expected in about.sha256.items():
+        if Path(name).name != name:
+            raise FolderError(f"{folder / MANIFEST}: names {name[:80]!r}, which is no file of the folder; get it again")
         found = sha256_of(folder / name) if (folder / name).is_file() else "no file"
         if found != expected:
             raise FolderError(

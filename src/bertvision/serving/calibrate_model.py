@@ -49,14 +49,16 @@ class ModelCalibration:
         return page._replace(head=(*page.head, fitted, written))
 
 
-def calibrate_model(model: str, data: str, *, write: bool = False, device: str = "auto") -> ModelCalibration:
+def calibrate_model(
+    model: str, data: str, *, write: bool = False, device: str = "auto", allow_outside: bool = False
+) -> ModelCalibration:
     """Fit a model's null thresholds and temperature on questions that it did not learn from; write them if asked to."""
     if write and not (Path(model) / CONFIG).is_file():
         raise SettingsError(
             f"{model}: --write needs a folder of your own; save the model first: "
             f'bertvision.load("{model}").save_pretrained("mine")'
         )
-    reader = load(model, device=device)
+    reader = load(model, device=device, allow_outside=allow_outside)
     if not isinstance(reader, Reader) or not reader.has_null:
         raise SettingsError(
             f"{model}: is a model of {reader.served.config.task}, which has no null threshold; calibrate one of squad2"

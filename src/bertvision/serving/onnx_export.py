@@ -183,7 +183,7 @@ class Exported(NamedTuple):
         return lines
 
 
-def export_onnx(model: Path, out: Path, *, int8: bool = False) -> Exported:
+def export_onnx(model: Path, out: Path, *, int8: bool = False, allow_outside: bool = False) -> Exported:
     """Write a model as one graph with all that `bertvision.load` needs; nothing is left at `out` where it is refused.
 
     With `int8` the weights of products are rounded to whole numbers, and activations while it runs.
@@ -193,7 +193,7 @@ def export_onnx(model: Path, out: Path, *, int8: bool = False) -> Exported:
             raise MissingExtraError(package, "onnx")
     if check_folder(out).is_dir() and any(out.iterdir()):
         raise FolderError(f"{out}: is not empty; choose a new folder")
-    served = open_model(model, choose_compute("cpu", "float32"))
+    served = open_model(model, choose_compute("cpu", "float32"), allow_outside=allow_outside)
     served.model.head.train(False)
     with whole_folder(out) as beside:
         found = _write_checked(served, beside / GRAPH, int8)

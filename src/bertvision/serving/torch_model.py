@@ -48,6 +48,7 @@ class ServedModel(Served):
     compute: Compute
     calibration: Calibration
     own_pooler: nn.Module | None = None
+    allow_outside: bool = False
 
     @property
     def config(self) -> ModelConfig:
@@ -81,7 +82,7 @@ class ServedModel(Served):
     def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
         """Write encoder (or its changes), head, settings, calibration and model card."""
         # Once more from its folder: on a GPU the weights in memory may be rounded to bf16.
-        model = load_model(self.folder, self.own_pooler)
+        model = load_model(self.folder, self.own_pooler, allow_outside=self.allow_outside)
         config = saved_config(model.config, self.calibration)
         if changes_of is None:
             save_encoder(folder, model.encoder, model.head, config)
@@ -98,12 +99,14 @@ class ServedModel(Served):
         return model_card(self.config, self.calibration, records)
 
 
-def open_model(folder: Path, compute: Compute, pooler: nn.Module | None = None) -> ServedModel:
+def open_model(
+    folder: Path, compute: Compute, pooler: nn.Module | None = None, *, allow_outside: bool = False
+) -> ServedModel:
     """Load a MODEL_DIR, or the one called `default`, for good: no gradients, no dropout."""
     folder = find_model(folder)  # its calibration lies there too
-    model = load_model(folder, pooler)
+    model = load_model(folder, pooler, allow_outside=allow_outside)
     freeze(model.encoder, compute)
-    return ServedModel(folder, model, compute, read_calibration(folder, model.config), pooler)
+    return ServedModel(folder, model, compute, read_calibration(folder, model.config), pooler, allow_outside)
 
 
 def saved_config(config: ModelConfig, calibration: Calibration) -> ModelConfig:

@@ -42,10 +42,16 @@ class FilePredictions(NamedTuple):
 
 
 def predict_file(
-    model_folder: Path, data: str, out: Path, settings: Settings | None = None, progress: Progress = SILENT
+    model_folder: Path,
+    data: str,
+    out: Path,
+    settings: Settings | None = None,
+    progress: Progress = SILENT,
+    *,
+    allow_outside: bool = False,
 ) -> FilePredictions:
     """Answer a file with the model of a MODEL_DIR, and score the answers where the file has golds."""
-    model = load_model(model_folder)
+    model = load_model(model_folder, allow_outside=allow_outside)
     calibration = read_calibration_file(model_folder)
     config = read_settings(model.config, settings, calibration)
     asked = read_asked(model.config.task, data, config.data, labels=model.config.labels)

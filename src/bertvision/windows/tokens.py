@@ -127,3 +127,16 @@ def _pieces_of(tokenizer: Tokenizer, texts: list[str]) -> list[Pieces]:
     if not texts:
         return []
     return [tuple(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]]
+
+
+def check_tokenizer(tokenizer: Any, vocab_size: int | None = None) -> None:  # noqa: ANN401 (transformers' own type)
+    """Refuse a tokenizer without padding or a length, or with pieces that the encoder has no embedding for."""
+    length = tokenizer.model_max_length
+    if isinstance(length, bool) or not isinstance(length, (int, float)) or not length >= 1:
+        raise EncoderError(f"its tokenizer has the model_max_length {str(length)[:80]!r}; give a number of tokens")
+    if not isinstance(tokenizer.pad_token_id, int):
+        raise EncoderError("its tokenizer has no pad_token; name one in tokenizer_config.json")
+    last = max(tokenizer.get_vocab().values(), default=0)
+    if vocab_size is not None and last >= vocab_size:
+        raise EncoderError(f"its tokenizer has the piece number {last:,}, its encoder embeddings of {vocab_size:,}")
+    tokenizer("a", "b")  # what its own settings make of a text
