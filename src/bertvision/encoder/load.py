@@ -17,6 +17,7 @@ from bertvision.encoder.tuning.adapter_file import ADAPTERS, load_adapters
 from bertvision.errors import EncoderError, FolderError, reason_of
 from bertvision.files import sha256_of
 from bertvision.hub import find_download, hub_problem
+from bertvision.manifest import check_manifest
 from bertvision.settings import DEFAULT as DEFAULT
 from bertvision.shapes import StackShape
 
@@ -80,6 +81,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     if (folder / MANIFEST).is_file():
         return load_tokenizer(read_manifest(folder).base)
     place = _find(name)
+    check_manifest(Path(place))
     with quiet_transformers():
         try:
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
@@ -116,6 +118,7 @@ def default_encoder() -> str:
 def _load_whole(name: str) -> Encoder:
     _check_place(name)
     place = _find(name)
+    check_manifest(Path(place))
     with quiet_transformers():
         try:
             tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)

@@ -14,7 +14,21 @@ from bertvision.errors import DataError, FolderError
 from bertvision.files import write_encoded_rows, write_json_rows
 from bertvision.predictions.prediction import Candidate, Prediction
 
-PREDICTIONS = "predictions.json"
+PREDICTIONS, READER_PREDICTIONS = "predictions.json", "reader_predictions.json"
+# Whatever a prediction folder may hold: what replaces one leaves no other model's file in it.
+PREDICTION_FILES = (
+    PREDICTIONS,
+    READER_PREDICTIONS,
+    "best_spans.json",
+    "ensemble.json",
+    "logits.safetensors",
+    "nbest_predictions.json",
+    "null_odds.json",
+    "paper_v1_predictions.json",
+    "predictions.conll",
+    "probabilities.json",
+    *(f"{name}.tsv" for name in ("CoLA", "MNLI-m", "MNLI-mm", "MRPC", "QNLI", "QQP", "RTE", "SST-2", "STS-B", "WNLI")),
+)
 HEADER = ("index", "prediction")  # of GLUE's files
 WHERE = "give OUT/predictions/FRACTION/ROW or what `bertvision predict --out` wrote"
 
