@@ -130,7 +130,8 @@ def remove_folder(path: Path) -> None:
 def remove_if_empty(path: Path) -> None:
     """Remove a folder that holds nothing."""
     with suppress(OSError):
-        path.rmdir()
+        if path.is_dir():
+            path.rmdir()
 
 
 def recover(path: Path) -> None:
@@ -261,7 +262,7 @@ def _link(one: Path | str, other: Path | str) -> None:
 def _delete(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
-    else:
+    elif path.exists():
         path.unlink(missing_ok=True)
 
 
