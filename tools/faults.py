@@ -182,7 +182,10 @@ def _noting_swaps() -> Iterator[None]:
     def swap(one: Path, other: Path) -> bool:
         if _watch is not None:
             _watch.note("swap", one, other)
-        return real(one, other)
+        done = real(one, other)
+        if _watch is not None and not done:
+            _watch.operations.pop()
+        return done
 
     with mock.patch.object(files, "swap", swap):
         yield

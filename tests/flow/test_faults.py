@@ -13,7 +13,11 @@ from safetensors import SafetensorError
 
 from bertvision.errors import BertVisionError, FolderError
 from bertvision.experiment import build_experiment
+from bertvision.files import given_folder
+from bertvision.predictions.files import PREDICTION_FILES
+from bertvision.steps.predict_file import predict_file
 from bertvision.steps.run import run, run_finetune, run_train_heads
+from bertvision.tasks import TASKS
 
 pytestmark = pytest.mark.flow
 FEW = 6  # moments of a run that the suite tries
@@ -181,3 +185,92 @@ def kill_after(seconds, action):
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) * 2 // 3] ^= 4
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("stage", "name"),
+    [
+        (run_finetune, "encoder/0.5/model.safetensors"),
+        (run_finetune, "encoder/0.5/tokenizer.json"),
+        (run_finetune, "encoder/1/head.safetensors"),
+        (run_train_heads, "heads/1/last_linear/head.safetensors"),
+        (run_train_heads, "heads/1/last_linear/training.json"),
+    ],
+)
+def test_a_bit_that_flips_between_two_stages_is_told_in_one_line(experiment, tmp_path, stage, name):
+    stage(experiment, tmp_path)
+    flip_a_bit(tmp_path / name)
+    with pytest.raises(FolderError) as caught:
+        run(experiment, tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path / name}: damaged")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bit_that_flips_in_what_a_stopped_stage_left_is_told_in_one_line(experiment, tmp_path, whole):
+    progress = tmp_path / "out" / "unfinished" / "finetune" / "progress"
+    at = next(n for n, each in enumerate(whole[1]) if each.path.name == ".1.bv-part")
+    assert was_killed(tmp_path, lambda: run(experiment, tmp_path / "out"), at)
+    assert {path.name for path in progress.iterdir()} > {"position.json", "0.model.safetensors"}
+    for path in sorted(progress.iterdir()):
+        content = path.read_bytes()
+        flip_a_bit(path)
+        with pytest.raises(FolderError, match=f"{progress}") as caught:
+            run(experiment, tmp_path / "out")
+        assert "\n" not in str(caught.value)
+        path.write_bytes(content)
+    run(experiment, tmp_path / "out")
+    assert content_of(tmp_path / "out") == whole[0]
+
+
+@pytest.fixture(scope="module")
+def models(experiment, tmp_path_factory):
+    """Two models that answer differently."""
+    out = tmp_path_factory.mktemp("models")
+    run(experiment, out)
+    return out / "encoder" / "0.5", out / "heads" / "1" / "last_linear"
+
+
+def test_predictions_are_one_models_whenever_they_are_killed(experiment, models, tmp_path):
+    old, new, out = tmp_path / "old", tmp_path / "new", tmp_path / "out"
+    for model, place in zip(models, (old, new), strict=True):
+        predict_file(model, experiment.data.dev, place)
+    assert content_of(old) != content_of(new)
+    found, at = [], 0
+    while True:
+        shutil.copytree(old, out)
+        if not was_killed(tmp_path, lambda: predict_file(models[1], experiment.data.dev, out), at):
+            break
+        found.append(content_of(out))
+        shutil.rmtree(out)
+        at += 5  # a step that meets the swap too: the last kills are after it
+    assert {found.index(each) for each in found} == {0, len(found) - 1}
+    assert (found[0], found[-1]) == (content_of(old), content_of(new))
+    assert {path.name for path in tmp_path.iterdir()} == {"old", "new", "out"}
+
+
+def test_of_two_predictions_into_one_folder_the_second_is_refused(experiment, models, tmp_path):
+    with given_folder(tmp_path / "out"), pytest.raises(FolderError, match="another bertvision is working in it"):
+        predict_file(models[0], experiment.data.dev, tmp_path / "out")
+
+
+def test_of_another_model_no_file_stays_in_a_folder_of_predictions(experiment, models, tmp_path):
+    for name in ("probabilities.json", "STS-B.tsv", "predictions.conll", "reader_predictions.json", "mine.txt"):
+        (tmp_path / "out").mkdir(exist_ok=True)
+        (tmp_path / "out" / name).write_text("old")
+    predict_file(models[0], experiment.data.dev, tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *("predictions.json", "nbest_predictions.json", "null_odds.json", "best_spans.json", "logits.safetensors"),
+        "mine.txt",
+    }
+
+
+def test_every_file_that_a_task_submits_belongs_to_a_folder_of_predictions():
+    names = {name for task in TASKS.values() for name in task.submission.values()}
+    assert len(names) > 5
+    assert names < set(PREDICTION_FILES)
