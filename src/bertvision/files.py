@@ -290,7 +290,7 @@ def _held(path: Path, folder: Path) -> Iterator[None]:
                 raise _removed(folder)
         finally:
             if _is_at(path, file):
-                path.unlink()
+                path.unlink(missing_ok=True)
 
 
 def _take_lock(path: Path, folder: Path) -> IO[str]:
@@ -313,7 +313,5 @@ def _take_lock(path: Path, folder: Path) -> IO[str]:
 
 
 def _is_at(path: Path, file: IO[str]) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False
+    """Return whether an open file still has its name; numbers of inodes change on some file systems of networks."""
+    return path.exists() and os.fstat(file.fileno()).st_nlink > 0

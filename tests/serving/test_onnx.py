@@ -14,6 +14,7 @@ from bertvision.cli import app
 from bertvision.data.example import Question
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError, MissingExtraError, SettingsError
+from bertvision.files import given_folder
 from bertvision.heads.head import Head
 from bertvision.model_folder import Model, load_model
 from bertvision.serving import onnx_export
@@ -176,6 +177,7 @@ def test_int8_is_smaller_and_near(exported, int8):
 def test_the_default_model_is_exported_with_its_calibration(exported, tmp_path, monkeypatch):
     shutil.copytree(exported["squad2"] / "torch", tmp_path / "shipped")
     calibration = {"threshold": -8.5, "temperature": 3.2}
+    (tmp_path / "shipped" / "sha256.json").unlink()  # the calibration is ours
     (tmp_path / "shipped" / "calibration.json").write_text(json.dumps(calibration))
     monkeypatch.setattr("bertvision.model_folder.shipped_model", lambda: tmp_path / "shipped")
     done = CliRunner().invoke(app, ["export", "default", "--onnx", str(tmp_path / "onnx"), "--int8"])
@@ -234,7 +236,7 @@ def test_what_an_exported_model_cannot_do_is_told(exported):
 def test_a_folder_that_lacks_something_is_refused(exported, tmp_path, damage):
     shutil.copytree(exported["squad2"] / "onnx", tmp_path / "onnx")
     (tmp_path / "onnx" / damage).unlink()
-    with pytest.raises(FolderError, match="export the model again"):
+    with pytest.raises(FolderError, match="export the model again|is missing; put it back"):
         bertvision.load(tmp_path / "onnx")
 
 
@@ -286,3 +288,18 @@ def test_a_head_that_is_not_the_same_for_every_length_is_refused(exported, tmp_p
         export_onnx(exported["ner"] / "torch", tmp_path / "onnx")
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "calibration.json"])
+def test_a_flipped_bit_is_refused(exported, tmp_path, name):
+    shutil.copytree(exported["squad2"] / "onnx", tmp_path / "onnx")
+    content = bytearray((tmp_path / "onnx" / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "onnx" / name).write_bytes(content)
+    with pytest.raises(FolderError, match=rf"{name}: damaged \(sha256"):
+        bertvision.load(tmp_path / "onnx")
+
+
+def test_of_two_exports_into_one_folder_the_second_is_refused(exported, tmp_path):
+    with given_folder(tmp_path / "onnx"), pytest.raises(FolderError, match="another bertvision is working in it"):
+        export_onnx(exported["squad2"] / "torch", tmp_path / "onnx")
