@@ -26,6 +26,14 @@ PARTS = ["", "encoder", "heads", "predictions", "records", "states", "unfinished
 ONE_LINE = (BertVisionError, OSError, SafetensorError)  # what the command line prints in one line
 
 
+@pytest.fixture(scope="module", autouse=True)
+def commit():
+    """Records name a commit without asking git for it a dozen times a run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BERTVISION_COMMIT", "0" * 40)
+        yield
+
+
 @pytest.fixture(scope="module")
 def experiment(saved_encoder, tmp_path_factory):
     """Progress is saved after every step; states are kept on disk while heads learn for two epochs."""
