@@ -158,7 +158,8 @@ def test_the_folder_is_all_that_is_needed(exported, tmp_path):
     assert bertvision.load(tmp_path / "elsewhere")(QUESTION, LONG) == expected
     names = {path.name for path in (tmp_path / "elsewhere").iterdir()}
     assert names == {
-        *("model.onnx", "model.json", "calibration.json", "README.md", "tokenizer.json", "tokenizer_config.json")
+        *("model.onnx", "model.json", "calibration.json", "README.md", "tokenizer.json", "tokenizer_config.json"),
+        "sha256.json",
     }
     assert "at most" in (tmp_path / "elsewhere" / "README.md").read_text()
 
@@ -177,7 +178,6 @@ def test_int8_is_smaller_and_near(exported, int8):
 def test_the_default_model_is_exported_with_its_calibration(exported, tmp_path, monkeypatch):
     shutil.copytree(exported["squad2"] / "torch", tmp_path / "shipped")
     calibration = {"threshold": -8.5, "temperature": 3.2}
-    (tmp_path / "shipped" / "sha256.json").unlink()  # the calibration is ours
     (tmp_path / "shipped" / "calibration.json").write_text(json.dumps(calibration))
     monkeypatch.setattr("bertvision.model_folder.shipped_model", lambda: tmp_path / "shipped")
     done = CliRunner().invoke(app, ["export", "default", "--onnx", str(tmp_path / "onnx"), "--int8"])
