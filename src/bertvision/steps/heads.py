@@ -17,7 +17,7 @@ from bertvision.manifest import check_manifest, write_manifest
 from bertvision.metrics.squad import Scores
 from bertvision.model_folder import ModelConfig, load_head, read_model_config, save_head
 from bertvision.records import fraction_name
-from bertvision.run_folder import MADE_BY, is_made, resumable, sign
+from bertvision.run_folder import MADE_BY, check_kept, is_made, resumable, sign
 from bertvision.settings import Settings
 from bertvision.steps.context import RunContext
 from bertvision.steps.states import open_states
@@ -74,6 +74,7 @@ def _train_together(context: RunContext, missing: list[HeadConfig], cls: bool) -
                 progress=context.progress,
             ):
                 _keep_epoch(context, stage, encoder, heads, end, states)
+        check_kept([stage / MADE_BY])  # else scores of earlier epochs may have gone with it
         for head in together:
             _keep_head(context, stage, head, weights)
 
