@@ -25,6 +25,7 @@ from bertvision.files import read_json, write_json
 from bertvision.heads.build import HeadConfig, build_head, reads_cls
 from bertvision.heads.head import Head
 from bertvision.heads.poolers.own import OwnPoolerConfig
+from bertvision.manifest import check_manifest
 from bertvision.model_config import CONFIG as CONFIG  # there because reading a config needs no torch
 from bertvision.model_config import ONNX_FORMAT, UseConfig
 from bertvision.outside import OUTSIDE, check_links, is_inside
@@ -103,7 +104,7 @@ def save_as_changes(folder: Path, model: Model, base: str) -> None:
     lay_over(start.model, changes, base)
     own = {"encoder": ".", "encoder_is_path": True, "encoder_fingerprint": fingerprint(start.model)}
     save_head(folder, model.head, model.config.model_copy(update=own))
-    sign_changes(folder, base, start.model, [WEIGHTS])
+    sign_changes(folder, base, start.model)
 
 
 def as_saved(encoder: Encoder) -> Encoder:
@@ -175,6 +176,7 @@ def _with_pooler(config: ModelConfig, pooler: nn.Module | None) -> ModelConfig:
 def load_head(folder: Path, config: ModelConfig) -> Head:
     """Load a MODEL_DIR's head alone."""
     _check_head(folder, config)
+    check_manifest(folder, [WEIGHTS])
     head = build_head(config.head, StackShape(config.layers, config.hidden), config.objective)
     load_weights(folder / WEIGHTS, head)
     head.layers = config.state_layers

@@ -16,6 +16,7 @@ from bertvision.cli import app
 from bertvision.data.example import Question
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError, MissingExtraError, SettingsError
+from bertvision.files import given_folder
 from bertvision.heads.head import Head
 from bertvision.model_folder import Model, load_model
 from bertvision.serving import onnx_export
@@ -167,7 +168,8 @@ def test_the_folder_is_all_that_is_needed(exported, tmp_path):
     assert bertvision.load(tmp_path / "elsewhere")(QUESTION, LONG) == expected
     names = {path.name for path in (tmp_path / "elsewhere").iterdir()}
     assert names == {
-        *("model.onnx", "model.json", "calibration.json", "README.md", "tokenizer.json", "tokenizer_config.json")
+        *("model.onnx", "model.json", "calibration.json", "README.md", "tokenizer.json", "tokenizer_config.json"),
+        "sha256.json",
     }
     assert "at most" in (tmp_path / "elsewhere" / "README.md").read_text()
 
@@ -244,7 +246,7 @@ def test_what_an_exported_model_cannot_do_is_told(exported):
 def test_a_folder_that_lacks_something_is_refused(exported, tmp_path, damage):
     shutil.copytree(exported["squad2"] / "onnx", tmp_path / "onnx")
     (tmp_path / "onnx" / damage).unlink()
-    with pytest.raises(FolderError, match="export the model again"):
+    with pytest.raises(FolderError, match="export the model again|is missing; put it back"):
         bertvision.load(tmp_path / "onnx")
 
 
@@ -296,3 +298,18 @@ def test_a_head_that_is_not_the_same_for_every_length_is_refused(exported, tmp_p
         export_onnx(exported["ner"] / "torch", tmp_path / "onnx")
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "calibration.json"])
+def test_a_flipped_bit_is_refused(exported, tmp_path, name):
+    shutil.copytree(exported["squad2"] / "onnx", tmp_path / "onnx")
+    content = bytearray((tmp_path / "onnx" / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "onnx" / name).write_bytes(content)
+    with pytest.raises(FolderError, match=rf"{name}: damaged \(sha256"):
+        bertvision.load(tmp_path / "onnx")
+
+
+def test_of_two_exports_into_one_folder_the_second_is_refused(exported, tmp_path):
+    with given_folder(tmp_path / "onnx"), pytest.raises(FolderError, match="another bertvision is working in it"):
+        export_onnx(exported["squad2"] / "torch", tmp_path / "onnx")

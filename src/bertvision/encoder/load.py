@@ -16,6 +16,7 @@ from bertvision.encoder.tuning.adapter_file import ADAPTERS, load_adapters
 from bertvision.errors import EncoderError, FolderError, told_as
 from bertvision.files import sha256_of
 from bertvision.hub import download, without_hub
+from bertvision.manifest import check_manifest
 from bertvision.outside import OUTSIDE, check_links
 from bertvision.settings import DEFAULT as DEFAULT
 from bertvision.shapes import StackShape
@@ -96,6 +97,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     folder = folder_of(name)
     whole = read_manifest(folder).base if (folder / MANIFEST).is_file() else name
     place = _find(whole)
+    check_manifest(Path(place))
     with quiet_transformers(), without_hub(), told_as(EncoderError, f"the tokenizer of {name!r} cannot be loaded"):
         return build_tokenizer(place)
 
@@ -128,6 +130,7 @@ def default_encoder() -> str:
 def _load_whole(name: str) -> Encoder:
     _check_place(name)
     place = _find(name)
+    check_manifest(Path(place))
     with quiet_transformers(), without_hub(), told_as(EncoderError, f"encoder {name!r} cannot be loaded"):
         model, missing = build_encoder(place)
         tokenizer = build_tokenizer(place)

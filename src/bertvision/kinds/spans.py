@@ -73,7 +73,6 @@ class Spans(Kind):
     usage: ClassVar[str] = 'model("Who built the weir?", "The weir was built in 1887 by Hannah Coyle.").text'
     predictor: ClassVar[PredictorName] = "reader"
     second: ClassVar[str] = "context"
-    optional_files: ClassVar[tuple[str, ...]] = ("null_odds.json", "best_spans.json", LOGITS)
 
     def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a SQuAD file; SQuAD 1.1 knows no question without an answer."""

@@ -15,7 +15,21 @@ from bertvision.files import write_encoded_rows, write_json_rows
 from bertvision.predictions.prediction import Candidate, Prediction
 from bertvision.strict_json import parse_json
 
-PREDICTIONS = "predictions.json"
+PREDICTIONS, READER_PREDICTIONS = "predictions.json", "reader_predictions.json"
+# Whatever a prediction folder may hold: what replaces one leaves no other model's file in it.
+PREDICTION_FILES = (
+    PREDICTIONS,
+    READER_PREDICTIONS,
+    "best_spans.json",
+    "ensemble.json",
+    "logits.safetensors",
+    "nbest_predictions.json",
+    "null_odds.json",
+    "paper_v1_predictions.json",
+    "predictions.conll",
+    "probabilities.json",
+    *(f"{name}.tsv" for name in ("CoLA", "MNLI-m", "MNLI-mm", "MRPC", "QNLI", "QQP", "RTE", "SST-2", "STS-B", "WNLI")),
+)
 DIVERGED = "give finite numbers (has the model diverged?)"
 HEADER = ("index", "prediction")  # of GLUE's files
 WHERE = "give OUT/predictions/FRACTION/ROW or what `bertvision predict --out` wrote"

@@ -1,7 +1,6 @@
 """One model's start and end logits for a whole split, flat, with what maps every token back to characters."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from bertvision.errors import FolderError
+from bertvision.files import whole_file
 from bertvision.strict_json import parse_json
 
 TYPES = {
@@ -94,9 +94,8 @@ def save_logits(path: Path, grid: TokenGrid, logits: Logits) -> None:
         "context_at": grid.context_at,
         "offsets": grid.offsets,
     }
-    beside = path.with_name(f".{path.name}.part")
-    save_file(tensors, beside, metadata={"question_ids": json.dumps(grid.question_ids)})
-    os.replace(beside, path)
+    with whole_file(path) as beside:
+        save_file(tensors, beside, metadata={"question_ids": json.dumps(grid.question_ids)})
 
 
 def load_logits(path: Path) -> tuple[TokenGrid, Logits]:

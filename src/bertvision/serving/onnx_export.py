@@ -17,9 +17,10 @@ from transformers import PreTrainedTokenizerBase
 from bertvision.encoder.encode import StateBatch, encode, read_states
 from bertvision.encoder.load import quiet_transformers
 from bertvision.errors import EncoderError, FolderError, MissingExtraError, SettingsError
-from bertvision.files import check_folder, sha256_of, whole_folder, write_json, write_text
+from bertvision.files import check_folder, given_folder, sha256_of, write_json, write_text
 from bertvision.heads.build import reads_last_alone
 from bertvision.heads.head import score_columns
+from bertvision.manifest import write_manifest
 from bertvision.model_config import CALIBRATION, CONFIG, UseConfig
 from bertvision.model_folder import Model
 from bertvision.serving.onnx_model import GRAPH, INPUTS, OnnxConfig, open_session, read_tokenizer, run_graph
@@ -195,13 +196,14 @@ def export_onnx(model: Path, out: Path, *, int8: bool = False, allow_outside: bo
         raise FolderError(f"{out}: is not empty; choose a new folder")
     served = open_model(model, choose_compute("cpu", "float32"), allow_outside=allow_outside)
     served.model.head.train(False)
-    with whole_folder(out) as beside:
+    with given_folder(out) as beside:
         found = _write_checked(served, beside / GRAPH, int8)
         _write_tokenizer(served.tokenizer, beside)
         write_json(beside / CONFIG, _config(served, beside / GRAPH, int8).model_dump(mode="json"))
         write_json(beside / CALIBRATION, served.calibration.model_dump(mode="json"))
         exported = Exported(out, (beside / GRAPH).stat().st_size, *found)
         write_text(beside / "README.md", "\n".join([served.card(), *_paragraph(exported)]))
+        write_manifest(beside, leave_out=[GRAPH])  # whose hash is in its config
     return exported
 
 

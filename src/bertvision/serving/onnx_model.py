@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from bertvision.errors import FolderError, MissingExtraError, SettingsError, told_as
 from bertvision.files import read_json, sha256_of
 from bertvision.hub import without_hub
+from bertvision.manifest import check_manifest
 from bertvision.model_config import CONFIG, ONNX_FORMAT, Calibration, UseConfig
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
@@ -134,6 +135,7 @@ def open_onnx(folder: Path) -> OnnxModel:
     graph = folder / GRAPH
     if not graph.is_file() or sha256_of(graph) != config.sha256:
         raise FolderError(f"{graph}: is missing or not the one that was exported; export the model again")
+    check_manifest(folder)
     session = open_session(graph)
     _check_graph(graph, session, config)
     return OnnxModel(folder, config, read_tokenizer(folder), session, read_calibration(folder, config))

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from bertvision.data.example import Split
 from bertvision.errors import DataError, FolderError, reason_of
-from bertvision.files import check_folder, whole_folder
+from bertvision.files import check_folder, given_folder
 from bertvision.kinds.kind import Answering, Kind
 from bertvision.model_config import Calibration, UseConfig, read_calibration_file
 from bertvision.predictions.logits import Logits
@@ -88,7 +88,7 @@ class Saveable:
         place = check_folder(Path(folder))
         if place.is_dir() and any(place.iterdir()):
             raise FolderError(f"{place}: is not empty; choose a new folder")
-        with whole_folder(place) as beside:
+        with given_folder(place) as beside:
             self.served.write(beside, records, changes_of)
         return place
 

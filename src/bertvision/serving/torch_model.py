@@ -15,6 +15,7 @@ from bertvision.encoder.encode import freeze
 from bertvision.files import write_json, write_text
 from bertvision.heads.contributions import layer_contributions
 from bertvision.heads.logits import logits_of
+from bertvision.manifest import write_manifest
 from bertvision.model_config import CALIBRATION, Calibration
 from bertvision.model_folder import Model, ModelConfig, find_model, load_model, save_as_changes, save_encoder
 from bertvision.predictions.logits import Logits, TokenGrid
@@ -90,6 +91,7 @@ class ServedModel(Served):
             save_as_changes(folder, replace(model, config=config), changes_of)
         write_json(folder / CALIBRATION, self.calibration.model_dump(mode="json"))
         write_text(folder / "README.md", self.card(records))
+        write_manifest(folder)
 
     def card(self, records: Sequence[RunRecord] | None = None) -> str:
         """Write the model card; where no records are given, with that of the run that the model lies in."""

@@ -1,28 +1,29 @@
 """The second stage: OUT/heads/<fraction>/<head>, all heads from one pass over one frozen encoder."""
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import Encoder, load_encoder
-from bertvision.files import read_json, whole_folder, write_json
+from bertvision.errors import FolderError
+from bertvision.files import read_json, remove_folder, whole_folder, write_json
 from bertvision.heads.build import HeadConfig, build_head, reads_cls
 from bertvision.heads.head import Head
 from bertvision.heads.logits import logits_of
 from bertvision.heads.training import EpochEnd, build_heads, train_heads_together
+from bertvision.manifest import check_manifest, write_manifest
 from bertvision.metrics.squad import Scores
 from bertvision.model_folder import ModelConfig, load_head, read_model_config, save_head
 from bertvision.records import fraction_name
-from bertvision.run_folder import MADE_BY, is_made, resumable, sign
+from bertvision.run_folder import MADE_BY, check_kept, is_made, resumable, sign
 from bertvision.settings import Settings
 from bertvision.steps.context import RunContext
 from bertvision.steps.states import open_states
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
 
-TRAINING = "training.json"
+TRAINING, SCORES = "training.json", "scores.json"
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def _train_together(context: RunContext, missing: list[HeadConfig], cls: bool) -
     together = _going_on(stage, missing, config.train)
     encoder, weights = frozen_encoder(context)
     heads = build_heads(together, context.shapes[cls], context.seed, objective)
-    with resumable(stage, {**_made_by(context, together), "device": context.compute.device.type}) as saved:
+    made_by = {**_made_by(context, together), "device": context.compute.device.type}
+    with resumable(stage, made_by, [context.folder.head(head.name) for head in together]) as saved:
         states_of = open_states(context, encoder, weights, together, objective=objective, cls=cls)
         with states_of as (source, states):
             for end in train_heads_together(
@@ -72,6 +74,7 @@ def _train_together(context: RunContext, missing: list[HeadConfig], cls: bool) -
                 progress=context.progress,
             ):
                 _keep_epoch(context, stage, encoder, heads, end, states)
+        check_kept([stage / MADE_BY])  # else scores of earlier epochs may have gone with it
         for head in together:
             _keep_head(context, stage, head, weights)
 
@@ -88,7 +91,7 @@ def _going_on(stage: Path, missing: list[HeadConfig], configured: Sequence[HeadC
     together = [head for head in configured if head.model_dump(mode="json") in listed]
     if len(together) == len(listed) and all(head in together for head in missing):
         return together
-    shutil.rmtree(stage)
+    remove_folder(stage)
     return missing
 
 
@@ -97,15 +100,17 @@ def load_heads(context: RunContext) -> dict[str, TrainedHead]:
     trained = {}
     for config in context.experiment.heads.train:
         place = context.folder.head(config.name)
-        if is_made(place, _made_by(context, [config])):
-            training = read_json(place / TRAINING)
-            if training["diverged"]:
-                continue
-            epochs = {int(epoch): scores for epoch, scores in training["epochs"].items()}
-            # The experiment's own config: a pooler given from Python is in no file.
-            saved = read_model_config(place).model_copy(update={"head": config})
-            head = load_head(place, saved)
-            trained[config.name] = TrainedHead(config, head, training["seconds"], epochs, training["states"])
+        if not is_made(place, _made_by(context, [config])):
+            raise FolderError(f"{place}: was removed while the run went on; give the same command again")
+        check_manifest(place)
+        training = read_json(place / TRAINING)
+        if training["diverged"]:
+            continue
+        epochs = {int(epoch): scores for epoch, scores in training["epochs"].items()}
+        # The experiment's own config: a pooler given from Python is in no file.
+        saved = read_model_config(place).model_copy(update={"head": config})
+        head = load_head(place, saved)
+        trained[config.name] = TrainedHead(config, head, training["seconds"], epochs, training["states"])
     return trained
 
 
@@ -126,9 +131,12 @@ def _keep_epoch(
         with whole_folder(stage / "reported") as beside:
             for name, head in going.items():
                 save_weights(beside / name, head)
-            write_json(beside / TRAINING, {"seconds": round(end.seconds, 3), "states": states})
+            write_json(beside / TRAINING, {"seconds": round(end.seconds, 3), "states": states, "heads": list(going)})
+            write_manifest(beside)
     else:
-        write_json(stage / f"epoch-{end.epoch}.json", _score_heads(context, encoder, going))
+        with whole_folder(stage / f"epoch-{end.epoch}") as beside:
+            write_json(beside / SCORES, _score_heads(context, encoder, going))
+            write_manifest(beside)
 
 
 def _score_heads(context: RunContext, encoder: Encoder, heads: Mapping[str, Head]) -> dict[str, Scores]:
@@ -143,21 +151,30 @@ def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: st
     made_by = _made_by(context, [config])
     if is_made(context.folder.head(config.name), made_by):
         return
-    if not (stage / "reported" / config.name).exists():
+    check_manifest(stage / "reported")
+    training = read_json(stage / "reported" / TRAINING)
+    if config.name not in training.pop("heads", [path.name for path in (stage / "reported").iterdir()]):
         context.progress.say(f"head {config.name} diverged and was left out; try a lower lr for it")
         with whole_folder(context.folder.head(config.name)) as beside:
             write_json(beside / TRAINING, {"diverged": True})  # so that it is not tried again
             sign(beside, made_by)
+            write_manifest(beside)
         return
     head = build_head(config, context.shape_for(config), context.objective)
     load_weights(stage / "reported" / config.name, head)
-    rows = {path.stem.removeprefix("epoch-"): read_json(path) for path in stage.glob("epoch-*.json")}
+    rows = {place.stem.removeprefix("epoch-"): _read_scores(place) for place in stage.glob("epoch-*")}
     epochs = {epoch: scores[config.name] for epoch, scores in rows.items() if config.name in scores}
     with whole_folder(context.folder.head(config.name)) as beside:
         save_head(beside, head, _model_config(context, config, weights))
-        training = read_json(stage / "reported" / TRAINING)
         write_json(beside / TRAINING, {**training, "epochs": epochs, "diverged": False})
         sign(beside, made_by)
+        write_manifest(beside)
+
+
+def _read_scores(place: Path) -> dict[str, Scores]:
+    check_manifest(place)
+    scores: dict[str, Scores] = read_json(place / SCORES if place.is_dir() else place)  # a file: of an older version
+    return scores
 
 
 def _model_config(context: RunContext, config: HeadConfig, weights: str) -> ModelConfig:
