@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export HF_HUB_DISABLE_TELEMETRY := 1
 
-.PHONY: quickstart check test docs report bench readme pages clean
+.PHONY: quickstart check test fuzz faults docs report bench readme pages clean
 
 quickstart: $(VENV)/.user
 	$(BIN)/bertvision quickstart
@@ -21,6 +21,15 @@ check: $(VENV)/.dev
 test: $(VENV)/.dev
 	$(BIN)/python tools/browser.py
 	CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+
+# Mutates everything that is read, 10,000 times each (an hour or two of one core); make test has a short version. One
+# target, or one mutation again: make fuzz ARGS='squad --first 412 --count 1'
+fuzz: $(VENV)/.dev
+	CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -W ignore tools/fuzz.py $(ARGS)
+
+# Kills before every file operation of a run and at random moments of every stage, full disks, folders that vanish.
+faults: $(VENV)/.dev
+	CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m faults -n auto --maxprocesses 4 --dist worksteal
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

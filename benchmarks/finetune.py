@@ -1,6 +1,5 @@
 """Fine-tuning: windows a second of our ways to take a step and of transformers' Trainer, on windows not seen before."""
 
-import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,17 +10,24 @@ from statistics import fmean, median
 from typing import Literal
 
 import numpy as np
-import torch
 from pydantic import Field, field_validator
 
-from benchmarks.measuring import Clock, Timing, cudnn_attention, read_bench_data, short_name, subject
+from benchmarks.measuring import (
+    Clock,
+    Timing,
+    clear,
+    cudnn_attention,
+    plain_copy,
+    read_bench_data,
+    short_name,
+    subject,
+)
 from benchmarks.trainer import Flags, Recipe, question_model, train_with_trainer
 from bertvision.encoder import fast_steps
 from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.fast_steps import StepKind
 from bertvision.encoder.finetune import FinetuneConfig, finetune_encoder, plan_steps
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.mpnet import fuse_attention
 from bertvision.errors import SettingsError, TrainingError, reason_of
 from bertvision.heads.build import output_head
 from bertvision.heads.head import Head
@@ -164,11 +170,7 @@ class FinetuneWork:
                 run = self._run_trainer(TRAINERS[own], windows, seed)
             else:
                 run = self._run_ours(own, windows, seed)
-        gc.collect()  # the next side starts from a device that holds nothing, and compiles its own
-        if "torch._dynamo" in sys.modules:
-            torch._dynamo.reset()
-        if self._compute.device.type == "cuda":
-            torch.cuda.empty_cache()
+        clear(self._compute.device)
         return run
 
     def new_shapes(self, parts: Sequence[Sequence[Window]]) -> dict[str, float]:
@@ -196,16 +198,19 @@ class FinetuneWork:
         return Clock(self._compute.device, skipped=len(windows) // size // 4)
 
     def _run_ours(self, name: str, windows: Sequence[Window], seed: int) -> Run:
-        encoder, output = replace(self._encoder, model=deepcopy(self._encoder.model)), new_output(self._encoder, seed)
+        encoder, output = self._copy(as_it_was=name == TODAY), new_output(self._encoder, seed)
         watch = Watch(self._clock(windows, self._step_windows(windows)))
-        if name != TODAY and encoder.model.config.model_type == "mpnet":
-            fuse_attention(encoder.model)  # as loading does
         with compiling(at_once=name == COMPILED):
             for _ in finetune_encoder(
                 encoder, output, windows, self._config(STEPS[name]), seed=seed, compute=self._compute, progress=watch
             ):
                 pass
         return Run(watch.clock.stop(), last_quarter(watch.losses()))
+
+    def _copy(self, as_it_was: bool) -> Encoder:
+        if as_it_was:
+            return plain_copy(self._encoder)
+        return replace(self._encoder, model=deepcopy(self._encoder.model))
 
     def _run_trainer(self, flags: Flags, windows: Sequence[Window], seed: int) -> Run:
         model, size = question_model(self._encoder, new_output(self._encoder, seed)), self._step_windows(windows)
@@ -328,7 +333,7 @@ def training_flops(encoder: Encoder, windows: Sequence[Window]) -> float:
     lengths, config = lengths_of(windows), encoder.model.config
     apart = ("embeddings", "pooler")
     weights = sum(own.numel() for name, own in encoder.model.named_parameters() if name.split(".")[0] not in apart)
-    pairs = config.num_hidden_layers * config.hidden_size * float((lengths**2).sum())
+    pairs: float = config.num_hidden_layers * config.hidden_size * float((lengths**2).sum())
     return 6 * weights * float(lengths.sum()) + 12 * pairs
 
 

@@ -35,7 +35,9 @@ from bertvision.windows.padding import CPU_TOKENS
 from bertvision.windows.window import Window
 
 TORCH, ONNX, INT8 = "torch", "onnx", "onnx int8"
-BARE, SINGLE = ", bare encoder", ", one by one"
+BARE, SINGLE, ASKED = ", bare encoder", ", one by one", ", questions in one call"
+CARD_SINGLE, CARD_BATCHED = "as cards show, one by one", "as cards show, batched"
+CARD_BATCH = 16  # questions, in the order in which they are given, padded to the longest of them
 Item = TypeVar("Item")
 
 
@@ -48,6 +50,7 @@ class InferenceBench(Config):
     # Many short rounds: on a machine with neighbours, two sides that run a second apart are the ones to compare.
     windows: int = Field(48, ge=1)  # of these questions, run in every round
     singles: int = Field(4, ge=1)  # questions that are asked one by one in every round
+    asked: int = Field(32, ge=1)  # questions that are asked in one call, beside the way that cards show
     rounds: int = Field(25, ge=1)
 
 
@@ -61,7 +64,8 @@ def bench_inference(config: InferenceBench, progress: Progress = SILENT) -> Benc
         work = _open(place, Path(folder))
         answering = work.onnx.answering(questions)
         windows, singles = _spread(answering.windows, config.windows), _spread(questions, config.singles)
-        measured = measure_in_turns(work.sides(windows, singles), config.rounds, compute.device, progress)
+        sides = work.sides(windows, singles) | work.sides_of_questions(_spread(questions, config.asked))
+        measured = measure_in_turns(sides, config.rounds, compute.device, progress)
         logits = {name: served.logits(answering.windows) for name, served in work.by_name.items()}
     is_scored = asked.has_golds and (work.onnx.config.task != "squad1" or all(each.answers for each in questions))
     data = re.sub(r"\.json(\.gz)?$", "", Path(config.data).name).replace(":", "-")
@@ -101,7 +105,7 @@ class InferenceWork:
 
     def sides(self, windows: Sequence[Window], singles: Sequence[Question]) -> dict[str, Callable[[], object]]:
         """Return what is timed."""
-        pairs = [(question.text, question.context) for question in singles]
+        pairs = _pairs(singles)
         batches: dict[str, Callable[[], object]] = {
             TORCH: lambda: self.torch.logits(windows),
             TORCH + BARE: lambda: self.run_bare(windows),
@@ -111,6 +115,34 @@ class InferenceWork:
         }
         readers = {f"{name}{SINGLE}": Reader(served) for name, served in self.by_name.items()}
         return batches | {name: _one_by_one(reader, pairs) for name, reader in readers.items()}
+
+    def sides_of_questions(self, questions: Sequence[Question]) -> dict[str, Callable[[], object]]:
+        """Return what is timed from text to answer: all questions in one call, and the way that cards show."""
+        pairs = _pairs(questions)
+        sides: dict[str, Callable[[], object]] = {
+            f"{TORCH}{ASKED}": lambda: Reader(self.torch).answer_pairs(pairs),
+            f"{ONNX}{ASKED}": lambda: Reader(self.onnx).answer_pairs(pairs),
+            CARD_SINGLE: lambda: [self.answer_as_cards_show([pair]) for pair in pairs],
+            CARD_BATCHED: lambda: [
+                self.answer_as_cards_show(pairs[first : first + CARD_BATCH])
+                for first in range(0, len(pairs), CARD_BATCH)
+            ],
+        }
+        return sides
+
+    def answer_as_cards_show(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
+        """Answer as cards of AutoModelForQuestionAnswering do: what is too long is cut off, the best start and end."""
+        tokenizer = self.torch.tokenizer
+        questions, contexts = map(list, zip(*pairs, strict=True))
+        options = {"truncation": "only_second", "max_length": self.torch.config.windows.max_length, "padding": True}
+        given = tokenizer(questions, contexts, return_tensors="pt", **options)
+        with torch.no_grad():
+            state = self.bare.encoder.model(**given).last_hidden_state
+            unused = torch.zeros_like(given["input_ids"])  # segments, which a linear layer does not look at
+            logits = self.bare.head(state[:, None], given["attention_mask"].bool(), unused)
+        starts, ends = logits.argmax(dim=1).T.tolist()
+        rows = zip(given["input_ids"], starts, ends, strict=True)
+        return [str(tokenizer.decode(ids[start : end + 1])) for ids, start, end in rows]
 
     def run_bare(self, windows: Sequence[Window]) -> None:
         """Run the encoder as it is served, but keep its last state alone."""
@@ -139,6 +171,10 @@ def _open(place: Path, folder: Path) -> InferenceWork:
     return InferenceWork(served, onnx, open_onnx(folder / "int8"), bare, bare_onnx)
 
 
+def _pairs(questions: Sequence[Question]) -> list[tuple[str, str]]:
+    return [(question.text, question.context) for question in questions]
+
+
 def _one_by_one(reader: Reader, pairs: Sequence[tuple[str, str]]) -> Callable[[], object]:
     return lambda: [reader.answer_pairs([pair]) for pair in pairs]
 
@@ -152,6 +188,12 @@ def _speeds(record: BenchRecord, windows: int, singles: int) -> dict[str, float]
     for name in (TORCH, ONNX):
         for what, ratio in zip(("", ", lowest", ", highest"), record.ratio(name, name + BARE), strict=True):
             found[f"{name}: head over bare encoder, per cent{what}"] = 100 * (ratio - 1)
+    for way in (CARD_SINGLE, CARD_BATCHED):
+        found[f"torch: questions in one call, times as fast as when called {way}"] = record.ratio(
+            way, TORCH + ASKED
+        ).middle
+    found["onnx: times as fast as torch"] = record.ratio(TORCH, ONNX).middle
+    found["onnx: questions in one call, times as fast as torch"] = record.ratio(TORCH + ASKED, ONNX + ASKED).middle
     return {name: round(value, 3) for name, value in found.items()}
 
 

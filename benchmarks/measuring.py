@@ -1,9 +1,12 @@
 """What benchmarks share: sides timed in turns, encoders of given or random weights, windows as long as SQuAD's."""
 
 import csv
+import gc
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +19,7 @@ from transformers import AutoModel, BertConfig, MPNetConfig, PreTrainedTokenizer
 from bertvision.data.example import TextRow
 from bertvision.data.squad import read_squad
 from bertvision.encoder.load import Encoder, load_encoder, load_tokenizer
+from bertvision.encoder.mpnet import fuse_attention
 from bertvision.errors import DataError
 from bertvision.kinds.classes import CLASSES
 from bertvision.progress import SILENT, Progress
@@ -68,7 +72,7 @@ def _seconds(side: Callable[[], object], device: torch.device) -> float:
 @contextmanager
 def cudnn_attention(is_on: bool) -> Iterator[None]:
     """Let cuDNN's attention, which plans every new shape anew, take part or not."""
-    before = torch.backends.cuda.cudnn_sdp_enabled()
+    before = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
     torch.backends.cuda.enable_cudnn_sdp(is_on)
     try:
         yield
@@ -129,7 +133,28 @@ def subject(name: str, tokenizer: str | None = None) -> Encoder:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)  # type: ignore[no-untyped-call]
+    if model.config.model_type == "mpnet":
+        fuse_attention(model)  # as `load_encoder` does
     return Encoder(name, model, blank_tokenizer() if tokenizer is None else load_tokenizer(tokenizer))
+
+
+def plain_copy(encoder: Encoder) -> Encoder:
+    """Copy an encoder's weights into the model as transformers builds it, without what loading changes in it."""
+    with torch.random.fork_rng():
+        model = AutoModel.from_config(encoder.model.config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+    model.load_state_dict(encoder.model.state_dict(), strict=False)  # all but a pooler that the encoder has not
+    if getattr(encoder.model, "pooler", None) is None:
+        model.pooler = None
+    return replace(encoder, model=model)
+
+
+def clear(device: torch.device) -> None:
+    """Let the next side start from nothing: no memory held, no code compiled (after eight models no more is)."""
+    gc.collect()
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def short_name(encoder: Encoder) -> str:

@@ -3,17 +3,18 @@
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field, field_validator
 
-from benchmarks.finetune import NO_CUDNN, STEPS, TODAY, TRAINERS, new_output, split_names
-from benchmarks.measuring import cudnn_attention
+from benchmarks.finetune import COMPILED, NO_CUDNN, STEPS, TODAY, TRAINERS, compiling, new_output, split_names
+from benchmarks.measuring import clear, cudnn_attention
 from benchmarks.trainer import Recipe, copy_back, question_model, train_with_trainer
 from bertvision.data.example import DataConfig
 from bertvision.encoder.encode import freeze
+from bertvision.encoder.finetune import FinetuneConfig
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError
 from bertvision.experiment import Experiment, build_experiment
@@ -40,6 +41,7 @@ class RecipeConfig(Config):
     lr: float = Field(1e-4, gt=0)
     epochs: float = Field(3.0, gt=0)
     warmup: float = Field(0.0, ge=0, lt=1)
+    compiled: bool = False  # ours: the encoder's blocks are compiled, however few the steps
 
 
 class InsertedConfig(Config):
@@ -84,7 +86,7 @@ class ScoredSide(Record):
 
     side: str
     measured_on: Settings  # encoder, data and seed: sides of one table have the same
-    settings: Settings
+    recipe: str
     seconds: float  # of fine-tuning
     wall: float  # of fine-tuning, writing, reading and scoring the model
     scores: dict[str, float]
@@ -96,17 +98,24 @@ def bench_seconds(config: SecondsBench, progress: Progress = SILENT) -> BenchRec
     check_folder(config.folder).mkdir(parents=True, exist_ok=True)
     _warm_up(context)
     for name in config.sides:
-        with cudnn_attention(name == TODAY or name in TRAINERS):
+        at_once = recipe_of(config, name).compiled or name.removesuffix(NO_CUDNN) == COMPILED
+        with cudnn_attention(name == TODAY or name in TRAINERS), compiling(at_once=True) if at_once else nullcontext():
             scored = _scored(config, context, name)
+        clear(context.compute.device)
         progress.say(f"{name}: {scored.seconds:.1f} s, best F1 {scored.scores['best_f1']:.2f}")
         write_file(config.folder / f"{name}.json", scored)
     return _record(config, context, _finished(config))
 
 
+def recipe_of(config: SecondsBench, side: str) -> RecipeConfig:
+    """Return what a side learns by."""
+    return config.fastest if side.removesuffix(NO_CUDNN) == FASTEST else config.recipe
+
+
 def experiment_of(config: SecondsBench, side: str) -> Experiment:
     """Describe one of our sides as an experiment."""
     name = side.removesuffix(NO_CUDNN)
-    recipe = config.fastest if name == FASTEST else config.recipe
+    recipe = recipe_of(config, side)
     inserted = {"lora": config.lora, "houlsby": config.houlsby}.get(name)
     settings: Settings = {
         "name": name,
@@ -147,7 +156,7 @@ def _scored(config: SecondsBench, context: RunContext, name: str) -> ScoredSide:
     return ScoredSide(
         side=name,
         measured_on=_measured_on(config),
-        settings=experiment.finetune.model_dump(mode="json", include={"fractions", "batch", "lr", "optim", "step"}),
+        recipe=_spelled(experiment.finetune),
         seconds=round(seconds, 3),
         wall=round(time.perf_counter() - started, 3),
         scores={key: scores[key] for key in ("best_f1", "exact", "f1")},
@@ -186,6 +195,11 @@ def _by_trainer(config: SecondsBench, context: RunContext, name: str) -> tuple[f
     return seconds, context.dev.score(context.dev.answer(logits), logits)
 
 
+def _spelled(config: FinetuneConfig) -> str:
+    (epochs,), optim = config.fractions, config.optim
+    return f"{epochs:g} epochs of {config.batch.tokens} tokens a step at {config.lr:g}, warmup {optim.warmup:g}"
+
+
 def _measured_on(config: SecondsBench) -> Settings:
     names = {split: Path(str(getattr(config.data, split))).name for split in ("train", "dev")}
     return {"encoder": Path(config.encoder).name, "seed": config.seed, **names}
@@ -201,12 +215,6 @@ def _finished(config: SecondsBench) -> list[ScoredSide]:
 
 
 def _record(config: SecondsBench, context: RunContext, sides: Sequence[ScoredSide]) -> BenchRecord:
-    settings: dict[str, Any] = {
-        **_measured_on(config),
-        **config.recipe.model_dump(),
-        **{each.side: each.settings for each in sides},
-        FASTEST: ", ".join(f"{key} {value:g}" for key, value in config.fastest.model_dump().items()),
-    }
     columns = {"best F1": "best_f1", "EM at 0": "exact", "F1 at 0": "f1"}
     figures: dict[str, float] = {}
     for each in sides:
@@ -216,7 +224,7 @@ def _record(config: SecondsBench, context: RunContext, sides: Sequence[ScoredSid
         name="seconds-to-score",
         variant=Path(config.encoder).name,
         about="seconds of fine-tuning, and how the model then answers dev; each side once, in a process that is warm",
-        settings=settings,
+        settings={**_measured_on(config), **{each.side: each.recipe for each in sides}},
         sides=tuple(Side(name=each.side, seconds=(each.seconds,)) for each in sides),
         figures=figures,
         provenance=provenance(context.compute.name, context.compute.precision),

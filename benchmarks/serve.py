@@ -1,11 +1,11 @@
-"""A server under load: requests a second and its memory, a burst over its limit, and its end while it works."""
+"""A server under load: requests a second, memory, a heavy client beside light ones, a burst, its end while it works."""
 
 import asyncio
 import json
 import signal
 import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,10 +23,11 @@ from bertvision.settings import DEFAULT, Config
 from bertvision.training.device import choose_compute
 
 LENGTHS = (150, 300, 450, None)  # characters of a context; None: all of it, about 600
+NAME = "model"
 EVERY = 4  # of the sample's 240 questions, this one is asked
 TOGETHER = 8  # questions of one request, so that the server is still busy when it is told to end
 PARTS = ("warm-up", "first quarter", "second quarter", "third quarter", "last quarter")
-OK, BUSY = 200, 429
+OK, BUSY, ENDING, LATE = 200, 429, 503, 504
 
 
 class ServeBench(Config):
@@ -37,12 +38,16 @@ class ServeBench(Config):
     requests: int = Field(20_000, ge=4)  # of one question each
     clients: int = Field(16, ge=1)  # that ask at once, each again as soon as it has its answer
     max_queue: int = Field(64, ge=1)  # requests that may wait in the server
-    burst: int = Field(640, ge=1)  # requests that come at once
+    burst: int = Field(240, ge=1)  # requests that come at once
+    light_clients: int = Field(20, ge=1)  # that ask alone, and beside a heavy one
+    light_requests: int = Field(200, ge=1)  # of them all, in a round of either
+    heavy_characters: int = Field(90_000, ge=1)  # of the context that the heavy client asks about, again and again
+    rounds: int = Field(4, ge=1)  # alone and beside it
     timeout: float = Field(3600.0, gt=0)  # seconds for all of it
 
     @model_validator(mode="after")
     def _is_under_and_over_the_limit(self) -> "ServeBench":
-        if not self.clients <= self.max_queue < self.burst:
+        if not max(self.clients, self.light_clients + 1) <= self.max_queue < self.burst:
             raise ValueError("clients may be at most max_queue, so that none is refused, and burst must exceed it")
         return self
 
@@ -70,7 +75,7 @@ def bench_serve(config: ServeBench, progress: Progress = SILENT) -> BenchRecord:
 
 
 async def _measure(config: ServeBench, place: Path, progress: Progress) -> tuple[tuple[Side, ...], dict[str, float]]:
-    arguments = ("--model", f"model={place}", "--device", config.device, "--max-queue", str(config.max_queue))
+    arguments = ("--model", f"{NAME}={place}", "--device", config.device, "--max-queue", str(config.max_queue))
     questions = read_questions("sample:dev").questions[::EVERY]
     many = _body([each.text for each in questions[:TOGETHER]], questions[0].context)
     async with asyncio.timeout(config.timeout), running(arguments) as server:
@@ -79,9 +84,10 @@ async def _measure(config: ServeBench, place: Path, progress: Progress) -> tuple
         if await _ask_alone(server.address, work.bodies) != work:
             raise DataError("after the burst the server gave other answers than before; please report this")
         parts = await _load(server, work, config, progress)
+        light = await _ask_beside(server, work, config, progress)
         end = await _end(server, many, config.clients)
     sides = tuple(Side(name=name, seconds=(part.seconds,)) for name, part in zip(PARTS[1:], parts[1:], strict=True))
-    return sides, {**load_figures(parts), **burst, **end}
+    return sides, {**load_figures(parts), **light_figures(light), **burst, **end}
 
 
 class Work(NamedTuple):
@@ -152,6 +158,70 @@ def load_figures(parts: Sequence[Part]) -> dict[str, float]:
     return found | {"growth of memory in the second half, MB": memory[4] - memory[2]}
 
 
+class Light(NamedTuple):
+    """Seconds of each request of light clients, and how the requests of the heavy one beside them ended."""
+
+    alone: list[float]
+    beside: list[float]
+    heavy: list[int]  # statuses
+
+
+async def _ask_beside(server: Server, work: Work, config: ServeBench, progress: Progress) -> Light:
+    """Let light clients ask alone and beside a heavy one, in turns."""
+    text = " ".join(each.context for each in read_questions("sample:dev").questions)
+    context = (text * (config.heavy_characters // len(text) + 1))[: config.heavy_characters]
+    found = Light([], [], [])
+    with progress.bar("beside a heavy client", 2 * config.rounds * config.light_requests) as bar:
+        for number in range(2 * config.rounds):
+            is_beside = number % 4 in (1, 2)  # forwards in one round and backwards in the next
+            async with AsyncExitStack() as stack:
+                if is_beside:
+                    await stack.enter_async_context(_asking_heavily(server, _body("Who?", context), found.heavy))
+                part = await _ask_together(server, work, config.light_clients, config.light_requests, bar)
+            (found.beside if is_beside else found.alone).extend(part.latencies)
+    return found
+
+
+@asynccontextmanager
+async def _asking_heavily(server: Server, body: bytes, statuses: list[int]) -> AsyncIterator[None]:
+    """Send a heavy request whenever the one before it has ended; hang up at the end."""
+
+    async def ask() -> None:
+        async with connected(server.address) as connection:
+            while True:
+                reply = await connection.ask("/answer", body)
+                statuses.append(reply.status)
+                if reply.status not in (OK, LATE):
+                    raise DataError(f"the server replied {reply.status} to a heavy request; expected 200 or 504")
+
+    asking = asyncio.create_task(ask())
+    try:
+        while (await server.metrics())[f'bertvision_queue_tokens{{model="{NAME}"}}'] == 0 and not asking.done():
+            pass
+        yield
+    finally:
+        asking.cancel()
+        await asyncio.wait((asking,))
+    if not asking.cancelled():
+        asking.result()
+
+
+def light_figures(light: Light) -> dict[str, float]:
+    """Sum up how long light clients wait, alone and beside a heavy one."""
+    (alone, slow_alone), (beside, slow_beside) = (
+        (1000 * np.percentile(each, (50, 99))).tolist() for each in (light.alone, light.beside)
+    )
+    return {
+        "light clients alone: milliseconds, p50": alone,
+        "light clients alone: milliseconds, p99": slow_alone,
+        "light clients beside a heavy one: milliseconds, p50": beside,
+        "light clients beside a heavy one: milliseconds, p99": slow_beside,
+        "light clients beside a heavy one: p99 as a multiple of p99 alone": slow_beside / slow_alone,
+        "heavy requests answered beside them": float(light.heavy.count(OK)),
+        "heavy requests given up (504) beside them": float(light.heavy.count(LATE)),
+    }
+
+
 async def _burst(address: Address, body: bytes, count: int) -> dict[str, float]:
     """Send more at once than may wait: some are answered, the others are told when to come back."""
     async with AsyncExitStack() as stack:
@@ -165,7 +235,7 @@ async def _burst(address: Address, body: bytes, count: int) -> dict[str, float]:
 
 
 async def _end(server: Server, body: bytes, count: int) -> dict[str, float]:
-    """Send SIGTERM while requests are answered, and wait for their answers and the server's end."""
+    """Send SIGTERM while requests are answered, and wait for an answer or 503 to each, and for the server's end."""
     async with AsyncExitStack() as stack:
         connections = [await stack.enter_async_context(connected(server.address)) for _ in range(count)]
         asking = [asyncio.create_task(connection.ask("/answer", body)) for connection in connections]
@@ -173,12 +243,20 @@ async def _end(server: Server, body: bytes, count: int) -> dict[str, float]:
         while (await server.metrics())["bertvision_requests_in_flight"] - 1 + sum(map(_is_done, asking)) < count:
             pass
         in_flight = count - sum(map(_is_done, asking))
+        started = time.perf_counter()
         server.process.send_signal(signal.SIGTERM)
-        answered = [_answers(reply) for reply in await asyncio.gather(*asking)]
+        replies = await asyncio.gather(*asking)
     code = await server.process.wait()
+    refused = [reply for reply in replies if reply.status == ENDING]
+    answered = [_answers(reply) for reply in replies if reply not in refused]
     if code not in (0, -signal.SIGTERM):
         raise DataError(f"the server ended with code {code} instead of SIGTERM's; please report this")
-    return {"SIGTERM: requests in flight": float(in_flight), "SIGTERM: requests answered": float(len(answered))}
+    return {
+        "SIGTERM: requests in flight": float(in_flight),
+        "SIGTERM: requests answered": float(len(answered)),
+        "SIGTERM: requests refused with 503": float(len(refused)),
+        "SIGTERM: seconds to the end": time.perf_counter() - started,
+    }
 
 
 def _is_done(asking: "asyncio.Task[Reply]") -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 from transformers import (
     AutoModelForQuestionAnswering,
@@ -70,16 +70,23 @@ class QuestionTrainer(Trainer):
 def question_model(encoder: Encoder, output: Head) -> PreTrainedModel:
     """Copy an encoder and its output layer into transformers' model for questions, so that both start as one."""
     with quiet_transformers():
-        model: PreTrainedModel = AutoModelForQuestionAnswering.from_config(encoder.model.config)
+        model: PreTrainedModel = AutoModelForQuestionAnswering.from_config(encoder.model.config)  # type: ignore[no-untyped-call]
     model.base_model.load_state_dict(encoder.model.state_dict(), strict=False)  # all but a pooler
-    model.qa_outputs.load_state_dict(output.readout.linear.state_dict())
+    _last_layer(model).load_state_dict(_last_layer(output.readout).state_dict())
     return model
 
 
 def copy_back(model: PreTrainedModel, encoder: Encoder, output: Head) -> None:
     """Copy what was learned into our encoder and output layer."""
     encoder.model.load_state_dict(model.base_model.state_dict(), strict=False)
-    output.readout.linear.load_state_dict(model.qa_outputs.state_dict())
+    _last_layer(output.readout).load_state_dict(_last_layer(model).state_dict())
+
+
+def _last_layer(module: nn.Module) -> nn.Linear:
+    """Find what gives the scores of start and end, here and in transformers."""
+    layer = getattr(module, "qa_outputs", None) or module.linear
+    assert isinstance(layer, nn.Linear)
+    return layer
 
 
 def train_with_trainer(
@@ -96,8 +103,6 @@ def train_with_trainer(
 ) -> list[float]:
     """Train a model for questions in place and return the losses; `on_step` is told of every step's windows."""
     size = flags.windows or step_windows
-    if flags.compiled:
-        torch._dynamo.reset()  # every model is compiled anew, and after eight of them none would be
     with tempfile.TemporaryDirectory(prefix="bertvision-trainer-") as folder, _left_as_it_was():
         arguments = TrainingArguments(
             output_dir=folder,
@@ -151,11 +156,11 @@ def _speed(flags: Flags, workers: int, compute: Compute) -> dict[str, Any]:
 @contextmanager
 def _left_as_it_was() -> Iterator[None]:
     """Undo what Trainer sets for the whole process: the precision of float32 products, and that models are compiled."""
-    precision = torch.backends.fp32_precision
+    precision = torch.backends.fp32_precision  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        torch.backends.fp32_precision = precision
+        torch.backends.fp32_precision = precision  # type: ignore[attr-defined]
         for name in [name for name in os.environ if name.startswith(DYNAMO)]:
             del os.environ[name]
 

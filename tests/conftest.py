@@ -36,6 +36,10 @@ from bertvision.windows.words import cut_words
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
+# What a test writes need not outlast a power loss: 4 ms a file, of which a run has hundreds. tests/test_faults.py looks
+# at what is synced, and when.
+os.fsync = lambda handle: None
+
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?!'-"
 WORDS = ["the", "river", "weir", "was", "built", "in", "1887", "by", "hannah", "coyle", "who", "when", "where", "stone"]
 

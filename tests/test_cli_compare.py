@@ -232,7 +232,7 @@ def test_a_folder_of_answers_alone_has_empty_cells_for_second_answers(call, fold
     [
         (
             {"null_odds": {"when": float("nan"), "who": 0, "why": 0, "where": 0}},
-            "odds of question 'when' are not a number",
+            "odds of question 'when' are nan",
         ),
         ({"null_odds": {"when": 1.0}}, "null_odds.json and predictions.json hold different questions, such as 'where'"),
         (

@@ -184,7 +184,13 @@ def test_a_bad_predictions_file_ends_in_one_line(score, tmp_path, task, predicti
         (ODDS | {"who": "0.5"}, "{file}: question 'who': expected float, got str"),
         (ODDS | {"who": True}, "{file}: question 'who': expected float, got bool"),
         (ODDS | {"who": None}, "{file}: question 'who': expected float, got NoneType"),
-        (ODDS | {"who": float("nan")}, "the null odds of question 'who' are not a number"),
+        (ODDS | {"who": float("nan")}, "{file}: the odds of question 'who' are nan"),
+        (ODDS | {"who": float("inf")}, "{file}: the odds of question 'who' are inf; give finite numbers"),
+        (b'{"who": 1e999, "when": 0}', "{file}: the odds of question 'who' are inf"),
+        (
+            b'{"who": 1, "when": 0, "who": 2}',
+            "{file}: not JSON that can be read (the key 'who' stands twice in one object",
+        ),
         (ODDS | {"who": 10**400}, ""),  # more than a float can hold
         ({"when": 0.5}, "no null odds for 3 of 4 questions, such as 'who'"),
     ],

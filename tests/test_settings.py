@@ -240,3 +240,26 @@ def test_mappings_are_laid_over_each_other_key_by_key_but_a_batch_is_replaced_wh
 )
 def test_the_first_difference_of_two_settings_is_named_with_both_values(one, other, difference):
     assert first_difference(one, other) == difference
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+MERGED = "a: &a {x: 1}\n" + "".join(
+    f"{name}: &{name} {{<<: [{', '.join([f'*{before}'] * 9)}]}}\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize("text", [BOMB, MERGED])
+def test_aliases_that_stand_for_millions_of_values_are_refused(text):
+    assert len(text) < 500
+    assert "its aliases stand for more than 100,000 values" in refusal(parse_yaml, text, "bomb.yaml")
+
+
+def test_aliases_that_a_person_writes_are_read():
+    assert parse_yaml("a: &a {x: 1}\nb: *a\nc: {<<: *a, y: 2}\n", "a.yaml") == {
+        "a": {"x": 1},
+        "b": {"x": 1},
+        "c": {"x": 1, "y": 2},
+    }

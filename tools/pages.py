@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from bertvision.cli import app
 from bertvision.encoder.load import SHIPPED
+from bertvision.files import write_text
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- written by make pages -->\n", "<!-- end of what make pages wrote -->\n"
@@ -52,4 +53,4 @@ def _help(title: str, *verb: str) -> str:
 
 if __name__ == "__main__":
     for each in PAGES:
-        each.write_text(written(each), encoding="utf-8")
+        write_text(each, written(each))

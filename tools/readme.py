@@ -6,6 +6,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from bertvision.files import write_text
+
 ROOT = Path(__file__).parent.parent
 BEGIN, END = "<!-- quickstart: written by make readme -->", "<!-- end of quickstart -->"
 
@@ -24,7 +26,7 @@ def main() -> None:
     before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     shown = f"\n```text\n{excerpt}\n```\n\n({seconds:.0f} seconds on {os.cpu_count()} CPU cores.)\n"
-    readme.write_text(before + BEGIN + shown + END + after, encoding="utf-8")
+    write_text(readme, before + BEGIN + shown + END + after)
 
 
 main()

@@ -1,6 +1,10 @@
 """The Hugging Face hub: whether it can be asked, found out at once; no torch in here."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from bertvision.errors import FolderError, reason_of
 
 SECONDS = 5.0  # that a hub which answers has for it
 
@@ -22,12 +26,26 @@ def hub_problem() -> str | None:
     return unreachable if answer.status_code >= 500 else None  # a proxy that does not reach it says so
 
 
-def find_download(hub_id: str, file: str) -> Path | None:
-    """Return the place of a repository's file that was downloaded earlier."""
-    from huggingface_hub import try_to_load_from_cache
+def download(hub_id: str, patterns: list[str]) -> Path:
+    """Return the folder of a repository's files that match; without a network, as they were downloaded earlier."""
+    from huggingface_hub import snapshot_download  # comes with transformers; not needed for folders
 
+    problem = hub_problem()
     try:
-        place = try_to_load_from_cache(hub_id, file)
-    except ValueError:  # no name that a repository could have
-        return None
-    return Path(place) if isinstance(place, str) else None
+        return Path(snapshot_download(hub_id, allow_patterns=patterns, local_files_only=problem is not None))
+    except (OSError, ValueError) as error:  # all of the hub's errors are one of these
+        reason = f"never downloaded, and {problem}" if problem else f"not to be had from the hub ({reason_of(error)})"
+        raise FolderError(f"no such folder, {reason}") from None
+
+
+@contextmanager
+def without_hub() -> Iterator[None]:
+    """Keep whatever runs in the block from asking the hub."""
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before

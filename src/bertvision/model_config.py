@@ -7,6 +7,7 @@ from pydantic import Field
 
 from bertvision.data.example import DataConfig, TaskName
 from bertvision.files import read_json
+from bertvision.manifest import check_manifest
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.settings import Config, validate
 from bertvision.windows.window import WindowConfig
@@ -43,4 +44,5 @@ class UseConfig(Config):
 def read_calibration_file(folder: Path) -> Calibration | None:
     """Read the calibration that lies beside a model; None where there is none."""
     path = folder / CALIBRATION
+    check_manifest(folder, [CALIBRATION])
     return validate(Calibration, read_json(path), str(path)) if path.is_file() else None

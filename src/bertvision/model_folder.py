@@ -3,27 +3,34 @@
 A folder of changes holds, in the place of its encoder, what differs from another one.
 """
 
+import math
 import os
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import torch
+from pydantic import Field
 from torch import nn
 
 from bertvision.encoder.changes import changes_between, lay_over, save_changes, sign_changes
-from bertvision.encoder.load import Encoder, load_encoder, quiet_transformers, shipped_model
+from bertvision.encoder.encode import shape_of_states
+from bertvision.encoder.folder import read_shapes
+from bertvision.encoder.load import DEFAULT_MODEL, Encoder, load_encoder, quiet_transformers, shipped_model
 from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, save_adapters, save_plain
 from bertvision.encoder.tuning.variants import merge_tuning, variant_of, variants_of
-from bertvision.errors import EncoderError, FolderError, SettingsError
+from bertvision.errors import EncoderError, FolderError, SettingsError, told_as
 from bertvision.files import read_json, write_json
-from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.build import HeadConfig, build_head, pooling_of
 from bertvision.heads.head import Head
 from bertvision.heads.poolers.own import OwnPoolerConfig
+from bertvision.manifest import check_manifest
 from bertvision.model_config import CONFIG as CONFIG  # there because reading a config needs no torch
 from bertvision.model_config import ONNX_FORMAT, UseConfig
-from bertvision.settings import DEFAULT, suggest, validate
+from bertvision.outside import OUTSIDE, check_links, is_inside
+from bertvision.settings import DEFAULT, Settings, suggest, validate
 from bertvision.shapes import StackShape
 from bertvision.tasks import TASKS
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
@@ -39,9 +46,9 @@ class ModelConfig(UseConfig):
 
     format: Literal[1] = 1
     head: HeadConfig
-    layers: int
+    layers: int = Field(ge=1, le=10_000)
     state_layers: tuple[int, ...] | None = None  # which of the encoder's states it reads; None: all
-    hidden: int
+    hidden: int = Field(ge=1)
     pooling: Pooling = "first"  # which one state per layer it reads, where it reads one for a row
     encoder: str  # a hub id, `default`, or a path, relative to this folder where it is of the same run
     encoder_is_path: bool
@@ -99,7 +106,7 @@ def save_as_changes(folder: Path, model: Model, base: str) -> None:
     lay_over(start.model, changes, base)
     own = {"encoder": ".", "encoder_is_path": True, "encoder_fingerprint": fingerprint(start.model)}
     save_head(folder, model.head, model.config.model_copy(update=own))
-    sign_changes(folder, base, start.model, [WEIGHTS])
+    sign_changes(folder, base, start.model)
 
 
 def as_saved(encoder: Encoder) -> Encoder:
@@ -112,23 +119,51 @@ def as_saved(encoder: Encoder) -> Encoder:
     return merged
 
 
-def load_model(folder: Path, pooler: nn.Module | None = None) -> Model:
+def load_model(folder: Path, pooler: nn.Module | None = None, *, allow_outside: bool = False) -> Model:
     """Load a MODEL_DIR, or the one called `default`, with its encoder.
 
     An encoder whose weights are not the ones that the head was trained on is refused. A head that was trained with a
-    pooler of somebody's own needs that `pooler`: a module of the same class, whatever its weights.
+    pooler of somebody's own needs that `pooler`: a module of the same class, whatever its weights. An encoder that lies
+    neither in the folder nor in its run, and is not `default`, is loaded only with `allow_outside`.
     """
     folder = find_model(folder)
+    if not allow_outside and folder.is_dir():
+        check_links(folder)
     config = _with_pooler(read_model_config(folder), pooler)
-    place = os.path.normpath(folder.resolve() / config.encoder) if config.encoder_is_path else config.encoder
-    if config.encoder_is_path and not Path(place).is_dir():
-        raise FolderError(f"{folder}: its encoder {place} is gone; put it back, or fix `encoder` in {folder / CONFIG}")
-    encoder = load_encoder(place)
+    _check_head(folder, config)
+    place = _encoder_place(folder, config, allow_outside)
+    encoder = load_encoder(place, allow_outside=allow_outside)
     if fingerprint(encoder.model) != config.encoder_fingerprint:
         raise FolderError(
             f"{folder}: the encoder {place} is not the one this head was trained on; train the head again"
         )
+    _check_fit(folder, config, encoder)
     return Model(config, encoder, load_head(folder, config))
+
+
+def _check_fit(folder: Path, config: ModelConfig, encoder: Encoder) -> None:
+    """Refuse a head that reads other states than its encoder gives, which would fail with the first text."""
+    pooling = pooling_of(config.head, config.objective, config.pooling)
+    shape = shape_of_states(encoder, config.state_layers, pooling=pooling)
+    if shape != (config.layers, config.hidden):
+        raise FolderError(
+            f"{folder / CONFIG}: its head reads {config.layers} states of width {config.hidden}, its encoder gives "
+            f"{shape.layers} of {shape.hidden}; get both again"
+        )
+
+
+def _encoder_place(folder: Path, config: ModelConfig, allow_outside: bool) -> str:
+    """Return where a model's encoder lies, or its name; refuse a place that the model may not lead to."""
+    if not config.encoder_is_path:
+        if config.encoder not in (DEFAULT, DEFAULT_MODEL) and not allow_outside:
+            raise FolderError(f"{folder / CONFIG}: names the encoder {config.encoder[:200]!r}, {OUTSIDE}")
+        return config.encoder
+    place = Path(os.path.normpath(folder.resolve() / config.encoder))
+    if not allow_outside and not is_inside(place, folder):
+        raise FolderError(f"{folder / CONFIG}: names the encoder {config.encoder[:200]!r}, {OUTSIDE}")
+    if not place.is_dir():
+        raise FolderError(f"{folder}: its encoder {place} is gone; put it back, or fix `encoder` in {folder / CONFIG}")
+    return str(place)
 
 
 def _with_pooler(config: ModelConfig, pooler: nn.Module | None) -> ModelConfig:
@@ -142,10 +177,46 @@ def _with_pooler(config: ModelConfig, pooler: nn.Module | None) -> ModelConfig:
 
 def load_head(folder: Path, config: ModelConfig) -> Head:
     """Load a MODEL_DIR's head alone."""
+    _check_head(folder, config)
+    check_manifest(folder, [WEIGHTS])
     head = build_head(config.head, StackShape(config.layers, config.hidden), config.objective, config.pooling)
     load_weights(folder / WEIGHTS, head)
     head.layers = config.state_layers
     return head
+
+
+def _check_head(folder: Path, config: ModelConfig) -> None:
+    """Refuse a head whose sizes are not those of its weights, before anything of these sizes is made."""
+    path = folder / WEIGHTS
+    with told_as(FolderError, f"{path}: damaged or missing"):
+        shapes = read_shapes(path)
+    numbers = sum(map(math.prod, shapes.values()))
+    given = {"layers": config.layers, "hidden": config.hidden, **_sizes_in(config.head.model_dump(mode="json"))}
+    for key, size in given.items():
+        if size > numbers:
+            raise FolderError(f"{folder / CONFIG}: says {key}: {str(size)[:20]}, {WEIGHTS} holds {numbers:,} numbers")
+    if isinstance(config.head.pooler, OwnPoolerConfig):
+        return  # its sizes are its own; `load_weights` compares them
+    with told_as(FolderError, f"{folder / CONFIG}: describes no head"), torch.device("meta"):
+        head = build_head(config.head, StackShape(config.layers, config.hidden), config.objective)
+    expected = {name: tuple(tensor.shape) for name, tensor in head.state_dict().items()}
+    if odd := [name for name in expected.keys() | shapes.keys() if expected.get(name) != shapes.get(name)]:
+        first = min(odd)
+        raise FolderError(
+            f"{path}: weights of another model ({first!r} is {shapes.get(first)}, {CONFIG} describes "
+            f"{expected.get(first)}); get both again"
+        )
+
+
+def _sizes_in(settings: Settings) -> dict[str, int]:
+    """Return the whole numbers of settings by key, whatever they stand in."""
+    found: dict[str, int] = {}
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            found |= _sizes_in(value)
+        elif isinstance(value, int):
+            found[key] = value
+    return found
 
 
 def read_model_config(folder: Path) -> ModelConfig:

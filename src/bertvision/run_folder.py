@@ -1,17 +1,20 @@
 """The run folder: where each stage's results lie, whether they are there, and whether they are this experiment's."""
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bertvision.errors import FolderError
-from bertvision.files import read_json, write_json
+from bertvision.files import LOCK, read_json, recover_all, remove_folder, remove_if_empty, whole_folder, write_json
 from bertvision.records import fraction_name
 from bertvision.settings import Settings, first_difference
 
 MADE_BY = "made_by.json"
+RESULTS = "results.json"  # of an unfinished stage: the folders that it is to make
+TRIAL = ".bertvision-"  # begins the name of a folder in which a disk's speed is measured
+PARTS = ("encoder", "figures", "heads", "predictions", "predictions_held_out", "records", "states", "unfinished")
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,54 @@ def sign(folder: Path, made_by: Settings) -> None:
 
 
 @contextmanager
-def resumable(folder: Path, made_by: Settings) -> Iterator[Path]:
-    """Return a folder for a stage's progress: kept when the block is cut short, removed when it ends well."""
+def resumable(folder: Path, made_by: Settings, results: Sequence[Path]) -> Iterator[Path]:
+    """Return a folder for a stage's progress: kept when the block is cut short, removed when it ends well.
+
+    It comes and goes together with its signature, and what lies there unsigned is never gone on with. `results` are the
+    folders that the stage is to make.
+    """
+    names = [os.path.relpath(result, folder.parent.parent) for result in results]
     if not is_made(folder, made_by):
-        sign(folder, made_by)
+        with whole_folder(folder) as beside:
+            write_json(beside / RESULTS, names)
+            sign(beside, made_by)
+    elif _results_of(folder) != names:
+        write_json(folder / RESULTS, names)
     yield folder / "progress"
-    shutil.rmtree(folder)
-    with suppress(OSError):  # what another stage left may lie beside it
-        folder.parent.rmdir()
+    remove_folder(folder)
+    remove_if_empty(folder.parent)  # what another stage left may lie in it
+
+
+def tidy(out: Path) -> None:
+    """Put right what a killed run left in its folder; for whoever holds the lock."""
+    for root in (out, *out.glob("seeds/*")):
+        recover_all(root, "")
+        for part in PARTS:
+            recover_all(root / part)
+        for lock in root.glob(f"states/*/{LOCK}"):
+            lock.unlink()
+        for trial in (*root.glob(f"{TRIAL}*"), *root.glob(f"states/{TRIAL}*")):
+            remove_folder(trial)
+        for stage in root.glob("unfinished/*"):
+            if _has_ended(root, stage):
+                remove_folder(stage)
+        for part in ("states", "unfinished"):
+            remove_if_empty(root / part)
+
+
+def _has_ended(root: Path, stage: Path) -> bool:
+    """Return whether a stage was killed after it had made all its results, so that nobody would go on with it."""
+    results = _results_of(stage)
+    return bool(results) and all((root / result / MADE_BY).exists() for result in results)
+
+
+def _results_of(stage: Path) -> list[str]:
+    """Return which folders a stage is to make; none are known where an older version began it."""
+    results: list[str] = read_json(stage / RESULTS) if (stage / RESULTS).exists() else []
+    return results
+
+
+def check_kept(files: Iterable[Path]) -> None:
+    """Refuse to call a run finished whose results were removed while it went on."""
+    if gone := next((path for path in files if not path.exists()), None):
+        raise FolderError(f"{gone}: was removed while the run went on; give the same command again")

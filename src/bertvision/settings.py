@@ -4,6 +4,7 @@ import difflib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
@@ -18,6 +19,8 @@ Precision = Literal["auto", "float32", "bf16"]
 DEFAULT = "default"  # the name of what comes with the package: an encoder, and a model on it
 
 NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$"  # of what gets a folder of its own: no path leads out of OUT
+
+MOST_VALUES = 100_000  # of a YAML file with its aliases written out; nested ones grow like 9 ** n
 
 # These mappings hold a choice (`{tokens: n}` or `{windows: n}`), so a later one replaces an earlier one whole.
 REPLACED_WHOLE = ("batch",)
@@ -76,7 +79,11 @@ def parse_yaml(text: str, origin: str) -> Any:  # noqa: ANN401 (YAML holds anyth
         return yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
     except RecursionError:
         raise SettingsError(f"{origin}: not valid YAML: nested too deeply") from None
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: what looks like a date or number and is none
+    except (
+        yaml.YAMLError,
+        ValueError,
+        OverflowError,
+    ) as error:  # the latter two: what looks like a date or number and is none
         raise SettingsError(f"{origin}: not valid YAML: {' '.join(str(error).split())}") from None
 
 
@@ -182,14 +189,32 @@ def _configs_in(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401 (a cl
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2 numbers (1e-5 is one) and no duplicate keys."""
+    """YAML 1.2 numbers (1e-5 is one), no duplicate keys, and no aliases that stand for more than a file could hold."""
+
+    def get_single_node(self) -> yaml.Node | None:
+        """Return the document, once it is known how large it is with every alias written out."""
+        node = super().get_single_node()
+        if node is not None and _written_out(node, {}) > MOST_VALUES:
+            raise yaml.YAMLError(f"its aliases stand for more than {MOST_VALUES:,} values; write fewer of them")
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key in keys:
-            if keys.count(key) > 1:
+        counts = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        for key, count in counts.items():
+            if count > 1:
                 raise yaml.constructor.ConstructorError(None, None, f"the key `{key}` is given twice", node.start_mark)
         return super().construct_mapping(node, deep)
+
+
+def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
+    """Count a node's values with every alias written out; a node that stands in itself is counted there as one."""
+    if id(node) not in known:
+        known[id(node)] = 1
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        within = [each for pair in pairs for each in pair] if pairs else node.value
+        if not isinstance(node, yaml.ScalarNode):
+            known[id(node)] = 1 + sum(_written_out(each, known) for each in within)
+    return known[id(node)]
 
 
 _Loader.add_implicit_resolver(

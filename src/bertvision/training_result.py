@@ -67,7 +67,9 @@ class TrainingResult:
     def load(self, name: str | None = None) -> Predictor:
         """Load a model, by default the best one."""
         folder = self.model_folder(name)
-        return load(folder, device=self.experiment.device, pooler=self._poolers().get(folder.name))
+        # Its encoder is what the caller named; where that was used as given, it lies outside the run.
+        pooler = self._poolers().get(folder.name)
+        return load(folder, device=self.experiment.device, pooler=pooler, allow_outside=True)
 
     def save(self, folder: str | Path, name: str | None = None) -> Path:
         """Write a model, by default the best one, into a new folder that holds all of it and that `load` reads."""

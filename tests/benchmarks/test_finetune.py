@@ -1,5 +1,7 @@
 """Benchmarks of fine-tuning run on small work here; what they measure is not asserted."""
 
+import os
+
 import pytest
 import torch
 
@@ -7,15 +9,24 @@ from benchmarks.finetune import (
     FinetuneWork,
     Run,
     Watch,
+    compiling,
     cut_parts,
     last_quarter,
     measure,
     new_output,
     training_flops,
 )
-from benchmarks.measuring import Clock, Timing, cudnn_attention, subject, windows_like_squad
+from benchmarks.measuring import (
+    Clock,
+    Timing,
+    cudnn_attention,
+    plain_copy,
+    subject,
+    windows_like_squad,
+)
 from benchmarks.run import run_bench
-from benchmarks.trainer import Flags, Recipe, copy_back, question_model, train_with_trainer
+from benchmarks.trainer import Flags, Recipe, _left_as_it_was, copy_back, question_model, train_with_trainer
+from bertvision.encoder import fast_steps
 from bertvision.encoder.encode import encode
 from bertvision.errors import FolderError, SettingsError, TrainingError
 from bertvision.progress import SILENT
@@ -116,11 +127,37 @@ def test_trainer_starts_from_our_weights_and_they_come_back(encoder, cpu):
     torch.testing.assert_close(ours[..., 1][batch.mask], theirs.end_logits[batch.mask], rtol=1e-4, atol=1e-4)
 
 
+def test_a_plain_copy_has_the_same_weights(encoder):
+    encoder.model.pooler = None
+    copy = plain_copy(encoder)
+    theirs, ours = copy.model.state_dict(), encoder.model.state_dict()
+    assert theirs.keys() == ours.keys()
+    assert all(theirs[name].equal(ours[name]) for name in ours)
+
+
 def test_the_attention_of_cudnn_is_left_as_it_was():
     before = torch.backends.cuda.cudnn_sdp_enabled()
     with cudnn_attention(not before):
         assert torch.backends.cuda.cudnn_sdp_enabled() is not before
     assert torch.backends.cuda.cudnn_sdp_enabled() is before
+
+
+def test_what_trainer_sets_for_the_whole_process_is_undone(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "inductor")
+    before = torch.backends.fp32_precision
+    with _left_as_it_was():
+        torch.backends.fp32_precision = "tf32"
+    assert torch.backends.fp32_precision == before
+    assert "ACCELERATE_DYNAMO_BACKEND" not in os.environ
+
+
+def test_blocks_are_compiled_at_once_or_never():
+    usual = fast_steps.MIN_STEPS_TO_COMPILE
+    with compiling(at_once=True):
+        assert fast_steps.MIN_STEPS_TO_COMPILE == 0
+    with compiling(at_once=False):
+        assert fast_steps.MIN_STEPS_TO_COMPILE > 10**9
+    assert usual == fast_steps.MIN_STEPS_TO_COMPILE
 
 
 def test_random_weights_read_the_tokens_of_another_encoder(saved_encoder, tokenizer):
@@ -139,6 +176,7 @@ def test_sides_are_scored_and_gathered_over_calls(encoder_folder, tmp_path):
     run_bench("seconds-to-score", [*settings, "sides=trainer_padded"])
     record = run_bench("seconds-to-score", [*settings, "sides=today,houlsby"])
     assert [side.name for side in record.sides] == ["today", "trainer_padded", "houlsby"]
+    assert record.settings["houlsby"] == "0.5 epochs of 1024 tokens a step at 0.001, warmup 0"
     assert all(0 <= record.figures[f"{side.name}: best F1"] <= 100 for side in record.sides)
     with pytest.raises(FolderError, match="something else"):
         run_bench("seconds-to-score", [*settings, "seed=2", "sides=today"])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import socket
 import threading
 from asyncio.subprocess import Process
 from contextlib import asynccontextmanager
@@ -10,16 +11,16 @@ from functools import partial
 
 import numpy as np
 import pytest
-import uvicorn
 
 import bertvision
 from benchmarks import serve as bench_module
 from benchmarks.run import run_bench
-from benchmarks.serve import PARTS, Part, load_figures
+from benchmarks.serve import PARTS, Light, Part, light_figures, load_figures
 from benchmarks.server import Address, Server, read_metrics, running
 from bertvision.errors import DataError, SettingsError
 from bertvision.serving.app import build_app
 from bertvision.serving.batcher import Batcher
+from bertvision.serving.connections import build_server
 from bertvision.serving.reader import Reader
 from bertvision.serving.schema import ServeConfig
 from bertvision.windows.window import WindowConfig
@@ -27,14 +28,15 @@ from bertvision.windows.window import WindowConfig
 from ..serving.conftest import write_model
 
 SMALL = ["requests=20", "clients=4", "max_queue=4", "burst=40", "device=cpu", "timeout=60"]
+SMALL += ["light_clients=3", "light_requests=6", "heavy_characters=1000", "rounds=2"]
 
 
 class InThread(Process):
     """A server in a thread, which ends when a process would."""
 
-    def __init__(self, app):
-        self.server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
-        self.thread = threading.Thread(target=self.server.run)
+    def __init__(self, app, config, listening):
+        self.server = build_server(app, config)
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]})
 
     def send_signal(self, signal):
         self.server.should_exit = True
@@ -59,14 +61,13 @@ def in_thread(monkeypatch):
     async def run(arguments):
         _, named, _, device, _, max_queue = arguments
         name, _, place = named.partition("=")
-        config = ServeConfig(max_queue=int(max_queue), max_together=4)
-        process = InThread(build_app({name: bertvision.load(place, device=device)}, config))
+        config = ServeConfig(max_queue=int(max_queue), slice_tokens=256)
+        listening = socket.create_server(("127.0.0.1", 0))
+        address = Address(*listening.getsockname())
+        process = InThread(build_app({name: bertvision.load(place, device=device)}, config), config, listening)
         process.thread.start()
-        while not process.server.started:
-            await asyncio.sleep(0.01)
-        host, port = process.server.servers[0].sockets[0].getsockname()
         try:
-            yield Server(Address(host, port), process)
+            yield Server(address, process)
         finally:
             process.server.force_exit = True
             await process.wait()
@@ -85,31 +86,33 @@ def test_a_server_is_measured_under_load_over_its_limit_and_at_its_end(in_thread
     assert figures["burst: answered"] >= 4
     assert figures["burst: 429 with Retry-After"] > 0
     assert figures["answers that differ from those given alone"] == 0
-    assert figures["SIGTERM: requests answered"] == 4
+    assert figures["SIGTERM: requests answered"] + figures["SIGTERM: requests refused with 503"] == 4
+    assert figures["light clients beside a heavy one: p99 as a multiple of p99 alone"] > 0
+    assert figures["heavy requests answered beside them"] >= 0
     assert str(tmp_path) not in json.dumps(record.model_dump(mode="json"))
 
 
 def test_a_server_that_fails_stops_it(in_thread, folder, monkeypatch):
-    monkeypatch.setattr(Reader, "answer_pairs", lambda self, pairs, asking: 1 / 0)
+    monkeypatch.setattr(Reader, "answer_steps", lambda self, pairs, asking: 1 / 0)
     with pytest.raises(DataError, match="the server replied 500: .*; expected 200"):
         run_bench("serve", [f"model={folder}", *SMALL])
 
 
 def test_answers_that_change_with_their_company_are_counted(in_thread, folder, monkeypatch):
-    plain, num_before = Batcher.submit, 4 + 40 + 4
+    plain, num_before = Reader.answer_steps, 4 + 40 + 4
     asked = []
 
-    async def other(self, how, items):
-        asked.append(items)
-        return await plain(self, how, items if len(asked) <= num_before else [(items[0][0], items[0][1][5:])])
+    def other(self, pairs, asking):
+        asked.append(pairs)
+        return plain(self, pairs if len(asked) <= num_before else [(pairs[0][0], pairs[0][1][5:])], asking)
 
-    monkeypatch.setattr(Batcher, "submit", other)
+    monkeypatch.setattr(Reader, "answer_steps", other)
     figures = run_bench("serve", [f"model={folder}", *SMALL]).figures
     assert figures["answers that differ from those given alone"] > 0
 
 
 def test_a_server_that_never_answers_is_given_up(in_thread, folder, monkeypatch):
-    async def never(self, how, items):
+    async def never(self, client, steps):
         await asyncio.Event().wait()
 
     monkeypatch.setattr(Batcher, "submit", never)
@@ -117,7 +120,7 @@ def test_a_server_that_never_answers_is_given_up(in_thread, folder, monkeypatch)
         run_bench("serve", [f"model={folder}", *SMALL, "timeout=0.2"])
 
 
-@pytest.mark.parametrize("more", ["clients=5", "burst=4"])
+@pytest.mark.parametrize("more", ["clients=5", "light_clients=4", "burst=4"])
 def test_clients_stay_under_the_limit_and_a_burst_does_not(more):
     with pytest.raises(SettingsError, match="clients may be at most max_queue"):
         run_bench("serve", [*SMALL, more])
@@ -136,6 +139,17 @@ def test_figures_are_those_of_the_four_quarters():
     assert found["answers that differ from those given alone"] == 4
     assert [found[f"memory after the {name}, MB"] for name in PARTS] == [5, 6, 7, 9, 8.5]
     assert found["growth of memory in the second half, MB"] == 8.5 - 7
+
+
+def test_figures_of_light_clients_compare_their_slowest():
+    random = np.random.default_rng(0)
+    alone, beside = random.random(200), random.random(100)
+    found = light_figures(Light(alone.tolist(), beside.tolist(), [200, 504, 504]))
+    ratio = np.quantile(beside, 0.99) / np.quantile(alone, 0.99)
+    assert found["light clients beside a heavy one: p99 as a multiple of p99 alone"] == pytest.approx(ratio)
+    assert found["light clients alone: milliseconds, p50"] == pytest.approx(1000 * np.median(alone))
+    assert found["heavy requests answered beside them"] == 1
+    assert found["heavy requests given up (504) beside them"] == 2
 
 
 def test_where_the_system_tells_no_memory_there_are_no_figures_of_it():

@@ -86,6 +86,21 @@ def test_a_file_that_is_no_parquet_is_refused(write):
     assert refusal(write("a.parquet", "review,stars\n")).startswith("cannot be read as Parquet (")
 
 
+def test_parquet_whose_text_is_not_utf8_is_refused(tmp_path):
+    path, table = tmp_path / "a.parquet", pyarrow.Table.from_pylist([{"review": "Weir", "stars": 1}] * 2)
+    pyarrow.parquet.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)
+    path.write_bytes(path.read_bytes().replace(b"Weir", b"\xffeir", 1))
+    assert refusal(str(path)).startswith("cannot be read as Parquet ('utf-8' codec can't decode byte 0xff")
+
+
+def test_parquet_that_becomes_far_more_than_its_bytes_is_refused(tmp_path, monkeypatch):
+    source = as_parquet(tmp_path / "a.parquet", [{"review": "Weir", "stars": 1}] * 10_000)
+    monkeypatch.setenv("BERTVISION_MAX_UNPACKED", "19999")  # two cells a row
+    assert "become more than 19,999 when unpacked" in refusal(source)
+    monkeypatch.delenv("BERTVISION_MAX_UNPACKED")
+    assert len(read(source)[0].examples) == 10_000
+
+
 def test_columns_are_text_and_label_unless_told_otherwise(write):
     split, labels = read(write("a.csv", "label,text\nb,x\na,y\nb,z\n"), columns=None)
     assert [(row.texts, labels[row.label]) for row in split.examples] == [(("x",), "b"), (("y",), "a"), (("z",), "b")]
@@ -158,6 +173,7 @@ GOOD["a.jsonl"] = b'{"review": "Good", "stars": 5}\n'
         ("a.jsonl", b'{"review": "Bad", "stars": null}', "line 2: column `stars` is empty"),
         ("a.jsonl", b'{"review": "Bad", "stars": NaN}', "line 2: column `stars` is empty"),
         ("a.jsonl", b'{"review": \n', "line 2: not JSON ("),
+        ("a.jsonl", b'{"review": "Bad", "stars": 1, "stars": 2}', "line 2: not JSON (the key 'stars' stands twice"),
         ("a.jsonl", b'["Bad", 1]', "line 2: expected an object with columns as keys, got list"),
         ("a.jsonl", b'{"review": 7, "stars": 1}', "line 2: column `review` has type int; give it as text"),
         (

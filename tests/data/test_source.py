@@ -1,3 +1,4 @@
+import gzip
 import json
 
 import pytest
@@ -5,7 +6,7 @@ import pytest
 from bertvision.data.conll import read_ner
 from bertvision.data.sources import HubId, parse_hub_id, parse_source
 from bertvision.data.squad import read_squad
-from bertvision.errors import DataError
+from bertvision.errors import DataError, SettingsError
 
 
 @pytest.mark.parametrize(
@@ -67,3 +68,25 @@ def test_a_file_of_the_same_name_is_no_hub_id(monkeypatch, tmp_path):
     (tmp_path / "a" / "b").write_text(json.dumps({}))
     monkeypatch.chdir(tmp_path)
     assert parse_hub_id("a/b") is None
+
+
+def test_a_gzip_bomb_is_refused_before_it_is_unpacked(tmp_path):
+    path = tmp_path / "bomb.conll.gz"
+    path.write_bytes(gzip.compress(bytes(100_000_001)))
+    with pytest.raises(
+        DataError, match=r"bomb\.conll\.gz: its [\d,]+ bytes become more than 100,000,000 when unpacked"
+    ):
+        read_ner(str(path))
+
+
+def test_the_limit_on_unpacking_can_be_set(tmp_path, monkeypatch):
+    path = tmp_path / "a.conll.gz"
+    path.write_bytes(gzip.compress(b"a O\n\nb O\n"))
+    monkeypatch.setenv("BERTVISION_MAX_UNPACKED", "8")
+    with pytest.raises(DataError, match="become more than 8 when unpacked.* set BERTVISION_MAX_UNPACKED to more bytes"):
+        read_ner(str(path))
+    monkeypatch.setenv("BERTVISION_MAX_UNPACKED", "9")
+    assert len(read_ner(str(path)).examples) == 2
+    monkeypatch.setenv("BERTVISION_MAX_UNPACKED", "much")
+    with pytest.raises(SettingsError, match="BERTVISION_MAX_UNPACKED is 'much'; give a number of bytes"):
+        read_ner(str(path))

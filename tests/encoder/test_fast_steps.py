@@ -3,13 +3,13 @@ import pytest
 import torch
 from torch import nn
 
-from bertvision.encoder import fast_steps
-from bertvision.encoder.fast_steps import choose_step
+from bertvision.encoder.fast_steps import MIN_STEPS_TO_COMPILE, choose_step, compiled
 from bertvision.encoder.finetune import FinetuneConfig, finetune_encoder
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.training import build_heads
+from bertvision.progress import SILENT
 from bertvision.settings import validate
 from bertvision.training.device import Compute, choose_compute
 from bertvision.training.graphs import StepGraphs
@@ -42,6 +42,23 @@ def test_what_is_asked_for_is_done(encoder, cpu):
     assert chosen(encoder, GPU, "eager") == "eager"
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # torch's own compiler calls it
+def test_blocks_are_compiled_for_long_trainings_on_a_gpu_alone_and_never_for_good(encoder, cpu):
+    def is_compiled():
+        return [block._compiled_call_impl is not None for block in encoder.model.encoder.layer]
+
+    for compute, kind, num_steps, expected in [
+        (GPU, "packed", MIN_STEPS_TO_COMPILE, True),
+        (GPU, "bucketed", MIN_STEPS_TO_COMPILE, True),
+        (GPU, "packed", MIN_STEPS_TO_COMPILE - 1, False),
+        (GPU, "eager", MIN_STEPS_TO_COMPILE, False),
+        (cpu, "packed", MIN_STEPS_TO_COMPILE, False),
+    ]:
+        with compiled(encoder, kind, num_steps, compute, SILENT):
+            assert is_compiled() == [expected] * len(is_compiled())
+        assert not any(is_compiled())
+
+
 @pytest.fixture
 def windows(encoder, questions):
     return cut_windows(questions, encoder.tokenizer, WindowConfig())
@@ -71,11 +88,8 @@ def distance(one, other, start):
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("default")  # of the compiler, about what it does not choose
 @pytest.mark.parametrize("step", ["packed", "bucketed"])
-@pytest.mark.parametrize("is_compiled", [False, True])
-def test_replayed_steps_end_where_eager_ones_do(step, is_compiled, windows, encoder_folder, monkeypatch):
-    monkeypatch.setattr(fast_steps, "MIN_STEPS_TO_COMPILE", 1 if is_compiled else 10**9)
+def test_replayed_steps_end_where_eager_ones_do(step, windows, encoder_folder):
     compute = choose_compute("cuda")
     start = tune(encoder_folder, windows, compute, fractions=[0, 1e-9], lr=1e-30, dropout=0)
     eager = tune(encoder_folder, windows, compute, step="eager", dropout=0)

@@ -1,3 +1,5 @@
+import threading
+
 import pytest
 import torch
 from torch import nn
@@ -71,6 +73,29 @@ def make_shared(saved_encoder, tmp_path_factory):
 def shared_reader(make_shared):
     """A reader for tests that change nothing of it."""
     return bertvision.load(make_shared(), device="cpu")
+
+
+class Held:
+    """A model that runs when it is let go, and counts its runs."""
+
+    def __init__(self, served):
+        self.served, self.started, self.go_on, self.num_runs = served, threading.Event(), threading.Event(), 0
+        self._logits = served.logits
+
+    def logits(self, served, windows, progress):
+        self.num_runs += 1
+        self.started.set()
+        assert self.go_on.wait(timeout=30)
+        return self._logits(windows)
+
+
+@pytest.fixture
+def held(shared_reader, monkeypatch):
+    """Hold the shared reader's model; ask for the server first, which ends after this."""
+    held = Held(shared_reader.served)
+    monkeypatch.setattr(type(shared_reader.served), "logits", lambda *given: held.logits(*given))
+    yield held
+    held.go_on.set()
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
+import ipaddress
 import json
 import logging
 import socket
 import threading
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,11 +12,12 @@ from typer.testing import CliRunner
 
 import bertvision
 from bertvision.cli import app as command_line
+from bertvision.data.example import Question
 from bertvision.serving.app import build_app
-from bertvision.serving.batcher import Batcher, BusyError
 from bertvision.serving.reader import Reader
 from bertvision.serving.schema import ServeConfig
 from bertvision.serving.xray import xray
+from bertvision.windows.window import cut_windows
 
 CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
 JSON = {"Content-Type": "application/json"}
@@ -131,29 +134,41 @@ def test_a_refusal_does_not_send_the_text_back(serve):
     assert "secret" not in found.text
 
 
-def test_too_many_requests_are_told_when_to_come_back(serve, monkeypatch):
-    async def submit(self, how, items):
-        raise BusyError
-
-    monkeypatch.setattr(Batcher, "submit", submit)
-    found = serve().post("/answer", json=ASKED)
+def test_too_many_requests_are_told_when_to_come_back(serve, held):
+    client = serve(max_queue=1)
+    first = threading.Thread(target=client.post, args=("/answer",), kwargs={"json": ASKED})
+    first.start()
+    assert held.started.wait(timeout=30)
+    found = client.post("/answer", json=ASKED)
+    held.go_on.set()
+    first.join()
     assert (found.status_code, found.headers["retry-after"]) == (429, "1")
 
 
-def test_a_request_that_takes_too_long_is_given_up(serve, monkeypatch):
-    go_on = threading.Event()
-    plain = Reader.answer_pairs
+def test_a_request_of_more_tokens_than_one_may_have_is_refused_before_it_runs(serve, held):
+    client = serve(max_tokens=100)
+    found = client.post("/answer", json={**ASKED, "context": CONTEXT * 5})
+    assert (found.status_code, held.num_runs) == (413, 0)
+    tokens = sum(map(len, windows_of(held.served, CONTEXT * 5)))
+    assert f"{tokens} tokens, in windows that overlap; send at most 100 in one request" in found.json()["detail"]
+    held.go_on.set()
+    assert client.post("/answer", json=ASKED).status_code == 200
 
-    def slow(self, pairs, asking=None):
-        assert go_on.wait(timeout=30)
-        return plain(self, pairs, asking)
 
-    monkeypatch.setattr(Reader, "answer_pairs", slow)
-    client = serve(timeout=0.01)
+def windows_of(served, context):
+    question = Question("0", ASKED["question"], context, (), "")
+    return cut_windows([question], served.tokenizer, served.config.windows, labelled=False)
+
+
+def test_the_rest_of_a_request_that_takes_too_long_is_not_done(serve, held):
+    client = serve(timeout=0.01, slice_tokens=1)  # a window a slice
     found = client.post("/answer", json=ASKED)
-    go_on.set()
+    assert len(windows_of(held.served, CONTEXT)) > 1
     assert found.status_code == 504
     assert "no result within 0.01 s" in found.json()["detail"]
+    held.go_on.set()
+    client.__exit__(None, None, None)  # nothing runs any more
+    assert held.num_runs <= 1  # none where it was given up before it had its turn
 
 
 @pytest.mark.parametrize(
@@ -195,10 +210,10 @@ def test_the_log_has_a_line_for_each_request_and_no_word_of_its_text(serve, capl
     client.post("/answer", json={"question": "", "context": "a secret weir"})
     client.get("/secret?text=secret")
 
-    def fail(self, pairs, asking=None):
+    def fail(self, pairs, asking):
         raise ZeroDivisionError(f"secret {pairs}")
 
-    monkeypatch.setattr(Reader, "answer_pairs", fail)
+    monkeypatch.setattr(Reader, "answer_steps", fail)
     assert client.post("/answer", json={"question": "secret?", "context": "a secret weir"}).status_code == 500
     lines = [json.loads(each.getMessage()) for each in caplog.records if each.name == "bertvision.serve"]
     assert [(line["path"], line["status"]) for line in lines if line["event"] == "request"] == [
@@ -209,6 +224,13 @@ def test_the_log_has_a_line_for_each_request_and_no_word_of_its_text(serve, capl
     ]
     assert [line["kind"] for line in lines if line["event"] == "error"] == ["ZeroDivisionError"]
     assert all("secret" not in each.getMessage() for each in caplog.records if each.name.startswith("bertvision"))
+
+
+def test_the_log_holds_no_method_that_a_client_made_up(serve, caplog):
+    caplog.set_level(logging.INFO, logger="bertvision.serve")
+    serve().request("SECRET" * 1000, "/health")
+    (line,) = [json.loads(each.getMessage()) for each in caplog.records]
+    assert line["method"] == "(unknown)"
 
 
 def test_requests_of_several_clients_at_once_have_their_own_answers(serve, reader):
@@ -289,6 +311,22 @@ def test_the_verb_listens_to_this_machine_alone_unless_it_is_told_otherwise(make
     assert "answers go to anyone" in shown.stderr
 
 
+@pytest.mark.parametrize(
+    ("host", "own"), [("127.0.0.2", "127.0.0.2:8000"), ("::1", "[::1]:8000"), ("0:0:0:0:0:0:0:1", "[::1]")]
+)
+def test_every_address_of_this_machine_alone_keeps_other_host_names_out(make_folder, started, monkeypatch, host, own):
+    bound = str(ipaddress.ip_address(host))
+    listening = Mock(socket.socket, getsockname=lambda: (bound, 8000))
+    monkeypatch.setattr("socket.create_server", lambda address, family: listening)  # no IPv6 is needed here
+    shown = call("--model", f"weir={make_folder()}", "--device", "cpu", "--host", host)
+    assert "warning" not in shown.stderr
+    with TestClient(started[0][0].app) as client:
+        for name in (own, "localhost:8000"):
+            assert client.get("/models", headers={"Host": name}).status_code == 200
+        for name in ("example.org", "[::2]:8000", "[", ""):
+            assert client.get("/models", headers={"Host": name}).status_code == 400
+
+
 def test_the_verb_takes_the_token_from_the_environment(make_folder, started):
     call("--model", f"weir={make_folder()}", "--device", "cpu", env={"BERTVISION_TOKEN": "right"})
     with TestClient(started[0][0].app, base_url="http://localhost") as client:
@@ -304,6 +342,15 @@ def test_the_verb_takes_the_longest_text(make_folder, started, characters, statu
         bodies = [json.dumps({"text": "字" * length}) for length in (100_000, 200_000)]  # escaped: six bytes each
         found = [client.post("/classify", content=body, headers=JSON).status_code for body in bodies]
     assert found == statuses
+
+
+def test_the_verb_takes_the_most_tokens_and_connections_but_leaves_files_to_open(make_folder, started, monkeypatch):
+    monkeypatch.setattr("resource.getrlimit", lambda which: (256, 4096))
+    given = ("--model", f"weir={make_folder()}", "--device", "cpu", "--max-tokens", 10)
+    for asked, most in ((100, 100), (1000, 128)):
+        assert call(*given, "--max-connections", asked).exit_code == 0
+        config = started[-1][0].http.keywords["connections"].config
+        assert (config.max_tokens, config.max_connections) == (10, most)
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(make_folder, started):

@@ -1,125 +1,253 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 import pytest
 
 from bertvision.errors import DataError
-from bertvision.serving.batcher import Batcher, BusyError
+from bertvision.serving import batcher as module
+from bertvision.serving.batcher import Batcher, BusyError, ClosingError, TooLargeError
+from bertvision.serving.steps import Pass, run_steps
 
 
-class Doubler:
-    """Doubles numbers, keeps what it was given, and can be made to wait."""
+class Speller:
+    """Stands for a model: windows are words, which it gives back in capitals; it can be made to wait."""
 
     def __init__(self):
-        self.calls, self.started, self.go_on = [], threading.Event(), threading.Event()
+        self.slices, self.started, self.go_on = [], threading.Event(), threading.Event()
         self.go_on.set()
 
-    def __call__(self, how, items):
-        self.calls.append((how, list(items)))
+    def run(self, windows, progress=None):
+        self.slices.append(list(windows))
         self.started.set()
         assert self.go_on.wait(timeout=30)
-        if "bad" in items:
+        if "bad" in windows:
             raise DataError("bad item")
-        if "worse" in items:
+        if "worse" in windows:
             raise ZeroDivisionError
-        return [2 * item for item in items]
+        return [word.upper() for word in windows]
+
+    def spell(self, *words, run=None):
+        """A request that is one pass over some words."""
+        return " ".join((yield Pass(run or self.run, words)))
 
 
-def run_all(doubler, requests, **limits):
-    """Submit requests (how, items) at once; give their results or errors in order."""
-    limits = {"max_items": 8, "max_wait": 0.0, "max_queue": 100, **limits}
+LIMITS = {"slice_tokens": 12, "max_tokens": 100, "max_queue": 100, "max_wait": 0.0}
+
+
+@asynccontextmanager
+async def working(batcher):
+    with ThreadPoolExecutor(1) as executor:
+        async with batcher.working(executor):
+            yield
+
+
+async def until(is_true):
+    """Let others work until something holds."""
+    async with asyncio.timeout(30):
+        while not is_true():
+            await asyncio.sleep(0)
+
+
+async def submit_all(batcher, requests):
+    """Submit (client, steps), each when the one before it is cut and waits for its turn."""
+    tasks = []
+    for each in requests:
+        tasks.append(asyncio.ensure_future(batcher.submit(*each)))
+        for _ in range(2):  # it has begun to be cut
+            await asyncio.sleep(0)
+        await until(lambda: not batcher._preparing)
+    return tasks
+
+
+def run_all(requests, **limits):
+    """Let requests wait together before work begins; gives their results or errors in order."""
 
     async def main():
-        batcher = Batcher(doubler, **limits)
-        waiting = [asyncio.ensure_future(batcher.submit(*request)) for request in requests]
-        await asyncio.sleep(0)  # all of them are in the queue before work begins
-        with ThreadPoolExecutor(1) as executor:
-            async with batcher.working(executor):
-                return await asyncio.gather(*waiting, return_exceptions=True)
+        batcher = Batcher(**{**LIMITS, **limits})
+        tasks = await submit_all(batcher, requests)
+        async with working(batcher):
+            return await asyncio.gather(*tasks, return_exceptions=True)
 
     return asyncio.run(main())
 
 
 def test_requests_that_wait_together_are_run_together():
-    doubler = Doubler()
-    assert run_all(doubler, [("a", [1, 2]), ("a", [3]), ("a", [4, 5])]) == [[2, 4], [6], [8, 10]]
-    assert doubler.calls == [("a", [1, 2, 3, 4, 5])]
+    speller = Speller()
+    requests = [("a", speller.spell("one", "two")), ("b", speller.spell("six")), ("a", speller.spell("ten"))]
+    assert run_all(requests) == ["ONE TWO", "SIX", "TEN"]
+    assert len(speller.slices) == 1
 
 
-def test_a_batch_holds_no_more_items_than_it_may_but_one_request_is_never_split():
-    doubler = Doubler()
-    requests = [("a", [1, 2, 3]), ("a", [4, 5]), ("a", list(range(6))), ("a", [6])]
-    assert run_all(doubler, requests, max_items=4) == [[2 * n for n in items] for _, items in requests]
-    assert [len(items) for _, items in doubler.calls] == [3, 2, 6, 1]
+def test_a_slice_is_no_longer_than_it_may_be_but_a_window_is_never_cut():
+    speller = Speller()
+    words = ["four", "five", "sevenseven", "nine", "a_window_of_its_own", "ten"]
+    assert run_all([("a", speller.spell(*words))]) == [" ".join(words).upper()]
+    assert speller.slices == [["four", "five"], ["sevenseven"], ["nine"], ["a_window_of_its_own"], ["ten"]]
 
 
-def test_requests_that_want_it_differently_are_run_apart():
-    doubler = Doubler()
-    assert run_all(doubler, [("a", [1]), ("b", [2]), ("a", [3])]) == [[2], [4], [6]]
-    assert doubler.calls == [("a", [1, 3]), ("b", [2])]
+def test_clients_take_turns_and_so_do_the_requests_of_a_client():
+    speller = Speller()
+    requests = [
+        ("heavy", speller.spell("aaaa", "bbbb", "cccc", "dddd", "eeee")),
+        ("heavy", speller.spell("ffff", "gggg")),
+        ("light", speller.spell("hhhh")),
+        ("other", speller.spell("iiii", "jjjj")),
+    ]
+    run_all(requests)
+    assert speller.slices == [["aaaa", "hhhh", "iiii"], ["ffff", "jjjj", "bbbb"], ["gggg", "cccc", "dddd"], ["eeee"]]
 
 
-def test_one_bad_request_does_not_spoil_its_company():
-    results = run_all(Doubler(), [("a", [1]), ("a", ["bad"]), ("a", [3])])
-    assert (results[0], results[2]) == ([2], [6])
-    assert isinstance(results[1], DataError)
-
-
-def test_work_goes_on_after_an_error_that_nobody_foresaw():
-    results = run_all(Doubler(), [("a", ["worse"]), ("b", [2])])
-    assert isinstance(results[0], ZeroDivisionError)
-    assert results[1] == [4]
-
-
-def test_a_full_queue_refuses_and_what_was_accepted_is_finished_on_closing():
-    doubler = Doubler()
+def test_what_comes_while_a_slice_runs_has_its_turn_in_the_next():
+    speller = Speller()
+    speller.go_on.clear()
 
     async def main():
-        batcher = Batcher(doubler, max_items=8, max_wait=0.0, max_queue=2)
-        waiting = [asyncio.ensure_future(batcher.submit("a", [number])) for number in range(2)]
-        await asyncio.sleep(0)
-        with pytest.raises(BusyError):
-            await asyncio.wait_for(batcher.submit("a", [3]), 5)
-        with ThreadPoolExecutor(1) as executor:
-            async with batcher.working(executor):
-                pass  # closed at once
-        return [task.result() for task in waiting]
+        batcher = Batcher(**LIMITS)
+        async with working(batcher):
+            (heavy,) = await submit_all(batcher, [("heavy", speller.spell(*["heavy"] * 5))])
+            await until(speller.started.is_set)
+            (light,) = await submit_all(batcher, [("light", speller.spell("light"))])
+            speller.go_on.set()
+            return await asyncio.gather(heavy, light)
 
-    assert asyncio.run(main()) == [[0], [2]]
+    asyncio.run(main())
+    assert [sorted(each) for each in speller.slices[:2]] == [["heavy", "heavy"], ["heavy", "light"]]
 
 
-def test_a_request_that_was_given_up_is_not_run():
-    doubler = Doubler()
+def test_windows_that_are_run_differently_are_run_apart():
+    speller = Speller()
+
+    def count(windows, progress=None):
+        return [str(len(word)) for word in windows]
+
+    assert run_all([("a", speller.spell("one")), ("a", speller.spell("four", run=count))]) == ["ONE", "4"]
+    assert speller.slices == [["one"]]
+
+
+def test_a_request_may_take_several_steps_and_ends_as_if_it_were_alone():
+    speller = Speller()
+
+    def twice(*words):
+        first = yield Pass(speller.run, words)
+        yield Pass(speller.run, [])
+        second = yield Pass(speller.run, [word.lower() + "." for word in first])
+        return first + second
+
+    assert run_steps(twice("a", "b")) == ["A", "B", "A.", "B."]
+    speller.slices.clear()
+    assert run_all([("a", twice("a", "b")), ("b", twice("c"))]) == [["A", "B", "A.", "B."], ["C", "C."]]
+    assert len(speller.slices) == 2
+
+
+@pytest.mark.parametrize(("item", "error"), [("bad", DataError), ("worse", ZeroDivisionError)])
+def test_one_bad_item_fails_its_own_request_alone(item, error):
+    speller = Speller()
+    results = run_all([("a", speller.spell("one")), ("b", speller.spell(item, "b")), ("c", speller.spell("six"))])
+    assert (results[0], results[2]) == ("ONE", "SIX")
+    assert isinstance(results[1], error)
+
+
+def test_an_error_while_a_request_is_cut_or_decoded_is_its_own():
+    speller = Speller()
+
+    def breaks(when):
+        if when == "cut":
+            raise DataError("no token")
+        yield Pass(speller.run, ["one"])
+        raise ZeroDivisionError
+
+    cut, decoded, good = run_all([("a", breaks("cut")), ("a", breaks("decoded")), ("a", speller.spell("two"))])
+    assert (type(cut), type(decoded), good) == (DataError, ZeroDivisionError, "TWO")
+
+
+def test_the_rest_of_a_request_that_was_given_up_is_not_run():
+    speller = Speller()
+    speller.go_on.clear()
 
     async def main():
-        batcher = Batcher(doubler, max_items=8, max_wait=0.0, max_queue=9)
-        tasks = [asyncio.ensure_future(batcher.submit("a", [number])) for number in (1, 2)]
-        await asyncio.sleep(0)
-        tasks[0].cancel()
-        await asyncio.sleep(0)
-        with ThreadPoolExecutor(1) as executor:
-            async with batcher.working(executor):
-                return await tasks[1]
+        batcher = Batcher(**LIMITS)
+        async with working(batcher):
+            (given_up,) = await submit_all(batcher, [("a", speller.spell(*["word"] * 20))])
+            await until(speller.started.is_set)
+            given_up.cancel()
+            (other,) = await submit_all(batcher, [("b", speller.spell("other"))])
+            speller.go_on.set()
+            found = await other
+            return found, batcher.num_waiting, batcher.tokens_waiting
 
-    assert asyncio.run(main()) == [4]
-    assert doubler.calls == [("a", [2])]
+    assert asyncio.run(main()) == ("OTHER", 0, 0)
+    assert speller.slices == [["word"] * 3, ["other"]]
 
 
-def test_what_comes_while_a_batch_runs_makes_up_the_next():
-    doubler = Doubler()
-    doubler.go_on.clear()
+def test_a_request_that_is_too_large_is_refused_before_anything_of_it_runs():
+    speller = Speller()
+    large, fitting = run_all([("a", speller.spell(*["eleven chars"] * 9)), ("b", speller.spell("a" * 100))])
+    assert isinstance(large, TooLargeError)
+    assert large.tokens == 9 * len("eleven chars")
+    assert (fitting, speller.slices) == ("A" * 100, [["a" * 100]])
+
+
+def test_a_client_may_not_have_more_tokens_waiting_than_twice_a_request_but_another_may():
+    speller = Speller()
+    words = [("a", "a" * 100), ("a", "b" * 90), ("a", "c" * 20), ("b", "d" * 100), ("b", "e" * 100), ("c", "f" * 20)]
+    found = run_all([(client, speller.spell(word)) for client, word in words])
+    assert [type(each) for each in found] == [str, str, BusyError, str, str, BusyError]
+
+
+def test_a_client_may_not_have_more_requests_waiting_than_its_queue_but_another_may():
+    speller = Speller()
+    found = run_all([(client, speller.spell("one")) for client in "aaabbcc"], max_queue=2)
+    assert [isinstance(each, BusyError) for each in found] == [False, False, True, False, False, True, True]
+
+
+def test_a_client_is_told_to_come_back_when_what_waits_should_be_done(monkeypatch):
+    times = iter([0.0, 5.0])
+    monkeypatch.setattr(module.time, "perf_counter", lambda: next(times))
+    speller = Speller()
 
     async def main():
-        batcher = Batcher(doubler, max_items=8, max_wait=0.0, max_queue=9)
-        with ThreadPoolExecutor(1) as executor:
-            async with batcher.working(executor):
-                first = asyncio.ensure_future(batcher.submit("a", [1]))
-                await asyncio.to_thread(doubler.started.wait, 30)
-                others = [asyncio.ensure_future(batcher.submit("a", [number])) for number in (2, 3)]
-                await asyncio.sleep(0)
-                doubler.go_on.set()
-                return await asyncio.gather(first, *others)
+        batcher = Batcher(**{**LIMITS, "max_queue": 1})
+        async with working(batcher):
+            await batcher.submit("a", speller.spell("a" * 10))  # 10 tokens in 5 seconds
+        batcher._closing = False
+        await submit_all(batcher, [("a", speller.spell("a" * 25))])
+        with pytest.raises(BusyError) as error:
+            await batcher.submit("a", speller.spell("b"))
+        return error.value.retry_after
 
-    assert asyncio.run(main()) == [[2], [4], [6]]
-    assert doubler.calls == [("a", [1]), ("a", [2, 3])]
+    assert asyncio.run(main()) == 13  # 12.5 seconds of work
+
+
+def test_at_the_end_what_runs_is_answered_and_the_others_are_refused_at_once():
+    speller = Speller()
+    speller.go_on.clear()
+
+    async def main():
+        batcher = Batcher(**LIMITS)
+        async with working(batcher):
+            requests = [("a", speller.spell("answered")), ("b", speller.spell(*["long"] * 9))]
+            answered, unfinished = await submit_all(batcher, requests)
+            await until(speller.started.is_set)
+            (waiting,) = await submit_all(batcher, [("c", speller.spell("waiting"))])
+            batcher.stop()
+            with pytest.raises(ClosingError):
+                await waiting  # while the slice still runs
+            with pytest.raises(ClosingError):
+                await batcher.submit("d", speller.spell("new"))
+            assert not answered.done()
+            speller.go_on.set()
+            with pytest.raises(ClosingError):
+                await unfinished
+            return await answered
+
+    assert asyncio.run(main()) == "ANSWERED"
+    assert len(speller.slices) == 1
+
+
+def test_memory_goes_back_once_in_fifty_slices(monkeypatch):
+    speller, given = Speller(), []
+    monkeypatch.setattr(module, "give_back_memory", lambda: given.append(len(speller.slices)))
+    run_all([("a", speller.spell(*["a"] * 120))], slice_tokens=1, max_tokens=120)
+    assert given == [50, 100]

@@ -50,6 +50,7 @@ def test_the_folder_holds_the_tuned_layer_alone(encoder, saved):
     assert set(load_file(saved / "changes.safetensors")) <= tuned  # biases of zero stay zero
     assert {path.name for path in saved.iterdir()} == {
         *("changes.safetensors", "changes.json", "head.safetensors", "model.json", "calibration.json", "README.md"),
+        "sha256.json",
     }
 
 
@@ -109,4 +110,17 @@ def test_adapters_are_refused(encoder, make_folder, encoder_folder, monkeypatch,
 def test_the_manifest_names_the_encoder(saved):
     manifest = json.loads((saved / "changes.json").read_text())
     assert (manifest["format"], manifest["base"]) == (1, "default")
-    assert set(manifest["sha256"]) == {"changes.safetensors", "head.safetensors"}
+    hashes = json.loads((saved / "sha256.json").read_text())["sha256"]
+    assert set(hashes) == {"calibration.json", "changes.json", "changes.safetensors", "head.safetensors"}
+
+
+def test_a_folder_of_an_older_version_has_the_hashes_of_its_weights_beside_its_encoders_name(saved):
+    hashes = json.loads((saved / "sha256.json").read_text())["sha256"]
+    (saved / "sha256.json").unlink()
+    about = json.loads((saved / "changes.json").read_text())
+    weights = {name: hashes[name] for name in ("changes.safetensors", "head.safetensors")}
+    (saved / "changes.json").write_text(json.dumps({**about, "sha256": weights}))
+    bertvision.load(saved, device="cpu")
+    (saved / "head.safetensors").write_bytes(b"something else")
+    with pytest.raises(FolderError, match=r"head\.safetensors: damaged"):
+        bertvision.load(saved, device="cpu")

@@ -53,8 +53,9 @@ def test_layers_add_up_to_the_score(reader):
 def test_it_is_small_whole_and_part_of_the_wheel():
     files = {path.name: path.stat().st_size for path in SHIPPED.iterdir()}
     assert sum(files.values()) <= 25_000_000
-    hashes = json.loads((SHIPPED / "changes.json").read_text())["sha256"]
-    assert {name: sha256_of(SHIPPED / name) for name in files if name.endswith(".safetensors")} == hashes
+    hashes = json.loads((SHIPPED / "sha256.json").read_text())["sha256"]
+    assert hashes.keys() == files.keys() - {"README.md", "model.json", "sha256.json"}
+    assert {name: sha256_of(SHIPPED / name) for name in hashes} == hashes
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert "default_model/*" in project["tool"]["setuptools"]["package-data"]["bertvision"]
 

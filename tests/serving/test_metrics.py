@@ -2,9 +2,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
+from bertvision.data.example import Question
 from bertvision.serving.app import build_app
 from bertvision.serving.guard import CONTENT_TYPE, Metrics
 from bertvision.serving.schema import ServeConfig
+from bertvision.windows.window import cut_windows
 
 ASKED = {"question": "who built the weir?", "context": "the weir was built in 1887 by hannah coyle"}
 
@@ -47,18 +49,23 @@ def test_what_was_asked_is_counted_by_path_and_status(client):
     assert samples["bertvision_requests_in_flight",] == 1  # the one that asks
 
 
-def test_runs_of_a_model_are_counted_with_their_sizes(client):
+def test_runs_of_a_model_are_counted_with_their_sizes(client, shared_reader):
     client.post("/answer", json=ASKED)
     client.post("/answer", json={**ASKED, "question": ["who?", "when?", "where?"]})
     samples = read(client.get("/metrics").text)
     model = ("model", 'a "weir"\\')
     assert samples["bertvision_model_runs_total", model] == 2
     assert samples["bertvision_queue_length", model] == 0
-    assert samples["bertvision_batch_items_sum", model] == 4
-    below = {
-        bound: samples["bertvision_batch_items_bucket", ("le", bound), model] for bound in ("1.0", "2.0", "4.0", "+Inf")
-    }
-    assert below == {"1.0": 1, "2.0": 1, "4.0": 2, "+Inf": 2}
+    questions = [ASKED["question"], "who?", "when?", "where?"]
+    windows = cut_windows(
+        [Question("0", text, ASKED["context"], (), "") for text in questions],
+        shared_reader.served.tokenizer,
+        shared_reader.served.config.windows,
+        labelled=False,
+    )
+    assert samples["bertvision_batch_tokens_sum", model] == sum(map(len, windows))
+    assert samples["bertvision_queue_tokens", model] == 0
+    assert samples["bertvision_batch_tokens_bucket", ("le", "+Inf"), model] == 2
 
 
 def test_memory_in_use_is_told(client):
@@ -69,9 +76,10 @@ def test_memory_in_use_is_told(client):
 
 
 def test_names_and_types_are_those_that_dashboards_ask_for():
-    metrics = Metrics(lambda: {"weir": 3})
+    metrics = Metrics(lambda: {"weir": (3, 700)})
     metrics.note_request("/answer", 429, 0.2)
-    metrics.note_run("weir", items=4, seconds=0.03)
+    metrics.note_run("weir", tokens=4, seconds=0.03)
+    metrics.note_dropped("limit")
     families = {each.name: each.type for each in text_string_to_metric_families(metrics.text())}
     assert {name: kind for name, kind in families.items() if not name.endswith("_created")} == {
         "bertvision_requests": "counter",
@@ -80,7 +88,10 @@ def test_names_and_types_are_those_that_dashboards_ask_for():
         "bertvision_refusals": "counter",
         "bertvision_queue_length": "gauge",
         "bertvision_model_runs": "counter",
-        "bertvision_batch_items": "histogram",
+        "bertvision_queue_tokens": "gauge",
+        "bertvision_batch_tokens": "histogram",
+        "bertvision_connections": "gauge",
+        "bertvision_connections_dropped": "counter",
         "bertvision_model_run_seconds": "histogram",
         "process_virtual_memory_bytes": "gauge",
         "process_resident_memory_bytes": "gauge",
@@ -90,11 +101,12 @@ def test_names_and_types_are_those_that_dashboards_ask_for():
         "process_max_fds": "gauge",
     }
     assert read(metrics.text())["bertvision_queue_length", ("model", "weir")] == 3
+    assert read(metrics.text())["bertvision_queue_tokens", ("model", "weir")] == 700
 
 
 def test_two_servers_of_a_process_count_apart():
     busy, idle = Metrics(dict), Metrics(dict)
-    busy.note_run("weir", items=1, seconds=0.1)
+    busy.note_run("weir", tokens=1, seconds=0.1)
     assert read(busy.text())["bertvision_model_runs_total", ("model", "weir")] == 1
     assert "weir" not in idle.text()
 

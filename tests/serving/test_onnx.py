@@ -2,8 +2,10 @@ import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -14,6 +16,7 @@ from bertvision.cli import app
 from bertvision.data.example import Question
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError, MissingExtraError, SettingsError
+from bertvision.files import given_folder
 from bertvision.heads.head import Head
 from bertvision.model_folder import Model, load_model
 from bertvision.serving import onnx_export
@@ -151,13 +154,22 @@ def test_logits_do_not_depend_on_a_windows_company(exported, int8):
         assert [each.score for each in together] == pytest.approx([each.score for each in alone], abs=tolerance)
 
 
+def test_attention_is_one_operator_of_the_graph(exported):
+    graph = onnx.load(exported["squad2"] / "onnx" / "model.onnx").graph
+    operators = Counter(node.op_type for node in graph.node)
+    layers = load_model(exported["squad2"] / "torch").encoder.model.config.num_hidden_layers
+    assert operators["Attention"] == layers
+    assert not operators.keys() & {"Softmax", "IsNaN"}
+
+
 def test_the_folder_is_all_that_is_needed(exported, tmp_path):
     expected = bertvision.load(exported["squad2"] / "onnx")(QUESTION, LONG)
     shutil.copytree(exported["squad2"] / "onnx", tmp_path / "elsewhere")
     assert bertvision.load(tmp_path / "elsewhere")(QUESTION, LONG) == expected
     names = {path.name for path in (tmp_path / "elsewhere").iterdir()}
     assert names == {
-        *("model.onnx", "model.json", "calibration.json", "README.md", "tokenizer.json", "tokenizer_config.json")
+        *("model.onnx", "model.json", "calibration.json", "README.md", "tokenizer.json", "tokenizer_config.json"),
+        "sha256.json",
     }
     assert "at most" in (tmp_path / "elsewhere" / "README.md").read_text()
 
@@ -196,6 +208,29 @@ def test_an_exported_model_is_saved_as_it_is(exported, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+def test_an_exported_model_is_saved_without_files_that_its_folder_links_to(exported, tmp_path):
+    shutil.copytree(exported["squad2"] / "onnx", tmp_path / "onnx")
+    (tmp_path / "key").write_text("opensesame")
+    (tmp_path / "onnx" / "notes.txt").symlink_to(tmp_path / "key")
+    with pytest.raises(FolderError, match=r"notes\.txt: is a link to a file elsewhere"):
+        bertvision.load(tmp_path / "onnx").save_pretrained(tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
+
+
+def test_an_exported_model_in_the_cache_of_the_hub_is_saved_as_files(exported, tmp_path):
+    snapshot, blobs = tmp_path / "snapshots" / "1", tmp_path / "blobs"
+    shutil.copytree(exported["squad2"] / "onnx", blobs)
+    snapshot.mkdir(parents=True)
+    for path in blobs.iterdir():
+        (snapshot / path.name).symlink_to(path)
+    bertvision.load(snapshot).save_pretrained(tmp_path / "saved")
+    saved = {path.name: path for path in (tmp_path / "saved").iterdir()}
+    assert not any(path.is_symlink() for path in saved.values())
+    assert {name: path.read_bytes() for name, path in saved.items()} == {
+        p.name: p.read_bytes() for p in blobs.iterdir()
+    }
+
+
 def test_what_an_exported_model_cannot_do_is_told(exported):
     folder = exported["squad2"] / "onnx"
     reader = bertvision.load(folder)
@@ -211,7 +246,7 @@ def test_what_an_exported_model_cannot_do_is_told(exported):
 def test_a_folder_that_lacks_something_is_refused(exported, tmp_path, damage):
     shutil.copytree(exported["squad2"] / "onnx", tmp_path / "onnx")
     (tmp_path / "onnx" / damage).unlink()
-    with pytest.raises(FolderError, match="export the model again"):
+    with pytest.raises(FolderError, match="export the model again|is missing; put it back"):
         bertvision.load(tmp_path / "onnx")
 
 
@@ -254,8 +289,8 @@ class Fixed(nn.Module):
 
 
 def test_a_head_that_is_not_the_same_for_every_length_is_refused(exported, tmp_path, monkeypatch):
-    def load_other(folder, pooler):
-        model = load_model(folder, pooler)
+    def load_other(folder, pooler, *, allow_outside):
+        model = load_model(folder, pooler, allow_outside=allow_outside)
         return Model(model.config, model.encoder, Head(Fixed(), model.head.readout))
 
     monkeypatch.setattr("bertvision.serving.torch_model.load_model", load_other)
@@ -263,3 +298,18 @@ def test_a_head_that_is_not_the_same_for_every_length_is_refused(exported, tmp_p
         export_onnx(exported["ner"] / "torch", tmp_path / "onnx")
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "calibration.json"])
+def test_a_flipped_bit_is_refused(exported, tmp_path, name):
+    shutil.copytree(exported["squad2"] / "onnx", tmp_path / "onnx")
+    content = bytearray((tmp_path / "onnx" / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "onnx" / name).write_bytes(content)
+    with pytest.raises(FolderError, match=rf"{name}: damaged \(sha256"):
+        bertvision.load(tmp_path / "onnx")
+
+
+def test_of_two_exports_into_one_folder_the_second_is_refused(exported, tmp_path):
+    with given_folder(tmp_path / "onnx"), pytest.raises(FolderError, match="another bertvision is working in it"):
+        export_onnx(exported["squad2"] / "torch", tmp_path / "onnx")

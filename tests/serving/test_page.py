@@ -380,6 +380,13 @@ def test_the_x_ray_has_a_cell_for_each_layer_and_token_with_the_numbers_of_the_s
     assert tokens == [token["text"] for token in expected["tokens"]]
 
 
+def test_the_page_waits_as_long_as_the_server_does(visit, address):
+    page = visit(address)
+    page.evaluate("() => { AbortSignal.timeout = () => AbortSignal.abort(new DOMException('', 'TimeoutError')); }")
+    ask(page)
+    expect(page.locator("#passage")).to_have_text(CONTEXT)
+
+
 def test_where_the_head_is_no_sum_over_layers_the_answer_stands_without_an_x_ray(visit, address):
     page = visit(address)
     ask(page)

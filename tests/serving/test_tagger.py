@@ -47,7 +47,7 @@ def test_neighbouring_words_of_one_type_are_one_entity(folder, monkeypatch):
     tagger = bertvision.load(folder, device="cpu")
     speaking = {place: TAGS.index(tag) for place, tag in enumerate(("B-PER", "I-PER", "O", "O", "O", "B-LOC"))}
 
-    def logits(_, windows):
+    def logits(_, windows, progress):
         rows = [row for window in windows for row in window.words]
         return np.eye(5, dtype=np.float32)[[speaking.get(int(word), 0) for word in rows]] * (
             2 + np.array(rows, np.float32)[:, None]

@@ -10,7 +10,8 @@ from bertvision.errors import DataError, SettingsError
 from bertvision.predictions.logits import grid_of
 from bertvision.serving.onnx_model import OnnxModel
 from bertvision.serving.reader import Reader
-from bertvision.serving.xray import XrayQuestion, xray, xray_all
+from bertvision.serving.steps import run_steps
+from bertvision.serving.xray import XrayQuestion, xray, xray_steps
 from bertvision.windows.window import cut_windows
 
 QUESTION = "  who built the weir?"
@@ -80,19 +81,6 @@ def test_no_answer_is_read_from_the_first_token_of_the_window_where_it_is_least_
     assert inside(windows[lowest], (read[0].start, read[-1].end))
 
 
-def test_several_answers_at_once_are_as_each_alone(shared_reader):
-    asked = [
-        XrayQuestion("who?", CONTEXT, (4, 8)),
-        XrayQuestion("when was it?", CONTEXT[:30]),
-        XrayQuestion("who?", CONTEXT, (0, 0)),
-    ]
-    for alone, together in zip(
-        [xray_all(shared_reader, [each])[0] for each in asked], xray_all(shared_reader, asked), strict=True
-    ):
-        assert alone.tokens == together.tokens
-        np.testing.assert_allclose(alone.starts, together.starts, rtol=1e-4, atol=1e-5)
-
-
 def test_as_json_it_still_adds_up(shared_reader):
     found = xray(shared_reader, QUESTION, CONTEXT)
     told = found.as_dict()
@@ -104,12 +92,12 @@ def test_as_json_it_still_adds_up(shared_reader):
 @pytest.mark.parametrize("answer", [(3, 3), (-4, 2), (8, 4), (0, 10_000), (3, 4)])
 def test_characters_that_hold_no_token_are_refused(shared_reader, answer):
     with pytest.raises(DataError, match="no token stands in characters"):
-        xray_all(shared_reader, [XrayQuestion(QUESTION, CONTEXT, answer)])
+        run_steps(xray_steps(shared_reader, XrayQuestion(QUESTION, CONTEXT, answer)))
 
 
 def test_an_answer_that_no_window_holds_is_refused(shared_reader):
     with pytest.raises(DataError, match="more than the model reads at once"):
-        xray_all(shared_reader, [XrayQuestion(QUESTION, CONTEXT, (0, len(CONTEXT)))])
+        run_steps(xray_steps(shared_reader, XrayQuestion(QUESTION, CONTEXT, (0, len(CONTEXT)))))
 
 
 def test_a_model_without_states_is_refused():

@@ -5,7 +5,8 @@ import torch
 from bertvision.kinds.catalog import KINDS
 from bertvision.training import losses
 from bertvision.training.objective import SPANS, Objective, loss_of, losses_of
-from bertvision.windows.batches import collate
+from bertvision.windows.batches import collate, collate_to
+from bertvision.windows.packing import BatchShape
 from bertvision.windows.window import Window
 
 LABELS = {  # of four windows with five tokens each
@@ -19,10 +20,13 @@ LABELS = {  # of four windows with five tokens each
 }
 
 
-def make_batch(kind):
+def make_windows(kind):
     ids, offsets = np.arange(5, dtype=np.int32), np.zeros((2, 2), dtype=np.int32)
-    windows = [Window(0, ids, 2, offsets, 2, 3, label=label) for label in LABELS[kind.name]]
-    return collate(windows, np.arange(4), pad_id=0)
+    return [Window(0, ids, 2, offsets, 2, 3, label=label) for label in LABELS[kind.name]]
+
+
+def make_batch(kind):
+    return collate(make_windows(kind), np.arange(4), pad_id=0)
 
 
 @pytest.mark.parametrize(
@@ -52,3 +56,33 @@ def test_spans_and_tags_are_of_tokens_and_all_else_is_of_rows():
     per = {kind: Objective(KINDS[kind], 2).per for kind in KINDS}
     assert {kind for kind, each in per.items() if each == "token"} == {"span", "tags"}
     assert set(per) == set(LABELS)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        SPANS,
+        *(
+            Objective(KINDS[name], columns)
+            for name, columns in [("class", 3), ("labels", 3), ("number", 1), ("tags", 3)]
+        ),
+        Objective(KINDS["choice"], 1, group=2),
+        Objective(KINDS["span"], 6),  # a joint readout's
+    ],
+    ids=lambda each: f"{each.kind.name}{each.columns}",
+)
+def test_rows_that_fill_a_batch_count_for_nothing_and_the_others_by_their_share_in_the_step(objective):
+    torch.manual_seed(0)
+    windows, tokens = make_windows(objective.kind), (5,) if objective.per == "token" else ()
+    logits = torch.randn(6, *tokens, objective.columns)
+    plain = loss_of(objective, logits[:4], collate(windows, np.arange(4), pad_id=0), "sum")
+    filled = collate_to(windows, np.arange(4), 0, BatchShape(rows=6, width=5), num_examples=10)
+    torch.testing.assert_close(loss_of(objective, logits, filled, "sum"), plain * 0.4)
+
+
+def test_a_teachers_loss_leaves_filling_rows_out_too():
+    torch.manual_seed(0)
+    own, taught, weights = torch.randn(3, 5, 2), torch.randn(3, 5, 2), torch.tensor([0.25, 0.25, 0])
+    found = losses.taught_loss(KINDS["span"], own, taught, 2.0, "sum", weights)
+    plain = losses.taught_loss(KINDS["span"], own[:2], taught[:2], 2.0, "sum")
+    torch.testing.assert_close(found, plain * 0.5)

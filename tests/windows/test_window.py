@@ -14,7 +14,7 @@ from bertvision.errors import BertVisionError, DataError, EncoderError, Settings
 from bertvision.settings import validate
 from bertvision.windows import tokens
 from bertvision.windows.batches import collate
-from bertvision.windows.tokens import read_layout, read_single_layout
+from bertvision.windows.tokens import read_layout, read_single_layout, token_ids, tokenise
 from bertvision.windows.window import WindowConfig, answer_tokens, cut_windows, window_starts
 
 LETTERS = "abcdefghijklmnopqrst"  # one token each where blanks stand between them
@@ -114,6 +114,16 @@ def test_a_row_of_bert_is_the_tokenizers_own_pair_encoding(bert_tokenizer, conte
     assert batch.ids[0].tolist() == own["input_ids"]
     assert batch.segments[0].tolist() == own["token_type_ids"]
     assert batch.mask[0].tolist() == [bool(each) for each in own["attention_mask"]]
+
+
+def test_ids_alone_are_those_that_come_with_offsets(encoder):
+    found = token_ids(encoder.tokenizer, SHORT_TEXTS)
+    expected = encoder.tokenizer(SHORT_TEXTS, add_special_tokens=False, return_offsets_mapping=True)
+    assert [ids.tolist() for ids in found] == expected["input_ids"]
+    pairs = tokenise(encoder.tokenizer, SHORT_TEXTS)
+    assert [ids.tolist() for ids, _ in pairs] == expected["input_ids"]
+    assert [list(map(tuple, offsets.tolist())) for _, offsets in pairs] == expected["offset_mapping"]
+    assert all(array.dtype == np.int32 for array in (*found, *(offsets for _, offsets in pairs)))
 
 
 def test_a_padded_batch_of_bert_is_the_tokenizers_own(bert_tokenizer):

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bertvision.cli.console import (
+    AllowOutside,
     Json,
     Quiet,
     Set,
@@ -157,6 +158,7 @@ def calibrate(
         bool, typer.Option("--write", help="Of a model: write calibration.json, which load and predict use.")
     ] = False,
     device: Annotated[str, typer.Option("--device", help="Of a model: auto, cpu or cuda.")] = "auto",
+    allow_outside: AllowOutside = False,
     held_out: Annotated[
         Path | None,
         typer.Option("--held-out", metavar="DIR", help="The model's answers to other questions, for tuning."),
@@ -185,7 +187,7 @@ def calibrate(
     elif data is not None and (gold, held_out, held_out_gold) == (None, None, None):
         from bertvision.serving.calibrate_model import calibrate_model
 
-        fitted = calibrate_model(folder, data, write=write, device=device)
+        fitted = calibrate_model(folder, data, write=write, device=device, allow_outside=allow_outside)
         show_page(fitted.as_page(), fitted.as_dict(), target, "calibration", as_json)
     else:
         raise SettingsError("give a model with --data FILE (and --write), or predictions with --gold FILE")
@@ -245,6 +247,7 @@ def layers(
         Path | None, typer.Option("--out", metavar="FILE.md", help="Write Markdown there instead of printing.")
     ] = None,
     overrides: Set = None,
+    allow_outside: AllowOutside = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -257,5 +260,6 @@ def layers(
     from bertvision.steps.layer_contributions import layers_of_file
 
     target = check_file(out) if out is not None else None
-    found = layers_of_file(model, data, with_overrides({}, overrides or ()), progress_for(quiet))
+    settings = with_overrides({}, overrides or ())
+    found = layers_of_file(model, data, settings, progress_for(quiet), allow_outside=allow_outside)
     show_page(found.as_page(), found.as_dict(), target, "layers", as_json)

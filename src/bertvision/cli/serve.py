@@ -1,15 +1,16 @@
 """The verb that answers over HTTP."""
 
+import ipaddress
 import logging
 import os
 import socket
+import sys
 from typing import Annotated
 
 import typer
 
-from bertvision.cli.console import in_one_line, messages
+from bertvision.cli.console import AllowOutside, in_one_line, messages
 from bertvision.errors import MissingExtraError, SettingsError
-from bertvision.settings import DEFAULT
 
 LOOPBACK = ("127.0.0.1", "localhost")
 TOKEN = "BERTVISION_TOKEN"
@@ -28,11 +29,20 @@ def serve(
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = LOOPBACK[0],
     port: Annotated[int, typer.Option("--port", help="0: any that is free.", min=0, max=65535)] = 8000,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
-    max_queue: Annotated[int, typer.Option("--max-queue", help="Requests that may wait.", min=1)] = 64,
+    allow_outside: AllowOutside = False,
+    max_queue: Annotated[
+        int, typer.Option("--max-queue", help="Requests of one client that may wait; twice as many in all.", min=1)
+    ] = 64,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds until a request is given up.", min=0.1)] = 30.0,
     max_characters: Annotated[
         int, typer.Option("--max-characters", help="Of a text; a request may have ten times as many bytes.", min=1)
     ] = 100_000,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", help="Of a request, as the model reads them: in overlapping windows.", min=1)
+    ] = 50_000,
+    max_connections: Annotated[
+        int, typer.Option("--max-connections", help="That may be open; half of them of one address.", min=2)
+    ] = 512,
 ) -> None:
     """Answer over HTTP.
 
@@ -40,6 +50,8 @@ def serve(
     /docs (all of these, to be tried) and /openapi.json. Only this machine can reach it unless --host says otherwise;
     with BERTVISION_TOKEN in the environment, requests must carry it as a bearer token (the page asks for it).
     """
+    from bertvision.settings import DEFAULT
+
     named = [_named(each) for each in models or (f"{DEFAULT}={DEFAULT}",)]
     if len({name for name, _ in named}) < len(named):
         raise SettingsError("two models have the same name; give every --model its own")
@@ -47,38 +59,31 @@ def serve(
     if token is not None and not token.isascii() or token == "":
         raise SettingsError(f"{TOKEN} is empty or not ASCII; set another one, or none")
     try:
-        import uvicorn
-
         from bertvision.serving.app import build_app
+        from bertvision.serving.connections import build_server
         from bertvision.serving.schema import ServeConfig
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "fastapi", "serve") from None
     import bertvision
 
+    loaded = {name: bertvision.load(place, device=device, allow_outside=allow_outside) for name, place in named}
+    listening = _listen(host, port)
+    own = _own_address(listening)
     config = ServeConfig(
         max_characters=max_characters,
         max_body=max(ServeConfig().max_body, 10 * max_characters),
+        max_tokens=max_tokens,
         max_queue=max_queue,
+        max_connections=min(max_connections, most_connections()),
         timeout=timeout,
         token=token,
-        hosts=LOOPBACK if host in LOOPBACK else ("*",),
+        hosts=("*",) if own is None else tuple(dict.fromkeys((*LOOPBACK, host.lower(), own))),
     )
-    app = build_app({name: bertvision.load(place, device=device) for name, place in named}, config)
-    listening = _listen(host, port)
-    if host not in LOOPBACK:
+    if own is None:
         messages.print(_warning(host, token), markup=False)
     messages.print(f"the page is at {_address(host, listening)}", markup=False, soft_wrap=True)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    # uvicorn's own lines would hold whole addresses, in which users may have written text.
-    settings = uvicorn.Config(
-        app,
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=round(timeout) + 1,
-    )
-    uvicorn.Server(settings).run(sockets=[listening])
+    build_server(build_app(loaded, config), config).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -88,6 +93,24 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         reason = (error.strerror or str(error)).partition(" (while")[0]  # Python says once more what was tried
         raise SettingsError(f"cannot listen on {host}, port {port}: {reason}; give another --host or --port") from None
+
+
+def _own_address(listening: socket.socket) -> str | None:
+    """Return the address of this machine alone that is listened on, as a Host header has it; None: others reach it."""
+    address = ipaddress.ip_address(listening.getsockname()[0])
+    if not address.is_loopback:
+        return None
+    return f"[{address}]" if address.version == 6 else str(address)
+
+
+def most_connections() -> int:
+    """Return how many connections leave a process enough open files for everything else, where it has a limit."""
+    try:
+        import resource  # not on Windows
+    except ModuleNotFoundError:
+        return sys.maxsize
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if files == resource.RLIM_INFINITY else max(files // 2, 2)
 
 
 def _address(host: str, listening: socket.socket) -> str:

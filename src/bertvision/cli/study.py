@@ -14,7 +14,6 @@ from bertvision.cli.console import (
     in_one_line,
     messages,
     print_json,
-    print_records,
     print_table,
     progress_for,
     results,
@@ -33,6 +32,7 @@ def report(
     Writes report.html, report.md, tables.tex and figures as SVG and PNG, the same bytes each time, and needs no torch.
     Several GLUE tasks below one folder add a table of them all.
     """
+    from bertvision.cli.records import print_records
     from bertvision.records import read_costs, read_differences, read_records
     from bertvision.report.costs import with_costs
     from bertvision.studies.reports import write_report

@@ -19,17 +19,15 @@ from bertvision.cli.console import (
     in_one_line,
     messages,
     print_json,
-    print_records,
     print_table,
     progress_for,
     results,
 )
 from bertvision.files import check_folder
-from bertvision.records import RunRecord
-from bertvision.run_folder import folder_of_seed
 
 if TYPE_CHECKING:
     from bertvision.experiment import Experiment
+    from bertvision.records import RunRecord
 
 
 @in_one_line
@@ -119,8 +117,10 @@ def plan(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = 
     results.print(textwrap.fill(planned.sentence, 80), markup=False)
 
 
-def _say_what_next(experiment: "Experiment", records: Sequence[RunRecord], out: Path) -> None:
+def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out: Path) -> None:
     """Answer a question with the last head, and name commands for the next ones."""
+    from bertvision.run_folder import folder_of_seed
+
     program, trained = _program(), [record for record in records if record.kind == "head"]
     if trained:
         own = folder_of_seed(out, trained[-1].seed, experiment.seeds, trained[-1].fraction)
@@ -152,7 +152,8 @@ def _show_answer(experiment: "Experiment", head: Path) -> None:
     results.print()
 
 
-def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> list[RunRecord]:
+def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> "list[RunRecord]":
+    from bertvision.cli.records import print_records
     from bertvision.records import read_costs, read_differences
     from bertvision.steps.run import run as run_experiment
     from bertvision.studies.reports import write_report
@@ -166,6 +167,7 @@ def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> lis
 
 
 def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool, as_json: bool) -> None:
+    from bertvision.cli.records import print_records
     from bertvision.encoder.tuning.adapters import check_peft
     from bertvision.records import read_costs, read_differences
     from bertvision.steps.run import run as run_experiment

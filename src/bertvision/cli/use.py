@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bertvision.cli.console import (
+    AllowOutside,
     Json,
     Quiet,
     Set,
@@ -19,7 +20,9 @@ from bertvision.cli.console import (
 )
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import check_folder
-from bertvision.serving.answers import Answer, answer_lines
+
+if TYPE_CHECKING:
+    from bertvision.serving.answers import Answer
 
 
 @in_one_line
@@ -38,6 +41,7 @@ def ask(
     max_answer_length: Annotated[int | None, typer.Option("--max-answer-length", help="In tokens.", min=1)] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Show what each layer adds to the answer's score.")] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    allow_outside: AllowOutside = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -48,9 +52,10 @@ def ask(
     """
     text = _context(source, context, file)
     import bertvision
+    from bertvision.serving.answers import answer_lines
     from bertvision.serving.reader import Reader
 
-    reader = bertvision.load(model, device=device)
+    reader = bertvision.load(model, device=device, allow_outside=allow_outside)
     if not isinstance(reader, Reader):
         raise SettingsError(f"{model}: is a model of {reader.served.config.task}, which answers no questions")
     found: Any = reader(
@@ -76,7 +81,7 @@ def ask(
             results.print()
 
 
-def _as_json(questions: Sequence[str], answered: Sequence[Sequence[Answer]]) -> Any:  # noqa: ANN401 (JSON)
+def _as_json(questions: Sequence[str], answered: "Sequence[Sequence[Answer]]") -> Any:  # noqa: ANN401 (JSON)
     """Return a question with its answers, or a list of these where several were asked."""
     found = [
         {"question": question, "answers": [answer.as_dict() for answer in answers]}
@@ -113,6 +118,7 @@ def predict(
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for predictions.json and what goes with it.")],
     overrides: Set = None,
+    allow_outside: AllowOutside = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -125,7 +131,8 @@ def predict(
     from bertvision.settings import with_overrides
     from bertvision.steps.predict_file import predict_file
 
-    answered = predict_file(model, data, check_folder(out), with_overrides({}, overrides or ()), progress_for(quiet))
+    settings = with_overrides({}, overrides or ())
+    answered = predict_file(model, data, check_folder(out), settings, progress_for(quiet), allow_outside=allow_outside)
     if as_json:
         print_json({"examples": len(answered.predictions), "out": str(out), "scores": answered.scores})
         return
@@ -141,6 +148,7 @@ def export(
     ],
     onnx: Annotated[Path, typer.Option("--onnx", metavar="DIR", help="The new folder to write.")],
     int8: Annotated[bool, typer.Option("--int8", help="Round products to int8: smaller, faster, less exact.")] = False,
+    allow_outside: AllowOutside = False,
     as_json: Json = False,
 ) -> None:
     """Write a model as one ONNX graph.
@@ -151,7 +159,7 @@ def export(
     """
     from bertvision.serving.onnx_export import export_onnx
 
-    found = export_onnx(model, onnx, int8=int8)
+    found = export_onnx(model, onnx, int8=int8, allow_outside=allow_outside)
     if as_json:
         print_json(found.as_dict())
         return

@@ -4,6 +4,8 @@ Examples found in a source, good and bad -> a split, or one line about the first
 """
 
 import gzip
+import io
+import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping
@@ -12,11 +14,13 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple
 
 from bertvision.data.example import Example, OnBad, Split
-from bertvision.errors import DataError, MissingExtraError, reason_of
+from bertvision.errors import DataError, MissingExtraError, SettingsError, reason_of
 from bertvision.hub import hub_problem
 
 HUB_ID = re.compile(r"(?P<dataset>[\w.-]+/[\w.-]+)(/(?P<config>[\w.-]+))?(:(?P<split>\w+))?")
 SLICE = re.compile(r"(?P<whole>.+)\[(?P<first>-?\d*):(?P<end>-?\d*)\]")
+LIMIT = "BERTVISION_MAX_UNPACKED"  # in the environment: bytes
+SMALL, HIGHEST_RATIO = 100_000_000, 100  # what any packed file may become, and a large one for each of its bytes
 CAN_DROP = ", or leave it out with --set data.on_bad=drop"
 
 
@@ -86,11 +90,33 @@ def read_bytes(path: Path, expected: str) -> bytes:
     """Read a file, unpacked if it is a gzip file; `expected` says in an error what to give instead."""
     try:
         raw = path.read_bytes()
-        return gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" or path.suffix == ".gz" else raw
+        return _unpack(path, raw) if raw[:2] == b"\x1f\x8b" or path.suffix == ".gz" else raw
     except (EOFError, zlib.error):
         raise DataError(f"{path}: the gzip file is damaged or cut off; get it again") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}); give {expected}") from None
+
+
+def most_unpacked(packed: int) -> int:
+    """Return how many bytes a packed file may become: far more than text shrinks by, which is three to ten times."""
+    given = os.environ.get(LIMIT)
+    if given is None:
+        return max(SMALL, HIGHEST_RATIO * packed)
+    if not given.isdecimal():
+        raise SettingsError(f"{LIMIT} is {given!r}; give a number of bytes")
+    return int(given)
+
+
+def _unpack(path: Path, raw: bytes) -> bytes:
+    limit = most_unpacked(len(raw))
+    with gzip.open(io.BytesIO(raw)) as file:
+        unpacked = file.read(limit + 1)
+    if len(unpacked) > limit:
+        raise DataError(
+            f"{path}: its {len(raw):,} bytes become more than {limit:,} when unpacked; if it is no bomb, unpack it "
+            f"yourself, or set {LIMIT} to more bytes"
+        )
+    return unpacked
 
 
 def exists(source: str) -> bool:

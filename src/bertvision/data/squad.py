@@ -22,6 +22,7 @@ from bertvision.data.sources import (
 )
 from bertvision.errors import DataError
 from bertvision.files import sha256_of
+from bertvision.strict_json import parse_json
 
 SAMPLES = {"sample:train": "train.json", "sample:dev": "dev.json"}
 Need = Literal["placed", "texts", "optional"]
@@ -80,13 +81,11 @@ def _load(path: Path) -> Any:  # noqa: ANN401 (checked by the walk)
     if not text.strip():
         raise DataError(f"{path}: the file is empty; expected SQuAD JSON")
     try:
-        return json.loads(text)
+        return parse_json(text)
     except json.JSONDecodeError as error:
         raise DataError(f"{path}: not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
-    except ValueError as error:  # a number of thousands of digits
+    except ValueError as error:  # a key twice, or a number of thousands of digits
         raise DataError(f"{path}: not JSON that can be read: {error}") from None
-    except RecursionError:
-        raise DataError(f"{path}: not SQuAD: nested too deeply") from None
 
 
 def _walk(path: Path, content: Any, answers: Need) -> Iterator[Found[Question]]:  # noqa: ANN401 (checked here)

@@ -5,7 +5,6 @@ One cell -> a text, a number, a label or several; what is wrong names the column
 
 import csv
 import io
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,9 +12,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.data.example import Column
-from bertvision.data.sources import BadExampleError, HubId, exists, is_unicode, load_hub_rows, parse_hub_id, read_bytes
-from bertvision.errors import DataError, MissingExtraError
+from bertvision.data.sources import (
+    LIMIT,
+    BadExampleError,
+    HubId,
+    exists,
+    is_unicode,
+    load_hub_rows,
+    most_unpacked,
+    parse_hub_id,
+    read_bytes,
+)
+from bertvision.errors import DataError, MissingExtraError, reason_of
 from bertvision.files import sha256_of
+from bertvision.strict_json import parse_json
 
 EXPECTED = "a .csv, .tsv, .txt, .jsonl or .parquet file (.gz too)"
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
@@ -140,8 +150,8 @@ def _json_lines(path: Path, text: str) -> Iterator[Line]:
 
 def _json_line(where: str, line: str) -> Line:
     try:
-        content = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        content = parse_json(line)
+    except ValueError as error:
         return Line(where, (), f"not JSON ({error}); give an object on a line of its own")
     if not isinstance(content, dict):
         return Line(where, (), f"expected an object with columns as keys, got {type(content).__name__}")
@@ -155,10 +165,22 @@ def _parquet_lines(path: Path) -> Iterable[Line]:
     except ImportError:
         raise MissingExtraError("pyarrow", "parquet") from None
     try:
+        _check_unpacked(path, pyarrow.parquet.read_metadata(path))
         rows = pyarrow.parquet.read_table(path).to_pylist()
-    except (OSError, pyarrow.ArrowException) as error:
-        raise DataError(f"{path}: cannot be read as Parquet ({' '.join(str(error).split())[:200]})") from None
+    except (OSError, ValueError, OverflowError, pyarrow.ArrowException) as error:  # ValueError: text that is no UTF-8
+        raise DataError(f"{path}: cannot be read as Parquet ({reason_of(error)}); get it again") from None
     return (Line(f"{path}: row {number}", row) for number, row in enumerate(rows, start=1))
+
+
+def _check_unpacked(path: Path, about: Any) -> None:  # noqa: ANN401 (pyarrow's FileMetaData)
+    """Refuse a file that says of itself that it becomes too much: a cell takes a byte at least."""
+    packed = path.stat().st_size
+    groups = [about.row_group(place).total_byte_size for place in range(about.num_row_groups)]
+    if max(sum(groups), about.num_rows * about.num_columns) > most_unpacked(packed):
+        raise DataError(
+            f"{path}: its {packed:,} bytes become more than {most_unpacked(packed):,} when unpacked; if it is no bomb, "
+            f"set {LIMIT} to more bytes"
+        )
 
 
 def _ending(source: str) -> str:
@@ -200,7 +222,7 @@ def label_names(value: Any, column: Column, separator: str) -> tuple[str, ...]: 
     listed = value
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
-            listed = json.loads(value)
+            listed = parse_json(value)
         except ValueError:
             raise BadExampleError(f"{place_of(column)} is no JSON list: {value[:80]!r}; fix it") from None
     elif isinstance(value, str):

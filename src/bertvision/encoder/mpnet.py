@@ -26,7 +26,9 @@ class FusedAttention(MPNetSelfAttention):
     ) -> tuple[Tensor, ...]:
         """Return the attention's output; its weights are computed by transformers' own code where they are wanted."""
         if output_attentions:
-            outputs: tuple[Tensor, ...] = super().forward(hidden_states, attention_mask, position_bias, True, **others)
+            outputs: tuple[Tensor, ...] = super().forward(  # type: ignore[no-untyped-call]
+                hidden_states, attention_mask, position_bias, True, **others
+            )
             return outputs
         heads = (*hidden_states.shape[:-1], self.num_attention_heads, self.attention_head_size)
         query, key, value = (each(hidden_states).view(heads).transpose(1, 2) for each in (self.q, self.k, self.v))
@@ -44,7 +46,8 @@ class OneBias(MPNetEncoder):
         """Return the bias of every pair of positions for every head."""
         assert position_ids is None
         positions = torch.arange(x.shape[1], device=x.device)
-        buckets = self.relative_position_bucket(positions[None] - positions[:, None], num_buckets=num_buckets)
+        distances = positions[None] - positions[:, None]
+        buckets = self.relative_position_bucket(distances, num_buckets=num_buckets)  # type: ignore[no-untyped-call]
         bias: Tensor = self.relative_attention_bias(buckets)
         return bias.permute(2, 0, 1)[None].contiguous()  # the fused kernel takes no other layout
 

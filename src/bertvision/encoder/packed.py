@@ -84,9 +84,11 @@ def _attend(
     """Let every token attend to those of its own row, in the form that transformers gives attention."""
     if not query.is_cuda or query.dtype == torch.float32:
         return _attend_by_mask(query, key, value, cu_seq_lens_q, scaling), None
-    tokens = [states[0].transpose(0, 1).contiguous() for states in (query, key, value)]
-    bounds = cu_seq_lens_q
-    return varlen_attn(*tokens, bounds, bounds, max_length_q, max_length_q, scale=scaling)[None], None
+    query, key, value = (states[0].transpose(0, 1).contiguous() for states in (query, key, value))
+    bounds, longest = cu_seq_lens_q, max_length_q
+    mixed = varlen_attn(query, key, value, bounds, bounds, longest, longest, scale=scaling)
+    assert isinstance(mixed, Tensor)
+    return mixed[None], None
 
 
 def _attend_by_mask(

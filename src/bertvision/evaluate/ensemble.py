@@ -12,10 +12,11 @@ from pydantic import model_validator
 from bertvision.errors import FolderError, SettingsError
 from bertvision.evaluate.ensemble_weights import Way, held_out_weights
 from bertvision.evaluate.golds import AskedFile, GoldConfig, read_asked
-from bertvision.files import write_json
+from bertvision.files import given_folder, write_json
 from bertvision.kinds.kind import Golds
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.ensemble import How, shares_of
+from bertvision.predictions.files import PREDICTION_FILES
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.settings import Settings, validate
 from bertvision.tasks import TASKS, task_name
@@ -89,14 +90,13 @@ def ensemble_folders(
     weights = held_out_weights(way.held_out, golds, config.data, config.answers) if way.held_out else way.weights
     shares = tuple(shares_of(way.how, weights, len(members)).tolist()) if way.how == "weighted" else None
     joined = kind.join(golds, members, way.how, shares, config.answers)
-    for optional in kind.optional_files:  # what an earlier ensemble left
-        (out / optional).unlink(missing_ok=True)
-    kind.write(out, golds, joined.predictions)
-    if joined.logits is not None:
-        kind.write_logits(out, joined.layout, joined.logits)
     scores, alone = _score(asked, members, joined.predictions, config.answers)
     made = Ensembled(golds, joined.predictions, joined.by, tuple(folders), shares, scores, alone)
-    write_json(out / "ensemble.json", _description(made, data, way.how, config.answers))
+    with given_folder(out, PREDICTION_FILES) as beside:
+        kind.write(beside, golds, joined.predictions)
+        if joined.logits is not None:
+            kind.write_logits(beside, joined.layout, joined.logits)
+        write_json(beside / "ensemble.json", _description(made, data, way.how, config.answers))
     return made
 
 

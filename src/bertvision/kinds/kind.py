@@ -140,7 +140,6 @@ class Kind(ABC):
     has_null: bool = False  # whether a model may abstain
     loses_ends: ClassVar[bool] = False  # whether texts that are too long lose their end, rather than be cut in two
     hows: ClassVar[tuple[How, ...]] = ("max", "mean", "logits", "weighted")  # in which logits can be combined
-    optional_files: ClassVar[tuple[str, ...]] = ()  # of a prediction folder
     labels_words: ClassVar[bool] = False  # whether words, not examples, have labels
     needs_two_labels: ClassVar[bool] = False  # whether there is nothing to learn where all examples have one label
     names_labels: ClassVar[bool] = False  # whether prediction files hold names that own data may have more of

@@ -63,7 +63,6 @@ class LabelKind(Kind):
     has_classes: ClassVar[bool] = False  # whether one class may be taken for another
     types: ClassVar[tuple[str, str] | None] = ("By class", "class")  # title and noun of a table of them
     has_total: ClassVar[bool] = False  # whether that table has a row of all together
-    optional_files: ClassVar[tuple[str, ...]] = (PROBABILITIES, PAPER_FILE)
 
     def gold(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
         """Return what an example's prediction is compared with."""

@@ -30,7 +30,14 @@ from bertvision.kinds.questions import count_answers, read_questions
 from bertvision.metrics.resampling import Draw, Paired, resample_means
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
 from bertvision.predictions.ensemble import How, combine_logits
-from bertvision.predictions.files import WHERE, read_answers, read_mapping, read_prediction_folder, write_predictions
+from bertvision.predictions.files import (
+    WHERE,
+    read_answers,
+    read_mapping,
+    read_null_odds,
+    read_prediction_folder,
+    write_predictions,
+)
 from bertvision.predictions.logits import Logits, grid_of, save_logits
 from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.span_ensemble import LOGITS, ScoredText, SpanMember, combine_spans, read_members
@@ -66,7 +73,6 @@ class Spans(Kind):
     usage: ClassVar[str] = 'model("Who built the weir?", "The weir was built in 1887 by Hannah Coyle.").text'
     predictor: ClassVar[PredictorName] = "reader"
     second: ClassVar[str] = "context"
-    optional_files: ClassVar[tuple[str, ...]] = ("null_odds.json", "best_spans.json", LOGITS)
 
     def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a SQuAD file; SQuAD 1.1 knows no question without an answer."""
@@ -146,7 +152,7 @@ class Spans(Kind):
         """Return what evaluate-v2.0 prints, or evaluate-v1.1."""
         answers = read_mapping(predictions, str)
         if self.has_null:
-            odds = read_mapping(null_odds, float) if null_odds is not None else None
+            odds = read_null_odds(null_odds) if null_odds is not None else None
             return score_squad2(golds.examples, answers, odds, threshold), ""
         missing = [question.id for question in golds.examples if question.id not in answers]
         note = f"{len(missing)} questions without a prediction, such as {missing[0]!r}, score 0" if missing else ""

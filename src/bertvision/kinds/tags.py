@@ -172,7 +172,7 @@ class Tags(LabelKind):
         words = {sentence.id: len(sentence.words) for sentence in golds.examples}
         found = []
         for key, value in read_values(path).items():
-            if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
+            if not isinstance(value, list) or not all(isinstance(tag, str) and tag for tag in value):
                 raise DataError(f"{path}: sentence {key!r}: expected a list of tags, got {value!r:.80}")
             if (wanted := words.get(key, len(value))) != len(value):
                 raise DataError(f"{path}: sentence {key!r}: {len(value)} tags for {wanted} words; predict again")

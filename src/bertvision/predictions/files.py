@@ -13,8 +13,24 @@ from typing import Any
 from bertvision.errors import DataError, FolderError
 from bertvision.files import write_encoded_rows, write_json_rows
 from bertvision.predictions.prediction import Candidate, Prediction
+from bertvision.strict_json import parse_json
 
-PREDICTIONS = "predictions.json"
+PREDICTIONS, READER_PREDICTIONS = "predictions.json", "reader_predictions.json"
+# Whatever a prediction folder may hold: what replaces one leaves no other model's file in it.
+PREDICTION_FILES = (
+    PREDICTIONS,
+    READER_PREDICTIONS,
+    "best_spans.json",
+    "ensemble.json",
+    "logits.safetensors",
+    "nbest_predictions.json",
+    "null_odds.json",
+    "paper_v1_predictions.json",
+    "predictions.conll",
+    "probabilities.json",
+    *(f"{name}.tsv" for name in ("CoLA", "MNLI-m", "MNLI-mm", "MRPC", "QNLI", "QQP", "RTE", "SST-2", "STS-B", "WNLI")),
+)
+DIVERGED = "give finite numbers (has the model diverged?)"
 HEADER = ("index", "prediction")  # of GLUE's files
 WHERE = "give OUT/predictions/FRACTION/ROW or what `bertvision predict --out` wrote"
 
@@ -56,8 +72,8 @@ def read_null_odds(path: Path) -> dict[str, float]:
     """Read a `null_odds.json`."""
     odds = read_mapping(path, float)
     for question, value in odds.items():
-        if math.isnan(value):
-            raise DataError(f"{path}: the odds of question {question!r} are not a number; the model diverged")
+        if not math.isfinite(value):
+            raise DataError(f"{path}: the odds of question {question!r} are {value}; {DIVERGED}")
     return odds
 
 
@@ -127,11 +143,11 @@ def _checked_folder(path: Path) -> Path:
 def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON object whose keys are ids."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not JSON ({error})") from None
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON that can be read ({error}); predict again, or fix the file") from None
     if not isinstance(content, dict):
         raise DataError(f"{path}: expected an object with question ids as keys, got {type(content).__name__}")
     return content
@@ -148,12 +164,16 @@ def _candidates_of(path: Path, question: str, rows: Any) -> tuple[Candidate, ...
         found = [(row["text"], row["start_logit"], row["end_logit"], row["probability"]) for row in rows]
     except (TypeError, KeyError):
         found = [(None, None, None, None)]
-    if not all(isinstance(text, str) and set(map(type, numbers)) <= {float, int} for text, *numbers in found):
+    if not all(isinstance(text, str) and all(map(_is_finite, numbers)) for text, *numbers in found):
         raise DataError(
-            f"{path}: question {question!r}: expected a list of text, probability, start_logit and end_logit; "
-            "predict again"
+            f"{path}: question {question!r}: expected a list of text, probability, start_logit and end_logit, "
+            "all numbers finite; predict again"
         )
     return tuple(Candidate(*each) for each in found)
+
+
+def _is_finite(value: Any) -> bool:  # noqa: ANN401 (checked here)
+    return type(value) in (float, int) and abs(value) <= sys.float_info.max
 
 
 def _check_same_questions(

@@ -1,8 +1,7 @@
 """One model's start and end logits for a whole split, flat, with what maps every token back to characters."""
 
 import json
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -13,7 +12,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from bertvision.errors import FolderError
+from bertvision.files import whole_file
+from bertvision.strict_json import parse_json
 
+TYPES = {
+    "question_of": np.int32,
+    "window_at": np.int64,
+    "context_at": np.int32,
+    "offsets": np.int32,
+    "logits": np.float32,
+}
 Logits = npt.NDArray[np.float32]  # [token, start and end (and the factors of a joint readout)]
 
 
@@ -86,21 +94,58 @@ def save_logits(path: Path, grid: TokenGrid, logits: Logits) -> None:
         "context_at": grid.context_at,
         "offsets": grid.offsets,
     }
-    beside = path.with_name(f".{path.name}.part")
-    save_file(tensors, beside, metadata={"question_ids": json.dumps(grid.question_ids)})
-    os.replace(beside, path)
+    with whole_file(path) as beside:
+        save_file(tensors, beside, metadata={"question_ids": json.dumps(grid.question_ids)})
 
 
 def load_logits(path: Path) -> tuple[TokenGrid, Logits]:
     """Read what `save_logits` wrote."""
     try:
         with safe_open(path, framework="numpy") as file:
-            ids = tuple(json.loads(file.metadata()["question_ids"]))
-            names = ("question_of", "window_at", "context_at", "offsets", "logits")
-            question_of, window_at, context_at, offsets, logits = (file.get_tensor(name) for name in names)
+            ids = tuple(parse_json(file.metadata()["question_ids"]))
+            tensors = {name: file.get_tensor(name) for name in TYPES}
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise FolderError(f"{path}: missing, damaged or not this project's logits ({error}); predict again") from None
-    return TokenGrid(ids, question_of, window_at, context_at, offsets), logits
+    if problem := _odd_content(ids, tensors):
+        raise FolderError(f"{path}: damaged or not this project's logits ({problem}); predict again")
+    logits = tensors.pop("logits")
+    grid = TokenGrid(ids, **tensors)
+    if problem := _odd_places(grid):
+        raise FolderError(f"{path}: damaged or not this project's logits ({problem}); predict again")
+    return grid, logits
+
+
+def _odd_content(ids: tuple[Any, ...], tensors: Mapping[str, npt.NDArray[Any]]) -> str | None:
+    """Return what is wrong with types or sizes; None where they fit."""
+    if not all(isinstance(each, str) for each in ids) or len(set(ids)) < len(ids):
+        return "question ids that are not texts, or one twice"
+    if any(tensor.dtype != TYPES[name] for name, tensor in tensors.items()):
+        return "numbers of another type"
+    logits, windows = tensors["logits"], tensors["question_of"].size
+    shapes: dict[str, tuple[int, ...]] = {
+        "question_of": (windows,),
+        "window_at": (windows + 1,),
+        "context_at": (windows,),
+    }
+    shapes |= {"offsets": (len(logits), 2), "logits": (len(logits), *logits.shape[1:2])}
+    if logits.ndim != 2 or logits.shape[1] < 2 or any(tensors[name].shape != size for name, size in shapes.items()):
+        return "tensors of other sizes"
+    return None
+
+
+def _odd_places(grid: TokenGrid) -> str | None:
+    """Return what is wrong with a grid's numbers, before anything is looked up by them; None where all fit."""
+    tokens = len(grid.offsets)
+    lengths = np.diff(grid.window_at)
+    if grid.window_at[0] != 0 or grid.window_at[-1] != tokens or (lengths < 1).any():
+        return "windows that are not one after the other"
+    if (np.diff(grid.question_of) < 0).any() or not np.isin(grid.question_of, np.arange(len(grid.question_ids))).all():
+        return "windows of questions that there are none of, or out of order"
+    if (grid.context_at < 0).any() or (grid.context_at > lengths).any():
+        return "contexts that begin outside their windows"
+    if (grid.offsets < -1).any() or (grid.offsets[:, 0] > grid.offsets[:, 1]).any():
+        return "tokens that end before they begin"
+    return None
 
 
 def softmax(logits: Logits) -> npt.NDArray[np.float64]:

@@ -6,7 +6,7 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
-from bertvision.files import write_bytes, write_text
+from bertvision.files import locked, write_bytes, write_text
 from bertvision.records import CostRecord, DifferenceRecord, RunRecord
 from bertvision.report.chapters import (
     PLAIN,
@@ -36,16 +36,16 @@ def write_report(
 ) -> Path:
     """Write a report into a folder and return its page: one file that needs no other."""
     report = make_report(records, costs, differences, contents)
-    for chapter in report.chapters:
-        for picture, drawing in chapter.pictures:
-            if drawing is not None:
-                write_text(folder / figure_path(chapter, picture), for_file(drawing.svg))
-                write_bytes(folder / figure_path(chapter, picture, "png"), drawing.png)
-    write_text(folder / "report.md", to_summary(report))
-    write_text(folder / "tables.tex", to_latex_file(_all_tables(report)))
-    page = folder / "report.html"
-    write_text(page, to_page(report))
-    return page
+    with locked(folder, "report"):
+        for chapter in report.chapters:
+            for picture, drawing in chapter.pictures:
+                if drawing is not None:
+                    write_text(folder / figure_path(chapter, picture), for_file(drawing.svg))
+                    write_bytes(folder / figure_path(chapter, picture, "png"), drawing.png)
+        write_text(folder / "report.md", to_summary(report))
+        write_text(folder / "tables.tex", to_latex_file(_all_tables(report)))
+        write_text(folder / "report.html", to_page(report))
+    return folder / "report.html"
 
 
 def to_summary(report: Report) -> str:

@@ -10,8 +10,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bertvision.errors import DataError, SettingsError
-from bertvision.serving.batcher import XRAY, Desk
 from bertvision.serving.classifier import Classifier
+from bertvision.serving.desk import Desk
 from bertvision.serving.guard import CONTENT_TYPE, Guard
 from bertvision.serving.predictor import Predictor
 from bertvision.serving.reader import Asking, Reader
@@ -32,7 +32,7 @@ from bertvision.serving.schema import (
 )
 from bertvision.serving.served import list_texts, pair_up
 from bertvision.serving.tagger import Tagger
-from bertvision.serving.xray import XrayQuestion
+from bertvision.serving.xray import XrayQuestion, xray_steps
 from bertvision.version import VERSION
 
 ABOUT = (
@@ -76,6 +76,7 @@ def build_app(models: Mapping[str, Predictor], config: ServeConfig) -> FastAPI:
         redoc_url=None,
         responses={"4XX": {"model": Refusal, "description": "Refused"}},
     )
+    app.state.desk = desk
     app.router.route_class = JsonRoute
     _add_routes(app, desk)
     _add_page(app, page)
@@ -89,6 +90,7 @@ def build_app(models: Mapping[str, Predictor], config: ServeConfig) -> FastAPI:
         hosts=config.hosts,
         needs_token={path: path not in is_open for path in _paths(app)},
         metrics=desk.metrics,
+        ending=desk.ending,
     )
     for kind in (RequestValidationError, DataError, SettingsError):
         app.add_exception_handler(kind, _say_what_is_wrong)
@@ -116,46 +118,55 @@ def _add_routes(app: FastAPI, desk: Desk) -> None:
         return desk.tasks
 
     @app.post("/answer")
-    async def answer(asked: AnswerRequest) -> AnswerResponse:
+    async def answer(asked: AnswerRequest, request: Request) -> AnswerResponse:
         """Answer questions about contexts."""
         name, reader = desk.find(asked.model, Reader)
         desk.check_lengths([asked.question, asked.context])
         pairs, _ = pair_up(asked.question, asked.context)
+        desk.check_count(len(pairs))
         how = Asking(asked.top_k, asked.null_threshold, asked.max_answer_length, asked.layers)
         fitted = reader.served.calibration
         threshold = fitted.threshold if asked.null_threshold is None else asked.null_threshold
         return AnswerResponse(
             model=name,
-            answers=await desk.run(name, how, pairs),
+            answers=await desk.run(name, _client(request), reader.answer_steps(pairs, how)),
             null_threshold=threshold if reader.has_null else None,
             fitted_threshold=fitted.threshold,
             temperature=fitted.temperature,
         )
 
     @app.post("/xray")
-    async def xray(asked: XrayRequest) -> Xrayed:
+    async def xray(asked: XrayRequest, request: Request) -> Xrayed:
         """Show what each layer adds to the logits of every token around an answer."""
-        name, _ = desk.find(asked.model, Reader)
+        name, reader = desk.find(asked.model, Reader)
         desk.check_lengths([asked.question, asked.context])
         (pair,), _ = pair_up([asked.question], [asked.context])
-        (found,) = await desk.run(name, XRAY, [XrayQuestion(*pair, asked.answer)])
+        steps = xray_steps(reader, XrayQuestion(*pair, asked.answer))
+        found = await desk.run(name, _client(request), steps)
         return Xrayed(model=name, **found.as_dict() | {"tokens": list(found.tokens)})
 
     @app.post("/classify")
-    async def classify(asked: ClassifyRequest) -> Classified:
+    async def classify(asked: ClassifyRequest, request: Request) -> Classified:
         """Classify texts."""
         name, model = desk.find(asked.model, Classifier)
         desk.check_lengths([asked.text, asked.other])
         rows, _ = model.rows(asked.text, asked.other)
-        return Classified(model=name, results=await desk.run(name, None, rows))
+        desk.check_count(len(rows))
+        return Classified(model=name, results=await desk.run(name, _client(request), model.classify_steps(rows)))
 
     @app.post("/tag")
-    async def tag(asked: TagRequest) -> Tagged:
+    async def tag(asked: TagRequest, request: Request) -> Tagged:
         """Tag the words of texts."""
-        name, _ = desk.find(asked.model, Tagger)
+        name, model = desk.find(asked.model, Tagger)
         desk.check_lengths([asked.text])
         texts, _ = list_texts("text", asked.text)
-        return Tagged(model=name, results=await desk.run(name, None, texts))
+        desk.check_count(len(texts))
+        return Tagged(model=name, results=await desk.run(name, _client(request), model.tag_steps(texts)))
+
+
+def _client(request: Request) -> str:
+    """Return who asks: an address, or the one that a proxy on this machine tells."""
+    return "" if request.client is None else request.client.host
 
 
 def _add_page(app: FastAPI, page: PageFiles) -> None:

@@ -1,252 +1,286 @@
-"""Requests that come at about the same time -> one run of the model that they ask for."""
+"""Requests that come at about the same time -> slices of work, in which every one of them has its turn."""
 
 import asyncio
 import ctypes
+import math
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import count, groupby
+from itertools import count
 from typing import Any
+from weakref import WeakValueDictionary
 
-from fastapi import FastAPI, HTTPException
+from bertvision.serving.steps import Pass, Steps
 
-from bertvision.errors import BertVisionError
-from bertvision.serving.classifier import Classifier
-from bertvision.serving.guard import Metrics
-from bertvision.serving.predictor import Predictor
-from bertvision.serving.reader import Reader
-from bertvision.serving.schema import LONGEST_NAME, ServeConfig
-from bertvision.serving.tagger import Tagger
-from bertvision.serving.xray import xray_all
-
-Run = Callable[[Any, list[Any]], list[Any]]  # (how, items) -> a result for each item
-Note = Callable[[int, float], None]  # told of every run: items, seconds
-EVERY = 50  # runs until memory goes back: some milliseconds of work, about twice a minute on a busy CPU
-VERBS = {Reader: "/answer", Classifier: "/classify", Tagger: "/tag"}
-RETRY_AFTER = "1"  # seconds
-XRAY = "xray"  # how a reader is run for it
+Note = Callable[[int, float], None]  # told of every slice: tokens, seconds
+EVERY = 50  # slices until memory goes back: some milliseconds of work, about twice a minute on a busy CPU
+LONGEST_WAIT = 60  # seconds that a client is told to wait at most
+SHARE = 2  # so many times what one client may have waiting is what all of them may
 
 
 class BusyError(Exception):
-    """As many requests wait as may."""
+    """As much waits as may; `retry_after` is in seconds."""
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__(retry_after)
+        self.retry_after = retry_after
 
 
-@dataclass(frozen=True)
+class TooLargeError(Exception):
+    """A request is more work than one may be."""
+
+    def __init__(self, tokens: int) -> None:
+        super().__init__(tokens)
+        self.tokens = tokens
+
+
+class ClosingError(Exception):
+    """The server is about to end."""
+
+
+@dataclass(eq=False)
 class Job:
-    """One request's items, and how they are to be run."""
+    """A request on its way: what it wants run, how much of that is taken into slices, and what came back."""
 
-    how: Hashable
-    items: Sequence[Any]
-    done: "asyncio.Future[list[Any]]"
+    client: str
+    steps: Steps[Any]
+    done: "asyncio.Future[Any]"
+    asked: Pass | None = None
+    taken: int = 0  # windows
+    tokens: int = 0  # of windows that are not taken yet
+    results: dict[int, Any] = field(default_factory=dict)  # by window
+    end: Callable[[], None] | None = None  # what tells who waits for it, once there is something to tell
+
+    @property
+    def windows(self) -> Sequence[Any]:
+        """Return what the step that it is at wants run."""
+        return () if self.asked is None else self.asked.windows
+
+    def advance(self) -> None:
+        """Take a step with the results of the one before, and on until there are windows to run, or the end."""
+        try:
+            while not self.end and len(self.results) == len(self.windows):
+                given = None if self.asked is None else [self.results[place] for place in range(len(self.windows))]
+                self.asked = self.steps.send(given)  # type: ignore[arg-type]  # None starts a generator
+                self.results, self.taken, self.tokens = {}, 0, sum(map(len, self.windows))
+        except StopIteration as end:
+            self.end = partial(self.done.set_result, end.value)
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is this request's own)
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """End with an error."""
+        self.end = partial(self.done.set_exception, error)
+
+    def tell(self) -> None:
+        """Tell who waits for it, if anybody still does."""
+        if self.end is not None and not self.done.done():
+            self.end()
+
+
+class Turns:
+    """Jobs that have windows to run: clients take turns, and so do the jobs of a client, one window at a time."""
+
+    def __init__(self) -> None:
+        self._jobs_by_client: dict[str, deque[Job]] = {}  # the client whose turn it is comes first
+
+    def add(self, job: Job) -> None:
+        """Let a job wait for its turn."""
+        self._jobs_by_client.setdefault(job.client, deque()).append(job)
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs_by_client)
+
+    def take(self, tokens: int) -> list[tuple[Job, int]]:
+        """Choose jobs' windows for one slice; a window that is longer than a slice makes up its own."""
+        taken: list[tuple[Job, int]] = []
+        while self._jobs_by_client:
+            job = next(iter(self._jobs_by_client.values()))[0]
+            if not job.done.done():  # nobody waits for those that were given up
+                size = len(job.windows[job.taken])
+                if taken and size > tokens:
+                    break
+                taken.append((job, job.taken))
+                job.taken, job.tokens, tokens = job.taken + 1, job.tokens - size, tokens - size
+            self._pass_on(job)
+        return taken
+
+    def _pass_on(self, job: Job) -> None:
+        """Put a job, unless nothing of it is left to take, and its client behind the others."""
+        jobs = self._jobs_by_client.pop(job.client)
+        jobs.popleft()
+        if job.taken < len(job.windows) and not job.done.done():
+            jobs.append(job)
+        if jobs:
+            self._jobs_by_client[job.client] = jobs
 
 
 class Batcher:
-    """Runs requests one batch after another; what comes while a batch runs, or within `max_wait`, makes up the next.
+    """Runs the windows of requests in slices; what comes while one runs, or within `max_wait`, has a turn in the next.
 
-    Requests of one batch are run together where they are run in the same way (`how`).
+    Between slices requests are given up that nobody waits for any more. A client may have `max_queue` requests and
+    twice `max_tokens` tokens waiting, all clients together `SHARE` times as much; a request is at most `max_tokens`.
     """
 
     def __init__(
-        self, run: Run, *, max_items: int, max_wait: float, max_queue: int, note: Note = lambda items, seconds: None
+        self,
+        *,
+        slice_tokens: int,
+        max_tokens: int,
+        max_queue: int,
+        max_wait: float,
+        note: Note = lambda tokens, seconds: None,
     ) -> None:
-        self._run, self._max_items, self._max_wait, self._max_queue = run, max_items, max_wait, max_queue
-        self._note = note
-        self._waiting: deque[Job] = deque()
+        self._slice_tokens, self._max_tokens, self._max_queue = slice_tokens, max_tokens, max_queue
+        self._max_wait, self._note = max_wait, note
+        self._jobs: set[Job] = set()  # all that somebody waits for
+        self._running: set[Job] = set()  # in the slice that runs now
+        self._turns = Turns()
+        self._preparing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by client
         self._changed = asyncio.Event()
         self._closing = False
+        self._tokens, self._seconds = 0, 0.0  # of all slices
+        self._numbers = count(1)
 
     @property
     def num_waiting(self) -> int:
-        """Count the requests that wait."""
-        return len(self._waiting)
+        """Count the requests that wait or are worked on."""
+        return len(self._jobs)
 
-    async def submit(self, how: Hashable, items: Sequence[Any]) -> list[Any]:
-        """Return a result for each item; refuse where too many requests wait."""
-        if len(self._waiting) >= self._max_queue:
-            raise BusyError
-        job = Job(how, items, asyncio.get_running_loop().create_future())
-        self._waiting.append(job)
+    @property
+    def tokens_waiting(self) -> int:
+        """Count the tokens that no slice has taken yet."""
+        return _tokens(self._jobs)
+
+    async def submit(self, client: str, steps: Steps[Any]) -> Any:  # noqa: ANN401 (what the steps end with)
+        """Return what a request ends with; refuse one that is too large, or more than may wait."""
+        if self._closing:
+            raise ClosingError
+        own = [job for job in self._jobs if job.client == client]
+        if len(own) >= self._max_queue or len(self._jobs) >= SHARE * self._max_queue:
+            raise self._busy()
+        job = Job(client, steps, asyncio.get_running_loop().create_future())
+        self._jobs.add(job)
+        preparing = asyncio.create_task(self._prepare(job))
+        try:
+            return await job.done
+        finally:
+            preparing.cancel()
+            self._jobs.discard(job)
+
+    def stop(self) -> None:
+        """Refuse everything but what runs now."""
+        self._closing = True
+        self._end(self._jobs - self._running)
         self._changed.set()
-        return await job.done
 
     @asynccontextmanager
     async def working(self, executor: Executor) -> AsyncIterator[None]:
-        """Work until the block ends, and then on until nothing waits any more."""
+        """Work until the block ends or `stop` is called; what is not answered by then is refused."""
         work = asyncio.create_task(self._work(executor))
         try:
             yield
         finally:
-            self._closing = True
-            self._changed.set()
+            self.stop()
             await work
 
+    async def _prepare(self, job: Job) -> None:
+        """Cut a request into windows, one of a client at a time, and let it wait for its turn if it is not too much."""
+        async with self._preparing.setdefault(job.client, asyncio.Lock()):
+            await asyncio.to_thread(job.advance)
+        waiting = [each for each in self._jobs if each is not job]
+        own = _tokens(each for each in waiting if each.client == job.client)
+        most = 2 * self._max_tokens
+        if job.tokens > self._max_tokens:
+            job.fail(TooLargeError(job.tokens))
+        elif own + job.tokens > most or _tokens(waiting) + job.tokens > SHARE * most:
+            job.fail(self._busy())
+        self._go_on(job)
+
+    def _go_on(self, job: Job) -> None:
+        if job.end is not None:
+            job.tell()
+        elif not job.done.done():
+            self._turns.add(job)
+            self._changed.set()
+
+    def _busy(self) -> BusyError:
+        """Say when what waits now should be done."""
+        speed = self._tokens / self._seconds if self._seconds else math.inf
+        return BusyError(min(max(math.ceil(self.tokens_waiting / speed), 1), LONGEST_WAIT))
+
     async def _work(self, executor: Executor) -> None:
-        while self._waiting or not self._closing:
+        while not self._closing:
             self._changed.clear()
-            if not self._waiting:
+            if not self._turns:
                 await self._changed.wait()
-            elif sum(len(job.items) for job in self._waiting) < self._max_items and not self._closing:
+            elif self.tokens_waiting < self._slice_tokens:
                 await asyncio.sleep(self._max_wait)  # for company
-            for jobs in self._take():
-                await self._run_together(executor, jobs)
+            if taken := self._turns.take(self._slice_tokens):
+                await self._run(executor, taken)
+        self._end(self._jobs)
 
-    def _take(self) -> list[list[Job]]:
-        """Take the jobs of one batch, in groups that are run in the same way."""
-        taken: list[Job] = []
-        while self._waiting and (not taken or self._fits(taken)):
-            job = self._waiting.popleft()
-            if not job.done.done():  # nobody waits for those that were given up
-                taken.append(job)
-        taken.sort(key=lambda job: repr(job.how))
-        return [list(group) for _, group in groupby(taken, key=lambda job: job.how)]
+    def _end(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            job.fail(ClosingError())
+            job.tell()
 
-    def _fits(self, taken: Sequence[Job]) -> bool:
-        return sum(len(job.items) for job in [*taken, self._waiting[0]]) <= self._max_items
+    async def _run(self, executor: Executor, taken: Sequence[tuple[Job, int]]) -> None:
+        self._running = {job for job, _ in taken}
+        tokens, started = sum(len(job.windows[place]) for job, place in taken), time.perf_counter()
+        await asyncio.get_running_loop().run_in_executor(executor, self._run_slice, taken)
+        seconds = time.perf_counter() - started
+        self._tokens, self._seconds = self._tokens + tokens, self._seconds + seconds
+        self._note(tokens, seconds)
+        for job in self._running:
+            if job.end is not None or not job.taken:  # it ended, or has taken a step
+                self._go_on(job)
+        self._running = set()
 
-    async def _run_together(self, executor: Executor, jobs: Sequence[Job]) -> None:
-        items = [item for job in jobs for item in job.items]
-        try:
-            results = await self._run_once(executor, jobs[0].how, items)
-        except BertVisionError as error:
-            if len(jobs) > 1:  # one request's bad text is not the others' fault
-                for job in jobs:
-                    await self._run_together(executor, [job])
-            else:
-                _fail(jobs, error)
-        except Exception as error:  # noqa: BLE001 (whatever it is, the next batch must run)
-            _fail(jobs, error)
-        else:
-            found = iter(results)
-            for job in jobs:
-                own = [next(found) for _ in job.items]
-                if not job.done.done():
-                    job.done.set_result(own)
-
-    async def _run_once(self, executor: Executor, how: Hashable, items: list[Any]) -> list[Any]:
-        started = time.perf_counter()
-        try:
-            return await asyncio.get_running_loop().run_in_executor(executor, self._run, how, items)
-        finally:
-            self._note(len(items), time.perf_counter() - started)
+    def _run_slice(self, taken: Sequence[tuple[Job, int]]) -> None:
+        """Run windows together that are run in the same way, then let those requests go on that have all of theirs."""
+        by_run: dict[Any, list[tuple[Job, int]]] = defaultdict(list)
+        for job, place in taken:
+            assert job.asked is not None
+            by_run[job.asked.run].append((job, place))
+        for run, group in by_run.items():
+            _run_together(run, group)
+        for job in {job: None for job, _ in taken}:
+            job.advance()
+        if next(self._numbers) % EVERY == 0:
+            give_back_memory()
 
 
-def _fail(jobs: Sequence[Job], error: Exception) -> None:
-    for job in jobs:
-        if not job.done.done():
-            job.done.set_exception(error)
+def _run_together(run: Callable[..., list[Any]], taken: Sequence[tuple[Job, int]]) -> None:
+    """Run windows; where that fails, those of each request apart, so that a bad one fails alone."""
+    try:
+        results = run([job.windows[place] for job, place in taken])
+    except Exception as error:  # noqa: BLE001 (whatever it is, the next slice must run)
+        jobs = {job: None for job, _ in taken}
+        if len(jobs) == 1:
+            taken[0][0].fail(error)
+            return
+        for job in jobs:
+            _run_together(run, [each for each in taken if each[0] is job])
+    else:
+        for (job, place), result in zip(taken, results, strict=True):
+            job.results[place] = result
+
+
+def _tokens(jobs: Iterable[Job]) -> int:
+    return sum(job.tokens for job in jobs)
 
 
 def give_back_memory() -> None:
-    """Hand free pages back (glibc); elsewhere the allocator has ways of its own."""
+    """Hand free pages back to the system, which the allocator keeps after batches of many sizes (glibc).
+
+    Without this, 20,000 requests left a server 218 MB larger; with it 80 MB, of these 14 MB in the second half.
+    Elsewhere the allocator has ways of its own.
+    """
     trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
-
-
-def giving_back(run: Run) -> Run:
-    """Wrap what runs a model: every so many runs, what the allocator keeps after batches of many sizes goes back.
-
-    Without this, 20,000 requests left a server 218 MB larger; with it 80 MB, of these 14 MB in the second half
-    (docs/benchmarks.md, serve).
-    """
-    numbers = count(1)
-
-    def run_and_give_back(how: Any, items: list[Any]) -> list[Any]:  # noqa: ANN401 (what `Run` takes)
-        results = run(how, items)
-        if next(numbers) % EVERY == 0:
-            give_back_memory()
-        return results
-
-    return run_and_give_back
-
-
-class Desk:
-    """Where requests wait for their model."""
-
-    def __init__(self, models: Mapping[str, Predictor], config: ServeConfig) -> None:
-        self._models, self._config = models, config
-        self.metrics = Metrics(self._waiting)
-        self._batchers = {name: self._batcher(name, model) for name, model in models.items()}
-
-    @property
-    def tasks(self) -> dict[str, str]:
-        """Name the models and their tasks."""
-        return {name: model.served.config.task for name, model in self._models.items()}
-
-    @asynccontextmanager
-    async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """Run all models in one thread, one batch after another; at the end, finish what was accepted."""
-        with ThreadPoolExecutor(1) as executor:
-            async with AsyncExitStack() as stack:
-                for batcher in self._batchers.values():
-                    await stack.enter_async_context(batcher.working(executor))
-                yield
-
-    def find(self, name: str | None, kind: type[Predictor]) -> tuple[str, Any]:
-        """Return the model that is asked for, or the first of a kind."""
-        fitting = {each: model for each, model in self._models.items() if isinstance(model, kind)}
-        if not fitting or (name is not None and name not in fitting):
-            asked = "no model" if name is None else f"no model {name[:LONGEST_NAME]!r}"
-            known = ", ".join(f"{each} ({VERBS[type(model)]})" for each, model in self._models.items())
-            raise HTTPException(404, f"{asked} for {VERBS[kind]} is loaded; loaded: {known}")
-        chosen = next(iter(fitting)) if name is None else name
-        return chosen, fitting[chosen]
-
-    def check_lengths(self, texts: Any) -> None:  # noqa: ANN401 (what a request may hold)
-        """Refuse texts that are longer than the limit."""
-        longest = max(map(len, _strings(texts)), default=0)
-        if longest > (most := self._config.max_characters):
-            raise HTTPException(
-                413, f"a text of {longest:,} characters; send at most {most:,} (serve --max-characters)"
-            )
-
-    async def run(self, name: str, how: Hashable, items: Sequence[Any]) -> list[Any]:
-        """Wait for a model's results, but not for ever."""
-        if not items:
-            return []
-        if len(items) > self._config.max_batch:
-            raise HTTPException(413, f"{len(items)} texts in one request; send at most {self._config.max_batch}")
-        try:
-            async with asyncio.timeout(self._config.timeout):
-                return await self._batchers[name].submit(how, items)
-        except BusyError:
-            raise HTTPException(
-                429, "too many requests wait; try again later", headers={"Retry-After": RETRY_AFTER}
-            ) from None
-        except TimeoutError:
-            raise HTTPException(504, f"no result within {self._config.timeout:g} s; send less at once") from None
-
-    def _waiting(self) -> dict[str, int]:
-        return {name: batcher.num_waiting for name, batcher in self._batchers.items()}
-
-    def _batcher(self, name: str, model: Predictor) -> Batcher:
-        config = self._config
-        return Batcher(
-            giving_back(_run_of(model)),
-            max_items=config.max_together,
-            max_wait=config.max_wait,
-            max_queue=config.max_queue,
-            note=partial(self.metrics.note_run, name),
-        )
-
-
-def _run_of(model: Predictor) -> Run:
-    match model:
-        case Reader():
-            return lambda how, items: xray_all(model, items) if how == XRAY else model.answer_pairs(items, how)
-        case Classifier():
-            return lambda how, items: model.classify(items)
-        case Tagger():
-            return lambda how, items: model(items)
-
-
-def _strings(value: Any) -> Iterator[str]:  # noqa: ANN401 (what a request may hold)
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for each in value:
-            yield from _strings(each)

@@ -15,11 +15,13 @@ from bertvision.evaluate.calibration import Decision, answers_of, fit_decision, 
 from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.reader_scores import reader_answers
-from bertvision.files import write_json, write_text
+from bertvision.files import locked, write_json, write_text
+from bertvision.manifest import changed_file
 from bertvision.model_config import CALIBRATION, CONFIG, Calibration
 from bertvision.serving.card import settings_table
 from bertvision.serving.predictor import load
 from bertvision.serving.reader import Reader
+from bertvision.serving.served import Served
 from bertvision.tables import Page
 
 CARD = "README.md"
@@ -49,14 +51,16 @@ class ModelCalibration:
         return page._replace(head=(*page.head, fitted, written))
 
 
-def calibrate_model(model: str, data: str, *, write: bool = False, device: str = "auto") -> ModelCalibration:
+def calibrate_model(
+    model: str, data: str, *, write: bool = False, device: str = "auto", allow_outside: bool = False
+) -> ModelCalibration:
     """Fit a model's null thresholds and temperature on questions that it did not learn from; write them if asked to."""
     if write and not (Path(model) / CONFIG).is_file():
         raise SettingsError(
             f"{model}: --write needs a folder of your own; save the model first: "
             f'bertvision.load("{model}").save_pretrained("mine")'
         )
-    reader = load(model, device=device)
+    reader = load(model, device=device, allow_outside=allow_outside)
     if not isinstance(reader, Reader) or not reader.has_null:
         raise SettingsError(
             f"{model}: is a model of {reader.served.config.task}, which has no null threshold; calibrate one of squad2"
@@ -115,8 +119,13 @@ def _halves(questions: Sequence[Question]) -> list[np.ndarray[Any, np.dtype[np.i
 def _write(reader: Reader, fitted: Calibration) -> None:
     """Write the calibration, and put it into the card's table of settings where that is as this project wrote it."""
     served = reader.served
-    write_json(served.folder / CALIBRATION, fitted.model_dump(mode="json"))
-    card = served.folder / CARD
+    with locked(served.folder):
+        _write_card(served.folder / CARD, served, fitted)
+        with changed_file(served.folder, CALIBRATION):
+            write_json(served.folder / CALIBRATION, fitted.model_dump(mode="json"))
+
+
+def _write_card(card: Path, served: Served, fitted: Calibration) -> None:
     if card.is_file():
         old, new = ("\n".join(settings_table(served.config, each)) for each in (served.calibration, fitted))
         write_text(card, card.read_text(encoding="utf-8").replace(old, new))

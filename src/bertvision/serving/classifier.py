@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
+import numpy as np
+
 from bertvision.data.example import ChoiceRow, Question, TextRow
 from bertvision.errors import DataError
 from bertvision.predictions.prediction import RowPrediction
 from bertvision.serving.answers import Classification
 from bertvision.serving.served import Saveable, Served, check_text, list_texts, pair_up
+from bertvision.serving.steps import Pass, Steps, run_steps
 from bertvision.tasks import TASKS
 
 Row = TextRow | ChoiceRow | Question
@@ -60,10 +63,15 @@ class Classifier(Saveable):
 
     def classify(self, rows: Sequence[Row]) -> list[Classification]:
         """Classify rows that `rows` gave; each is as if given alone."""
+        return run_steps(self.classify_steps(rows))
+
+    def classify_steps(self, rows: Sequence[Row]) -> Steps[list[Classification]]:
+        """Classify rows step by step."""
         if not rows:
             return []
         answering = self.served.answering(rows)
-        predictions = answering.answer(self.served.logits(answering.windows))
+        logits = np.concatenate((yield Pass(self.served.logits_of_each, answering.windows)))
+        predictions = answering.answer(logits)
         return [self._classification(*each) for each in zip(rows, predictions, strict=True)]
 
     def _classification(self, row: Row, found: RowPrediction) -> Classification:

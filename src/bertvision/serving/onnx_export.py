@@ -17,9 +17,10 @@ from transformers import PreTrainedTokenizerBase
 from bertvision.encoder.encode import StateBatch, encode, read_states
 from bertvision.encoder.load import quiet_transformers
 from bertvision.errors import EncoderError, FolderError, MissingExtraError, SettingsError
-from bertvision.files import check_folder, sha256_of, whole_folder, write_json, write_text
+from bertvision.files import check_folder, given_folder, sha256_of, write_json, write_text
 from bertvision.heads.build import reads_last_alone
 from bertvision.heads.head import score_columns
+from bertvision.manifest import write_manifest
 from bertvision.model_config import CALIBRATION, CONFIG, UseConfig
 from bertvision.model_folder import Model
 from bertvision.serving.onnx_model import GRAPH, INPUTS, OnnxConfig, open_session, read_tokenizer, run_graph
@@ -30,6 +31,9 @@ from bertvision.windows.padding import PaddedRows
 from bertvision.windows.rows import read_layouts
 from bertvision.windows.tokens import tokenise
 
+# From 23 on attention is one operator, which onnxruntime runs as one. Before, it was written out: products, a softmax
+# and a search for NaNs (of rows without a token: there are none), each a pass over [batch, head, token, token].
+OPSET = 23
 TRACED = (2, 16)  # rows and tokens of the batch that is traced: any that are not 1, which would stay 1
 LARGEST = 2 * 1024**3 - 64 * 1024**2  # bytes of weights: a protobuf holds 2 GB, the graph itself included
 SIZES = 6  # random batches that torch and ONNX are compared on
@@ -89,6 +93,7 @@ def write_graph(model: Model, path: Path) -> None:
                 input_names=INPUTS,
                 output_names=["logits"],
                 dynamic_shapes=(axes, axes, axes),
+                opset_version=OPSET,
                 verbose=False,
             )
             assert program is not None
@@ -181,7 +186,7 @@ class Exported(NamedTuple):
         return lines
 
 
-def export_onnx(model: Path, out: Path, *, int8: bool = False) -> Exported:
+def export_onnx(model: Path, out: Path, *, int8: bool = False, allow_outside: bool = False) -> Exported:
     """Write a model as one graph with all that `bertvision.load` needs; nothing is left at `out` where it is refused.
 
     With `int8` the weights of products are rounded to whole numbers, and activations while it runs.
@@ -191,15 +196,16 @@ def export_onnx(model: Path, out: Path, *, int8: bool = False) -> Exported:
             raise MissingExtraError(package, "onnx")
     if check_folder(out).is_dir() and any(out.iterdir()):
         raise FolderError(f"{out}: is not empty; choose a new folder")
-    served = open_model(model, choose_compute("cpu", "float32"))
+    served = open_model(model, choose_compute("cpu", "float32"), allow_outside=allow_outside)
     served.model.head.train(False)
-    with whole_folder(out) as beside:
+    with given_folder(out) as beside:
         found = _write_checked(served, beside / GRAPH, int8)
         _write_tokenizer(served.tokenizer, beside)
         write_json(beside / CONFIG, _config(served, beside / GRAPH, int8).model_dump(mode="json"))
         write_json(beside / CALIBRATION, served.calibration.model_dump(mode="json"))
         exported = Exported(out, (beside / GRAPH).stat().st_size, *found)
         write_text(beside / "README.md", "\n".join([served.card(), *_paragraph(exported)]))
+        write_manifest(beside, leave_out=[GRAPH])  # whose hash is in its config
     return exported
 
 
@@ -226,14 +232,16 @@ def _round_weights(path: Path) -> None:
     whole = path.with_name(f"whole-{path.name}")
     path.rename(whole)
     # The last product gives the logits themselves: its weights are few and its rounding would be seen in every answer.
-    products = [node.name for node in load(whole, load_external_data=False).graph.node if node.op_type == "MatMul"]
+    # Attention is excluded because quantize_dynamic takes ONNX's operator for one of onnxruntime's own of that name.
+    nodes = load(whole, load_external_data=False).graph.node
+    products, attention = ([node.name for node in nodes if node.op_type == each] for each in ("MatMul", "Attention"))
     with quiet():
         quantize_dynamic(
             whole,
             path,
             per_channel=True,
             weight_type=QuantType.QInt8,
-            nodes_to_exclude=products[-1:],
+            nodes_to_exclude=[*products[-1:], *attention],
             reduce_range=False,
         )
     whole.unlink()

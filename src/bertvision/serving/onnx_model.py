@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from bertvision.errors import FolderError, MissingExtraError, SettingsError
+from bertvision.errors import FolderError, MissingExtraError, SettingsError, told_as
 from bertvision.files import read_json, sha256_of
+from bertvision.hub import without_hub
+from bertvision.manifest import check_manifest
 from bertvision.model_config import CONFIG, ONNX_FORMAT, Calibration, UseConfig
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
@@ -19,6 +21,7 @@ from bertvision.records import RunRecord
 from bertvision.serving.served import Served, read_calibration
 from bertvision.settings import validate
 from bertvision.windows.padding import CPU_TOKENS, lengths_of, pad_windows, places_of, plan_in_order_of_length
+from bertvision.windows.tokens import check_tokenizer
 from bertvision.windows.window import Window
 
 GRAPH = "model.onnx"
@@ -46,6 +49,10 @@ class Session(Protocol):
 
     def get_inputs(self) -> Sequence[Any]:
         """Describe the inputs."""
+        ...
+
+    def get_outputs(self) -> Sequence[Any]:
+        """Describe the outputs."""
         ...
 
 
@@ -90,10 +97,21 @@ class OnnxModel(Served):
         return logits
 
     def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
-        """Copy the folder, card included."""
+        """Copy the folder's files, card included."""
         if records is not None or changes_of is not None:
             raise SettingsError("an exported ONNX model is saved as it is; save the PyTorch folder to change its card")
-        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        for path in sorted(self.folder.iterdir()):
+            if _own_file(path).is_file():
+                shutil.copyfile(path, folder / path.name)
+
+
+def _own_file(path: Path) -> Path:
+    """Refuse a link to a file elsewhere, maybe a secret one; the hub's cache keeps its own as such links."""
+    folder = path.parent.resolve()
+    blobs = folder.parent.parent / "blobs" if folder.parent.name == "snapshots" else folder
+    if path.is_symlink() and path.resolve().parent not in (folder, blobs):
+        raise FolderError(f"{path}: is a link to a file elsewhere; put the file itself there to save the model")
+    return path
 
 
 def refuse_exported(served: Served) -> None:
@@ -117,8 +135,20 @@ def open_onnx(folder: Path) -> OnnxModel:
     graph = folder / GRAPH
     if not graph.is_file() or sha256_of(graph) != config.sha256:
         raise FolderError(f"{graph}: is missing or not the one that was exported; export the model again")
+    check_manifest(folder)
     session = open_session(graph)
+    _check_graph(graph, session, config)
     return OnnxModel(folder, config, read_tokenizer(folder), session, read_calibration(folder, config))
+
+
+def _check_graph(graph: Path, session: Session, config: OnnxConfig) -> None:
+    """Refuse a graph whose inputs or logits are not those of the settings, before anything of their size is made."""
+    names, (output, *_) = [each.name for each in session.get_inputs()], session.get_outputs()
+    if not set(names) <= set(INPUTS) or output.shape[-1:] != [config.columns]:
+        raise FolderError(
+            f"{graph}: has the inputs {', '.join(names)} and logits of shape {output.shape}, {CONFIG} says "
+            f"{config.columns} columns; export the model again"
+        )
 
 
 def open_session(graph: Path) -> Session:
@@ -129,7 +159,10 @@ def open_session(graph: Path) -> Session:
         raise MissingExtraError("onnxruntime", "onnx") from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors alone
-    session: Session = onnxruntime.InferenceSession(str(graph), options, providers=PROVIDERS)
+    # Threads that wait for work sleep instead of spinning: on two shared cores a batch took 0.8 of the time.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    with told_as(FolderError, f"{graph}: cannot be run"):
+        session: Session = onnxruntime.InferenceSession(str(graph), options, providers=PROVIDERS)
     return session
 
 
@@ -138,18 +171,17 @@ def run_graph(
 ) -> npt.NDArray[np.float32]:
     """Return the logits of padded windows; an encoder without segments has no input for them."""
     given = dict(zip(INPUTS, (ids, mask.astype(np.int64), segments), strict=True))
-    scores: npt.NDArray[np.float32] = session.run(None, {each.name: given[each.name] for each in session.get_inputs()})[
-        0
-    ]
+    with told_as(FolderError, "the graph cannot be run on these texts, export the model again"):
+        found = session.run(None, {each.name: given[each.name] for each in session.get_inputs()})
+    scores: npt.NDArray[np.float32] = found[0]
     return scores
 
 
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Read a tokenizer as the library tokenizers knows it, whatever the encoder; transformers' own ways bring torch."""
-    try:
+    with without_hub(), told_as(FolderError, f"{folder}: its tokenizer cannot be read, export the model again"):
         tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-    except (OSError, ValueError) as error:
-        raise FolderError(f"{folder}: its tokenizer cannot be read ({error}); export the model again") from None
+        check_tokenizer(tokenizer)
     return tokenizer

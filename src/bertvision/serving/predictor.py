@@ -5,9 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bertvision.errors import FolderError, SettingsError, needing_torch, reason_of
-from bertvision.hub import hub_problem
+from bertvision.errors import FolderError, SettingsError, needing_torch
+from bertvision.hub import download
 from bertvision.model_config import CONFIG
+from bertvision.outside import check_links
 from bertvision.serving.classifier import Classifier
 from bertvision.serving.onnx_model import is_onnx, open_onnx
 from bertvision.serving.reader import Reader
@@ -28,19 +29,30 @@ def load(
     device: str = "auto",
     precision: Precision = "auto",
     pooler: Any = None,  # noqa: ANN401 (an nn.Module; torch is not imported for ONNX)
+    allow_outside: bool = False,
 ) -> Predictor:
     """Load a model: `default`, a MODEL_DIR (OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a saved one) or a hub id.
 
     A folder that `bertvision export` wrote runs on the CPU with onnxruntime; torch is not imported for it.
     A head that was trained with a pooler of your own needs that `pooler`, a module of the same class.
+    Nothing in the folder is run. It may lead to itself, to the encoders of its run and to `default`; only with
+    `allow_outside` also to another path or a hub id.
     Returns a `Reader` for questions, a `Tagger` for tags of words, and a `Classifier` for everything else.
     """
     check_precision(precision)  # also where nothing is computed with it
-    served = _open(_find(model), device, precision, pooler)
+    served = _open(_find(model), device, precision, pooler, allow_outside)
     return PREDICTORS[served.kind.predictor](served)
 
 
-def _open(folder: Path, device: str, precision: Precision, pooler: Any) -> Served:  # noqa: ANN401 (an nn.Module)
+def _open(
+    folder: Path,
+    device: str,
+    precision: Precision,
+    pooler: Any,  # noqa: ANN401 (an nn.Module)
+    allow_outside: bool,
+) -> Served:
+    if not allow_outside and folder.is_dir():
+        check_links(folder)
     if is_onnx(folder):
         if device not in ("auto", "cpu") or precision == "bf16":
             raise SettingsError(
@@ -50,7 +62,7 @@ def _open(folder: Path, device: str, precision: Precision, pooler: Any) -> Serve
     from bertvision.serving.torch_model import open_model  # torch, which an exported model does not need
     from bertvision.training.device import choose_compute
 
-    return open_model(folder, choose_compute(device, precision), pooler)
+    return open_model(folder, choose_compute(device, precision), pooler, allow_outside=allow_outside)
 
 
 def _find(model: str | Path) -> Path:
@@ -66,11 +78,7 @@ def _find(model: str | Path) -> Path:
 
 
 def _download(hub_id: str) -> Path:
-    from huggingface_hub import snapshot_download  # comes with transformers; not needed for folders
-
-    problem = hub_problem()
     try:
-        return Path(snapshot_download(hub_id, allow_patterns=FILES, local_files_only=problem is not None))
-    except (OSError, ValueError) as error:  # all of the hub's errors are one of these
-        reason = f"never downloaded, and {problem}" if problem else f"not to be had from the hub ({reason_of(error)})"
-        raise FolderError(f"{hub_id}: no such folder, {reason}; give `default` or a MODEL_DIR") from None
+        return download(hub_id, FILES)
+    except FolderError as error:
+        raise FolderError(f"{hub_id}: {error}; give `default` or a MODEL_DIR") from None

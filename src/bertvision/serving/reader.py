@@ -19,8 +19,9 @@ from bertvision.progress import SILENT, Progress
 from bertvision.serving.answers import Answer
 from bertvision.serving.onnx_model import refuse_exported
 from bertvision.serving.served import Pair, Saveable, Served, pair_up
+from bertvision.serving.steps import Pass, Steps, run_steps
 from bertvision.settings import ConfigType
-from bertvision.windows.tokens import slices, tokenise
+from bertvision.windows.tokens import slices, token_ids
 from bertvision.windows.window import Window, cut_windows
 
 LARGEST = 700.0  # whose exponential is still a number
@@ -187,7 +188,10 @@ class Reader(Saveable):
         self, pairs: Sequence[Pair], asking: Asking | None = None, progress: Progress = SILENT
     ) -> list[list[Answer]]:
         """Answer checked pairs of question and context, all in the same way; every answer is as if asked alone."""
-        asking = asking or Asking()
+        return run_steps(self.answer_steps(pairs, asking or Asking()), progress)
+
+    def answer_steps(self, pairs: Sequence[Pair], asking: Asking) -> Steps[list[list[Answer]]]:
+        """Answer checked pairs step by step."""
         _check(asking)
         if asking.layers:
             _check_layers(self.served)
@@ -200,7 +204,7 @@ class Reader(Saveable):
         answers = _changed(config.answers, max_answer_length=asking.max_answer_length)
         found = decode_answers(
             grid,
-            self.served.logits(windows, progress),
+            np.concatenate((yield Pass(self.served.logits_of_each, windows))),
             answers,
             self.served.calibration,
             self._are_cut(pairs),
@@ -210,7 +214,7 @@ class Reader(Saveable):
         kept = [each[: asking.top_k] for each in found]
         if not asking.layers:
             return [[placed.answer for placed in each] for each in kept]
-        return _with_layers(kept, self.served, windows, grid.tokens)
+        return (yield from _with_layers(kept, self.served, windows, grid.tokens))
 
     def _are_cut(self, pairs: Sequence[Pair]) -> list[bool]:
         """Return which questions are longer than the model reads."""
@@ -218,7 +222,7 @@ class Reader(Saveable):
         if longest is None:
             return [False] * len(pairs)
         texts = slices([question.lstrip() for question, _ in pairs])
-        return [len(ids) > longest for part in texts for ids, _ in tokenise(self.served.tokenizer, part)]
+        return [len(ids) > longest for part in texts for ids in token_ids(self.served.tokenizer, part)]
 
 
 def _check(asking: Asking) -> None:
@@ -248,9 +252,9 @@ def _check_layers(served: Served) -> None:
 
 def _with_layers(
     found: list[list[Placed]], served: Served, windows: Sequence[Window], grid: TokenGrid
-) -> list[list[Answer]]:
+) -> Steps[list[list[Answer]]]:
     from bertvision.serving.torch_model import layers_of_spans, with_states
 
     spans = np.array([placed.tokens for each in found for placed in each], np.int64)
-    layers = iter(layers_of_spans(with_states(served), windows, grid, spans))
+    layers = iter((yield from layers_of_spans(with_states(served), windows, grid, spans)))
     return [[replace(placed.answer, layers=next(layers)) for placed in each] for each in found]

@@ -33,8 +33,11 @@ class ServeConfig(Config):
     max_body: int = Field(1_000_000, ge=1)  # bytes of a request
     max_characters: int = Field(100_000, ge=1)  # of a text
     max_batch: int = Field(32, ge=1)  # questions or texts in a request
-    max_together: int = Field(64, ge=1)  # questions or texts, of several requests, that are run together
-    max_queue: int = Field(64, ge=1)  # requests that may wait for a model
+    max_tokens: int = Field(50_000, ge=1)  # of a request, as the model reads them: in windows that overlap
+    slice_tokens: int = Field(2048, ge=1)  # of several requests, that are run together, and not to be interrupted
+    max_queue: int = Field(64, ge=1)  # requests of one client that may wait for a model; twice as many in all
+    max_connections: int = Field(512, ge=2)  # that are open; half of them of one address
+    header_timeout: float = Field(10.0, gt=0)  # seconds that a connection may be open without a request
     max_wait: float = Field(0.005, ge=0)  # seconds that a request waits for company
     timeout: float = Field(30.0, gt=0)  # seconds until a request is given up
     token: str | None = Field(None, min_length=1)

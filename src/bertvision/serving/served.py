@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from bertvision.data.example import Split
 from bertvision.errors import DataError, FolderError, reason_of
-from bertvision.files import check_folder, whole_folder
+from bertvision.files import check_folder, given_folder
 from bertvision.kinds.kind import Answering, Kind
 from bertvision.model_config import Calibration, UseConfig, read_calibration_file
 from bertvision.predictions.logits import Logits
@@ -22,6 +23,7 @@ from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord, read_record
 from bertvision.run_folder import folder_of_seed
 from bertvision.tasks import TASKS, Task, open_answering
+from bertvision.windows.padding import lengths_of
 from bertvision.windows.window import Window
 
 Pair = tuple[str, str]
@@ -46,6 +48,12 @@ class Served(ABC):
     @abstractmethod
     def logits(self, windows: Sequence[Window], progress: Progress = SILENT) -> Logits:
         """Run the model over windows, in batches of like lengths: [token, column] or [window, column]."""
+
+    def logits_of_each(self, windows: Sequence[Window], progress: Progress = SILENT) -> list[Logits]:
+        """Run the model over windows; each has logits of its own, [token, column] or [1, column]."""
+        logits = self.logits(windows, progress)
+        counts = lengths_of(windows) if self.kind.per == "token" else np.ones(len(windows), np.int64)
+        return np.split(logits, np.cumsum(counts)[:-1])
 
     @abstractmethod
     def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
@@ -80,7 +88,7 @@ class Saveable:
         place = check_folder(Path(folder))
         if place.is_dir() and any(place.iterdir()):
             raise FolderError(f"{place}: is not empty; choose a new folder")
-        with whole_folder(place) as beside:
+        with given_folder(place) as beside:
             self.served.write(beside, records, changes_of)
         return place
 

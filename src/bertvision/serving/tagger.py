@@ -13,6 +13,7 @@ from bertvision.metrics.scores import entities
 from bertvision.predictions.logits import Logits, softmax
 from bertvision.serving.answers import FoundEntity, TaggedWord, Tagging
 from bertvision.serving.served import Saveable, Served, check_text, list_texts
+from bertvision.serving.steps import Pass, Steps, run_steps
 from bertvision.windows.window import NO_WORD, Window
 
 # Words and marks apart, nearly as CoNLL's files have them; U.S. and hyphens stay whole there, so that one who has a
@@ -42,14 +43,18 @@ class Tagger(Saveable):
     def __call__(self, text: Any) -> Any:  # noqa: ANN401 (checked; a Tagging or a list of them)
         """Tag the words of one text, or of each text of a list; a text should be a sentence, as in training."""
         texts, is_one = list_texts("text", text)
-        found = self._tag([_Text(each, tuple(match.span() for match in WORD.finditer(each))) for each in texts])
+        found = run_steps(self.tag_steps(texts))
         return found[0] if is_one else found
+
+    def tag_steps(self, texts: Sequence[str]) -> Steps[list[Tagging]]:
+        """Tag the words of checked texts step by step."""
+        return self._tag([_Text(each, tuple(match.span() for match in WORD.finditer(each))) for each in texts])
 
     def tag_words(self, sentences: Sequence[Sequence[str]]) -> list[Tagging]:
         """Tag sentences that are cut into words already; characters are those of the words with blanks between."""
-        return self._tag([_join(place, words) for place, words in enumerate(sentences)])
+        return run_steps(self._tag([_join(place, words) for place, words in enumerate(sentences)]))
 
-    def _tag(self, texts: Sequence[_Text]) -> list[Tagging]:
+    def _tag(self, texts: Sequence[_Text]) -> Steps[list[Tagging]]:
         if not texts:
             return []
         # Each is a document of its own: no sentence may see the company that it is in.
@@ -58,7 +63,7 @@ class Tagger(Saveable):
             for place, (text, spans) in enumerate(texts)
         ]
         answering = self.served.answering(sentences)
-        logits = self.served.logits(answering.windows)
+        logits = np.concatenate((yield Pass(self.served.logits_of_each, answering.windows)))
         sure = _probabilities(answering.windows, logits)
         tags = [found.tags for found in answering.answer(logits)]
         return [

@@ -15,6 +15,7 @@ from bertvision.encoder.encode import freeze
 from bertvision.files import write_json, write_text
 from bertvision.heads.contributions import layer_contributions
 from bertvision.heads.logits import logits_of
+from bertvision.manifest import write_manifest
 from bertvision.model_config import CALIBRATION, Calibration
 from bertvision.model_folder import Model, ModelConfig, find_model, load_model, save_as_changes, save_encoder
 from bertvision.predictions.logits import Logits, TokenGrid
@@ -23,12 +24,20 @@ from bertvision.records import RunRecord
 from bertvision.serving.answers import LayerPart
 from bertvision.serving.card import model_card
 from bertvision.serving.served import Served, find_record, read_calibration
+from bertvision.serving.steps import Pass, Steps
 from bertvision.states.live import states_in_order_of_length
 from bertvision.training.device import Compute
 from bertvision.windows.window import Window
 
 Floats = npt.NDArray[np.float32]
 Parts = tuple[LayerPart, ...]
+
+
+class WindowParts(NamedTuple):
+    """What each part of a head adds to the start and end logits of a window's tokens; their sum is the logit."""
+
+    names: tuple[str, ...]
+    parts: Floats  # [part, token, start and end]
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,7 @@ class ServedModel(Served):
     compute: Compute
     calibration: Calibration
     own_pooler: nn.Module | None = None
+    allow_outside: bool = False
 
     @property
     def config(self) -> ModelConfig:
@@ -56,10 +66,24 @@ class ServedModel(Served):
         heads, per, tokens = {"model": self.model.head}, self.config.objective.per, self.config.answers.tokens
         return logits_of(self.model.encoder, heads, windows, per, self.compute, progress, tokens)["model"]
 
+    def parts_of_each(self, windows: Sequence[Window], progress: Progress = SILENT) -> list[WindowParts]:
+        """Take the logits of all tokens of windows apart by layers; a pass of the encoder of its own."""
+        found: dict[int, WindowParts] = {}
+        tokens = self.config.answers.tokens
+        with progress.bar("layers", len(windows)) as bar:
+            for batch in states_in_order_of_length(self.model.encoder, windows, tokens, self.compute):
+                with torch.no_grad():
+                    names, parts = layer_contributions(self.model.head, *batch.seen)
+                of_rows = parts.float().cpu().numpy()
+                for row, window in enumerate(batch.windows.rows.tolist()):
+                    found[window] = WindowParts(names, of_rows[row, :, : len(windows[window])])
+                bar.advance(batch.size)
+        return [found[window] for window in range(len(windows))]
+
     def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
         """Write encoder (or its changes), head, settings, calibration and model card."""
         # Once more from its folder: on a GPU the weights in memory may be rounded to bf16.
-        model = load_model(self.folder, self.own_pooler)
+        model = load_model(self.folder, self.own_pooler, allow_outside=self.allow_outside)
         config = saved_config(model.config, self.calibration)
         if changes_of is None:
             save_encoder(folder, model.encoder, model.head, config)
@@ -67,6 +91,7 @@ class ServedModel(Served):
             save_as_changes(folder, replace(model, config=config), changes_of)
         write_json(folder / CALIBRATION, self.calibration.model_dump(mode="json"))
         write_text(folder / "README.md", self.card(records))
+        write_manifest(folder)
 
     def card(self, records: Sequence[RunRecord] | None = None) -> str:
         """Write the model card; where no records are given, with that of the run that the model lies in."""
@@ -76,12 +101,14 @@ class ServedModel(Served):
         return model_card(self.config, self.calibration, records)
 
 
-def open_model(folder: Path, compute: Compute, pooler: nn.Module | None = None) -> ServedModel:
+def open_model(
+    folder: Path, compute: Compute, pooler: nn.Module | None = None, *, allow_outside: bool = False
+) -> ServedModel:
     """Load a MODEL_DIR, or the one called `default`, for good: no gradients, no dropout."""
     folder = find_model(folder)  # its calibration lies there too
-    model = load_model(folder, pooler)
+    model = load_model(folder, pooler, allow_outside=allow_outside)
     freeze(model.encoder, compute)
-    return ServedModel(folder, model, compute, read_calibration(folder, model.config), pooler)
+    return ServedModel(folder, model, compute, read_calibration(folder, model.config), pooler, allow_outside)
 
 
 def saved_config(config: ModelConfig, calibration: Calibration) -> ModelConfig:
@@ -97,35 +124,15 @@ def with_states(served: Served) -> ServedModel:
     return served
 
 
-class WindowParts(NamedTuple):
-    """What each part of a head adds to the start and end logits of windows' tokens; their sum is the logit."""
-
-    names: tuple[str, ...]
-    windows: list[Floats]  # of each [part, token, start and end]
-
-
-def parts_of_windows(served: ServedModel, windows: Sequence[Window]) -> WindowParts:
-    """Take the logits of all tokens of windows apart by layers; a pass of the encoder of its own."""
-    names: tuple[str, ...] = ()
-    found: dict[int, Floats] = {}
-    for batch in states_in_order_of_length(served.model.encoder, windows, served.config.answers.tokens, served.compute):
-        with torch.no_grad():
-            names, parts = layer_contributions(served.model.head, *batch.seen)
-        of_rows = parts.float().cpu().numpy()
-        for row, window in enumerate(batch.windows.rows.tolist()):
-            found[window] = of_rows[row, :, : len(windows[window])]
-    return WindowParts(names, [found[window] for window in range(len(windows))])
-
-
 def layers_of_spans(
     served: ServedModel, windows: Sequence[Window], grid: TokenGrid, spans: npt.NDArray[np.int64]
-) -> list[Parts]:
+) -> Steps[list[Parts]]:
     """Take the scores of spans, [span, first and last token], apart by layers: a second pass over their windows."""
     window_of = np.searchsorted(grid.window_at, spans[:, 0], side="right") - 1
     places = spans - grid.window_at[window_of][:, None]
     wanted, own = np.unique(window_of, return_inverse=True)
-    names, parts = parts_of_windows(served, [windows[window] for window in wanted])
+    found = yield Pass(served.parts_of_each, [windows[window] for window in wanted])
     return [
-        tuple(map(LayerPart, names, parts[window][:, first, 0].tolist(), parts[window][:, last, 1].tolist()))
-        for window, (first, last) in zip(own.tolist(), places.tolist(), strict=True)
+        tuple(map(LayerPart, names, parts[:, first, 0].tolist(), parts[:, last, 1].tolist()))
+        for (names, parts), (first, last) in zip((found[window] for window in own), places.tolist(), strict=True)
     ]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -12,8 +11,9 @@ from bertvision.data.example import Question
 from bertvision.errors import DataError
 from bertvision.serving.answers import Answer
 from bertvision.serving.onnx_model import refuse_exported
-from bertvision.serving.reader import Reader
+from bertvision.serving.reader import Asking, Reader
 from bertvision.serving.served import Served, pair_up
+from bertvision.serving.steps import Pass, Steps, run_steps
 from bertvision.windows.tokens import read_layout, tokenise
 from bertvision.windows.window import Window, answer_tokens, cut_windows
 
@@ -83,29 +83,27 @@ def xray(reader: Reader, question: str, context: str, answer: Answer | None = No
     `answer` is one of the reader's answers to the same question and context. The head must be a sum over layers.
     """
     pairs, _ = pair_up([question], [context])
-    return xray_all(reader, [XrayQuestion(*pairs[0], None if answer is None else (answer.start, answer.end))])[0]
+    span = None if answer is None else (answer.start, answer.end)
+    return run_steps(xray_steps(reader, XrayQuestion(*pairs[0], span)))
 
 
-def xray_all(reader: Reader, asked: Sequence[XrayQuestion]) -> list[Xray]:
-    """Look through several answers at once; texts are checked already."""
+def xray_steps(reader: Reader, asked: XrayQuestion) -> Steps[Xray]:
+    """Look through an answer step by step; texts are checked already."""
     refuse_exported(reader.served)
     # Layers' states are torch's, and a server of models that run without it imports this module too.
     from bertvision.heads.contributions import refuse_unless_sum
-    from bertvision.serving.torch_model import parts_of_windows, with_states
+    from bertvision.serving.torch_model import with_states
 
     served = with_states(reader.served)
     refuse_unless_sum(served.model.head)
-    asked = _with_answers(reader, asked)
-    questions = [Question(str(place), each.question, each.context, (), "") for place, each in enumerate(asked)]
-    windows = cut_windows(questions, served.tokenizer, served.config.windows, labelled=False)
-    of_each = [list(group) for _, group in groupby(windows, key=lambda window: window.example)]
-    placed = [_places(served, each, own) for each, own in zip(asked, of_each, strict=True)]
-    names, parts = parts_of_windows(served, [place.window for places in placed for place in places])
-    found = iter(parts)
-    return [
-        _xray(served, each, names, [(place, next(found)) for place in places])
-        for each, places in zip(asked, placed, strict=True)
-    ]
+    if asked.answer is None:
+        ((given,),) = yield from reader.answer_steps([(asked.question, asked.context)], Asking())
+        asked = asked._replace(answer=(given.start, given.end))
+    question = Question("0", asked.question, asked.context, (), "")
+    windows = cut_windows([question], served.tokenizer, served.config.windows, labelled=False)
+    places = _places(served, asked, windows)
+    found = yield Pass(served.parts_of_each, [place.window for place in places])
+    return _xray(served, asked, [(place, *parts) for place, parts in zip(places, found, strict=True)])
 
 
 class _Place(NamedTuple):
@@ -114,17 +112,6 @@ class _Place(NamedTuple):
     window: Window
     first: int
     last: int
-
-
-def _with_answers(reader: Reader, asked: Sequence[XrayQuestion]) -> list[XrayQuestion]:
-    """Put the answers that are given where none is named."""
-    open_ones = [each for each in asked if each.answer is None]
-    given = iter(reader.answer_pairs([(each.question, each.context) for each in open_ones]))
-    answers = [next(given)[0] if each.answer is None else None for each in asked]
-    return [
-        each if answer is None else each._replace(answer=(answer.start, answer.end))
-        for each, answer in zip(asked, answers, strict=True)
-    ]
 
 
 def _places(served: Served, asked: XrayQuestion, windows: Sequence[Window]) -> list[_Place]:
@@ -150,10 +137,10 @@ def _places(served: Served, asked: XrayQuestion, windows: Sequence[Window]) -> l
     return found
 
 
-def _xray(served: Served, asked: XrayQuestion, names: tuple[str, ...], found: Sequence[tuple[_Place, Floats]]) -> Xray:
+def _xray(served: Served, asked: XrayQuestion, found: Sequence[tuple[_Place, tuple[str, ...], Floats]]) -> Xray:
     """Choose the window as answers are chosen: an answer's best one, and the lowest "no answer"."""
     choose = min if asked.answer == NOTHING else max
-    place, parts = choose(found, key=lambda each: _score(*each))
+    place, names, parts = choose(found, key=lambda each: _score(each[0], each[2]))
     tokens = tuple(_tokens(served, asked, place.window))
     return Xray(tokens, place.first, place.last, names, parts[:, :, 0].T, parts[:, :, 1].T)
 

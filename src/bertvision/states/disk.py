@@ -2,14 +2,22 @@
 
 import errno
 import hashlib
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
 
 from bertvision.errors import FolderError
-from bertvision.files import check_folder, locked, read_json, sha256_of, write_json
+from bertvision.files import (
+    check_folder,
+    locked,
+    read_json,
+    recover_all,
+    rename,
+    sha256_of,
+    write_bytes,
+    write_json,
+)
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Settings, first_difference
 from bertvision.states.blocks import BlockLayout, BlockStore, Bytes
@@ -40,22 +48,18 @@ def is_whole(folder: Path) -> bool:
 
 def write_shard(path: Path, shard: Bytes) -> str:
     """Write a shard so that it is on the disk in full or not at all; give its sha256."""
-    beside = path.with_name(f".{path.name}.part")
     try:
-        with beside.open("wb") as file:
-            file.write(shard.numpy().data)
-            file.flush()
-            os.fsync(file.fileno())
+        write_bytes(path, shard.numpy().data)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
         raise FolderError(f"{path.parent}: the disk is full; make room and run again, or {SMALLER}") from None
-    os.replace(beside, path)
     return hashlib.sha256(shard.numpy().data).hexdigest()
 
 
 def _build(wanted: Wanted, layout: BlockLayout, folder: Path, fingerprint: Settings, progress: Progress) -> None:
     """Go on after the last shard that is listed."""
+    recover_all(folder)
     sums = _read_sums(folder / UNFINISHED, fingerprint) if (folder / UNFINISHED).exists() else []
     needed, free = sum(layout.sizes[len(sums) :]), free_disk(folder)
     if needed > free:
@@ -64,7 +68,7 @@ def _build(wanted: Wanted, layout: BlockLayout, folder: Path, fingerprint: Setti
     for shard in encode_shards(wanted, layout, len(sums), progress):
         sums.append(write_shard(_shard(folder, len(sums)), shard))
         write_json(folder / UNFINISHED, {"fingerprint": fingerprint, "sha256": sums})
-    os.replace(folder / UNFINISHED, folder / MANIFEST)
+    rename(folder / UNFINISHED, folder / MANIFEST)
 
 
 def _read_sums(path: Path, fingerprint: Settings) -> list[str]:

@@ -18,6 +18,7 @@ import torch
 
 from bertvision.encoder.encode import StateBatch, StateSource
 from bertvision.files import sha256_of
+from bertvision.run_folder import TRIAL
 from bertvision.states.blocks import BlockStore, write_blocks
 from bertvision.states.cached import CachedStates
 from bertvision.states.config import SourceName, existing, free_disk, in_units
@@ -222,7 +223,7 @@ def _measure_disk(folder: Path) -> tuple[float, float]:
     if size == 0:
         return 1.0, 1.0  # a full disk, which the states do not fit on anyway
     sample = torch.from_numpy(np.random.default_rng(0).integers(0, 256, size, dtype=np.uint8))
-    with tempfile.TemporaryDirectory(prefix=".bertvision-", dir=existing(folder)) as place:
+    with tempfile.TemporaryDirectory(prefix=TRIAL, dir=existing(folder)) as place:
         path = Path(place) / "sample"
         write = _seconds_of(write_shard, path, sample, times=1)
         check = _seconds_of(sha256_of, path, times=1)  # kept states are checked when they are opened

@@ -3,7 +3,6 @@
 A teacher is a trained model -> the logits that a smaller one is to learn.
 """
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -20,11 +19,12 @@ from bertvision.encoder.tuning.adapter_file import save_adapters
 from bertvision.encoder.tuning.freezing import count_trainable
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.errors import SettingsError
-from bertvision.files import read_json, whole_folder, write_json
+from bertvision.files import read_json, remove_folder, whole_folder, write_json
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.head import Head
 from bertvision.heads.logits import reading_of, sees_last
 from bertvision.heads.training import build_heads, start_at_prior
+from bertvision.manifest import write_manifest
 from bertvision.model_folder import LORA, as_saved, load_head, load_model, read_model_config, save_encoder
 from bertvision.run_folder import is_made, resumable, sign
 from bertvision.settings import Settings
@@ -69,10 +69,10 @@ def finetune(context: RunContext) -> None:
     encoder, output = load_encoder(context.experiment.encoder), output_layer(context)
     start_tuning(encoder.model, context.experiment.tune, context.seed)
     unfinished = {**_made_by(context, None), "device": context.compute.device.type}
-    with resumable(folder.unfinished("finetune"), unfinished) as saved:
+    with resumable(folder.unfinished("finetune"), unfinished, list(wanted.values())) as saved:
         missing = [fraction for fraction, is_there in zip(wanted, made, strict=True) if not is_there]
         if _is_past(saved, context, missing):
-            shutil.rmtree(saved)
+            remove_folder(saved)
         with open_bottom(
             context, encoder, _reading(context, output), sees_last=output_sees_last(output), saved=saved
         ) as bottom:
@@ -172,6 +172,7 @@ def _save(
         timing = {"seconds": round(costs.seconds, 3), "trained": trained, "costs": costs._asdict(), **bottom}
         write_json(beside / TIMING, timing)
         sign(beside, made_by)
+        write_manifest(beside)
 
 
 def output_layer(context: RunContext) -> Output:
@@ -221,7 +222,7 @@ def teacher_of(context: RunContext, vocabulary: dict[str, int]) -> Teach | None:
         raise SettingsError(
             f"finetune.teacher is for questions and classes, and {context.task.name} has none; leave it out"
         )
-    model = load_model(Path(config.model))
+    model = load_model(Path(config.model), allow_outside=True)  # an experiment names what its user trusts
     if (model.config.objective, model.config.labels) != (context.objective, context.task.labels):
         raise SettingsError(
             f"finetune.teacher: {config.model} is a model of {model.config.task}; give one of this task"

@@ -1,7 +1,6 @@
 """The second stage: OUT/heads/<fraction>/<head>, all heads from one pass over one frozen encoder."""
 
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +9,18 @@ from pathlib import Path
 from bertvision.encoder.encode import StateSource, freeze
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.encoder.pooling import Pooling
-from bertvision.files import read_json, whole_folder, write_json
+from bertvision.errors import FolderError
+from bertvision.files import read_json, remove_folder, whole_folder, write_json
 from bertvision.heads.build import HeadConfig, build_head, is_regression
 from bertvision.heads.head import Head
 from bertvision.heads.logits import logits_of
 from bertvision.heads.regression import fit_regression
 from bertvision.heads.training import EpochEnd, build_heads, start_at_prior, train_heads_together
+from bertvision.manifest import check_manifest, write_manifest
 from bertvision.metrics.squad import Scores
 from bertvision.model_folder import ModelConfig, load_head, read_model_config, save_head
 from bertvision.records import fraction_name
-from bertvision.run_folder import MADE_BY, is_made, resumable, sign
+from bertvision.run_folder import MADE_BY, check_kept, is_made, resumable, sign
 from bertvision.settings import Settings
 from bertvision.states.config import free_ram
 from bertvision.states.live import KeptBatches
@@ -28,7 +29,7 @@ from bertvision.steps.states import open_states, suffix_of
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
 from bertvision.training.loop import seed_for
 
-TRAINING = "training.json"
+TRAINING, SCORES = "training.json", "scores.json"
 KEPT_ON_GPU = 2**30  # bytes of dev's states that stay in a GPU's memory between two epochs
 
 
@@ -67,12 +68,14 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
     heads = build_heads(together, context.shapes[pooling], context.seed, objective, pooling or "first")
     if config.start == "prior":
         start_at_prior(heads.values(), objective, context.head_windows())
-    with resumable(stage, {**_made_by(context, together), "device": context.compute.device.type}) as saved:
+    made_by = {**_made_by(context, together), "device": context.compute.device.type}
+    with resumable(stage, made_by, [context.folder.head(head.name) for head in together]) as saved:
         states_of = open_states(context, encoder, weights, together, objective=objective, pooling=pooling)
         with states_of as (source, states):
             kept = KeptBatches(free_ram() // 4 if context.compute.device.type == "cpu" else KEPT_ON_GPU)
             for end in _train(context, together, heads, source, saved):
                 _keep_epoch(context, stage, encoder, heads, end, states, kept)
+        check_kept([stage / MADE_BY])  # else scores of earlier epochs may have gone with it
         for head in together:
             _keep_head(context, stage, head, weights)
 
@@ -112,7 +115,7 @@ def _going_on(stage: Path, missing: list[HeadConfig], configured: Sequence[HeadC
     together = [head for head in configured if head.model_dump(mode="json") in listed]
     if len(together) == len(listed) and all(head in together for head in missing):
         return together
-    shutil.rmtree(stage)
+    remove_folder(stage)
     return missing
 
 
@@ -121,15 +124,17 @@ def load_heads(context: RunContext) -> dict[str, TrainedHead]:
     trained = {}
     for config in context.experiment.heads.train:
         place = context.folder.head(config.name)
-        if is_made(place, _made_by(context, [config])):
-            training = read_json(place / TRAINING)
-            if training["diverged"]:
-                continue
-            epochs = {int(epoch): scores for epoch, scores in training["epochs"].items()}
-            # The experiment's own config: a pooler given from Python is in no file.
-            saved = read_model_config(place).model_copy(update={"head": config})
-            head = load_head(place, saved)
-            trained[config.name] = TrainedHead(config, head, training["seconds"], epochs, training["states"])
+        if not is_made(place, _made_by(context, [config])):
+            raise FolderError(f"{place}: was removed while the run went on; give the same command again")
+        check_manifest(place)
+        training = read_json(place / TRAINING)
+        if training["diverged"]:
+            continue
+        epochs = {int(epoch): scores for epoch, scores in training["epochs"].items()}
+        # The experiment's own config: a pooler given from Python is in no file.
+        saved = read_model_config(place).model_copy(update={"head": config})
+        head = load_head(place, saved)
+        trained[config.name] = TrainedHead(config, head, training["seconds"], epochs, training["states"])
     return trained
 
 
@@ -156,9 +161,12 @@ def _keep_epoch(
         with whole_folder(stage / "reported") as beside:
             for name, head in going.items():
                 save_weights(beside / name, head)
-            write_json(beside / TRAINING, {"seconds": round(end.seconds, 3), "states": states})
+            write_json(beside / TRAINING, {"seconds": round(end.seconds, 3), "states": states, "heads": list(going)})
+            write_manifest(beside)
     else:
-        write_json(stage / f"epoch-{end.epoch}.json", _score_heads(context, encoder, going, kept))
+        with whole_folder(stage / f"epoch-{end.epoch}") as beside:
+            write_json(beside / SCORES, _score_heads(context, encoder, going, kept))
+            write_manifest(beside)
 
 
 def _score_heads(
@@ -175,21 +183,30 @@ def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: st
     made_by = _made_by(context, [config])
     if is_made(context.folder.head(config.name), made_by):
         return
-    if not (stage / "reported" / config.name).exists():
+    check_manifest(stage / "reported")
+    training = read_json(stage / "reported" / TRAINING)
+    if config.name not in training.pop("heads", [path.name for path in (stage / "reported").iterdir()]):
         context.progress.say(f"head {config.name} diverged and was left out; try a lower lr for it")
         with whole_folder(context.folder.head(config.name)) as beside:
             write_json(beside / TRAINING, {"diverged": True})  # so that it is not tried again
             sign(beside, made_by)
+            write_manifest(beside)
         return
     head = build_head(config, context.shape_for(config), context.objective, context.experiment.states.chosen_pooling)
     load_weights(stage / "reported" / config.name, head)
-    rows = {path.stem.removeprefix("epoch-"): read_json(path) for path in stage.glob("epoch-*.json")}
+    rows = {place.stem.removeprefix("epoch-"): _read_scores(place) for place in stage.glob("epoch-*")}
     epochs = {epoch: scores[config.name] for epoch, scores in rows.items() if config.name in scores}
     with whole_folder(context.folder.head(config.name)) as beside:
         save_head(beside, head, _model_config(context, config, weights))
-        training = read_json(stage / "reported" / TRAINING)
         write_json(beside / TRAINING, {**training, "epochs": epochs, "diverged": False})
         sign(beside, made_by)
+        write_manifest(beside)
+
+
+def _read_scores(place: Path) -> dict[str, Scores]:
+    check_manifest(place)
+    scores: dict[str, Scores] = read_json(place / SCORES if place.is_dir() else place)  # a file: of an older version
+    return scores
 
 
 def _model_config(context: RunContext, config: HeadConfig, weights: str) -> ModelConfig:

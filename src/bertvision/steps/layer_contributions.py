@@ -48,12 +48,17 @@ class SpanParts(NamedTuple):
 
 
 def layers_of_file(
-    model_folder: Path, data: str, settings: Settings | None = None, progress: Progress = SILENT
+    model_folder: Path,
+    data: str,
+    settings: Settings | None = None,
+    progress: Progress = SILENT,
+    *,
+    allow_outside: bool = False,
 ) -> LayerMeans:
     """Average over a file's questions what each layer adds to the scores of the best span, the gold and no answer."""
     if not TASKS[task := read_model_config(model_folder).task].kind.in_context:
         raise SettingsError(f"{model_folder}: a model of {task} has no spans; give one of squad1 or squad2")
-    model = load_model(model_folder)
+    model = load_model(model_folder, allow_outside=allow_outside)
     refuse_unless_sum(model.head)
     config = read_settings(model.config, settings)
     asked = read_questions(data)

@@ -17,6 +17,7 @@ from bertvision.heads.head import layer_weights, weighed_states
 from bertvision.heads.logits import logits_of
 from bertvision.kinds.kind import Answering
 from bertvision.metrics.squad import Scores
+from bertvision.predictions.files import PREDICTIONS
 from bertvision.predictions.logits import Logits
 from bertvision.records import (
     Curves,
@@ -29,6 +30,7 @@ from bertvision.records import (
     record_path,
     write_record,
 )
+from bertvision.run_folder import MADE_BY
 from bertvision.settings import first_difference
 from bertvision.steps.cautions import same_answer
 from bertvision.steps.context import RunContext
@@ -102,6 +104,15 @@ def predict(context: RunContext) -> list[RunRecord]:
         write_record(context.folder.records, record)
         records.append(record)
     return records
+
+
+def files_of(context: RunContext, record: RunRecord) -> list[Path]:
+    """Return the files without which a record's result is not whole: itself, its answers, and its model."""
+    folder, names = context.folder, [] if record.kind == "baseline" else [record.row]
+    models = [folder.head(record.row)] if record.kind in ("head", "control") else []
+    models += [folder.encoder(context.fraction)] if context.fraction is not None else []
+    own = record_path(folder.records, record.row, record.fraction, record.seed)
+    return [own, *_answer_files(context, names), *(place / MADE_BY for place in models)]
 
 
 def _notes(context: RunContext, rows: Sequence[ResultModel]) -> list[str]:
@@ -257,14 +268,19 @@ def _finished_records(context: RunContext) -> list[RunRecord] | None:
     names += [each.name for each in context.experiment.ensembles if all(name in names for name in each.of)]
     baseline = [MAJORITY] if context.task.kind.has_baseline else []
     paths = [record_path(folder.records, name, context.fraction, context.seed) for name in [*baseline, *names]]
-    places = [folder.predictions(name) for name in names]
-    places += [place / part for place in places for part in context.also]
-    answers = [place / "predictions.json" for place in places]
-    if context.held_out is not None:
-        answers += [folder.held_out_predictions(name) / "predictions.json" for name in names]
-        answers.append(folder.held_out)
-    if not all(path.exists() for path in [*paths, *answers]):
+    if not all(path.exists() for path in [*paths, *_answer_files(context, names)]):
         return None
     records = [read_record(path) for path in paths]
     same = all(record.data == context.data() and first_difference(record.config, config) is None for record in records)
     return records if same else None
+
+
+def _answer_files(context: RunContext, names: Sequence[str]) -> list[Path]:
+    """Return the files of answers that some rows have."""
+    folder = context.folder
+    places = [folder.predictions(name) for name in names]
+    places += [place / part for place in places for part in context.also]
+    if context.held_out is None:
+        return [place / PREDICTIONS for place in places]
+    places += [folder.held_out_predictions(name) for name in names]
+    return [*(place / PREDICTIONS for place in places), folder.held_out]

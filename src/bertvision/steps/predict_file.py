@@ -6,22 +6,21 @@ from typing import Any, NamedTuple
 from bertvision.data.example import DataConfig, Split
 from bertvision.encoder.encode import freeze
 from bertvision.evaluate.calibration import Decision
-from bertvision.evaluate.golds import read_asked
+from bertvision.evaluate.golds import AskedFile, read_asked
 from bertvision.evaluate.reader_scores import given_answers, reader_answers_of, reader_scores
-from bertvision.files import write_json_rows
+from bertvision.files import given_folder, write_json_rows
 from bertvision.heads.logits import logits_of
 from bertvision.kinds.kind import Answering
 from bertvision.metrics.squad import Scores
 from bertvision.model_config import Calibration, read_calibration_file
-from bertvision.model_folder import ModelConfig, load_model
+from bertvision.model_folder import Model, ModelConfig, load_model
+from bertvision.predictions.files import PREDICTION_FILES, READER_PREDICTIONS
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config, Settings, merge, validate
 from bertvision.tasks import Task, open_answering
 from bertvision.training.device import Precision, choose_compute
-
-READER_PREDICTIONS = "reader_predictions.json"
 
 
 class PredictConfig(Config):
@@ -42,18 +41,37 @@ class FilePredictions(NamedTuple):
 
 
 def predict_file(
-    model_folder: Path, data: str, out: Path, settings: Settings | None = None, progress: Progress = SILENT
+    model_folder: Path,
+    data: str,
+    out: Path,
+    settings: Settings | None = None,
+    progress: Progress = SILENT,
+    *,
+    allow_outside: bool = False,
 ) -> FilePredictions:
     """Answer a file with the model of a MODEL_DIR, and score the answers where the file has golds."""
-    model = load_model(model_folder)
+    model = load_model(model_folder, allow_outside=allow_outside)
     calibration = read_calibration_file(model_folder)
     config = read_settings(model.config, settings, calibration)
     asked = read_asked(model.config.task, data, config.data, labels=model.config.labels)
     split: Split[Any] = Split(data, tuple(asked.golds.examples), 0, None)
     task = Task(model.config.task, split, split, model.config.labels)
+    with given_folder(out, PREDICTION_FILES) as beside:
+        return _answer(model, asked, task, config, calibration or Calibration(), beside, progress)
+
+
+def _answer(
+    model: Model,
+    asked: AskedFile,
+    task: Task,
+    config: PredictConfig,
+    calibration: Calibration,
+    out: Path,
+    progress: Progress,
+) -> FilePredictions:
     compute = choose_compute(config.device, config.precision)
     answering = open_answering(
-        task, split, model.encoder.tokenizer, model.config.windows, config.answers, progress=progress
+        task, task.dev, model.encoder.tokenizer, model.config.windows, config.answers, progress=progress
     )
     heads, per, tokens = {"model": model.head}, model.config.objective.per, config.answers.tokens
     encoder = freeze(model.encoder, compute)
@@ -61,7 +79,7 @@ def predict_file(
     predictions = answering.answer(logits)
     answering.write(out, predictions, logits)
     scores = answering.score(predictions, logits) if asked.can_be_scored(predictions) else None
-    reader = _read_by_reader(answering, logits, calibration or Calibration(), out, scores is not None)
+    reader = _read_by_reader(answering, logits, calibration, out, scores is not None)
     summary = task.kind.summarise(predictions)
     return FilePredictions(predictions, None if scores is None else scores | reader, summary)
 

@@ -8,11 +8,12 @@ from bertvision.experiment import Experiment
 from bertvision.files import locked, write_text
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord, in_order
+from bertvision.run_folder import MADE_BY, check_kept, tidy
 from bertvision.steps.cautions import caution
 from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.finetune import finetune
 from bertvision.steps.heads import train_heads
-from bertvision.steps.predict import predict
+from bertvision.steps.predict import files_of, predict
 
 EXPERIMENT = "experiment.json"
 
@@ -26,6 +27,7 @@ def run(experiment: Experiment, out: Path, progress: Progress = SILENT) -> list[
             for fraction in context.fractions:
                 train_heads(context.at(seed, fraction))  # all heads, one pass
                 records += predict(context.at(seed, fraction))
+        check_kept(file for record in records for file in files_of(context.at(record.seed, record.fraction), record))
         write_experiment(context.experiment, out)
     return in_order(records)
 
@@ -35,8 +37,11 @@ def run_finetune(experiment: Experiment, out: Path, progress: Progress = SILENT)
     with opened(experiment, out, progress) as context:
         for seed in experiment.seeds:
             finetune(context.at(seed))
-    folders = [context.at(seed).folder for seed in experiment.seeds]
-    return [folder.encoder(fraction) for folder in folders for fraction in context.experiment.finetune.fractions]
+        folders = [context.at(seed).folder for seed in experiment.seeds]
+        fractions = context.experiment.finetune.fractions
+        places = [folder.encoder(fraction) for folder in folders for fraction in fractions]
+        check_kept(place / MADE_BY for place in places)
+    return places
 
 
 def run_train_heads(experiment: Experiment, out: Path, progress: Progress = SILENT) -> list[Path]:
@@ -49,6 +54,7 @@ def run_train_heads(experiment: Experiment, out: Path, progress: Progress = SILE
                 train_heads(context.at(seed, fraction))
                 folder = context.at(seed, fraction).folder
                 places += [folder.head(head.name) for head in experiment.heads.train]
+        check_kept(place / MADE_BY for place in places)
     return places
 
 
@@ -56,6 +62,7 @@ def run_train_heads(experiment: Experiment, out: Path, progress: Progress = SILE
 def opened(experiment: Experiment, out: Path, progress: Progress) -> Iterator[RunContext]:
     """Lock the run folder, prepare the context, and write down the experiment as it was resolved."""
     with locked(out):
+        tidy(out)
         context = prepare(experiment, out, progress)
         if not (out / EXPERIMENT).exists():  # the settings of a folder that is refused stay as they are
             write_experiment(context.experiment, out)

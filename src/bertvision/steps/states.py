@@ -1,6 +1,5 @@
 """Where the heads stage gets its states from: computed each time, or kept in memory or on disk."""
 
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 from bertvision.encoder.encode import StateSource, shape_of_states
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.pooling import Pooling
-from bertvision.files import read_json, write_json
+from bertvision.files import read_json, remove_folder, remove_if_empty, write_json
 from bertvision.heads.build import HeadConfig, is_regression
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.records import fraction_name
@@ -54,9 +53,8 @@ def open_states(
 
 def remove_states(folder: Path) -> None:
     """Remove kept states from the run folder."""
-    shutil.rmtree(folder)
-    if not any(folder.parent.iterdir()):
-        folder.parent.rmdir()
+    remove_folder(folder)
+    remove_if_empty(folder.parent)
 
 
 def wanted_states(

@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from bertvision.errors import FolderError
-from bertvision.files import read_json, whole_folder, write_json
+from bertvision.files import read_json, whole_file, whole_folder, write_json
+from bertvision.manifest import check_manifest, write_manifest
 from bertvision.settings import Settings
 from bertvision.training.loop import Group, Learner
 
@@ -20,7 +21,13 @@ COUNTERS = ("bad_steps", "bad_in_a_row", "diverged")  # what a group counts for 
 
 def save_weights(path: Path, model: nn.Module) -> None:
     """Write a module's parameters and buffers."""
-    save_file({name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}, path)
+    save_tensors(path, model.state_dict())
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write a safetensors file."""
+    with whole_file(path) as beside:
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, beside)
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
@@ -61,13 +68,15 @@ def save_progress(folder: Path, groups: Sequence[Group], position: Settings) -> 
         write_json(beside / "position.json", {**position, "learners": plain})
         for number, (_, _, learner) in enumerate(_each(groups)):
             save_weights(beside / f"{number}.model.safetensors", learner.model)
-            save_file(_tensors(learner), beside / f"{number}.training.safetensors")
+            save_tensors(beside / f"{number}.training.safetensors", _tensors(learner))
+        write_manifest(beside)
 
 
 def load_progress(folder: Path, groups: Sequence[Group]) -> Settings | None:
     """Put learners back to where `save_progress` left them; None where nothing was saved."""
     if not (folder / "position.json").exists():
         return None
+    check_manifest(folder)
     position: Settings = read_json(folder / "position.json")
     plain = position.pop("learners")
     if list(plain) != [learner.name for _, _, learner in _each(groups)]:
@@ -93,7 +102,7 @@ def _tensors(learner: Learner) -> dict[str, Tensor]:
     state = learner.optimizer.state_dict()["state"]
     moments = {f"optimizer.{number}.{key}": value for number, each in state.items() for key, value in each.items()}
     draws = {f"random.{number}": value for number, value in enumerate(learner.stream.states)}
-    return {name: tensor.detach().contiguous() for name, tensor in {**moments, **draws}.items()}
+    return {**moments, **draws}
 
 
 def _restore(learner: Learner, plain: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:

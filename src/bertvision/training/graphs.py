@@ -45,7 +45,7 @@ class StepGraphs:
         self._generator = torch.cuda.default_generators[index]
         self._seen: Counter[Hashable] = Counter()
         self._captured: dict[Hashable, _Captured] = {}
-        self._pool = torch.cuda.graph_pool_handle()  # type: ignore[no-untyped-call]
+        self._pool = torch.cuda.graph_pool_handle()
         self.problem: str | None = None  # why graphs are not used any more
 
     def run(self, take: Callable[[Sequence[Given]], Tensor], batches: Sequence[Given]) -> Tensor:
@@ -60,7 +60,7 @@ class StepGraphs:
         captured = self._captured[key]
         for place, tensor in zip(captured.given, _tensors(batches), strict=True):
             place.copy_(tensor)
-        captured.graph.replay()  # type: ignore[no-untyped-call]
+        captured.graph.replay()
         return captured.result.clone()
 
     def _capture(self, key: Hashable, take: Callable[[Sequence[Given]], Tensor], batches: Sequence[Given]) -> bool:

@@ -61,7 +61,8 @@ class WindowBatch(NamedTuple):
         """Return the fixed shape that the batch is filled up to; None: it has only its own."""
         if self.weights is None:
             return None
-        return BatchShape(*self.ids.shape, None if self.packing is None else len(self.packing.ids))
+        rows, width = self.ids.shape
+        return BatchShape(rows, width, None if self.packing is None else len(self.packing.ids))
 
     def share_of(self, num_examples: int) -> float:
         """Return the batch's share in the loss of a step; 1 where its weights hold it already."""

@@ -75,13 +75,12 @@ def bucket_shapes(lengths: npt.NDArray[np.int64], batches: Sequence[Rows], most:
         return shape.rows * shape.width * sum(len(sizes[width]) for width in widths[first:stop])
 
     # The cheapest way to cut the first n widths into so many shapes: what it costs, and where each shape begins.
-    best = {stop: (cost(0, stop), [0]) for stop in range(1, len(widths) + 1)}
+    best: dict[int, tuple[int, tuple[int, ...]]] = {stop: (cost(0, stop), (0,)) for stop in range(1, len(widths) + 1)}
     for _ in range(most - 1):
-        cut_once_more = {
-            (best[cut][0] + cost(cut, stop), (*best[cut][1], cut), stop) for stop in best for cut in range(1, stop)
-        }
-        for total, cuts, stop in cut_once_more:
-            best[stop] = min(best[stop], (total, list(cuts)))
+        with_fewer = dict(best)
+        for stop in with_fewer:
+            ways = [(with_fewer[cut][0] + cost(cut, stop), (*with_fewer[cut][1], cut)) for cut in range(1, stop)]
+            best[stop] = min([with_fewer[stop], *ways])
     cuts = [*best[len(widths)][1], len(widths)]
     return [shape_of(first, stop) for first, stop in zip(cuts[:-1], cuts[1:], strict=True)]
 
@@ -113,7 +112,8 @@ def pack(windows: Sequence[Window], shape: BatchShape, pad_id: int) -> Packing:
 def places_in(lengths: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
     """Return where the tokens of rows lie among those of the same rows padded to a width."""
     before = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum()) + np.repeat(np.arange(len(lengths)) * width - before, lengths)
+    shifts: npt.NDArray[np.int64] = np.repeat(np.arange(len(lengths)) * width - before, lengths)
+    return np.arange(len(shifts)) + shifts
 
 
 def _filled(values: npt.NDArray[Any], size: int, value: int) -> Tensor:

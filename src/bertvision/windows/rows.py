@@ -16,7 +16,7 @@ from bertvision.windows.tokens import (
     read_layout,
     read_single_layout,
     slices,
-    tokenise,
+    token_ids,
 )
 from bertvision.windows.window import Label, Window
 
@@ -39,9 +39,9 @@ def cut_rows(
     windows: list[Window] = []
     with progress.bar("tokenise", len(rows)) as bar:
         for part in slices(rows):
-            found = iter(tokenise(tokenizer, [text for row in part for text in row.texts]))
+            found = iter(token_ids(tokenizer, [text for row in part for text in row.texts]))
             for row in part:
-                texts = [next(found)[0] for _ in row.texts]
+                texts = [next(found) for _ in row.texts]
                 ids, second_at = join_texts(row.id, texts, layouts, max_length)
                 windows.append(Window(len(windows), ids, second_at, NO_OFFSETS, label=_label(row, holds)))
             bar.advance(len(part))
@@ -97,12 +97,12 @@ def cut_choices(
     windows: list[Window] = []
     with progress.bar("tokenise", len(rows)) as bar:
         for part in slices(rows):
-            contexts = [ids for ids, _ in tokenise(tokenizer, [row.context for row in part])]
-            found = iter(tokenise(tokenizer, [ending for row in part for ending in row.endings]))
+            contexts = token_ids(tokenizer, [row.context for row in part])
+            found = iter(token_ids(tokenizer, [ending for row in part for ending in row.endings]))
             for row, context in zip(part, contexts, strict=True):
                 number = len(windows) // endings
                 for _ in range(endings):
-                    ids, second_at = join_texts(row.id, [context, next(found)[0]], layouts, max_length)
+                    ids, second_at = join_texts(row.id, [context, next(found)], layouts, max_length)
                     windows.append(Window(number, ids, second_at, NO_OFFSETS, label=row.label or 0))
             bar.advance(len(part))
     return windows

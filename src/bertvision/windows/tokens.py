@@ -1,6 +1,7 @@
 """Texts -> token ids, and the special tokens that an encoder wants around them; gold answers -> word pieces."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -12,6 +13,8 @@ from bertvision.errors import EncoderError
 Int32s = npt.NDArray[np.int32]
 Item = TypeVar("Item")
 TEXTS_PER_CALL = 512  # texts handed to the tokenizer at once: enough for its threads, few enough for a live bar
+# Ids and nothing else; long texts are expected, so no warnings.
+PLAIN = {"add_special_tokens": False, "return_attention_mask": False, "return_token_type_ids": False, "verbose": False}
 NO_OFFSETS: Int32s = np.zeros((0, 2), dtype=np.int32)  # of windows whose characters nobody asks for
 
 
@@ -74,16 +77,21 @@ def tokenise(tokenizer: Tokenizer, texts: list[str]) -> list[tuple[Int32s, Int32
     """Return every text's ids, without special tokens, and the characters [start, end) of each."""
     if not texts:
         return []
-    encoded = tokenizer(
-        texts,
-        add_special_tokens=False,
-        return_offsets_mapping=True,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        verbose=False,  # long texts are expected here
-    )
+    encoded = tokenizer(texts, return_offsets_mapping=True, **PLAIN)
     pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
-    return [(np.asarray(ids, np.int32), np.asarray(spans, np.int32).reshape(-1, 2)) for ids, spans in pairs]
+    return [(np.asarray(ids, np.int32), _flat(spans).reshape(-1, 2)) for ids, spans in pairs]
+
+
+def token_ids(tokenizer: Tokenizer, texts: list[str]) -> list[Int32s]:
+    """Return every text's ids alone: offsets are a Python tuple per token, which costs more than the array of ids."""
+    if not texts:
+        return []
+    return [np.asarray(ids, np.int32) for ids in tokenizer(texts, **PLAIN)["input_ids"]]
+
+
+def _flat(spans: Sequence[tuple[int, int]]) -> Int32s:
+    """Join pairs of numbers; half the time that `np.asarray` takes for a list of tuples."""
+    return np.fromiter(chain.from_iterable(spans), np.int32, 2 * len(spans))
 
 
 def slices(items: Sequence[Item]) -> list[list[Item]]:
@@ -119,3 +127,16 @@ def _pieces_of(tokenizer: Tokenizer, texts: list[str]) -> list[Pieces]:
     if not texts:
         return []
     return [tuple(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]]
+
+
+def check_tokenizer(tokenizer: Any, vocab_size: int | None = None) -> None:  # noqa: ANN401 (transformers' own type)
+    """Refuse a tokenizer without padding or a length, or with pieces that the encoder has no embedding for."""
+    length = tokenizer.model_max_length
+    if isinstance(length, bool) or not isinstance(length, (int, float)) or not length >= 1:
+        raise EncoderError(f"its tokenizer has the model_max_length {str(length)[:80]!r}; give a number of tokens")
+    if not isinstance(tokenizer.pad_token_id, int):
+        raise EncoderError("its tokenizer has no pad_token; name one in tokenizer_config.json")
+    last = max(tokenizer.get_vocab().values(), default=0)
+    if vocab_size is not None and last >= vocab_size:
+        raise EncoderError(f"its tokenizer has the piece number {last:,}, its encoder embeddings of {vocab_size:,}")
+    tokenizer("a", "b")  # what its own settings make of a text

@@ -16,7 +16,7 @@ from bertvision.data.example import Question
 from bertvision.errors import DataError
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config
-from bertvision.windows.tokens import Int32s, Layout, Tokenizer, read_layout, slices, tokenise
+from bertvision.windows.tokens import Int32s, Layout, Tokenizer, read_layout, slices, token_ids, tokenise
 
 Label = int | float | tuple[int, ...] | Int32s
 IGNORED = -100  # the label of a token that has none, as torch's cross-entropy has it
@@ -93,8 +93,8 @@ def cut_windows(
             bar.advance(len(texts))
         numbers = count()
         for part in slices(questions):
-            tokenised = tokenise(tokenizer, [question.text.lstrip() for question in part])
-            for question, (question_ids, _) in zip(part, tokenised, strict=True):
+            tokenised = token_ids(tokenizer, [question.text.lstrip() for question in part])
+            for question, question_ids in zip(part, tokenised, strict=True):
                 ids, offsets = offsets_by_context[question.context]
                 windows += _cut(
                     question, next(numbers), question_ids, ids, offsets, layout, config, labelled, answerable
@@ -111,8 +111,8 @@ def window_starts(length: int, capacity: int, config: WindowConfig) -> range:
 
 def answer_tokens(offsets: Int32s, start: int, end: int) -> tuple[int, int] | None:
     """Find the first and last token that hold characters [start, end); None where no token does."""
-    first = int(np.searchsorted(offsets[:, 1], start, side="right"))
-    last = int(np.searchsorted(offsets[:, 0], end, side="left")) - 1
+    first = int(offsets[:, 1].searchsorted(start, side="right"))
+    last = int(offsets[:, 0].searchsorted(end, side="left")) - 1
     return (first, last) if first <= last else None
 
 

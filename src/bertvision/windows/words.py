@@ -9,7 +9,7 @@ import numpy as np
 from bertvision.data.example import Sentence
 from bertvision.errors import DataError
 from bertvision.progress import SILENT, Progress
-from bertvision.windows.tokens import NO_OFFSETS, Int32s, Layout, Tokenizer, read_single_layout, slices, tokenise
+from bertvision.windows.tokens import NO_OFFSETS, Int32s, Layout, Tokenizer, read_single_layout, slices, token_ids
 from bertvision.windows.window import IGNORED, NO_WORD, Window, WindowConfig, window_starts
 
 
@@ -122,8 +122,7 @@ def _pieces_of(sentences: Sequence[Sentence], tokenizer: Tokenizer, progress: Pr
     ids_of: dict[str, Int32s] = {}
     with progress.bar("tokenise", len(words)) as bar:
         for part in slices(words):
-            found = tokenise(tokenizer, [f" {word}" for word in part])
-            ids_of.update((word, ids) for word, (ids, _) in zip(part, found, strict=True))
+            ids_of.update(zip(part, token_ids(tokenizer, [f" {word}" for word in part]), strict=True))
             bar.advance(len(part))
     # Tokenizers have this one by __getattr__, which a protocol's check on Python 3.12 does not see.
     unk_id = getattr(tokenizer, "unk_token_id", None)

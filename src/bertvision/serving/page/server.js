@@ -1,6 +1,5 @@
 // Talks to the server; every failure becomes an error whose message a person can read.
 
-const PATIENCE = 120_000; // milliseconds; the server gives up long before, and says so
 let token = null; // in memory alone
 
 export class ServerError extends Error {
@@ -28,12 +27,11 @@ export const postForText = (path, json) => call(path, sending(json), undefined, 
 const sending = (json) => ({ method: "POST", body: json, headers: { "Content-Type": "application/json" } });
 
 async function call(path, request, signal, read = (response) => response.json()) {
-  const patience = AbortSignal.timeout(PATIENCE);
   const headers = token === null ? request.headers : { ...request.headers, Authorization: `Bearer ${token}` };
   try {
-    const signals = signal ? [signal, patience] : [patience];
-    // Relative paths: the page may stand behind a proxy, in a folder of its own.
-    const response = await fetch(path, { ...request, headers, signal: AbortSignal.any(signals) });
+    // No time-out here: the server has its own (--timeout) and says so. Relative paths: the page may stand behind a
+    // proxy, in a folder of its own.
+    const response = await fetch(path, { ...request, headers, signal });
     if (!response.ok) throw new ServerError(await refusal(response), response.status);
     return await read(response);
   } catch (error) {
@@ -44,7 +42,6 @@ async function call(path, request, signal, read = (response) => response.json())
 function readable(error, signal) {
   if (error instanceof ServerError) return error;
   if (signal?.aborted) return new ServerError("Stopped. Your text is still here.", null);
-  if (error.name === "TimeoutError") return new ServerError("No answer came in time; send less text, or try again.", null);
   if (error instanceof SyntaxError) return new ServerError("What came back is not from this service; is a proxy in the way?", null);
   if (error instanceof TypeError) return new ServerError("The server cannot be reached. Is it still running? Your text is still here.", null);
   return error;

@@ -1,0 +1,58 @@
+"""Bars on the terminal while the verbs work."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as RichBars
+
+from bertvision.cli.console import messages
+from bertvision.progress import Bar, SilentBar
+
+SECONDS_BETWEEN_NOTES = 0.5
+
+
+class TerminalProgress:
+    """Draws bars on a terminal; elsewhere (a log file) prints one line per finished piece of work."""
+
+    def __init__(self, *, is_passing: bool = False) -> None:
+        self._is_passing = is_passing  # a bar vanishes when its work is done
+
+    @contextmanager
+    def bar(self, what: str, total: int) -> Iterator[Bar]:
+        """Open a bar."""
+        if not messages.is_terminal:
+            started = time.perf_counter()
+            yield SilentBar()
+            messages.print(f"{what}: {total:,} in {time.perf_counter() - started:.1f} s", markup=False)
+            return
+        columns = (
+            TextColumn("{task.description:<14}"),
+            BarColumn(bar_width=18),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[note]}"),
+        )
+        with RichBars(*columns, console=messages, transient=self._is_passing) as bars:
+            yield TerminalBar(bars, bars.add_task(what, total=total, note=""))
+
+    def say(self, message: str) -> None:
+        """Print one line."""
+        messages.print(message, markup=False)
+
+
+class TerminalBar:
+    """One bar of a terminal."""
+
+    def __init__(self, bars: RichBars, task: TaskID) -> None:
+        self._bars, self._task, self._noted = bars, task, -SECONDS_BETWEEN_NOTES
+
+    def advance(self, amount: int, note: Callable[[], str] | None = None) -> None:
+        """Move the bar; a new note costs work, on a GPU even a wait, so it is asked for once in a while."""
+        self._bars.update(self._task, advance=amount)
+        if note is not None and time.perf_counter() - self._noted > SECONDS_BETWEEN_NOTES:
+            self._bars.update(self._task, note=note())
+            self._noted = time.perf_counter()

@@ -1,0 +1,165 @@
+"""An encoder's folder, whoever made it: nothing in it is run, asked about, or followed to another place.
+
+transformers' own loading follows what a folder says: to kernels and code of the hub, to adapters and to pickled
+checkpoints. Here its config is read as data, its weights are safetensors, and transformers is handed these two.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from bertvision.errors import EncoderError
+from bertvision.files import read_json
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+# What a config could choose beside the encoder's sizes: code, kernels, other files, formats of numbers; and labels,
+# which an encoder has none of, but of which transformers makes a name for each.
+IGNORED = (
+    *("auto_map", "attn_implementation", "_attn_implementation", "_attn_implementation_internal"),
+    *("experts_implementation", "_experts_implementation", "_experts_implementation_internal"),
+    *("kernel_config", "fusion_config", "distributed_config", "quantization_config", "transformers_weights"),
+    *("num_labels", "id2label", "label2id", "use_pretrained_backbone", "backbone"),
+)
+NEEDED = ("vocab_size", "hidden_size", "num_hidden_layers")
+
+
+class Sizes(NamedTuple):
+    """What files of weights say of themselves."""
+
+    files: Sequence[Path]
+    tensors: int
+    numbers: int
+
+
+def build_encoder(folder: Path) -> tuple[PreTrainedModel, set[str]]:
+    """Return a folder's encoder with float32 weights, and the names of the weights that its checkpoint lacks."""
+    sizes = _read_sizes(folder)
+    config = _read_config(folder, sizes)
+    with torch.device("meta"):  # sizes without memory
+        skeleton = AutoModel.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
+    _check_sizes(folder, skeleton, sizes)
+    # Copies: a file that is overwritten while it is mapped into memory would change the model, or end the process.
+    weights = {name: value.clone() for file in sizes.files for name, value in load_file(file).items()}
+    model, info = type(skeleton).from_pretrained(
+        None, config=config, state_dict=weights, dtype=torch.float32, output_loading_info=True
+    )
+    model.config.name_or_path = str(folder)
+    return model, set(info["missing_keys"])
+
+
+def build_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Return a folder's tokenizer; its settings name no file that lies elsewhere."""
+    path = folder / TOKENIZER_CONFIG
+    settings = read_json(path) if path.is_file() else {}
+    # Where there is a tokenizer.json, it is read and such settings (older ones hold paths of their makers) are not.
+    if not (folder / TOKENIZER).is_file() and isinstance(settings, dict):
+        for key, value in settings.items():
+            if key.endswith("_file") and isinstance(value, str) and Path(value).name != value:
+                raise EncoderError(f"{path}: `{key}` is {value[:80]!r}, outside the folder; copy that file into it")
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+        str(folder), config=_kind_of_encoder(folder), trust_remote_code=False, local_files_only=True
+    )
+    return tokenizer
+
+
+def _kind_of_encoder(folder: Path) -> PreTrainedConfig:
+    """Return what the choice of a tokenizer's class needs of config.json; transformers would build all of it."""
+    content = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    content = content if isinstance(content, dict) else {}
+    kind, name = content.get("model_type"), content.get("tokenizer_class")
+    config = CONFIG_MAPPING[kind]() if isinstance(kind, str) and kind in CONFIG_MAPPING else PreTrainedConfig()
+    if isinstance(name, str):
+        config.tokenizer_class = name
+    return config
+
+
+def _read_config(folder: Path, sizes: Sizes) -> PreTrainedConfig:
+    content = read_json(folder / CONFIG)
+    kind = content.get("model_type") if isinstance(content, dict) else None
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
+        if isinstance(content, dict) and "auto_map" in content:
+            raise EncoderError(
+                "it needs code of its own (`auto_map`), which is never run; give an encoder that transformers has"
+            )
+        raise EncoderError(f"its `model_type` {str(kind)[:80]!r} is none that this version of transformers has")
+    _check_numbers(folder, content, sizes)
+    config: PreTrainedConfig = CONFIG_MAPPING[kind].from_dict(_without_ignored(content))
+    for name in NEEDED:
+        if not isinstance(size := getattr(config, name, None), int) or size < 1:
+            raise EncoderError(f"its config.json gives no `{name}`; give a text encoder")
+    if config.num_hidden_layers > sizes.tensors:
+        raise EncoderError(
+            f"its config.json has {config.num_hidden_layers:,} layers, its weights {sizes.tensors:,} tensors"
+        )
+    return config
+
+
+def _without_ignored(content: Any) -> Any:  # noqa: ANN401 (JSON)
+    if isinstance(content, dict):
+        return {key: _without_ignored(value) for key, value in content.items() if key not in IGNORED}
+    return [_without_ignored(each) for each in content] if isinstance(content, list) else content
+
+
+def _check_numbers(folder: Path, content: Mapping[str, Any], sizes: Sizes) -> None:
+    """Refuse a size that no weights stand behind, before something of that size is made."""
+    for key, value in content.items():
+        if isinstance(value, int) and abs(value) > sizes.numbers and key not in IGNORED:
+            raise EncoderError(
+                f"its config.json says {key}: {str(value)[:20]}, its weights hold {sizes.numbers:,} numbers"
+            )
+
+
+def _check_sizes(folder: Path, skeleton: PreTrainedModel, sizes: Sizes) -> None:
+    pooler = getattr(skeleton, "pooler", None)  # what checkpoints may lack
+    spared = sum(each.numel() for each in pooler.parameters()) if isinstance(pooler, torch.nn.Module) else 0
+    expected = sum(each.numel() for each in skeleton.parameters()) - spared
+    if expected > 2 * sizes.numbers:  # what is merely missing is named later
+        raise EncoderError(
+            f"its config.json describes {expected:,} numbers, its weights hold {sizes.numbers:,}; get both again"
+        )
+
+
+def _read_sizes(folder: Path) -> Sizes:
+    shapes: list[Sequence[int]] = []
+    files = _weight_files(folder)
+    for path in files:
+        with safe_open(path, framework="pt") as file:
+            shapes += [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118 (no mapping)
+    return Sizes(files, len(shapes), sum(map(math.prod, shapes)))
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if not (folder / INDEX).is_file():
+        raise EncoderError(
+            "it has no weights as safetensors, and no others are read (a pickle can run code); convert them: "
+            f"AutoModel.from_pretrained({str(folder)!r}, use_safetensors=False).save_pretrained('NEW'), and the "
+            "tokenizer"
+        )
+    index = read_json(folder / INDEX)
+    names = index.get("weight_map") if isinstance(index, dict) else None
+    listed = sorted({str(each) for each in names.values()}) if isinstance(names, dict) else []
+    if not listed or any(Path(each).name != each for each in listed):
+        raise EncoderError(f"its {INDEX} names no files of its own folder; get it again")
+    return [folder / each for each in listed]
+
+
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the tensors in a safetensors file, of which nothing else is read."""
+    with safe_open(path, framework="pt") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)

@@ -1,0 +1,126 @@
+import json
+import socket
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from bertvision.encoder.load import load_encoder, load_tokenizer
+from bertvision.errors import EncoderError
+
+
+@pytest.fixture
+def nothing_reached(monkeypatch):
+    """A machine that may ask the hub, on which a connection, a prompt or a kernel is a failure."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, lambda *given: pytest.fail(f"connected to {given[1:]}"))
+    monkeypatch.setattr("socket.getaddrinfo", lambda *given, **more: pytest.fail(f"looked {given[0]} up"))
+    monkeypatch.setattr("builtins.input", lambda *prompt: pytest.fail("asked on the terminal"))
+    monkeypatch.setattr(
+        "transformers.integrations.hub_kernels.get_kernel", lambda *given, **more: pytest.fail("kernel")
+    )
+
+
+def change(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.usefixtures("nothing_reached")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"_attn_implementation": "nobody/kernel"},
+        {"attn_implementation": "kernels-community/flash-attn2"},
+        {"_attn_implementation": "flash_attention_2", "_experts_implementation": "nobody/kernel"},
+        {"transformers_weights": "../../elsewhere.safetensors"},
+        {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+        {"kernel_config": {"kernel_mapping": {"LayerNorm": "nobody/kernel:LayerNorm"}}},
+        {"num_labels": 10**12},
+        {"auto_map": {"AutoConfig": "own.Config", "AutoModel": "nobody/code--own.Model"}},
+    ],
+)
+def test_what_a_config_says_beside_the_encoders_sizes_is_ignored(encoder, encoder_folder, changes):
+    (encoder_folder / "own.py").write_text("raise SystemExit('this was run')")
+    change(encoder_folder / "config.json", **changes)
+    loaded = load_encoder(str(encoder_folder)).model
+    assert loaded.config._attn_implementation == "sdpa"
+    expected = encoder.model.state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in loaded.state_dict().items())
+
+
+@pytest.mark.usefixtures("nothing_reached")
+def test_adapters_of_peft_in_an_encoders_folder_are_not_followed(encoder, encoder_folder):
+    given = {"base_model_name_or_path": "nobody/base", "peft_type": "LORA", "task_type": "FEATURE_EXTRACTION"}
+    (encoder_folder / "adapter_config.json").write_text(json.dumps(given))
+    loaded = load_encoder(str(encoder_folder)).model
+    assert loaded.state_dict().keys() == encoder.model.state_dict().keys()
+
+
+@pytest.mark.usefixtures("nothing_reached")
+def test_a_pickled_checkpoint_beside_the_weights_is_not_read(encoder_folder):
+    (encoder_folder / ".metadata").write_bytes(b"cos\nsystem\n(S'false'\ntR.")  # torch's distributed checkpoints
+    (encoder_folder / "__0_0.distcp").write_bytes(b"")
+    load_encoder(str(encoder_folder))
+
+
+@pytest.mark.usefixtures("nothing_reached")
+@pytest.mark.parametrize("key", ["tokenizer_file", "vocab_file"])
+def test_a_tokenizers_settings_name_no_file_elsewhere(encoder_folder, key):
+    change(encoder_folder / "tokenizer_config.json", **{key: "/etc/passwd"})
+    load_tokenizer(str(encoder_folder))  # tokenizer.json is read instead
+    (encoder_folder / "tokenizer.json").unlink()
+    with pytest.raises(EncoderError, match=rf"`{key}` is '/etc/passwd', outside the folder; copy that file into it"):
+        load_tokenizer(str(encoder_folder))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"vocab_size": 10**12}, "says vocab_size: 1000000000000, its weights hold"),
+        ({"max_position_embeddings": 10**15}, "says max_position_embeddings"),
+        ({"num_hidden_layers": 30_000}, "30,000 layers, its weights 39 tensors"),
+        ({"hidden_size": 30_000, "intermediate_size": 30_000}, r"describes [\d,]+ numbers, its weights hold"),
+        ({"hidden_size": 64}, "describes|cannot be loaded"),
+        ({"intermediate_size": 32}, "cannot be loaded: "),  # a tensor of another size
+        ({"hidden_size": -1}, "`hidden_size`"),
+        ({"hidden_size": "many"}, "cannot be loaded: "),
+        ({"num_hidden_layers": None}, "cannot be loaded: "),
+        ({"model_type": "weir"}, "its `model_type` 'weir' is none that this version of transformers has"),
+        ({"model_type": ["bert"]}, "its `model_type`"),
+        ({"model_type": "vit"}, "the checkpoint lacks"),
+        ({"hidden_act": "exec"}, "cannot be loaded: "),
+    ],
+)
+def test_a_config_that_is_not_that_of_its_weights_is_refused_in_one_line(encoder_folder, changes, problem):
+    change(encoder_folder / "config.json", **changes)
+    with pytest.raises(EncoderError, match=problem) as caught:
+        load_encoder(str(encoder_folder))
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_in_several_files_are_read_where_all_are_in_the_folder(encoder, encoder_folder):
+    weights = load_file(encoder_folder / "model.safetensors")
+    (encoder_folder / "model.safetensors").unlink()
+    names = sorted(weights)
+    parts = {"model-1.safetensors": names[:10], "model-2.safetensors": names[10:]}
+    for file, own in parts.items():
+        save_file({name: weights[name] for name in own}, encoder_folder / file, metadata={"format": "pt"})
+    index = {"metadata": {}, "weight_map": {name: file for file, own in parts.items() for name in own}}
+    path = encoder_folder / "model.safetensors.index.json"
+    path.write_text(json.dumps(index))
+    expected = encoder.model.state_dict()
+    loaded = load_encoder(str(encoder_folder)).model.state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in loaded.items())
+    index["weight_map"][names[0]] = "../model-1.safetensors"
+    path.write_text(json.dumps(index))
+    with pytest.raises(EncoderError, match="names no files of its own folder"):
+        load_encoder(str(encoder_folder))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": "1.0", "model": {"type": "WordPiece"}}', b"\xff"])
+def test_a_damaged_tokenizer_is_one_line(encoder_folder, content):
+    (encoder_folder / "tokenizer.json").write_bytes(content)
+    with pytest.raises(EncoderError, match="cannot be loaded") as caught:
+        load_encoder(str(encoder_folder))
+    assert "\n" not in str(caught.value)
