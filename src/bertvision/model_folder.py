@@ -198,7 +198,7 @@ def _check_head(folder: Path, config: ModelConfig) -> None:
     if isinstance(config.head.pooler, OwnPoolerConfig):
         return  # its sizes are its own; `load_weights` compares them
     with told_as(FolderError, f"{folder / CONFIG}: describes no head"), torch.device("meta"):
-        head = build_head(config.head, StackShape(config.layers, config.hidden), config.objective)
+        head = build_head(config.head, StackShape(config.layers, config.hidden), config.objective, config.pooling)
     expected = {name: tuple(tensor.shape) for name, tensor in head.state_dict().items()}
     if odd := [name for name in expected.keys() | shapes.keys() if expected.get(name) != shapes.get(name)]:
         first = min(odd)
