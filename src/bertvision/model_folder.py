@@ -144,11 +144,14 @@ def load_model(folder: Path, pooler: nn.Module | None = None, *, allow_outside: 
 def _check_fit(folder: Path, config: ModelConfig, encoder: Encoder) -> None:
     """Refuse a head that reads other states than its encoder gives, which would fail with the first text."""
     pooling = pooling_of(config.head, config.objective, config.pooling)
-    shape = shape_of_states(encoder, config.state_layers, pooling=pooling)
-    if shape != (config.layers, config.hidden):
+    given = shape_of_states(encoder, pooling=pooling)
+    own = range(given.layers) if config.state_layers is None else config.state_layers
+    # An encoder's own output layer is made for all states, of which it reads one; other heads for those that they read.
+    fits = config.layers in (given.layers, len(own)) and all(0 <= place < given.layers for place in own)
+    if not fits or config.hidden != given.hidden:
         raise FolderError(
             f"{folder / CONFIG}: its head reads {config.layers} states of width {config.hidden}, its encoder gives "
-            f"{shape.layers} of {shape.hidden}; get both again"
+            f"{given.layers} of {given.hidden}; get both again"
         )
 
 

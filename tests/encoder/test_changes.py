@@ -82,6 +82,7 @@ def test_changes_of_another_encoder_are_refused(folder, encoder, encoder_folder)
 
 def test_changes_that_do_not_fit_the_encoder_are_refused(folder, encoder, spelling_encoder, encoder_folder):
     spelling_encoder.model.save_pretrained(encoder_folder)
+    spelling_encoder.tokenizer.save_pretrained(encoder_folder)
     with pytest.raises(FolderError, match=f"1 weights do not fit the encoder, such as '{CHANGED}'"):
         load_encoder(str(folder))
     with pytest.raises(EncoderError, match="differ in shape"):

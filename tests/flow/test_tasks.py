@@ -533,14 +533,15 @@ def test_a_head_on_pooled_states_predicts_from_its_folder_what_it_did_in_the_run
     )
     place = tmp_path / "out" / "heads" / ("2" if fractions == "[2]" else "given")
     for name in ("regression", "learned_pooling"):
-        again = predict_file(place / name, written.data["dev"], tmp_path / f"again-{name}")
+        # An encoder that is used as given lies outside of the run.
+        again = predict_file(place / name, written.data["dev"], tmp_path / f"again-{name}", allow_outside=True)
         assert again.scores == records[name].scores
     assert records["regression"].lr is None
     if (pooling, fractions) == (
         "compared",
         "[]",
     ):  # it is compared with torch on rows of many lengths before it is written
-        assert export_onnx(place / "regression", tmp_path / "onnx").float32.largest < 1e-4
+        assert export_onnx(place / "regression", tmp_path / "onnx", allow_outside=True).float32.largest < 1e-4
     if fractions == "[2]":
         again = predict_file(tmp_path / "out" / "encoder" / "2", written.data["dev"], tmp_path / "again-encoder")
         assert again.scores == records["encoder"].scores
