@@ -10,7 +10,7 @@ from bertvision.steps.context import RunContext
 from bertvision.training.loop import seed_for
 from bertvision.windows.batches import StepPlan, lengths_of
 
-LEAST_STEPS = 50  # below, neither an encoder nor a head has been seen to learn anything (docs/log.md)
+LEAST_STEPS = 50  # a round number: 6 steps learned nothing (docs/log.md), 100 did
 MORE = "give it more rows, or more steps (finetune.min_steps, heads.min_steps)"
 
 
