@@ -321,7 +321,7 @@ def write_model(folder: Path, task: str, labels: tuple[str, ...]) -> None:
     from bertvision.encoder.encode import shape_of_states
     from bertvision.encoder.load import Encoder
     from bertvision.files import write_json
-    from bertvision.heads.build import HeadConfig, build_head, reads_cls
+    from bertvision.heads.build import HeadConfig, build_head, pooling_of
     from bertvision.model_folder import ModelConfig, save_encoder
     from bertvision.predictions.prediction import AnswerConfig
     from bertvision.tasks import TASKS
@@ -337,7 +337,7 @@ def write_model(folder: Path, task: str, labels: tuple[str, ...]) -> None:
     encoder = BertModel(BertConfig(vocab_size=len(pieces), max_position_embeddings=64, **sizes)).eval()
     head = HeadConfig.model_validate("learned_pooling")
     objective = objective_of(TASKS[task].kind, labels)
-    shape = shape_of_states(Encoder("tiny", encoder, tokenizer), cls=reads_cls(head, objective))
+    shape = shape_of_states(Encoder("tiny", encoder, tokenizer), pooling=pooling_of(head, objective))
     built = build_head(head, shape, objective)
     config = ModelConfig(
         head=head,

@@ -216,8 +216,8 @@ def test_rows_of_texts_are_measured_too(tmp_path, saved_encoder, monkeypatch, on
 
     monkeypatch.setattr(measure, "open_alone", noting)
     (costs,) = measure_methods(read_experiments(path), tmp_path / "out")
-    assert list(costs.rows) == ["encoder", "learned_pooling", "last_linear"]
-    assert read == {"output": (0,), "learned_pooling": None, "last_linear": None}  # the pooled state stands first
+    assert list(costs.rows) == ["encoder", "learned_pooling", "last_linear", "last_regression"]
+    assert read == dict.fromkeys(["output", "learned_pooling", "last_linear", "last_regression"])  # of means: the last
     assert (costs.experiment, costs.method) == ("rows", None)
 
 

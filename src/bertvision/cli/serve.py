@@ -67,23 +67,23 @@ def serve(
     import bertvision
 
     loaded = {name: bertvision.load(place, device=device, allow_outside=allow_outside) for name, place in named}
-    with _listen(host, port) as listening:
-        own = _own_address(listening)
-        config = ServeConfig(
-            max_characters=max_characters,
-            max_body=max(ServeConfig().max_body, 10 * max_characters),
-            max_tokens=max_tokens,
-            max_queue=max_queue,
-            max_connections=min(max_connections, most_connections()),
-            timeout=timeout,
-            token=token,
-            hosts=("*",) if own is None else tuple(dict.fromkeys((*LOOPBACK, host.lower(), own))),
-        )
-        if own is None:
-            messages.print(_warning(host, token), markup=False)
-        messages.print(f"the page is at {_address(host, listening)}", markup=False, soft_wrap=True)
-        logging.basicConfig(level=logging.INFO, format="%(message)s")
-        build_server(build_app(loaded, config), config).run(sockets=[listening])
+    listening = _listen(host, port)
+    own = _own_address(listening)
+    config = ServeConfig(
+        max_characters=max_characters,
+        max_body=max(ServeConfig().max_body, 10 * max_characters),
+        max_tokens=max_tokens,
+        max_queue=max_queue,
+        max_connections=min(max_connections, most_connections()),
+        timeout=timeout,
+        token=token,
+        hosts=("*",) if own is None else tuple(dict.fromkeys((*LOOPBACK, host.lower(), own))),
+    )
+    if own is None:
+        messages.print(_warning(host, token), markup=False)
+    messages.print(f"the page is at {_address(host, listening)}", markup=False, soft_wrap=True)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    build_server(build_app(loaded, config), config).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
