@@ -74,5 +74,5 @@ def test_without_models_it_is_served(monkeypatch):
         raise SettingsError("enough")
 
     monkeypatch.setattr("bertvision.serving.app.build_app", build_app)
-    assert CliRunner().invoke(app, ["serve", "--device", "cpu"]).exit_code == 2
+    assert CliRunner().invoke(app, ["serve", "--device", "cpu", "--port", "0"]).exit_code == 2
     assert {name: model.served.folder for name, model in served.items()} == {"default": SHIPPED}

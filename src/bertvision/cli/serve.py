@@ -83,7 +83,12 @@ def serve(
         messages.print(_warning(host, token), markup=False)
     messages.print(f"the page is at {_address(host, listening)}", markup=False, soft_wrap=True)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    build_server(build_app(loaded, config), config).run(sockets=[listening])
+    try:
+        server = build_server(build_app(loaded, config), config)
+    except BaseException:
+        listening.close()
+        raise
+    server.run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
