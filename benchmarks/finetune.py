@@ -93,9 +93,7 @@ class FinetuneBench(Config):
     @field_validator("sides")
     @classmethod
     def _are_known(cls, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        known = [*STEPS, *TRAINERS]
-        if unknown := [name for name in given or () if name.removesuffix(NO_CUDNN) not in known]:
-            raise ValueError(f"no side {unknown[0]!r}; known: {', '.join(known)}, all with or without {NO_CUDNN}")
+        check_sides(given or (), [*STEPS, *TRAINERS])
         return given
 
 
@@ -140,6 +138,12 @@ def bench_finetune(config: FinetuneBench, progress: Progress = SILENT) -> BenchR
         figures={**_figures(runs, encoder, parts[1], compute), **_compared(runs), **work.new_shapes(parts)},
         provenance=provenance(compute.name, compute.precision),
     )
+
+
+def check_sides(given: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse the name of a side that there is not."""
+    if unknown := [name for name in given if name.removesuffix(NO_CUDNN) not in known]:
+        raise ValueError(f"no side {unknown[0]!r}; known: {', '.join(known)}, all with or without {NO_CUDNN}")
 
 
 def split_names(given: object) -> object:

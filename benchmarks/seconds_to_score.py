@@ -9,7 +9,17 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from benchmarks.finetune import COMPILED, NO_CUDNN, STEPS, TODAY, TRAINERS, compiling, new_output, split_names
+from benchmarks.finetune import (
+    COMPILED,
+    NO_CUDNN,
+    STEPS,
+    TODAY,
+    TRAINERS,
+    check_sides,
+    compiling,
+    new_output,
+    split_names,
+)
 from benchmarks.measuring import clear, cudnn_attention
 from benchmarks.trainer import Recipe, copy_back, question_model, train_with_trainer
 from bertvision.data.example import DataConfig
@@ -75,9 +85,7 @@ class SecondsBench(Config):
     @field_validator("sides")
     @classmethod
     def _are_known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        known = [*STEPS, FASTEST, "lora", "houlsby", *TRAINERS]
-        if unknown := [name for name in given if name.removesuffix(NO_CUDNN) not in known]:
-            raise ValueError(f"no side {unknown[0]!r}; known: {', '.join(known)}, all with or without {NO_CUDNN}")
+        check_sides(given, [*STEPS, FASTEST, "lora", "houlsby", *TRAINERS])
         return given
 
 

@@ -115,7 +115,7 @@ def given_folder(path: Path, own: Collection[str] = ()) -> Iterator[Path]:
 
 
 def rename(before: Path, after: Path) -> None:
-    """Give something that is on the disk another name there, in the place of what had it."""
+    """Rename a file or folder, replacing what had the name, and sync the folder."""
     os.replace(before, after)
     _sync(after.parent, after.parent)
 

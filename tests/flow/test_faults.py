@@ -1,6 +1,5 @@
 """A run that something happens to before a file operation of it: `make faults` tries all of them, the suite a few."""
 
-import json
 import os
 import random
 import shutil
@@ -35,24 +34,8 @@ def commit():
 
 
 @pytest.fixture(scope="module")
-def experiment(saved_encoder, tmp_path_factory):
-    """Progress is saved after every step; states are kept on disk while heads learn for two epochs."""
-    qas = [{"id": f"q{n}", "question": "when?", "answers": [{"text": "1887", "answer_start": 22}]} for n in range(8)]
-    content = {"data": [{"paragraphs": [{"context": "the weir was built in 1887", "qas": qas}]}]}
-    data = tmp_path_factory.mktemp("data") / "data.json"
-    data.write_text(json.dumps(content))
-    return build_experiment(
-        {
-            "name": "tiny",
-            "data": {"train": str(data), "dev": str(data)},
-            "encoder": str(saved_encoder),
-            "windows": {"max_length": 24, "stride": 4},
-            "device": "cpu",
-            "finetune": {"fractions": [0.5, 1], "batch": {"windows": 4}, "lr": 1e-3, "save_every": 1e-9},
-            "heads": {"train": ["last_linear"], "batch": {"windows": 4}, "epochs": 2, "save_every": 1e-9},
-            "states": "disk",
-        }
-    )
+def experiment(saving_always):
+    return build_experiment(saving_always)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """What a disk holds at some moments of a run is what a loss of power leaves: `make faults` goes on from each."""
 
 import filecmp
-import json
 import os
 import shutil
 import signal
@@ -41,20 +40,9 @@ def mounted(image, place):
 
 
 @pytest.fixture
-def config(saved_encoder, tmp_path):
-    qas = [{"id": f"q{n}", "question": "when?", "answers": [{"text": "1887", "answer_start": 22}]} for n in range(8)]
-    content = {"data": [{"paragraphs": [{"context": "the weir was built in 1887", "qas": qas}]}]}
-    (tmp_path / "data.json").write_text(json.dumps(content))
-    settings = {
-        "name": "tiny",
-        "data": {"train": str(tmp_path / "data.json"), "dev": str(tmp_path / "data.json")},
-        "encoder": str(saved_encoder),
-        "windows": {"max_length": 24, "stride": 4},
-        "device": "cpu",
-        "finetune": {"fractions": [10, 20], "batch": {"windows": 4}, "lr": 1e-3, "save_every": 1e-9},
-        "heads": {"train": ["last_linear"], "batch": {"windows": 4}, "epochs": 2, "save_every": 1e-9},
-        "states": "disk",
-    }
+def config(saving_always, tmp_path):
+    """Enough epochs to be seen at several moments."""
+    settings = {**saving_always, "finetune": {**saving_always["finetune"], "fractions": [10, 20]}}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(settings))
     return tmp_path / "tiny.yaml"
 
@@ -115,4 +103,4 @@ def test_a_run_goes_on_from_what_a_loss_of_power_leaves_as_files_are_synced(prog
     copies, whole = snapshots(config, disk, tmp_path / "place", program)
     assert len(copies) >= MOMENTS // 2
     ends = [goes_on(config, copy, tmp_path / "place", whole) for copy in copies]
-    assert all(ends) == lasts
+    assert all(ends) == lasts, ends

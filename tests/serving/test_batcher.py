@@ -8,7 +8,7 @@ import pytest
 from bertvision.errors import DataError
 from bertvision.serving import batcher as module
 from bertvision.serving.batcher import Batcher, BusyError, ClosingError, TooLargeError
-from bertvision.serving.steps import Pass, run_steps
+from bertvision.serving.steps import AskedWindows, run_steps
 
 
 class Speller:
@@ -30,7 +30,7 @@ class Speller:
 
     def spell(self, *words, run=None):
         """A request that is one pass over some words."""
-        return " ".join((yield Pass(run or self.run, words)))
+        return " ".join((yield AskedWindows(run or self.run, words)))
 
 
 LIMITS = {"slice_tokens": 12, "max_tokens": 100, "max_queue": 100, "max_wait": 0.0}
@@ -130,9 +130,9 @@ def test_a_request_may_take_several_steps_and_ends_as_if_it_were_alone():
     speller = Speller()
 
     def twice(*words):
-        first = yield Pass(speller.run, words)
-        yield Pass(speller.run, [])
-        second = yield Pass(speller.run, [word.lower() + "." for word in first])
+        first = yield AskedWindows(speller.run, words)
+        yield AskedWindows(speller.run, [])
+        second = yield AskedWindows(speller.run, [word.lower() + "." for word in first])
         return first + second
 
     assert run_steps(twice("a", "b")) == ["A", "B", "A.", "B."]
@@ -155,7 +155,7 @@ def test_an_error_while_a_request_is_cut_or_decoded_is_its_own():
     def breaks(when):
         if when == "cut":
             raise DataError("no token")
-        yield Pass(speller.run, ["one"])
+        yield AskedWindows(speller.run, ["one"])
         raise ZeroDivisionError
 
     cut, decoded, good = run_all([("a", breaks("cut")), ("a", breaks("decoded")), ("a", speller.spell("two"))])

@@ -37,7 +37,7 @@ IGNORED = (
 NEEDED = ("vocab_size", "hidden_size", "num_hidden_layers")
 
 
-class Sizes(NamedTuple):
+class FileSizes(NamedTuple):
     """What files of weights say of themselves."""
 
     files: Sequence[Path]
@@ -87,7 +87,7 @@ def _kind_of_encoder(folder: Path) -> PreTrainedConfig:
     return config
 
 
-def _read_config(folder: Path, sizes: Sizes) -> PreTrainedConfig:
+def _read_config(folder: Path, sizes: FileSizes) -> PreTrainedConfig:
     content = read_json(folder / CONFIG)
     kind = content.get("model_type") if isinstance(content, dict) else None
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
@@ -114,7 +114,7 @@ def _without_ignored(content: Any) -> Any:  # noqa: ANN401 (JSON)
     return [_without_ignored(each) for each in content] if isinstance(content, list) else content
 
 
-def _check_numbers(folder: Path, content: Mapping[str, Any], sizes: Sizes) -> None:
+def _check_numbers(folder: Path, content: Mapping[str, Any], sizes: FileSizes) -> None:
     """Refuse a size that no weights stand behind, before something of that size is made."""
     for key, value in content.items():
         if isinstance(value, int) and abs(value) > sizes.numbers and key not in IGNORED:
@@ -123,7 +123,7 @@ def _check_numbers(folder: Path, content: Mapping[str, Any], sizes: Sizes) -> No
             )
 
 
-def _check_sizes(folder: Path, skeleton: PreTrainedModel, sizes: Sizes) -> None:
+def _check_sizes(folder: Path, skeleton: PreTrainedModel, sizes: FileSizes) -> None:
     pooler = getattr(skeleton, "pooler", None)  # what checkpoints may lack
     spared = sum(each.numel() for each in pooler.parameters()) if isinstance(pooler, torch.nn.Module) else 0
     expected = sum(each.numel() for each in skeleton.parameters()) - spared
@@ -133,13 +133,13 @@ def _check_sizes(folder: Path, skeleton: PreTrainedModel, sizes: Sizes) -> None:
         )
 
 
-def _read_sizes(folder: Path) -> Sizes:
+def _read_sizes(folder: Path) -> FileSizes:
     shapes: list[Sequence[int]] = []
     files = _weight_files(folder)
     for path in files:
         with safe_open(path, framework="pt") as file:
             shapes += [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118 (no mapping)
-    return Sizes(files, len(shapes), sum(map(math.prod, shapes)))
+    return FileSizes(files, len(shapes), sum(map(math.prod, shapes)))
 
 
 def _weight_files(folder: Path) -> list[Path]:

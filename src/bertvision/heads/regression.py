@@ -29,7 +29,7 @@ LEAST_SPREAD = 0.05  # in median spreads: what hardly varies is rounding, which 
 Features = Float[Tensor, "row feature"]
 
 
-class Rows(NamedTuple):
+class FitRows(NamedTuple):
     """Standardised features of windows, and what their losses need."""
 
     features: Features
@@ -38,21 +38,21 @@ class Rows(NamedTuple):
     bias: Tensor  # where logits start: the mean, or the logarithm of how often a class occurs
     scale: float  # the spread of numbers; else 1
 
-    def part(self, places: Tensor) -> "Rows":
+    def part(self, places: Tensor) -> "FitRows":
         """Return some of them."""
         chosen = self.windows._replace(labels=self.windows.labels[places], rows=self.windows.rows[places.numpy()])
         return self._replace(features=self.features[places], windows=chosen)
 
-    def logits(self, line: "Line") -> Tensor:
-        """Return what a line makes of them."""
+    def logits(self, line: "Fitted") -> Tensor:
+        """Return what fitted weights make of them."""
         return self.bias + self.scale * (self.features @ line.weight.T + line.bias)
 
-    def loss(self, line: "Line") -> Tensor:
+    def loss(self, line: "Fitted") -> Tensor:
         """Return the mean loss, numbers in units of their spread."""
         return losses_of(self.objective, self.logits(line)[None], self.windows, "sum")[0] / self.scale**2
 
 
-class Line(NamedTuple):
+class Fitted(NamedTuple):
     """Weights and biases on standardised features."""
 
     weight: Tensor
@@ -71,7 +71,7 @@ def fit_regression(head: Head, batches: Iterable[StateBatch], objective: Objecti
     spread = spread.clamp(min=max(1e-6, LEAST_SPREAD * float(spread.median())))
     spread[: features.shape[1]] *= features.shape[1] ** 0.5  # cosines, not divided by it, are almost free of penalty
     bias, scale = start_of(objective, windows.labels)
-    rows = Rows((whole - centre) / spread, windows, objective, bias, scale)
+    rows = FitRows((whole - centre) / spread, windows, objective, bias, scale)
     penalty = choose_penalty(rows, seed)
     line = _minimise(rows, penalty, _start(rows))
     weight = scale * line.weight / spread
@@ -79,7 +79,7 @@ def fit_regression(head: Head, batches: Iterable[StateBatch], objective: Objecti
     return penalty
 
 
-def choose_penalty(rows: Rows, seed: int) -> float:
+def choose_penalty(rows: FitRows, seed: int) -> float:
     """Return the penalty with the lowest loss on held-out rows; groups of neighbours are held out together."""
     group, random = rows.objective.group, np.random.default_rng(seed)
     groups = random.permutation(len(rows.features) // group)[: MOST_ROWS // group]
@@ -138,13 +138,13 @@ def _write(head: Head, weight: Tensor, bias: Tensor, num_features: int) -> None:
         linear.bias.copy_(bias)
 
 
-def _start(rows: Rows) -> Line:
+def _start(rows: FitRows) -> Fitted:
     columns = rows.objective.columns
-    return Line(rows.features.new_zeros(columns, rows.features.shape[1]), rows.features.new_zeros(columns))
+    return Fitted(rows.features.new_zeros(columns, rows.features.shape[1]), rows.features.new_zeros(columns))
 
 
-def _minimise(rows: Rows, penalty: float, start: Line) -> Line:
-    line = Line(*(each.clone().requires_grad_() for each in start))
+def _minimise(rows: FitRows, penalty: float, start: Fitted) -> Fitted:
+    line = Fitted(*(each.clone().requires_grad_() for each in start))
     optimizer = torch.optim.LBFGS(
         list(line), max_iter=ITERATIONS, history_size=10, tolerance_grad=1e-4, line_search_fn="strong_wolfe"
     )
@@ -156,7 +156,7 @@ def _minimise(rows: Rows, penalty: float, start: Line) -> Line:
         return total
 
     optimizer.step(closure)  # type: ignore[no-untyped-call]
-    return Line(*(each.detach() for each in line))
+    return Fitted(*(each.detach() for each in line))
 
 
 def _members(groups: np.ndarray, group: int) -> Tensor:

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
-from bertvision.serving.steps import Pass, Steps
+from bertvision.serving.steps import AskedWindows, Steps
 
 Note = Callable[[int, float], None]  # told of every slice: tokens, seconds
 EVERY = 50  # slices until memory goes back: some milliseconds of work, about twice a minute on a busy CPU
@@ -49,7 +49,7 @@ class Job:
     client: str
     steps: Steps[Any]
     done: "asyncio.Future[Any]"
-    asked: Pass | None = None
+    asked: AskedWindows | None = None
     taken: int = 0  # windows
     tokens: int = 0  # of windows that are not taken yet
     results: dict[int, Any] = field(default_factory=dict)  # by window
@@ -77,7 +77,7 @@ class Job:
         self.end = partial(self.done.set_exception, error)
 
     def tell(self) -> None:
-        """Tell who waits for it, if anybody still does."""
+        """Hand the end to who waits for it, if anybody still does."""
         if self.end is not None and not self.done.done():
             self.end()
 

@@ -11,7 +11,7 @@ from bertvision.errors import DataError
 from bertvision.predictions.prediction import RowPrediction
 from bertvision.serving.answers import Classification
 from bertvision.serving.served import Saveable, Served, check_text, list_texts, pair_up
-from bertvision.serving.steps import Pass, Steps, run_steps
+from bertvision.serving.steps import AskedWindows, Steps, run_steps
 from bertvision.tasks import TASKS
 
 Row = TextRow | ChoiceRow | Question
@@ -70,7 +70,7 @@ class Classifier(Saveable):
         if not rows:
             return []
         answering = self.served.answering(rows)
-        logits = np.concatenate((yield Pass(self.served.logits_of_each, answering.windows)))
+        logits = np.concatenate((yield AskedWindows(self.served.logits_of_each, answering.windows)))
         predictions = answering.answer(logits)
         return [self._classification(*each) for each in zip(rows, predictions, strict=True)]
 

@@ -86,7 +86,7 @@ class Connection(H11Protocol):
         self._look()
 
     def on_response_complete(self) -> None:
-        """Give the connection time to send the next request."""
+        """Wait anew for the next request of the connection."""
         super().on_response_complete()
         self._look(is_new=True)
 

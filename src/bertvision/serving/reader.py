@@ -19,7 +19,7 @@ from bertvision.progress import SILENT, Progress
 from bertvision.serving.answers import Answer
 from bertvision.serving.onnx_model import refuse_exported
 from bertvision.serving.served import Pair, Saveable, Served, pair_up
-from bertvision.serving.steps import Pass, Steps, run_steps
+from bertvision.serving.steps import AskedWindows, Steps, run_steps
 from bertvision.settings import ConfigType
 from bertvision.windows.tokens import slices, token_ids
 from bertvision.windows.window import Window, cut_windows
@@ -204,7 +204,7 @@ class Reader(Saveable):
         answers = _changed(config.answers, max_answer_length=asking.max_answer_length)
         found = decode_answers(
             grid,
-            np.concatenate((yield Pass(self.served.logits_of_each, windows))),
+            np.concatenate((yield AskedWindows(self.served.logits_of_each, windows))),
             answers,
             self.served.calibration,
             self._are_cut(pairs),

@@ -12,14 +12,14 @@ from bertvision.progress import SILENT, Progress
 Result = TypeVar("Result")
 
 
-class Pass(NamedTuple):
+class AskedWindows(NamedTuple):
     """Windows that a request wants run, and what runs them: (windows, progress) -> a result for each."""
 
     run: Callable[..., list[Any]]
     windows: Sequence[Sized]
 
 
-Steps = Generator[Pass, list[Any], Result]
+Steps = Generator[AskedWindows, list[Any], Result]
 
 
 def run_steps(steps: Steps[Result], progress: Progress = SILENT) -> Result:

@@ -13,7 +13,7 @@ from bertvision.metrics.scores import entities
 from bertvision.predictions.logits import Logits, softmax
 from bertvision.serving.answers import FoundEntity, TaggedWord, Tagging
 from bertvision.serving.served import Saveable, Served, check_text, list_texts
-from bertvision.serving.steps import Pass, Steps, run_steps
+from bertvision.serving.steps import AskedWindows, Steps, run_steps
 from bertvision.windows.window import NO_WORD, Window
 
 # Words and marks apart, nearly as CoNLL's files have them; U.S. and hyphens stay whole there, so that one who has a
@@ -63,7 +63,7 @@ class Tagger(Saveable):
             for place, (text, spans) in enumerate(texts)
         ]
         answering = self.served.answering(sentences)
-        logits = np.concatenate((yield Pass(self.served.logits_of_each, answering.windows)))
+        logits = np.concatenate((yield AskedWindows(self.served.logits_of_each, answering.windows)))
         sure = _probabilities(answering.windows, logits)
         tags = [found.tags for found in answering.answer(logits)]
         return [

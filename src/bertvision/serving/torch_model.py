@@ -24,7 +24,7 @@ from bertvision.records import RunRecord
 from bertvision.serving.answers import LayerPart
 from bertvision.serving.card import model_card
 from bertvision.serving.served import Served, find_record, read_calibration
-from bertvision.serving.steps import Pass, Steps
+from bertvision.serving.steps import AskedWindows, Steps
 from bertvision.states.live import states_in_order_of_length
 from bertvision.training.device import Compute
 from bertvision.windows.window import Window
@@ -131,7 +131,7 @@ def layers_of_spans(
     window_of = np.searchsorted(grid.window_at, spans[:, 0], side="right") - 1
     places = spans - grid.window_at[window_of][:, None]
     wanted, own = np.unique(window_of, return_inverse=True)
-    found = yield Pass(served.parts_of_each, [windows[window] for window in wanted])
+    found = yield AskedWindows(served.parts_of_each, [windows[window] for window in wanted])
     return [
         tuple(map(LayerPart, names, parts[:, first, 0].tolist(), parts[:, last, 1].tolist()))
         for (names, parts), (first, last) in zip((found[window] for window in own), places.tolist(), strict=True)

@@ -13,7 +13,7 @@ from bertvision.serving.answers import Answer
 from bertvision.serving.onnx_model import refuse_exported
 from bertvision.serving.reader import Asking, Reader
 from bertvision.serving.served import Served, pair_up
-from bertvision.serving.steps import Pass, Steps, run_steps
+from bertvision.serving.steps import AskedWindows, Steps, run_steps
 from bertvision.windows.tokens import read_layout, tokenise
 from bertvision.windows.window import Window, answer_tokens, cut_windows
 
@@ -102,7 +102,7 @@ def xray_steps(reader: Reader, asked: XrayQuestion) -> Steps[Xray]:
     question = Question("0", asked.question, asked.context, (), "")
     windows = cut_windows([question], served.tokenizer, served.config.windows, labelled=False)
     places = _places(served, asked, windows)
-    found = yield Pass(served.parts_of_each, [place.window for place in places])
+    found = yield AskedWindows(served.parts_of_each, [place.window for place in places])
     return _xray(served, asked, [(place, *parts) for place, parts in zip(places, found, strict=True)])
 
 
