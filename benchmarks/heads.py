@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 
 from benchmarks.measuring import BenchData, cudnn_attention, measure_in_turns, read_bench_data, short_name, subject
-from bertvision.encoder.encode import freeze
+from bertvision.encoder.encode import StateSource, freeze
 from bertvision.encoder.load import Encoder
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.head import Head
@@ -15,6 +15,7 @@ from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
 from bertvision.settings import Config
 from bertvision.states.live import LiveStates
+from bertvision.states.packed import PackedLiveStates, packs_states
 from bertvision.training.device import Compute, Precision, choose_compute
 from bertvision.training.losses import span_loss
 from bertvision.windows.batches import BatchConfig, StepPlan, collate, lengths_of
@@ -52,6 +53,7 @@ def bench_heads(config: HeadsBench, progress: Progress = SILENT) -> BenchRecord:
         "encoder alone": work.encode,
         **({"encoder alone, cuDNN's attention": work.encode_with_cudnn} if is_gpu else {}),
         "live states": work.read_live,
+        **({"live states, packed": work.read_packed} if packs_states(encoder, compute) else {}),
         f"{len(settings.train)} heads, one pass": work.train_together,
         f"{len(settings.train)} heads, one pass, plain code": work.train_plainly,
     }
@@ -130,6 +132,11 @@ class _Work:
 
     def read_live(self) -> None:
         """Run it as heads have it run, without any."""
+        for _ in self._padded().epoch(0):
+            pass
+
+    def read_packed(self) -> None:
+        """Run it as heads that score each token have it run on a GPU, without any."""
         for _ in self._source().epoch(0):
             pass
 
@@ -145,7 +152,7 @@ class _Work:
     def train_plainly(self) -> None:
         """Train all heads in one pass as one would write it down: head by head, loss, backward, clip, step."""
         learning = [(head, torch.optim.AdamW(head.parameters(), lr=1e-3)) for head in self._heads.values()]
-        for batch in self._source().epoch(0):
+        for batch in self._padded().epoch(0):
             for head, optimizer in learning:
                 with self._compute.autocast():
                     logits = head(*batch.seen)
@@ -158,7 +165,12 @@ class _Work:
         for _ in train_heads_together(heads, self._source(), settings, seed=1, compute=self._compute):
             pass
 
-    def _source(self) -> LiveStates:
+    def _source(self) -> StateSource:
+        batch, states_batch = self._settings.batch, self._states_batch
+        kind = PackedLiveStates if packs_states(self._encoder, self._compute) else LiveStates
+        return kind(self._encoder, self._windows, batch, 0, self._compute, states_batch=states_batch)
+
+    def _padded(self) -> LiveStates:
         batch, states_batch = self._settings.batch, self._states_batch
         return LiveStates(self._encoder, self._windows, batch, 0, self._compute, states_batch=states_batch)
 

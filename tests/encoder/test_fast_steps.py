@@ -127,6 +127,9 @@ class Numbers:
     def tensors(self):
         return [self.values]
 
+    def clone(self):
+        return Numbers(*self.values.tolist())
+
 
 @pytest.mark.gpu
 def test_a_step_that_makes_the_host_wait_is_taken_as_it_is():

@@ -3,20 +3,22 @@
 Batches of states are what heads learn from; a head cannot tell where they come from.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.packed import can_pack, run_packed
+from bertvision.encoder.packed import can_pack, run_on_tokens, run_packed
 from bertvision.encoder.pooling import WIDTHS, Pooling, compare, pool, split_pairs
 from bertvision.errors import EncoderError
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenMask
 from bertvision.training.device import Compute
 from bertvision.training.objective import Objective
 from bertvision.windows.batches import WindowBatch
+from bertvision.windows.packing import Packing
 
 
 def encode(
@@ -26,6 +28,15 @@ def encode(
     if last_only:
         return _run(encoder, batch, hidden_states=False).last_hidden_state.unsqueeze(1)  # type: ignore[no-any-return]
     states = _all_states(_run(encoder, batch, hidden_states=True))
+    return _stack([states[layer] for layer in layers] if layers is not None else states)
+
+
+def encode_packed(
+    encoder: Encoder, packing: Packing, width: int, *, layers: tuple[int, ...] | None = None
+) -> LayerStates:
+    """Do the same with packed tokens: the states of one row that holds them all. `width` is that of the longest row."""
+    segments = encoder.takes_segments
+    states = _all_states(run_on_tokens(encoder.model, packing, width, segments=segments, hidden_states=True))
     return _stack([states[layer] for layer in layers] if layers is not None else states)
 
 
@@ -156,6 +167,19 @@ class StateBatch(NamedTuple):
         return self.windows.share_of(num_examples)
 
     @property
+    def shape(self) -> Hashable | None:
+        """Name the shape of all tensors where it comes again, as that of pooled states does; None: it may come once."""
+        return (self.states.shape, self.windows.labels.shape) if self.states.shape[2] == 1 else None
+
+    def tensors(self) -> list[Tensor]:
+        """List all tensors, in an order that is the same for batches of one shape."""
+        return [self.states, *self.windows.tensors()]
+
+    def clone(self) -> "StateBatch":
+        """Return a copy in memory of its own."""
+        return StateBatch(self.states.clone(), self.windows.clone())
+
+    @property
     def seen(self) -> tuple[LayerStates, TokenMask, Segments]:
         """Return the arguments of a head."""
         return self.states, self.windows.mask, self.windows.segments
@@ -163,6 +187,44 @@ class StateBatch(NamedTuple):
     def part(self, first: int, stop: int) -> "StateBatch":
         """Return some of the windows, as views: every layer's part still lies in one piece."""
         return StateBatch(self.states[first:stop], self.windows.part(first, stop))
+
+
+class PackedStates(NamedTuple):
+    """What heads that score every token by itself may see instead: the states of packed tokens, as of one row."""
+
+    states: LayerStates
+    windows: WindowBatch  # with its packing
+
+    @property
+    def size(self) -> int:
+        """Count the windows."""
+        return self.windows.size
+
+    def share_of(self, num_examples: int) -> float:
+        """Return by what the loss is multiplied in a step of so many windows."""
+        return self.windows.share_of(num_examples)
+
+    @property
+    def shape(self) -> Hashable:
+        """Name the shape of all tensors."""
+        return (self.states.shape, self.windows.shape)
+
+    def tensors(self) -> list[Tensor]:
+        """List all tensors, in an order that is the same for batches of one shape."""
+        return [self.states, *self.windows.tensors()]
+
+    def clone(self) -> "PackedStates":
+        """Return a copy in memory of its own."""
+        return PackedStates(self.states.clone(), self.windows.clone())
+
+    def pad(self, logits: Float[Tensor, "head 1 packed score"]) -> Float[Tensor, "head batch token score"]:
+        """Lay many heads' scores of the tokens out as padded rows."""
+        assert self.windows.packing is not None
+        heads, _, tokens, scores = logits.shape
+        rows, width = self.windows.mask.shape
+        side_by_side = logits[:, 0].transpose(0, 1).reshape(tokens, heads * scores)
+        padded = self.windows.packing.pad(side_by_side, rows, width)
+        return padded.view(rows, width, heads, scores).permute(2, 0, 1, 3)
 
 
 @runtime_checkable
@@ -173,7 +235,7 @@ class StateSource(Protocol):
         """Count the batches of an epoch: a head takes a step on each."""
         ...
 
-    def epoch(self, number: int, first_step: int = 0) -> Iterator[StateBatch]:
+    def epoch(self, number: int, first_step: int = 0) -> Iterator[StateBatch] | Iterator[PackedStates]:
         """Return the batches of one epoch, from `first_step` on."""
         ...
 

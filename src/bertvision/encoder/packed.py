@@ -37,9 +37,18 @@ def run_packed(
     model: PreTrainedModel, packing: Packing, rows: int, width: int, *, segments: bool, hidden_states: bool
 ) -> BaseModelOutputWithPooling:
     """Run an encoder on packed tokens and lay its states out as padded rows."""
+    output = run_on_tokens(model, packing, width, segments=segments, hidden_states=hidden_states)
+    last = packing.pad(output.last_hidden_state[0], rows, width)
+    states = [packing.pad(state[0], rows, width) for state in output.hidden_states] if hidden_states else None
+    pooler = getattr(model, "pooler", None)
+    return BaseModelOutputWithPooling(last, None if pooler is None else pooler(last), states)  # type: ignore[arg-type]
+
+
+def run_on_tokens(model: PreTrainedModel, packing: Packing, width: int, *, segments: bool, hidden_states: bool) -> Any:  # noqa: ANN401 (transformers' output)
+    """Run an encoder on packed tokens, of rows that are no longer than `width`; its states are those of one row."""
     types = {"token_type_ids": packing.segments[None]} if segments else {}
     with _attention_within_rows(model):
-        output = model(
+        return model(
             input_ids=packing.ids[None],
             position_ids=packing.positions[None] + _first_position(model),
             output_hidden_states=hidden_states,
@@ -47,10 +56,6 @@ def run_packed(
             max_length_q=width,
             **types,
         )
-    last = packing.pad(output.last_hidden_state[0], rows, width)
-    states = [packing.pad(state[0], rows, width) for state in output.hidden_states] if hidden_states else None
-    pooler = getattr(model, "pooler", None)
-    return BaseModelOutputWithPooling(last, None if pooler is None else pooler(last), states)  # type: ignore[arg-type]
 
 
 def _first_position(model: PreTrainedModel) -> int:

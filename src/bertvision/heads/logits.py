@@ -16,13 +16,16 @@ from bertvision.encoder.finetune import Read
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.heads.build import HeadConfig, reads_last_alone
+from bertvision.heads.grouped import can_be_grouped, grouped_logits
 from bertvision.heads.head import Head, score_columns
 from bertvision.kinds.kind import Per
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.states.live import KeptBatches, states_in_order_of_length
-from bertvision.training.device import Compute
+from bertvision.states.packed import PackedEncoder, packs_states
+from bertvision.training.device import Compute, fetch_behind
 from bertvision.windows.batches import WindowBatch, lengths_of
+from bertvision.windows.packing import cut_in_order, packed_shape
 from bertvision.windows.padding import CPU_TOKENS, places_of
 from bertvision.windows.window import Window
 
@@ -70,6 +73,9 @@ def token_logits(
     Padding is left out, as in `predictions.logits.grid_of`. `tokens` is the size of a batch, padding counted; `layers`
     the states that the heads are given (None: all).
     """
+    is_packed = packs_states(encoder, compute) and all(_scores_each_token(head) for head in heads.values())
+    if kept is None and is_packed and windows:
+        return _packed_logits(encoder, heads, windows, compute, progress, tokens, layers)
     window_at = np.concatenate([[0], np.cumsum(lengths_of(windows))])
 
     def place(scores: Tensor, batch: WindowBatch) -> Placed:
@@ -78,6 +84,35 @@ def token_logits(
     batches: Iterable[StateBatch] = states_in_order_of_length(encoder, windows, tokens, compute, layers=layers)
     batches = batches if kept is None else kept.through(None, batches)
     return _fill(heads, batches, int(window_at[-1]), place, compute, progress, len(windows))
+
+
+def _scores_each_token(head: Head) -> bool:
+    return can_be_grouped(head) and head.layers is None
+
+
+def _packed_logits(
+    encoder: Encoder,
+    heads: Mapping[str, Head],
+    windows: Sequence[Window],
+    compute: Compute,
+    progress: Progress,
+    tokens: int,
+    layers: tuple[int, ...] | None,
+) -> dict[str, Logits]:
+    """Do what `token_logits` does with packed tokens and all heads together; results are fetched a batch behind."""
+    lengths = lengths_of(windows)
+    batches = cut_in_order(lengths, tokens)
+    shape, running = packed_shape(lengths, batches), PackedEncoder(encoder, windows, compute, layers)
+    own = [head.to(compute.device).eval() for head in heads.values()]
+    logits = np.empty((len(own), int(lengths.sum()), score_columns(own[0])), np.float32)
+    bounds = np.concatenate([[0], np.cumsum([lengths[rows].sum() for rows in batches])])
+    with progress.bar("predict", len(windows)) as bar, torch.no_grad():
+        found = (grouped_logits(own, running.states(rows, shape))[:, 0].float() for rows in batches)
+        for number, scores in enumerate(fetch_behind(found)):
+            first, stop = bounds[number], bounds[number + 1]
+            logits[:, first:stop] = scores[:, : stop - first].numpy()
+            bar.advance(len(batches[number]))
+    return dict(zip(heads, logits, strict=True))
 
 
 def row_logits(

@@ -11,7 +11,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from bertvision.encoder.encode import StateBatch, StateSource
+from bertvision.encoder.encode import PackedStates, StateBatch, StateSource
 from bertvision.encoder.pooling import Pooling
 from bertvision.errors import SettingsError, TrainingError
 from bertvision.heads.build import HeadConfig, build_head
@@ -23,7 +23,17 @@ from bertvision.settings import Config, Settings
 from bertvision.shapes import StackShape
 from bertvision.training.checkpoint import load_progress, save_progress
 from bertvision.training.device import Compute, wait_for
-from bertvision.training.loop import Group, Learner, RandomStream, Step, diverged_among, seed_for, train_steps
+from bertvision.training.graphs import StepGraphs
+from bertvision.training.loop import (
+    Group,
+    Learner,
+    RandomStream,
+    Step,
+    diverged_among,
+    draws_in_training,
+    seed_for,
+    train_steps,
+)
 from bertvision.training.losses import SpanLoss
 from bertvision.training.objective import SPANS, Objective, Start, loss_of, losses_of, start_of
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
@@ -165,13 +175,22 @@ def build_groups(
 ) -> list[Group]:
     """Make learners of heads: one group for all that can be computed together, one for each of the others."""
     learners = [_build_learner(name, head, config, num_steps, seed, compute, objective) for name, head in heads.items()]
-    together = [learner for learner in learners if can_be_grouped(heads[learner.name]) and not learner.draws]
+    together = [learner for learner in learners if can_learn_together(heads[learner.name])]
     alone = [learner for learner in learners if learner not in together]
     groups = [Group([each], _losses_alone(heads[each.name], config.loss, compute, objective)) for each in alone]
     if together:
         losses = _losses_together([heads[each.name] for each in together], config.loss, objective)
-        groups.insert(0, Group(together, losses))
+        groups.insert(0, Group(together, losses, StepGraphs(compute.device) if _replays(compute) else None))
     return groups
+
+
+def can_learn_together(head: Head) -> bool:
+    """Return whether a head is computed together with others; such heads may also be given packed states."""
+    return can_be_grouped(head) and not draws_in_training(head)
+
+
+def _replays(compute: Compute) -> bool:
+    return compute.device.type == "cuda"
 
 
 def _build_learner(
@@ -180,7 +199,8 @@ def _build_learner(
     own = next(each for each in config.train if each.name == name)
     decay = config.optim.weight_decay if own.weight_decay is None else own.weight_decay
     optim = config.optim.model_copy(update={"weight_decay": decay})
-    optimizer = build_optimizer(head.to(compute.device), own.lr or config.lr, optim)
+    capturable = _replays(compute) and can_learn_together(head)
+    optimizer = build_optimizer(head.to(compute.device), own.lr or config.lr, optim, capturable=capturable)
     return Learner(
         name=name,
         model=head,
@@ -192,11 +212,15 @@ def _build_learner(
     )
 
 
-def _losses_together(heads: Sequence[Head], how: SpanLoss, objective: Objective) -> Callable[[StateBatch], Tensor]:
-    def losses(batch: StateBatch) -> Tensor:
+def _losses_together(
+    heads: Sequence[Head], how: SpanLoss, objective: Objective
+) -> Callable[[StateBatch | PackedStates], Tensor]:
+    def losses(batch: StateBatch | PackedStates) -> Tensor:
         if objective.per == "row":  # read from one state
             return losses_of(objective, grouped_logits(heads, batch.states[:, :, :1])[:, :, 0], batch.windows, how)
         logits = grouped_logits(heads, batch.states)
+        if isinstance(batch, PackedStates):
+            logits = batch.pad(logits)
         if objective.kind.softmax == "tokens":  # padding must not be chosen
             logits = hide_padding(logits, batch.windows.mask)
         return losses_of(objective, logits, batch.windows, how)

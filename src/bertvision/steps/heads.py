@@ -5,8 +5,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
-from bertvision.encoder.encode import StateSource, freeze
+from bertvision.encoder.encode import StateBatch, StateSource, freeze
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.errors import FolderError
@@ -70,7 +71,9 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
         start_at_prior(heads.values(), objective, context.head_windows())
     made_by = {**_made_by(context, together), "device": context.compute.device.type}
     with resumable(stage, made_by, [context.folder.head(head.name) for head in together]) as saved:
-        states_of = open_states(context, encoder, weights, together, objective=objective, pooling=pooling)
+        states_of = open_states(
+            context, encoder, weights, together, heads.values(), objective=objective, pooling=pooling
+        )
         with states_of as (source, states):
             kept = KeptBatches(free_ram() // 4 if context.compute.device.type == "cpu" else KEPT_ON_GPU)
             for end in _train(context, together, heads, source, saved):
@@ -86,7 +89,8 @@ def _train(
     """Fit the regressions at once, and let the other heads take steps."""
     config, objective, started = context.experiment.heads, context.objective, time.perf_counter()
     for name in (head.name for head in configs if is_regression(head)):
-        fit_regression(heads[name], source.epoch(0), objective, seed_for(context.seed, "regression"))
+        pooled = cast(Iterator[StateBatch], source.epoch(0))  # packed states are for heads that score tokens
+        fit_regression(heads[name], pooled, objective, seed_for(context.seed, "regression"))
     stepping = {head.name: heads[head.name] for head in configs if not is_regression(head)}
     if not stepping:
         yield EpochEnd(config.reported, time.perf_counter() - started, ())

@@ -1,6 +1,6 @@
 """Where the heads stage gets its states from: computed each time, or kept in memory or on disk."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -9,13 +9,15 @@ from bertvision.encoder.load import Encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.files import read_json, remove_folder, remove_if_empty, write_json
 from bertvision.heads.build import HeadConfig, is_regression
-from bertvision.heads.training import build_heads, train_heads_together
+from bertvision.heads.head import Head
+from bertvision.heads.training import build_heads, can_learn_together, train_heads_together
 from bertvision.records import fraction_name
 from bertvision.states.cached import CachedStates
 from bertvision.states.config import SourceName, free_disk, free_ram
 from bertvision.states.disk import is_whole, keep_on_disk
 from bertvision.states.keep import Wanted, fingerprint_of, keep_in_ram
 from bertvision.states.live import LiveStates
+from bertvision.states.packed import PackedLiveStates, packs_states
 from bertvision.states.planner import ONE_PASS, Choice, Machine, Train, Work, choose_source, measure_speeds
 from bertvision.steps.context import RunContext
 from bertvision.training.loop import seed_for
@@ -31,20 +33,22 @@ def open_states(
     encoder: Encoder,
     weights: str,
     heads: Sequence[HeadConfig],
+    built: Iterable[Head] = (),
     *,
     objective: Objective = SPANS,
     pooling: Pooling | None = None,
 ) -> Iterator[tuple[StateSource, str]]:
     """The states that heads train on and a word on where they come from; `weights` is the fingerprint of `encoder`.
 
-    With `pooling` they are one per layer. States in the run folder are removed when
+    With `pooling` they are one per layer; where all heads, as they are `built`, score each token by itself, tokens may
+    be packed. States in the run folder are removed when
     the block ends well, unless they are to be kept.
     """
     config, folder = context.experiment.states, states_folder(context, weights, pooling=pooling)
     wanted = wanted_states(context, encoder, objective=objective, pooling=pooling)
     source = _decide(context, wanted, folder, heads, objective)
     yield (
-        _open(context, source, wanted, folder, weights),
+        _open(context, source, wanted, folder, weights, built),
         source if source == "live" else f"{source}, {wanted.dtype}",
     )
     if source == "disk" and config.folder is None and not config.keep:
@@ -121,8 +125,20 @@ def _decide(
     return choice.source
 
 
-def _open(context: RunContext, source: SourceName, wanted: Wanted, folder: Path, weights: str) -> StateSource:
+def _open(
+    context: RunContext, source: SourceName, wanted: Wanted, folder: Path, weights: str, heads: Iterable[Head]
+) -> StateSource:
     batch, states_batch, data = context.experiment.heads.batch, context.experiment.states.batch, context.task.train
+    if source == "live" and _can_be_packed(wanted, list(heads)):
+        return PackedLiveStates(
+            wanted.encoder,
+            wanted.windows,
+            batch,
+            seed_for(context.seed, "heads"),
+            context.compute,
+            states_batch=states_batch,
+            layers=wanted.layers,
+        )
     if source == "live":
         return LiveStates(
             wanted.encoder,
@@ -149,6 +165,16 @@ def _open(context: RunContext, source: SourceName, wanted: Wanted, folder: Path,
         pad_id=wanted.encoder.tokenizer.pad_token_id,
         states_batch=states_batch,
         group=wanted.group,
+    )
+
+
+def _can_be_packed(wanted: Wanted, heads: Sequence[Head]) -> bool:
+    is_of_tokens = wanted.pooling is None and wanted.group == 1
+    return (
+        bool(heads)
+        and is_of_tokens
+        and packs_states(wanted.encoder, wanted.compute)
+        and all(map(can_learn_together, heads))
     )
 
 

@@ -1,9 +1,11 @@
 """Where to compute and in which precision."""
 
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from bertvision.errors import SettingsError
 from bertvision.settings import Precision as Precision  # there because naming one needs no torch
@@ -57,6 +59,25 @@ def choose_compute(device: str = "auto", precision: Precision = "auto") -> Compu
         has_bf16 = chosen.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         precision = "bf16" if has_bf16 else "float32"
     return Compute(chosen, torch.bfloat16 if precision == "bf16" else torch.float32)
+
+
+def fetch_behind(results: Iterable[Tensor]) -> Iterator[Tensor]:
+    """Bring tensors to the host, each one while a GPU works on the next."""
+    before: tuple[Tensor, torch.cuda.Event] | None = None
+    for result in results:
+        if not result.is_cuda:
+            yield result
+            continue
+        fetched = result.to("cpu", non_blocking=True)
+        is_there = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        is_there.record()
+        if before is not None:
+            before[1].synchronize()
+            yield before[0]
+        before = fetched, is_there
+    if before is not None:
+        before[1].synchronize()
+        yield before[0]
 
 
 def wait_for(device: torch.device) -> None:

@@ -5,7 +5,7 @@ For small encoders the host takes longer to tell a GPU what to do than the GPU t
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -25,6 +25,10 @@ class FixedBatch(Protocol):
 
     def tensors(self) -> list[Tensor]:
         """List all tensors."""
+        ...
+
+    def clone(self) -> "FixedBatch":
+        """Return a copy in memory of its own."""
         ...
 
 
@@ -64,16 +68,17 @@ class StepGraphs:
         return captured.result.clone()
 
     def _capture(self, key: Hashable, take: Callable[[Sequence[Given]], Tensor], batches: Sequence[Given]) -> bool:
-        """Record the step without taking it; the given batches become the place where later ones are put."""
+        """Record the step without taking it, on copies of the batches: there later ones are put."""
         graph, randomness = torch.cuda.CUDAGraph(), self._generator.clone_state()
+        places: list[Any] = [batch.clone() for batch in batches]
         try:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-                result = take(batches)
+                result = take(places)
         except RuntimeError as error:  # something in it makes the host wait
             self.problem = str(error).strip().splitlines()[0]
             self._generator.graphsafe_set_state(randomness)  # a capture that failed never gives it back
             return False
-        self._captured[key] = _Captured(graph, _tensors(batches), result)
+        self._captured[key] = _Captured(graph, _tensors(places), result)
         return True
 
 

@@ -76,6 +76,11 @@ class Still(NamedTuple):
     part: slice = slice(None)
 
 
+def draws_in_training(model: nn.Module) -> bool:
+    """Return whether a model draws random numbers in training."""
+    return any(isinstance(each, nn.modules.dropout._DropoutNd) and each.p > 0 for each in model.modules())
+
+
 @dataclass
 class Learner:
     """One thing that learns: a model with its own optimizer, schedule, clipping and randomness."""
@@ -89,8 +94,7 @@ class Learner:
     still: Sequence[Still] = ()
 
     def __post_init__(self) -> None:
-        modules = self.model.modules()
-        self._draws = any(isinstance(each, nn.modules.dropout._DropoutNd) and each.p > 0 for each in modules)
+        self._draws = draws_in_training(self.model)
 
     @property
     def draws(self) -> bool:
@@ -141,7 +145,8 @@ class Group:
         """Let every learner take one step on the mean over all examples of the batches; gives their losses."""
         with ExitStack() as streams:
             for learner in self.learners:
-                learner.model.train()  # the caller may have evaluated since the last step
+                if not learner.model.training:  # the caller may have evaluated since the last step
+                    learner.model.train()
                 if learner.draws:
                     streams.enter_context(learner.stream.entered())
             losses = self._take(batches) if self._graphs is None else self._graphs.run(self._take, batches)

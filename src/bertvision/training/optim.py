@@ -78,17 +78,21 @@ class Schedule:
 
     def __init__(self, optimizer: Optimizer, rate: Callable[[int], float]) -> None:
         self._optimizer, self._rate = optimizer, rate
+        self._factor: float | None = None  # that holds now
         self._bases = [float(group["lr"]) for group in optimizer.param_groups]
         self.go_to(0)
 
     def go_to(self, taken: int) -> None:
         """Set the rate that holds after a number of steps."""
-        self.taken = taken
+        self.taken, before = taken, self._factor
+        self._factor = self._rate(taken)
+        if self._factor == before:
+            return
         for group, base in zip(self._optimizer.param_groups, self._bases, strict=True):
             if isinstance(group["lr"], Tensor):  # in place: a CUDA graph reads it there
-                group["lr"].fill_(base * self._rate(taken))
+                group["lr"].fill_(base * self._factor)
             else:
-                group["lr"] = base * self._rate(taken)
+                group["lr"] = base * self._factor
 
     def step(self) -> None:
         """Go on by one step."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bertvision.settings import Config
 from bertvision.shapes import Labels, Positions, Segments, TokenIds, TokenMask
-from bertvision.windows.packing import BatchShape, Packing, pack
+from bertvision.windows.packing import BatchShape, Packing, moved, pack
 from bertvision.windows.padding import Rows as Rows  # these three live there because they need no torch
 from bertvision.windows.padding import cut_by_tokens, pad_windows
 from bertvision.windows.padding import lengths_of as lengths_of
@@ -69,12 +69,8 @@ class WindowBatch(NamedTuple):
         return self.size / num_examples if self.weights is None else 1.0
 
     def to(self, device: torch.device) -> "WindowBatch":
-        """Move the tensors to a device; a GPU takes them from pinned memory, without making the host wait."""
-
-        def move(tensor: Tensor) -> Tensor:
-            return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
-
-        return self._each(move)
+        """Move the tensors to a device without making the host wait."""
+        return self._each(lambda tensor: moved(tensor, device))
 
     def part(self, first: int, stop: int) -> "WindowBatch":
         """Return some of the windows, as views; of a batch that has a shape of its own."""
@@ -85,6 +81,10 @@ class WindowBatch(NamedTuple):
         """Return the first token of every window alone, as what goes with one state per layer."""
         ids, mask, segments = (tensor[:, :1] for tensor in self[:3])
         return self._replace(ids=ids, mask=mask, segments=segments)
+
+    def clone(self) -> "WindowBatch":
+        """Return a copy in memory of its own."""
+        return self._each(Tensor.clone)
 
     def tensors(self) -> list[Tensor]:
         """List all tensors, in an order that is the same for batches of one shape."""

@@ -44,10 +44,32 @@ class Packing(NamedTuple):
     places: Int[Tensor, " token"]  # among the tokens of the padded rows; of what fills the batch: behind them all
     bounds: Int32[Tensor, " bound"]  # where rows begin and end, as attention over rows of many lengths takes them
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Count the tokens and the bounds, which all tensors' sizes follow from."""
+        return len(self.ids), len(self.bounds)
+
+    def tensors(self) -> list[Tensor]:
+        """List all tensors."""
+        return list(self)
+
+    def clone(self) -> "Packing":
+        """Return a copy in memory of its own."""
+        return Packing(*(tensor.clone() for tensor in self))
+
+    def to(self, device: torch.device) -> "Packing":
+        """Move the tensors to a device; a GPU takes them from pinned memory, without making the host wait."""
+        return Packing(*(moved(tensor, device) for tensor in self))
+
     def pad(self, values: Float[Tensor, "packed feature"], rows: int, width: int) -> TokenFeatures:
         """Put values of the tokens where padded rows have them; padding is 0."""
         laid_out = values.new_zeros(rows * width + 1, values.shape[1]).index_copy(0, self.places, values)
         return laid_out[:-1].view(rows, width, -1)
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """Move a tensor to a device; a GPU takes it from pinned memory, without making the host wait."""
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 
 def packed_shape(lengths: npt.NDArray[np.int64], batches: Sequence[Rows]) -> BatchShape:
@@ -55,6 +77,17 @@ def packed_shape(lengths: npt.NDArray[np.int64], batches: Sequence[Rows]) -> Bat
     tokens = max(int(lengths[rows].sum()) for rows in batches)
     width = max(int(lengths[rows].max()) for rows in batches)
     return BatchShape(max(len(rows) for rows in batches), width, _round_up(tokens, TOKENS_MULTIPLE))
+
+
+def cut_in_order(lengths: npt.NDArray[np.int64], tokens: int) -> list[Rows]:
+    """Cut rows, as they stand, into batches of at most so many real tokens (one row always fits)."""
+    batches, first, room = [], 0, tokens
+    for row, length in enumerate(lengths.tolist()):
+        if row > first and length > room:
+            batches.append(np.arange(first, row))
+            first, room = row, tokens
+        room -= length
+    return [*batches, np.arange(first, len(lengths))]
 
 
 def bucket_shapes(lengths: npt.NDArray[np.int64], batches: Sequence[Rows], most: int) -> list[BatchShape]:
