@@ -33,6 +33,7 @@ from bertvision.windows.window import Window, WindowConfig, cut_windows
 RANDOM = {
     "bert-large": BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),
     "bert-base": BertConfig(),
+    "bert-12x384": BertConfig(hidden_size=384, num_attention_heads=12, intermediate_size=1536),  # as gte-small
     "mpnet-base": MPNetConfig(max_position_embeddings=514),
 }
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
