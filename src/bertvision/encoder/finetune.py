@@ -20,7 +20,7 @@ from bertvision.kinds.kind import Kind
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config
 from bertvision.training.accounting import Costs, Meter
-from bertvision.training.checkpoint import load_progress, save_progress
+from bertvision.training.checkpoint import HeldSignals, load_progress, save_progress
 from bertvision.training.device import Compute
 from bertvision.training.graphs import StepGraphs
 from bertvision.training.loop import Group, Learner, RandomStream, Step, Still, diverged_among, seed_for, train_steps
@@ -59,7 +59,7 @@ class FinetuneConfig(Config):
     optim: OptimConfig = OptimConfig()
     loss: SpanLoss = "sum"
     dropout: float | None = Field(None, ge=0, lt=1)  # None: the encoder's own; 0 halves the time of a step on a CPU
-    save_every: float = Field(120.0, gt=0)  # seconds between savings from which a stopped run goes on
+    save_every: float = Field(120.0, gt=0)  # seconds between savings from which a killed run goes on
     # The output layer: a head of the catalog, or a mapping as in heads.train; None: a linear layer on the last state.
     head: str | dict[str, Any] | None = None
     start: Start = "zero"  # of the output layer's biases
@@ -147,20 +147,25 @@ def finetune_encoder(
     with (
         compiled(encoder, kind, len(steps) - done, compute, progress),
         progress.bar("fine-tune", sum(num_windows)) as bar,
+        HeldSignals(saved) as signals,
     ):
         bar.advance(sum(num_windows[:done]))
         last_saved = time.perf_counter()
         meter.go()
         for step in train_steps([group], meter.timed(batches), first_number=done + 1):
             bar.advance(step.num_examples, partial(_note, step))
-            while pending and pending[0][1] == step.number:
-                _check(group, step.number)
-                yield Checkpoint(pending.pop(0)[0], meter.stop())
-                meter.go()
-            if saved is not None and time.perf_counter() - last_saved > config.save_every and step.number < len(steps):
+            is_due = time.perf_counter() - last_saved > config.save_every and step.number < len(steps)
+            if saved is not None and (is_due or signals.came is not None):
                 _check(group, step.number)
                 save_progress(saved, [group], {"step": step.number, "costs": meter.stop()._asdict()})
+                signals.act()
                 last_saved = time.perf_counter()
+                meter.go()
+            while pending and pending[0][1] == step.number:
+                _check(group, step.number)
+                signals.let_go()
+                yield Checkpoint(pending.pop(0)[0], meter.stop())
+                signals.hold()
                 meter.go()
     if pending:
         _check(group, len(steps))
