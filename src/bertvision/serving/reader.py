@@ -252,7 +252,7 @@ def _check_layers(served: Served) -> None:
 
 
 def _tokens_with_answers(grid: TokenGrid, top_k: int) -> int:
-    """Count the tokens of the windows that answers may stand in, at most: of each question the longest, one for each."""
+    """Count the tokens of the windows that answers may stand in, at most: the longest, one for each answer."""
     lengths = np.diff(grid.window_at)
     longest = (np.sort(lengths[grid.question_of == question])[-top_k:] for question in np.unique(grid.question_of))
     return int(sum(each.sum() for each in longest))
