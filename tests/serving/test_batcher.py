@@ -99,7 +99,7 @@ def test_clients_take_turns_and_so_do_the_requests_of_a_client():
     assert speller.slices == [["aaaa", "hhhh", "iiii"], ["bbbb", "jjjj", "ffff"], ["cccc", "gggg", "dddd"], ["eeee"]]
 
 
-def test_a_long_request_has_half_of_the_slices_beside_any_number_of_short_ones():
+def test_a_long_request_has_its_share_of_the_slices_beside_any_number_of_short_ones():
     speller = Speller()
     run_all([("a", speller.spell(*["big"] * 6)), *(("a", speller.spell("no")) for _ in range(9))])
     assert speller.slices == [["big", "big", "no", "no", "no"]] * 3
@@ -112,7 +112,7 @@ def test_a_long_request_has_half_of_the_slices_beside_any_number_of_short_ones()
         (["aa"] * 9, ["b" * 9], [["aa"] * 3, ["aa", "b" * 9], ["aa"] * 5]),
     ],
 )
-def test_where_windows_are_over_half_a_slice_a_request_whose_turn_it_is_has_it(first, other, slices):
+def test_where_windows_are_long_a_request_whose_turn_it_is_has_it(first, other, slices):
     speller = Speller()
     run_all([("a", speller.spell(*first)), *(("b", speller.spell(word)) for word in other)])
     assert speller.slices == slices

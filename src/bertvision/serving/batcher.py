@@ -19,6 +19,7 @@ from bertvision.serving.steps import AskedWindows, Steps
 Note = Callable[[int, float], None]  # told of every slice: tokens, seconds
 EVERY = 50  # slices until memory goes back: some milliseconds of work, about twice a minute on a busy CPU
 LONGEST_WAIT = 60  # seconds that a client is told to wait at most
+FIRST = 0.6  # of a slice is for the request that came first; others wait up to 1 / (1 - 0.6) = 2.5 times as long then
 SHARE = 2  # so many times what one client may have waiting is what all of them may
 
 
@@ -96,8 +97,8 @@ class Job:
 class Turns:
     """Jobs that have windows to run: clients take turns, and so do the jobs of a client, one window at a time.
 
-    The job that came first has up to half of a slice for its turn. A long one beside many short ones, of which new ones
-    keep coming, would have next to nothing of the time otherwise; so it gets on, and the others wait twice as long.
+    The job that came first has up to `FIRST` of a slice for its turn. A long one beside many short ones, of which new
+    ones keep coming, would have next to nothing of the time otherwise.
     """
 
     def __init__(self) -> None:
@@ -125,15 +126,12 @@ class Turns:
         return taken
 
     def _take_from_first(self, tokens: int) -> list[tuple[Job, int]]:
-        """Take windows of the job that came first, up to half of a slice; the job whose turn it is must fit beside."""
+        """Take windows of the job that came first, up to its share; the job whose turn it is must fit beside."""
         waiting = [job for jobs in self._jobs_by_client.values() for job in jobs if not job.done.done()]
         if not waiting:
             return []
-        job, taken, left = (
-            min(waiting, key=lambda each: each.number),
-            [],
-            min(tokens // 2, tokens - waiting[0].next_size),
-        )
+        job, taken = min(waiting, key=lambda each: each.number), []
+        left = min(int(FIRST * tokens), tokens - waiting[0].next_size)
         while job.taken < len(job.windows) and job.next_size <= left:
             left -= job.next_size
             taken.append(job.take())
