@@ -1,19 +1,24 @@
 """A run that something happens to before a file operation of it: `make faults` tries all of them, the suite a few."""
 
+import json
 import os
 import random
 import shutil
 import signal
 import time
+from contextlib import contextmanager
 
 import pytest
 from faults import content_of, disk_full, unsafe_renames, was_killed, watched
 from safetensors import SafetensorError
+from typer.testing import CliRunner
 
+from bertvision.cli import app
 from bertvision.errors import BertVisionError, FolderError
 from bertvision.experiment import build_experiment
 from bertvision.files import given_folder
 from bertvision.predictions.files import PREDICTION_FILES
+from bertvision.progress import Silent
 from bertvision.steps.predict_file import predict_file
 from bertvision.steps.run import run, run_finetune, run_train_heads
 from bertvision.tasks import TASKS
@@ -176,6 +181,87 @@ def kill_after(seconds, action):
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+
+
+class SignalAt(Silent):
+    """Progress that sends this process signals while a step of some work is under way."""
+
+    def __init__(self, work, step, *signals):
+        self._work, self._left, self._signals = work, step, signals
+
+    @contextmanager
+    def bar(self, what, total):
+        with super().bar(what, total) as silent:
+            yield self if what.startswith(self._work) else silent
+
+    def advance(self, amount, note=None):
+        self._left -= note is not None  # a bar is first told what was done before
+        if self._left == 0:
+            for each in self._signals:
+                signal.raise_signal(each)
+
+
+@pytest.fixture(scope="module")
+def saving_never(saving_always):
+    """Settings of a run of four steps an epoch that saves when a signal comes and never else."""
+    seldom = {"batch": {"windows": 2}, "save_every": 1e6}
+    return {**saving_always, **{stage: {**saving_always[stage], **seldom} for stage in ("finetune", "heads")}}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(saving_never, tmp_path_factory):
+    out = tmp_path_factory.mktemp("uninterrupted") / "out"
+    run_train_heads(build_experiment(saving_never), out)
+    return content_of(out)
+
+
+@pytest.fixture
+def call(saving_never, tmp_path, monkeypatch):
+    """Return a function that trains as the command line does, reporting to what is given."""
+    (tmp_path / "tiny.yaml").write_text(json.dumps(saving_never))
+
+    def train(progress):
+        monkeypatch.setattr("bertvision.cli.train.progress_for", lambda quiet: progress)
+        return CliRunner().invoke(app, ["train-heads", str(tmp_path / "tiny.yaml"), "--out", str(tmp_path / "out")])
+
+    return train
+
+
+@pytest.mark.parametrize(
+    ("work", "step", "number", "code", "stage", "position"),
+    [
+        ("fine-tune", 2, signal.SIGHUP, 129, "finetune", {"step": 2}),  # where an encoder is kept
+        ("fine-tune", 3, signal.SIGTERM, 143, "finetune", {"step": 3}),
+        ("fine-tune", 4, signal.SIGINT, 130, "finetune", {"step": 4}),
+        ("train 1 heads, epoch 1", 4, signal.SIGHUP, 129, "heads-0.5", {"epoch": 0, "step": 4}),
+        ("train 1 heads, epoch 2", 3, signal.SIGINT, 130, "heads-0.5", {"epoch": 1, "step": 3}),
+    ],
+)
+def test_a_training_that_a_signal_stops_goes_on_from_that_very_step_and_ends_the_same(
+    call, tmp_path, uninterrupted, work, step, number, code, stage, position
+):
+    stopped, saved = call(SignalAt(work, step, number)), tmp_path / "out" / "unfinished" / stage / "progress"
+    assert stopped.stderr == f"stopped; progress is saved in {saved}, and the same run goes on from there\n"
+    assert stopped.exit_code == code
+    assert json.loads((saved / "position.json").read_text()).items() >= position.items()
+    assert call(Silent()).exit_code == 0
+    assert content_of(tmp_path / "out") == uninterrupted
+
+
+def test_a_second_signal_ends_a_training_at_once(call, tmp_path):
+    stopped = call(SignalAt("fine-tune", 3, signal.SIGTERM, signal.SIGINT))
+    assert stopped.stderr.startswith("stopped; the same run goes on from its last saving")
+    assert stopped.exit_code == 130
+    assert not (tmp_path / "out" / "unfinished" / "finetune" / "progress").exists()
+
+
+@pytest.mark.parametrize("work", ["fine-tune", "train 1 heads, epoch 1"])
+def test_a_python_caller_gets_the_interrupt_once_all_is_saved(saving_never, tmp_path, work):
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        run(build_experiment(saving_never), tmp_path / "out", SignalAt(work, 1, signal.SIGINT))
+    (saved,) = (tmp_path / "out" / "unfinished").glob("*/progress")
+    assert stopped.value.__notes__ == [f"progress is saved in {saved}, and the same run goes on from there"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def flip_a_bit(path):

@@ -22,7 +22,7 @@ from bertvision.tables import Page, Table
 
 Parameters = ParamSpec("Parameters")
 RESUMABLE = ("quickstart", "run", "finetune", "train_heads", "costs")
-STOPPED = "stopped; the same run goes on from its last saving (see finetune.save_every, heads.save_every)"
+STOPPED = "the same run goes on from its last saving (see finetune.save_every, heads.save_every)"
 # What JSON leaves as it is: later control characters, line ends, what turns the direction of text, halves of pairs.
 STEERING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -121,7 +121,8 @@ def in_one_line(command: Callable[Parameters, None]) -> Callable[Parameters, Non
         except BertVisionError as error:
             fail(str(error))
         except KeyboardInterrupt as stop:
-            messages.print(STOPPED if command.__name__ in RESUMABLE else "stopped", markup=False)
+            how_to_go_on = getattr(stop, "__notes__", [STOPPED] if command.__name__ in RESUMABLE else [])
+            messages.print("; ".join(["stopped", *how_to_go_on]), markup=False)
             raise typer.Exit(exit_code(stop)) from None
         except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
             sys.stderr.close()

@@ -22,7 +22,7 @@ from bertvision.records import TrainingPoint
 from bertvision.settings import Config
 from bertvision.training.accounting import Costs, Meter
 from bertvision.training.best import BestWeights
-from bertvision.training.checkpoint import load_progress, save_progress
+from bertvision.training.checkpoint import HeldSignals, load_progress, save_progress
 from bertvision.training.device import Compute
 from bertvision.training.graphs import StepGraphs
 from bertvision.training.history import UNLOGGED, History, TrainingLog
@@ -64,7 +64,7 @@ class FinetuneConfig(Config):
     optim: OptimConfig = OptimConfig()
     loss: SpanLoss = "sum"
     dropout: float | None = Field(None, ge=0, lt=1)  # None: the encoder's own; 0 halves the time of a step on a CPU
-    save_every: float = Field(120.0, gt=0)  # seconds between savings from which a stopped run goes on
+    save_every: float = Field(120.0, gt=0)  # seconds between savings from which a killed run goes on
     # Epochs between two evaluations on held-out rows (data.held_out; without any: on dev), the fractions themselves
     # included; None: 1 where the best weights are kept, else never.
     evaluate_every: float | None = Field(None, gt=0)
@@ -176,17 +176,21 @@ def finetune_encoder(
     pending = [(fraction, stop) for fraction, stop in stops if stop >= done]
 
     def checkpoint(fraction: float, costs: Costs) -> Checkpoint:
+        history.mark()
         return Checkpoint(fraction, costs, tuple(points), best.step)
 
-    while pending and pending[0][1] == done:
+    while pending and (pending[0][1] == done or best.is_over(config.patience)):
         with best.in_place():
             yield checkpoint(pending.pop(0)[0], before if done else UNSPENT)
+    if not pending:
+        return
     batches = (make_batches(step) for step in steps[done:])
     with (
         recomputed(encoder, config.gradient_checkpointing),
         # Evaluations would be compiled again, for every shape of theirs.
         compiled(encoder, kind, 0 if evaluations else len(steps) - done, compute, progress),
         progress.bar("fine-tune", sum(num_windows)) as bar,
+        HeldSignals(saved) as signals,
     ):
         bar.advance(sum(num_windows[:done]))
         last_saved = time.perf_counter()
@@ -201,23 +205,26 @@ def finetune_encoder(
                 history.mark({ENCODER: score})
                 best.offer(step.number, score)
                 meter.go()
-            is_over = best.is_over(config.patience) and step.number < len(steps)
-            while pending and (pending[0][1] == step.number or is_over):
-                _check(group, step.number)
-                costs = meter.stop()
-                history.mark()
-                with best.in_place():
-                    yield checkpoint(pending.pop(0)[0], costs)
-                meter.go()
-            if is_over:
-                progress.say(f"fine-tuning stopped early, at step {step.number} of {len(steps)}")
-                return
-            if saved is not None and time.perf_counter() - last_saved > config.save_every and step.number < len(steps):
+            is_due = time.perf_counter() - last_saved > config.save_every and step.number < len(steps)
+            if saved is not None and (is_due or signals.came is not None):
                 _check(group, step.number)
                 position = {"step": step.number, "costs": meter.stop()._asdict(), "history": history.state()}
                 save_progress(saved, [group], position, best.tensors)
+                signals.act()
                 last_saved = time.perf_counter()
                 meter.go()
+            is_over = best.is_over(config.patience)
+            while pending and (pending[0][1] == step.number or is_over):
+                _check(group, step.number)
+                signals.let_go()
+                costs = meter.stop()
+                with best.in_place():
+                    yield checkpoint(pending.pop(0)[0], costs)
+                signals.hold()
+                meter.go()
+            if is_over and step.number < len(steps):
+                progress.say(f"fine-tuning stopped early, after step {step.number} of {len(steps)}")
+                return
     if pending:
         _check(group, len(steps))
 

@@ -23,7 +23,7 @@ from bertvision.heads.readouts import ClassReadout, hide_padding
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config, Settings
 from bertvision.shapes import StackShape
-from bertvision.training.checkpoint import load_progress, save_progress
+from bertvision.training.checkpoint import HeldSignals, load_progress, save_progress
 from bertvision.training.device import Compute, wait_for
 from bertvision.training.graphs import StepGraphs
 from bertvision.training.history import UNLOGGED, History, TrainingLog
@@ -63,7 +63,7 @@ class HeadsConfig(Config):
     optim: OptimConfig = OptimConfig()
     start: Start = "zero"  # of the readouts' biases
     loss: SpanLoss = "sum"
-    save_every: float = Field(120.0, gt=0)  # seconds between savings from which a stopped run goes on
+    save_every: float = Field(120.0, gt=0)  # seconds between savings from which a killed run goes on
 
     @model_validator(mode="after")
     def _fits_together(self) -> "HeadsConfig":
@@ -167,16 +167,18 @@ def train_heads_together(
     for epoch in range(first_epoch, config.epochs):
         what = f"train {len(heads)} heads" + (f", epoch {epoch + 1}" if config.epochs > 1 else "")
         batches = ([batch] for batch in source.epoch(epoch, first_step=done))
-        with progress.bar(what, num_steps[epoch]) as bar:
+        with progress.bar(what, num_steps[epoch]) as bar, HeldSignals(saved) as signals:
             bar.advance(done)
             started = last_saved = time.perf_counter()
             for step in train_steps(groups, batches, first_number=done + 1):
                 bar.advance(1, partial(_note, step))
                 history.add(step, ends[epoch] + step.number, seconds + time.perf_counter() - started)
-                if saved is not None and time.perf_counter() - last_saved > config.save_every:
+                is_due = signals.came is not None or time.perf_counter() - last_saved > config.save_every
+                if saved is not None and is_due:
                     seconds += time.perf_counter() - started
                     position = {"epoch": epoch, "step": step.number, "seconds": seconds, "history": history.state()}
                     save_progress(saved, groups, position)
+                    signals.act()
                     started = last_saved = time.perf_counter()
             wait_for(compute.device)
             seconds += time.perf_counter() - started

@@ -1,8 +1,11 @@
 """Weights (safetensors, never pickle) together with what made them, and a training that can go on where it stopped."""
 
 import hashlib
+import signal
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -18,6 +21,7 @@ from bertvision.training.loop import Group, Learner
 
 BEST = "best.safetensors"
 COUNTERS = ("bad_steps", "bad_in_a_row", "diverged")  # what a group counts for each of its learners
+STOPPING = [each for name in ("SIGINT", "SIGTERM", "SIGHUP") if (each := getattr(signal, name, None)) is not None]
 
 
 def save_weights(path: Path, model: nn.Module) -> None:
@@ -95,6 +99,55 @@ def load_progress(folder: Path, groups: Sequence[Group]) -> Settings | None:
         for name in COUNTERS:
             getattr(group, name)[place] = plain[learner.name][name]
     return position
+
+
+class HeldSignals:
+    """Signals that ask the process to end, held back so that the step under way ends and is saved first.
+
+    A second one acts at once, and so does any where nothing can be saved or nobody but Python's main thread could hold
+    it. One that is ignored (nohup) stays so.
+    """
+
+    def __init__(self, saved: Path | None) -> None:
+        self.came: int | None = None  # the signal that was held back
+        self._saved, self._handlers = saved, dict[int, Any]()
+
+    def __enter__(self) -> "HeldSignals":
+        self.hold()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self.let_go()
+        if self.came is not None and kind is None:
+            signal.raise_signal(self.came)
+
+    def hold(self) -> None:
+        """Hold signals back from now on."""
+        if self._saved is not None and threading.current_thread() is threading.main_thread() and self.came is None:
+            handlers = {number: signal.getsignal(number) for number in STOPPING}
+            self._handlers = {n: own for n, own in handlers.items() if own not in (None, signal.SIG_IGN)}
+            for number in self._handlers:
+                signal.signal(number, self._note)
+
+    def act(self) -> None:
+        """Let the signal that came, if one did, act now that all is saved: Python's own raises KeyboardInterrupt."""
+        if (number := self.came) is not None:
+            self.came = None
+            try:
+                signal.raise_signal(number)
+            except KeyboardInterrupt as stop:
+                stop.add_note(f"progress is saved in {self._saved}, and the same run goes on from there")
+                raise
+
+    def let_go(self) -> None:
+        """Let signals act as they would from now on."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self._handlers = {}
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.let_go()
+        self.came = number
 
 
 def _each(groups: Sequence[Group]) -> list[tuple[Group, int, Learner]]:
