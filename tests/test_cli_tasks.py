@@ -97,9 +97,9 @@ BAD = {
     "new tag": (settings_of("ner", "words.conll", "new.conll"), "B-DAT"),
     "other endings": (settings_of("swag", "swag.csv", "three.csv"), "3 endings"),
     "one label": (settings_of("classification", "dry.csv"), "nothing to tell apart"),
-    "held out": (
-        settings_of("classification", "rows.csv", None, "data.held_out=0.2"),
-        "data.held_out works with squad1 and squad2 so far, and the task is classification",
+    "tracker": (
+        settings_of("classification", "rows.csv", None, "report_to=[mlflow]"),
+        "`report_to.0`: Input should be 'tensorboard', 'trackio' or 'wandb'",
     ),
     "squad for rows": (settings_of("classification", "squad.json"), "squad.json"),
     "rows for squad": (settings_of("answerability", "rows.csv"), "rows.csv"),

@@ -65,6 +65,7 @@ class MeasureConfig(Config):
     inference: bool = False  # each row alone on a sample of dev: some seconds for each
 
 
+Tracker = Literal["tensorboard", "trackio", "wandb"]
 TAKEN = ("costs", "figures", "records")  # folders in the one of all variants
 
 
@@ -86,6 +87,7 @@ class Experiment(Config):
     ensembles: tuple[EnsembleConfig, ...] = ()
     answers: AnswerConfig = AnswerConfig()
     measure: MeasureConfig | None = None  # None: nothing more
+    report_to: tuple[Tracker, ...] = ()  # trackers that see the course of training; training.jsonl always has it
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((1,), min_length=1)
     device: str = "auto"
     precision: Precision = "auto"
@@ -154,8 +156,11 @@ class Experiment(Config):
 
     def tuning_settings(self) -> Settings:
         """Return what decides a tuned encoder."""
-        # Where the output of frozen blocks comes from (`bottom`) changes nothing; `step: auto` is up to the device.
-        without = {"fractions", "save_every", "bottom"} | ({"step"} if self.finetune.step == "auto" else set())
+        # Where the output of frozen blocks comes from (`bottom`), and whether they run twice, changes nothing; `step:
+        # auto` is up to the device.
+        without = {"fractions", "save_every", "bottom", "gradient_checkpointing"}
+        without |= {"step"} if self.finetune.step == "auto" else set()
+        without |= {"evaluate_every", "keep_best", "patience"} if not self.finetune.keeps_best else set()
         finetune = self.finetune.model_dump(mode="json", exclude=without)
         return {"finetune": finetune, "tune": None if self.tune is None else self.tune.model_dump(mode="json")}
 

@@ -34,6 +34,12 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
         beside.write_bytes(content)
 
 
+def append_text(path: Path, text: str) -> None:
+    """Add lines to a file that is read while it grows; only here may a kill leave half of one."""
+    with _refusing_removed(path.parent), path.open("a", encoding="utf-8") as file:
+        file.write(text)
+
+
 def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 (anything that JSON can hold)
     """Write JSON with a fixed layout, so that the same content gives the same bytes."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

@@ -46,6 +46,11 @@ class RunFolder:
         return self.root / "unfinished" / stage
 
     @property
+    def training(self) -> Path:
+        """Return the place of the course of all trainings of this seed, a line for each point."""
+        return self.root / "training.jsonl"
+
+    @property
     def held_out(self) -> Path:
         """Return the place of the held-out questions, the same for all seeds."""
         return self.out / "held_out.json"

@@ -23,6 +23,7 @@ from bertvision.settings import Settings, merge
 from bertvision.steps.run import run
 from bertvision.studies.reports import write_report
 from bertvision.tasks import TASKS, task_name
+from bertvision.training.history import Callback
 
 OWN_DEV = {"folds": 5, "fold": 1}  # without a file to score on: every fifth example, always the same
 LOWER_IS_BETTER = ("rmse", "mae")
@@ -106,6 +107,7 @@ def train(
     out: str | Path | None = None,
     settings: Settings | None = None,
     progress: Progress = SILENT,
+    callbacks: Sequence[Callback] = (),
 ) -> TrainingResult:
     """Fine-tune an encoder on a file, train heads on all its layers in one pass, and score everything on `dev`.
 
@@ -114,10 +116,11 @@ def train(
     fifth of the examples is kept for it. `heads` are names of the catalog; `poolers` are modules of your own, by the
     names that their heads get, which learn beside these. `out` is the run folder: a call that was stopped goes on
     there, and without it the folder lasts as long as the result. `settings` are those of an experiment's YAML.
+    `callbacks` see the course of training: objects with `on_point`, which is given a `TrainingLine`.
     """
     folder = check_folder(Path(tempfile.mkdtemp(prefix="bertvision-") if out is None else out))
     experiment = _with_poolers(_experiment(data, task, text, label, dev, encoder, heads, settings), poolers or {})
-    result = TrainingResult(experiment, folder, tuple(run(experiment, folder, progress)))
+    result = TrainingResult(experiment, folder, tuple(run(experiment, folder, progress, callbacks)))
     if out is None:
         weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result

@@ -174,13 +174,13 @@ def test_a_file_of_its_own_can_be_held_out_of_nothing(settings, questions, tmp_p
 
 
 def test_a_held_out_file_may_share_no_paragraph_with_what_is_learned_from(settings, tmp_path):
-    with pytest.raises(DataError, match="8 of its questions, such as .* are about paragraphs of .*train.json"):
+    with pytest.raises(DataError, match="8 of its examples, such as .* have texts of .*train.json"):
         run_with(settings, tmp_path / "out", f"data.held_out={settings['data']['train']}")
 
 
 @pytest.mark.parametrize("given", ["0.6", "-0.1", "''"])
 def test_a_share_that_is_none_is_refused(settings, given):
-    with pytest.raises(SettingsError, match="a share from 0 to 0.5, or a SQuAD file"):
+    with pytest.raises(SettingsError, match="a share from 0 to 0.5, or a file"):
         build_experiment(settings, [f"data.held_out={given}"])
 
 

@@ -36,6 +36,10 @@ Out = Annotated[Path | None, typer.Option("--out", help="The run folder. [defaul
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as heads.epochs=3.")
 ]
+ReportTo = Annotated[
+    list[str] | None,
+    typer.Option("--report-to", metavar="TRACKER", help="Show training in tensorboard, trackio or wandb."),
+]
 AllowOutside = Annotated[
     bool, typer.Option("--allow-outside", help="Let the model name an encoder anywhere: a path or a hub id.")
 ]

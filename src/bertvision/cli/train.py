@@ -1,5 +1,6 @@
 """Verbs that take an experiment: the whole line, its stages one by one, what it would cost, and what it is made of."""
 
+import json
 import os
 import shutil
 import sys
@@ -15,6 +16,7 @@ from bertvision.cli.console import (
     Json,
     Out,
     Quiet,
+    ReportTo,
     Set,
     in_one_line,
     messages,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 def quickstart(
     out: Annotated[Path, typer.Option("--out", help="The run folder.")] = Path("runs/quickstart"),
     overrides: Set = None,
+    report_to: ReportTo = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -44,7 +47,7 @@ def quickstart(
     """
     from bertvision.experiment import quickstart_experiment
 
-    experiment = quickstart_experiment(overrides or ())
+    experiment = quickstart_experiment(_with_trackers(overrides, report_to))
     if not quiet:
         messages.print("Tuning the default model on shipped questions, and training heads on its layers.")
     records = _run(experiment, _folder(out, experiment), quiet, as_json)
@@ -53,7 +56,14 @@ def quickstart(
 
 
 @in_one_line
-def run(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False) -> None:
+def run(
+    config: Config,
+    out: Out = None,
+    overrides: Set = None,
+    report_to: ReportTo = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
     """Run a whole experiment, from text to report.
 
     Fine-tune, train heads, predict, score, record, report. When it was stopped, the same command goes on from there;
@@ -61,7 +71,7 @@ def run(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = F
     """
     from bertvision.experiment import read_experiments
 
-    experiments = read_experiments(config, overrides or ())
+    experiments = read_experiments(config, _with_trackers(overrides, report_to))
     if len(experiments) == 1:
         _run(experiments[0], _folder(out, experiments[0]), quiet, as_json)
     else:
@@ -70,7 +80,12 @@ def run(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = F
 
 @in_one_line
 def finetune(
-    config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False
+    config: Config,
+    out: Out = None,
+    overrides: Set = None,
+    report_to: ReportTo = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Run an experiment's first stage: tune the encoder.
 
@@ -78,13 +93,18 @@ def finetune(
     """
     from bertvision.steps.run import run_finetune
 
-    experiment = _experiment(config, overrides)
+    experiment = _experiment(config, _with_trackers(overrides, report_to))
     _print_paths(run_finetune(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
 
 
 @in_one_line
 def train_heads(
-    config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False
+    config: Config,
+    out: Out = None,
+    overrides: Set = None,
+    report_to: ReportTo = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Run the first two stages: tune, then train all heads.
 
@@ -92,7 +112,7 @@ def train_heads(
     """
     from bertvision.steps.run import run_train_heads
 
-    experiment = _experiment(config, overrides)
+    experiment = _experiment(config, _with_trackers(overrides, report_to))
     _print_paths(run_train_heads(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
 
 
@@ -191,6 +211,10 @@ def _experiment(config: Path, overrides: Sequence[str] | None) -> "Experiment":
     from bertvision.experiment import read_experiment
 
     return read_experiment(config, overrides or ())
+
+
+def _with_trackers(overrides: Sequence[str] | None, trackers: Sequence[str] | None) -> list[str]:
+    return [*(overrides or ()), *([f"report_to={json.dumps(trackers)}"] if trackers else [])]
 
 
 def _program() -> str:

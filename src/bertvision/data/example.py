@@ -36,7 +36,8 @@ class DataConfig(Config):
         Annotated[str, Field(pattern=NAME)], str
     ] = {}  # further files to score, by the names that their scores get, such as `mismatched`
     on_bad: OnBad = "fail"
-    # For thresholds: a share of the training questions (whole articles), or a file of questions about other paragraphs.
+    # To choose thresholds and the best weights by: a share of the training examples (of questions whole articles), or a
+    # file of others, about other texts.
     held_out: float | str = 0.0
     columns: ColumnsConfig | None = None  # None: as the task's files are published; own data: `text` and `label`
     header: bool | None = None  # whether the first line names the columns; None: unless all `columns` are numbers
@@ -56,7 +57,7 @@ class DataConfig(Config):
     @classmethod
     def _is_share_or_file(cls, given: float | str) -> float | str:
         if given == "" or (not isinstance(given, str) and not 0 <= given <= 0.5):
-            raise ValueError(f"expected a share from 0 to 0.5, or a SQuAD file, got {given!r}")
+            raise ValueError(f"expected a share from 0 to 0.5, or a file, got {given!r}")
         return given
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 """Which examples are kept from training.
 
-A slice of the training data, whole articles, for thresholds, temperatures and weights; or one split -> as many pairs of
-train and dev as there are folds.
+A slice of the training data, of questions whole articles, on which something is chosen; or one split -> as many pairs
+of train and dev as there are folds.
 """
 
 import hashlib
@@ -12,39 +12,51 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bertvision.data.example import Example, Question, Sentence, Split
+from bertvision.data.example import ChoiceRow, Example, Question, Sentence, Split, TextRow
 from bertvision.errors import DataError
-from bertvision.files import write_text
+from bertvision.files import write_json, write_text
 
 
-def hold_out(split: Split[Question], share: float) -> tuple[Split[Question], Split[Question]]:
-    """Part a share of the questions, the same for every seed, from the others.
+def hold_out(split: Split[Example], share: float) -> tuple[Split[Example], Split[Example]]:
+    """Part a share of the examples, the same for every seed, from the others.
 
-    Articles are taken in the order of their titles' hashes, each with all articles that it shares a paragraph with, so
-    that no text is on both sides; those that would overshoot the share are passed over.
+    They are taken in the order of their hashes: of questions whole articles, each with all articles that it shares a
+    paragraph with, of sentences whole documents, and of others those with the same text together. So no text is on both
+    sides. What would overshoot the share is passed over.
     """
-    taken = _take_articles(split.examples, share * len(split.examples))
-    sides: dict[bool, list[Question]] = {True: [], False: []}
-    for question in split.examples:
-        sides[article_of(question) in taken].append(question)
+    units = _units(split.examples)
+    taken = _take_units(split.examples, units, share * len(units))
+    sides: dict[bool, list[Example]] = {True: [], False: []}
+    for example, unit in zip(split.examples, units, strict=True):
+        sides[unit in taken].append(example)
     if not sides[False]:
         raise DataError(
-            f"{split.name}: data.held_out={share:g} would take all of its {len(taken)} articles (those that share a "
-            "paragraph go together), and one must stay to learn from; set data.held_out=0 or give more articles"
+            f"{split.name}: data.held_out={share:g} would take all of its {len(taken)} articles, documents or texts "
+            "(those that share a paragraph go together), and one must stay to learn from; set data.held_out=0 or give "
+            "more of them"
         )
     held_out = Split(f"{split.name}, held out", tuple(sides[True]), 0, split.sha256)
     return replace(split, examples=tuple(sides[False])), held_out
 
 
-def check_apart(train: Split[Question], held_out: Split[Question]) -> None:
-    """Refuse a held-out split that shares a paragraph with what is learned from."""
-    known = {question.context for question in train.examples}
-    shared = [question for question in held_out.examples if question.context in known]
+def check_apart(train: Split[Example], held_out: Split[Example]) -> None:
+    """Refuse a held-out split that shares a text with what is learned from: of questions, a paragraph."""
+    known = {_text_of(example) for example in train.examples}
+    shared = [example for example in held_out.examples if _text_of(example) in known]
     if shared:
         raise DataError(
-            f"{held_out.name}: {len(shared):,} of its questions, such as {shared[0].id!r}, are about paragraphs of "
-            f"{train.name}; what is held out must not be learned from: leave these paragraphs out of one of them"
+            f"{held_out.name}: {len(shared):,} of its examples, such as {shared[0].id!r}, have texts of {train.name} "
+            "(a question: its paragraph); what is held out must not be learned from: leave these out of one of them"
         )
+
+
+def write_held_out(path: Path, examples: Sequence[Question] | Sequence[TextRow | ChoiceRow | Sentence]) -> None:
+    """Write held-out questions as a SQuAD file, and of others a list of their ids."""
+    questions = [example for example in examples if isinstance(example, Question)]
+    if questions:
+        write_squad(path, questions)
+    else:
+        write_json(path, [example.id for example in examples])
 
 
 def article_of(question: Question) -> str:
@@ -62,15 +74,44 @@ def write_squad(path: Path, questions: Sequence[Question]) -> None:
     write_text(path, json.dumps({"version": version, "data": articles}) + "\n")
 
 
-def _take_articles(questions: Iterable[Question], wanted: float) -> set[str]:
+def _units(examples: Sequence[Question | TextRow | ChoiceRow | Sentence]) -> list[str]:
+    """Name what each example is held out with; a file of one document is taken sentence by sentence."""
+    documents = {example.document for example in examples if isinstance(example, Sentence)}
+    return [_text_of(each) if len(documents) == 1 else _kept_together(each) for each in examples]
+
+
+def _kept_together(example: Question | TextRow | ChoiceRow | Sentence) -> str:
+    match example:
+        case Question():
+            return article_of(example)
+        case Sentence(document=document):
+            return str(document)
+        case _:
+            return _text_of(example)
+
+
+def _text_of(example: Question | TextRow | ChoiceRow | Sentence) -> str:
+    """Return what an example must not have in common with one that is held out."""
+    match example:
+        case TextRow(texts=texts):
+            return "\n".join(texts)
+        case Sentence(words=words):
+            return " ".join(words)
+        case _:
+            return example.context
+
+
+def _take_units(
+    examples: Iterable[Question | TextRow | ChoiceRow | Sentence], units: Iterable[str], wanted: float
+) -> set[str]:
     contexts: dict[str, set[str]] = defaultdict(set)
     articles: dict[str, set[str]] = defaultdict(set)
     sizes: Counter[str] = Counter()
-    for question in questions:
-        article = article_of(question)
-        contexts[article].add(question.context)
-        articles[question.context].add(article)
-        sizes[article] += 1
+    for example, unit in zip(examples, units, strict=True):
+        context = example.context if isinstance(example, Question) else unit
+        contexts[unit].add(context)
+        articles[context].add(unit)
+        sizes[unit] += 1
     groups: list[set[str]] = []  # articles that share a paragraph, directly or through others
     seen: set[str] = set()
     for first in sorted(sizes, key=_hash):

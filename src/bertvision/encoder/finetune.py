@@ -12,17 +12,20 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from bertvision.encoder.encode import StateBatch, has_pooler, read_output
-from bertvision.encoder.fast_steps import StepKind, batch_maker, choose_step, compiled
+from bertvision.encoder.fast_steps import StepKind, batch_maker, choose_step, compiled, recomputed
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.tuning.freezing import still_weights
 from bertvision.errors import TrainingError
 from bertvision.kinds.kind import Kind
 from bertvision.progress import SILENT, Progress
+from bertvision.records import TrainingPoint
 from bertvision.settings import Config
 from bertvision.training.accounting import Costs, Meter
+from bertvision.training.best import BestWeights
 from bertvision.training.checkpoint import HeldSignals, load_progress, save_progress
 from bertvision.training.device import Compute
 from bertvision.training.graphs import StepGraphs
+from bertvision.training.history import UNLOGGED, History, TrainingLog
 from bertvision.training.loop import Group, Learner, RandomStream, Step, Still, diverged_among, seed_for, train_steps
 from bertvision.training.losses import SpanLoss, Teach, TeacherConfig, taught_loss
 from bertvision.training.objective import SPANS, Objective, Start, loss_of
@@ -31,6 +34,8 @@ from bertvision.windows.batches import BatchConfig, Rows, WindowBatch, lengths_o
 from bertvision.windows.window import Window
 
 UNSPENT = Costs()
+ENCODER = "encoder"
+Evaluate = Callable[[], float | None]  # scores encoder and output layer as they are; None: there is no score
 Read = Callable[[Encoder, WindowBatch], StateBatch]  # gives what an output layer is to see of a batch
 
 
@@ -60,6 +65,12 @@ class FinetuneConfig(Config):
     loss: SpanLoss = "sum"
     dropout: float | None = Field(None, ge=0, lt=1)  # None: the encoder's own; 0 halves the time of a step on a CPU
     save_every: float = Field(120.0, gt=0)  # seconds between savings from which a killed run goes on
+    # Epochs between two evaluations on held-out rows (data.held_out; without any: on dev), the fractions themselves
+    # included; None: 1 where the best weights are kept, else never.
+    evaluate_every: float | None = Field(None, gt=0)
+    keep_best: bool = False  # a fraction's weights are those of the best evaluation until then, not the last ones
+    patience: int | None = Field(None, ge=1)  # evaluations without a better score until training stops; keeps the best
+    gradient_checkpointing: bool = False  # a block's inside is computed again in the backward pass: less memory
     # The output layer: a head of the catalog, or a mapping as in heads.train; None: a linear layer on the last state.
     head: str | dict[str, Any] | None = None
     start: Start = "zero"  # of the output layer's biases
@@ -84,6 +95,11 @@ class FinetuneConfig(Config):
         return self
 
     @property
+    def keeps_best(self) -> bool:
+        """Return whether the best weights count, not the last ones."""
+        return self.keep_best or self.patience is not None
+
+    @property
     def horizon(self) -> float | None:
         """Return at which fraction the schedule ends, where checkpoints before it depend on that; else None."""
         return max(self.fractions, default=None) if self.optim.schedule == "linear" or self.optim.warmup else None
@@ -94,6 +110,8 @@ class Checkpoint(NamedTuple):
 
     fraction: float
     costs: Costs  # of training up to here
+    points: Sequence[TrainingPoint] = ()  # the course of training up to here
+    best: int | None = None  # the step that the weights are of, where the best ones are kept
 
     @property
     def seconds(self) -> float:
@@ -115,6 +133,8 @@ def finetune_encoder(
     teach: Teach | None = None,
     rates: Mapping[str, float] | None = None,
     spent: Costs = UNSPENT,
+    evaluate: Evaluate | None = None,
+    log: TrainingLog = UNLOGGED,
     saved: Path | None = None,
     progress: Progress = SILENT,
 ) -> Iterator[Checkpoint]:
@@ -123,14 +143,23 @@ def finetune_encoder(
     Of both, the weights that learn (`requires_grad`) are trained. `read` gives what the output layer sees, by default
     what `encode_output` gives; `is_live` tells whether it computes all of that anew each time. `teach` gives the logits
     of `config.teacher`. `rates` are other rates than `config.lr`, by a word of the weights' names. `spent` is what
-    getting ready for the first step has cost. `saved` is a folder for what a stopped training needs to go on; it is
-    read at the start where it exists.
+    getting ready for the first step has cost. `evaluate` scores both as they are (see `config.evaluate_every`), and
+    `log` is told of the course of training. `saved` is a folder for what a stopped training needs to go on; it is read
+    at the start where it exists.
     """
     if config.dropout is not None:
         set_dropout(encoder.model, config.dropout)
     steps = plan_steps(windows, config, seed, objective.group)
     stops = steps_of_fractions(config.fractions, steps, len(windows))
-    kind = choose_step(config.step, encoder, compute, reads_last=read is None, is_live=is_live)
+    evaluations = _evaluations(config, steps, len(windows)) if evaluate is not None else set()
+    kind = choose_step(
+        config.step,
+        encoder,
+        compute,
+        reads_last=read is None,
+        is_live=is_live,
+        replays=not config.gradient_checkpointing,
+    )
     make_batches = batch_maker(kind, steps, windows, encoder, compute)
     losses_of = _losses_of(encoder, output, config, compute, objective, read, teach)
     still = _still_weights(encoder, output, objective)
@@ -138,14 +167,28 @@ def finetune_encoder(
     group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of, still, graphs)
     position = load_progress(saved, [group]) if saved is not None else None
     done, before = (position["step"], Costs(**position["costs"])) if position else (0, spent)
+    num_windows = [sum(len(rows) for rows in step) for step in steps]
+    seen = np.cumsum([0, *num_windows]) / max(len(windows), 1)
+    history = History([group], len(steps), lambda number: float(seen[number]), log, (position or {}).get("history"))
+    model, points = group.learners[0].model, history.points[ENCODER]
+    best = BestWeights(model, points, saved if position else None, is_asked=config.keeps_best)
     meter = Meter(compute.device, before)
     pending = [(fraction, stop) for fraction, stop in stops if stop >= done]
-    while pending and pending[0][1] == done:
-        yield Checkpoint(pending.pop(0)[0], before if done else UNSPENT)
-    num_windows = [sum(len(rows) for rows in step) for step in steps]
+
+    def checkpoint(fraction: float, costs: Costs) -> Checkpoint:
+        history.mark()
+        return Checkpoint(fraction, costs, tuple(points), best.step)
+
+    while pending and (pending[0][1] == done or best.is_over(config.patience)):
+        with best.in_place():
+            yield checkpoint(pending.pop(0)[0], before if done else UNSPENT)
+    if not pending:
+        return
     batches = (make_batches(step) for step in steps[done:])
     with (
-        compiled(encoder, kind, len(steps) - done, compute, progress),
+        recomputed(encoder, config.gradient_checkpointing),
+        # Evaluations would be compiled again, for every shape of theirs.
+        compiled(encoder, kind, 0 if evaluations else len(steps) - done, compute, progress),
         progress.bar("fine-tune", sum(num_windows)) as bar,
         HeldSignals(saved) as signals,
     ):
@@ -154,21 +197,46 @@ def finetune_encoder(
         meter.go()
         for step in train_steps([group], meter.timed(batches), first_number=done + 1):
             bar.advance(step.num_examples, partial(_note, step))
+            history.add(step, step.number, meter.elapsed)
+            if step.number in evaluations and evaluate is not None:
+                _check(group, step.number)
+                meter.stop()
+                score = evaluate()
+                history.mark({ENCODER: score})
+                best.offer(step.number, score)
+                meter.go()
             is_due = time.perf_counter() - last_saved > config.save_every and step.number < len(steps)
             if saved is not None and (is_due or signals.came is not None):
                 _check(group, step.number)
-                save_progress(saved, [group], {"step": step.number, "costs": meter.stop()._asdict()})
+                position = {"step": step.number, "costs": meter.stop()._asdict(), "history": history.state()}
+                save_progress(saved, [group], position, best.tensors)
                 signals.act()
                 last_saved = time.perf_counter()
                 meter.go()
-            while pending and pending[0][1] == step.number:
+            is_over = best.is_over(config.patience)
+            while pending and (pending[0][1] == step.number or is_over):
                 _check(group, step.number)
                 signals.let_go()
-                yield Checkpoint(pending.pop(0)[0], meter.stop())
+                costs = meter.stop()
+                with best.in_place():
+                    yield checkpoint(pending.pop(0)[0], costs)
                 signals.hold()
                 meter.go()
+            if is_over and step.number < len(steps):
+                progress.say(f"fine-tuning stopped early, after step {step.number} of {len(steps)}")
+                return
     if pending:
         _check(group, len(steps))
+
+
+def _evaluations(config: FinetuneConfig, steps: Sequence[Sequence[Rows]], num_windows: int) -> set[int]:
+    """Return after which steps the encoder is evaluated."""
+    every = config.evaluate_every or (1.0 if config.keeps_best else None)
+    if every is None or not config.fractions:
+        return set()
+    regular = [every * (place + 1) for place in range(int(config.fractions[-1] / every + 1e-9))]
+    found = steps_of_fractions([*regular, *config.fractions], steps, num_windows)
+    return {step for _, step in found if step}
 
 
 def set_dropout(model: nn.Module, share: float) -> None:
@@ -231,7 +299,7 @@ def _build_group(
     model = nn.ModuleList([encoder.model, output]).to(compute.device)
     optimizer = build_optimizer(model, config.lr, config.optim, rates, capturable=graphs is not None)
     learner = Learner(
-        name="encoder",
+        name=ENCODER,
         model=model,
         optimizer=optimizer,
         schedule=build_schedule(optimizer, config.optim, num_steps),

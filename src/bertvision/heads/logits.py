@@ -3,7 +3,7 @@
 And what one head sees of an encoder when no other head shares the pass.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -24,7 +24,7 @@ from bertvision.progress import SILENT, Progress
 from bertvision.states.live import KeptBatches, states_in_order_of_length
 from bertvision.states.packed import PackedEncoder, packs_states
 from bertvision.training.device import Compute, fetch_behind
-from bertvision.windows.batches import WindowBatch, lengths_of
+from bertvision.windows.batches import WindowBatch, collate, lengths_of, plan_in_order_of_length
 from bertvision.windows.packing import cut_in_order, packed_shape
 from bertvision.windows.padding import CPU_TOKENS, places_of
 from bertvision.windows.window import Window
@@ -140,6 +140,35 @@ def row_logits(
     )
     batches = batches if kept is None else kept.through(pooling, batches)
     return _fill(heads, batches, len(windows), place, compute, progress, len(windows))
+
+
+def output_logits(
+    encoder: Encoder,
+    head: Head,
+    read: Read,
+    windows: Sequence[Window],
+    per: Per,
+    compute: Compute,
+    tokens: int = 16384,
+) -> Logits:
+    """Return the logits of an output layer on an encoder that is in training; `read` gives what it sees."""
+    if compute.device.type == "cpu":
+        tokens = min(tokens, CPU_TOKENS)
+    lengths = lengths_of(windows)
+    window_at = np.concatenate([[0], np.cumsum(lengths)])
+
+    def place(scores: Tensor, batch: WindowBatch) -> Placed:
+        return (places_of(window_at, batch.rows), scores[batch.mask]) if per == "token" else (batch.rows, scores)
+
+    def batches() -> Iterator[StateBatch]:
+        for rows in plan_in_order_of_length(lengths, tokens):
+            batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
+            with torch.no_grad(), compute.autocast():
+                yield read(encoder, batch)
+
+    encoder.model.train(False)
+    size = int(window_at[-1]) if per == "token" else len(windows)
+    return _fill({"output": head}, batches(), size, place, compute, SILENT, len(windows))["output"]
 
 
 def _fill(

@@ -3,10 +3,12 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import accumulate
 from math import nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
@@ -24,6 +26,7 @@ from bertvision.shapes import StackShape
 from bertvision.training.checkpoint import HeldSignals, load_progress, save_progress
 from bertvision.training.device import Compute, wait_for
 from bertvision.training.graphs import StepGraphs
+from bertvision.training.history import UNLOGGED, History, TrainingLog
 from bertvision.training.loop import (
     Group,
     Learner,
@@ -53,6 +56,8 @@ class HeadsConfig(Config):
     epochs: int = Field(1, ge=1)
     min_steps: int = Field(0, ge=0)  # fewer rows get smaller batches, down to 8, and then more epochs
     report_epoch: int | None = Field(None, ge=1)  # the epoch that counts, fixed beforehand; None: the last
+    keep_best: bool = False  # a head's best epoch counts: on held-out rows (data.held_out; without any: on dev)
+    patience: int | None = Field(None, ge=1)  # epochs in which no head gets better until training stops; keeps the best
     batch: BatchConfig = BatchConfig(tokens=16384)
     lr: float = Field(1e-3, gt=0)
     optim: OptimConfig = OptimConfig()
@@ -67,7 +72,14 @@ class HeadsConfig(Config):
             raise ValueError(f"two heads are called {min(repeated)!r}; give one of them another `name`")
         if self.report_epoch is not None and self.report_epoch > self.epochs:
             raise ValueError(f"report_epoch is {self.report_epoch}, but there are {self.epochs} epochs")
+        if self.report_epoch is not None and self.keeps_best:
+            raise ValueError("report_epoch fixes an epoch, and keep_best or patience choose one; leave one of them out")
         return self
+
+    @property
+    def keeps_best(self) -> bool:
+        """Return whether each head's best epoch counts, not one that is the same for all."""
+        return self.keep_best or self.patience is not None
 
     @property
     def reported(self) -> int:
@@ -81,6 +93,7 @@ class EpochEnd(NamedTuple):
     epoch: int  # counted from 1
     seconds: float  # of training so far, all heads and the source together
     diverged: tuple[str, ...]  # heads that take no further part
+    history: History | None = None  # to be marked with the heads' scores, where they are evaluated here
 
 
 def with_every_setting(heads: Settings) -> Settings:
@@ -136,17 +149,21 @@ def train_heads_together(
     seed: int,
     compute: Compute,
     objective: Objective = SPANS,
+    log: TrainingLog = UNLOGGED,
     saved: Path | None = None,
     progress: Progress = SILENT,
 ) -> Iterator[EpochEnd]:
     """Let every head learn from every batch of the source; hand control back after each epoch.
 
-    `saved` is a folder for what a stopped training needs to go on; it is read at the start where it exists.
+    `log` is told of the course of training. `saved` is a folder for what a stopped training needs to go on; it is read
+    at the start where it exists.
     """
     num_steps = [source.num_steps(epoch) for epoch in range(config.epochs)]
     groups = build_groups(heads, config, sum(num_steps), seed, compute, objective)
     position = load_progress(saved, groups) if saved is not None else None
     first_epoch, done, seconds = (position["epoch"], position["step"], position["seconds"]) if position else (0, 0, 0.0)
+    ends = [0, *accumulate(num_steps)]
+    history = History(groups, ends[-1], partial(_epoch_at, ends), log, (position or {}).get("history"))
     for epoch in range(first_epoch, config.epochs):
         what = f"train {len(heads)} heads" + (f", epoch {epoch + 1}" if config.epochs > 1 else "")
         batches = ([batch] for batch in source.epoch(epoch, first_step=done))
@@ -155,16 +172,24 @@ def train_heads_together(
             started = last_saved = time.perf_counter()
             for step in train_steps(groups, batches, first_number=done + 1):
                 bar.advance(1, partial(_note, step))
+                history.add(step, ends[epoch] + step.number, seconds + time.perf_counter() - started)
                 is_due = signals.came is not None or time.perf_counter() - last_saved > config.save_every
                 if saved is not None and is_due:
                     seconds += time.perf_counter() - started
-                    save_progress(saved, groups, {"epoch": epoch, "step": step.number, "seconds": seconds})
+                    position = {"epoch": epoch, "step": step.number, "seconds": seconds, "history": history.state()}
+                    save_progress(saved, groups, position)
                     signals.act()
                     started = last_saved = time.perf_counter()
             wait_for(compute.device)
             seconds += time.perf_counter() - started
         done = 0
-        yield EpochEnd(epoch + 1, seconds, _diverged(groups))
+        yield EpochEnd(epoch + 1, seconds, _diverged(groups), history)
+        history.mark()
+
+
+def _epoch_at(ends: Sequence[int], number: int) -> float:
+    """Return how many epochs have passed after a step, of those that end after so many."""
+    return float(np.interp(number, ends, range(len(ends))))
 
 
 def build_groups(

@@ -136,7 +136,6 @@ class Kind(ABC):
     asks_questions: ClassVar[bool] = False  # whether examples are questions about contexts, in SQuAD's files
     can_be_taught: ClassVar[bool] = False  # by another model's logits
     has_baseline: ClassVar[bool] = True  # whether a guess that needs no model is a result of its own
-    has_held_out: ClassVar[bool] = False  # whether examples may be held out for choosing a threshold
     has_null: bool = False  # whether a model may abstain
     loses_ends: ClassVar[bool] = False  # whether texts that are too long lose their end, rather than be cut in two
     hows: ClassVar[tuple[How, ...]] = ("max", "mean", "logits", "weighted")  # in which logits can be combined

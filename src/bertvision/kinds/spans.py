@@ -66,7 +66,6 @@ class Spans(Kind):
     asks_questions: ClassVar[bool] = True
     can_be_taught: ClassVar[bool] = True
     has_baseline: ClassVar[bool] = False
-    has_held_out: ClassVar[bool] = True
     may_lack_scores: ClassVar[bool] = False
     right: ClassVar[str] = "Right by exact match"
     pipeline: ClassVar[str] = "question-answering"

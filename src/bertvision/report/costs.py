@@ -134,7 +134,8 @@ def _num_tuned(record: RunRecord) -> float:
 def _num_passed(record: RunRecord) -> float:
     """Count the windows that heads have learnt from, until the epoch that counts."""
     config = record.config.get("heads", {})
-    epochs = config.get("report_epoch") or config.get("epochs", 1)
+    is_chosen = config.get("keep_best") or config.get("patience")  # there may be fewer than were planned
+    epochs = len(record.epochs) if is_chosen else config.get("report_epoch") or config.get("epochs", 1)
     return float(config.get("share", 1.0) * epochs * record.data["train"].windows)
 
 

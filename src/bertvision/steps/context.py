@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bertvision.data.example import DataConfig, Question, Split
+from bertvision.data.example import DataConfig, Split
 from bertvision.data.held_out import check_apart, hold_out
 from bertvision.encoder.encode import places_of_states, shape_of_states
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
@@ -23,9 +23,10 @@ from bertvision.records import DataFile
 from bertvision.run_folder import RunFolder, folder_of_seed
 from bertvision.settings import Settings
 from bertvision.shapes import StackShape
-from bertvision.tasks import TASKS, Task, open_answering, read_labelled, read_task
+from bertvision.tasks import Task, open_answering, read_labelled, read_task
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.device import Compute, choose_compute
+from bertvision.training.history import Callback, TrainingLog
 from bertvision.training.loop import seed_for
 from bertvision.training.objective import Objective, objective_of
 from bertvision.windows.padding import spread
@@ -50,6 +51,7 @@ class RunContext:
     progress: Progress
     seed: int
     fraction: float | None = None  # of an epoch that the encoder was tuned for; None: the encoder as given
+    callbacks: Sequence[Callback] = ()  # that see the course of every training
 
     def at(self, seed: int, fraction: float | None = None) -> "RunContext":
         """Return the same context at another seed and fraction."""
@@ -83,6 +85,21 @@ class RunContext:
             return False
         model = read_model_config(folder_of(self.experiment.encoder))
         return model.objective == self.objective and model.labels == self.task.labels
+
+    @property
+    def log(self) -> TrainingLog:
+        """Return where the course of a training of this seed and fraction is told."""
+        return TrainingLog(self.folder.training, self.seed, self.fraction, self.callbacks)
+
+    @property
+    def chosen_on(self) -> Answering:
+        """Return what weights are chosen on where the best are kept: the held-out examples or, without any, dev."""
+        return self.held_out or self.dev
+
+    @property
+    def metric(self) -> str:
+        """Return the task's main score."""
+        return self.task.info.scores[0]
 
     @property
     def folder(self) -> RunFolder:
@@ -190,14 +207,11 @@ def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: in
     )
 
 
-def _held_out(task: Task, data: DataConfig) -> tuple[Task, Split[Question] | None]:
+def _held_out(task: Task, data: DataConfig) -> tuple[Task, Split[Any] | None]:
     if data.held_out == 0:
         return task, None
-    if not task.kind.has_held_out:
-        able = " and ".join(name for name, info in TASKS.items() if info.kind.has_held_out)
-        raise SettingsError(f"data.held_out works with {able} so far, and the task is {task.name}; set it to 0")
     if isinstance(data.held_out, str):
-        given: Split[Question] = read_labelled(task.name, data.held_out, data).split
+        given: Split[Any] = read_labelled(task.name, data.held_out, data, task.labels).split
         check_apart(task.train, given)
         return task, given
     train, held_out = hold_out(task.train, data.held_out)

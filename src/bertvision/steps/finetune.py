@@ -22,10 +22,11 @@ from bertvision.errors import SettingsError
 from bertvision.files import read_json, remove_folder, whole_folder, write_json
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.head import Head
-from bertvision.heads.logits import reading_of, sees_last
+from bertvision.heads.logits import output_logits, reading_of, sees_last
 from bertvision.heads.training import build_heads, start_at_prior
 from bertvision.manifest import write_manifest
 from bertvision.model_folder import LORA, as_saved, load_head, load_model, read_model_config, save_encoder
+from bertvision.records import TrainingPoint
 from bertvision.run_folder import is_made, resumable, sign
 from bertvision.settings import Settings
 from bertvision.shapes import StackShape
@@ -33,6 +34,7 @@ from bertvision.steps.context import RunContext
 from bertvision.steps.frozen_source import Bottom, live_bottom, open_bottom
 from bertvision.training.accounting import Costs
 from bertvision.training.checkpoint import fingerprint
+from bertvision.training.history import UNLOGGED, TrainingLog
 from bertvision.training.losses import Teach
 from bertvision.windows.batches import WindowBatch
 
@@ -76,12 +78,9 @@ def finetune(context: RunContext) -> None:
         with open_bottom(
             context, encoder, _reading(context, output), sees_last=output_sees_last(output), saved=saved
         ) as bottom:
-            for checkpoint in tune_together(context, encoder, output, saved, bottom):
+            for checkpoint in tune_together(context, encoder, output, saved, bottom, context.log):
                 if not wanted[checkpoint.fraction].exists():
-                    made_by = _made_by(context, checkpoint.fraction)
-                    _save(
-                        context, wanted[checkpoint.fraction], encoder, output, made_by, checkpoint.costs, bottom.states
-                    )
+                    _save(context, wanted[checkpoint.fraction], encoder, output, checkpoint, bottom.states)
 
 
 def tune_together(
@@ -90,10 +89,11 @@ def tune_together(
     output: Output,
     saved: Path | None = None,
     bottom: Bottom | None = None,
+    log: TrainingLog | None = None,
 ) -> Iterator[Checkpoint]:
     """Tune an encoder that `start_tuning` made ready and its output layer; hand control back at each fraction.
 
-    `bottom` is what `open_bottom` gives; None: a frozen bottom runs each time.
+    `bottom` is what `open_bottom` gives; None: a frozen bottom runs each time. Without a `log` nothing is evaluated.
     """
     bottom = bottom or live_bottom(context, encoder, _reading(context, output))
     return finetune_encoder(
@@ -109,9 +109,19 @@ def tune_together(
         teach=teacher_of(context, encoder.tokenizer.get_vocab()),
         rates=context.experiment.tune.rates if context.experiment.tune is not None else None,
         spent=bottom.costs,
+        evaluate=partial(_evaluate, context, encoder, output) if log is not None else None,
+        log=log or UNLOGGED,
         saved=saved,
         progress=context.progress,
     )
+
+
+def _evaluate(context: RunContext, encoder: Encoder, output: Output) -> float | None:
+    """Score encoder and output layer as they are."""
+    read = _reading(context, output) or partial(read_output, objective=context.objective)
+    asked, tokens = context.chosen_on, context.experiment.answers.tokens
+    logits = output_logits(encoder, output.head, read, asked.windows, context.objective.per, context.compute, tokens)
+    return asked.score(asked.answer(logits), logits).get(context.metric)
 
 
 def _is_past(saved: Path, context: RunContext, missing: list[float]) -> bool:
@@ -152,9 +162,22 @@ def bottom_states(place: Path) -> str:
     return states
 
 
+def tuning_points(place: Path) -> list[TrainingPoint]:
+    """Return the course of a fine-tuning; none for a model without its run."""
+    points = read_json(place / TIMING).get("points", []) if (place / TIMING).exists() else []
+    return [TrainingPoint(**point) for point in points]
+
+
+def best_step(place: Path) -> int | None:
+    """Return the step that a tuned encoder's weights are of, where the best ones were kept."""
+    best: int | None = read_json(place / TIMING).get("best") if (place / TIMING).exists() else None
+    return best
+
+
 def _save(
-    context: RunContext, place: Path, encoder: Encoder, output: Output, made_by: Settings, costs: Costs, states: str
+    context: RunContext, place: Path, encoder: Encoder, output: Output, checkpoint: Checkpoint, states: str
 ) -> None:
+    costs = checkpoint.costs
     with whole_folder(place) as beside:
         saved = as_saved(encoder)
         config = context.model_config(output.config, ".", True, fingerprint(saved.model))
@@ -169,9 +192,10 @@ def _save(
             save_adapters(beside / LORA, encoder.model)
         trained = count_trainable(encoder.model) + count_trainable(output.head)
         bottom = {} if states == "live" else {"bottom": states}
-        timing = {"seconds": round(costs.seconds, 3), "trained": trained, "costs": costs._asdict(), **bottom}
+        points = {"points": [point.model_dump() for point in checkpoint.points], "best": checkpoint.best}
+        timing = {"seconds": round(costs.seconds, 3), "trained": trained, "costs": costs._asdict(), **bottom, **points}
         write_json(beside / TIMING, timing)
-        sign(beside, made_by)
+        sign(beside, _made_by(context, checkpoint.fraction))
         write_manifest(beside)
 
 
@@ -209,8 +233,11 @@ def _reading(context: RunContext, output: Output) -> Read | None:
 
 
 def _made_by(context: RunContext, fraction: float | None) -> Settings:
-    settings, horizon = context.experiment.tuning_settings(), context.experiment.finetune.horizon
-    return context.made_by("finetune", **settings, **teacher_signature(context), horizon=horizon, fraction=fraction)
+    settings, config = context.experiment.tuning_settings(), context.experiment.finetune
+    chosen_on = {"chosen_on": context.chosen_on.split.sha256} if config.keeps_best else {}
+    return context.made_by(
+        "finetune", **settings, **teacher_signature(context), **chosen_on, horizon=config.horizon, fraction=fraction
+    )
 
 
 def teacher_of(context: RunContext, vocabulary: dict[str, int]) -> Teach | None:

@@ -2,8 +2,9 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -17,20 +18,24 @@ from bertvision.heads.head import Head
 from bertvision.heads.logits import logits_of
 from bertvision.heads.regression import fit_regression
 from bertvision.heads.training import EpochEnd, build_heads, start_at_prior, train_heads_together
+from bertvision.kinds.kind import Answering
 from bertvision.manifest import check_manifest, write_manifest
 from bertvision.metrics.squad import Scores
 from bertvision.model_folder import ModelConfig, load_head, read_model_config, save_head
-from bertvision.records import fraction_name
+from bertvision.records import TrainingPoint, fraction_name
 from bertvision.run_folder import MADE_BY, check_kept, is_made, resumable, sign
 from bertvision.settings import Settings
 from bertvision.states.config import free_ram
 from bertvision.states.live import KeptBatches
 from bertvision.steps.context import RunContext
 from bertvision.steps.states import open_states, suffix_of
+from bertvision.training.best import best_of
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
 from bertvision.training.loop import seed_for
 
 TRAINING, SCORES = "training.json", "scores.json"
+REPORTED, BEST = "reported", "best"  # of an unfinished stage: weights that count
+Score = Callable[[Mapping[str, Head]], dict[str, Scores]]
 KEPT_ON_GPU = 2**30  # bytes of dev's states that stay in a GPU's memory between two epochs
 
 
@@ -43,6 +48,8 @@ class TrainedHead:
     seconds: float  # of the pass that trained it, together with others
     epochs: dict[int, Scores]  # scores on dev after epochs other than the reported one
     states: str  # where its states came from
+    points: Sequence[TrainingPoint] = ()  # the course of its training
+    best: int | None = None  # the epoch that its weights are of, where the best one is kept
 
 
 def train_heads(context: RunContext) -> None:
@@ -75,12 +82,15 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
             context, encoder, weights, together, heads.values(), objective=objective, pooling=pooling
         )
         with states_of as (source, states):
-            kept = KeptBatches(free_ram() // 4 if context.compute.device.type == "cpu" else KEPT_ON_GPU)
+            score = partial(_score_heads, context, encoder, _kept_states(context))
             for end in _train(context, together, heads, source, saved):
-                _keep_epoch(context, stage, encoder, heads, end, states, kept)
+                _keep_epoch(context, stage, heads, end, states, score)
+                if config.patience is not None and _waited(context, stage, together, end) >= config.patience:
+                    context.progress.say(f"heads stopped early, after epoch {end.epoch} of {config.epochs}")
+                    break
         check_kept([stage / MADE_BY])  # else scores of earlier epochs may have gone with it
         for head in together:
-            _keep_head(context, stage, head, weights)
+            _keep_head(context, stage, head, weights, end)
 
 
 def _train(
@@ -102,6 +112,7 @@ def _train(
         seed=context.seed,
         compute=context.compute,
         objective=objective,
+        log=context.log,
         saved=saved,
         progress=context.progress,
     )
@@ -138,7 +149,9 @@ def load_heads(context: RunContext) -> dict[str, TrainedHead]:
         # The experiment's own config: a pooler given from Python is in no file.
         saved = read_model_config(place).model_copy(update={"head": config})
         head = load_head(place, saved)
-        trained[config.name] = TrainedHead(config, head, training["seconds"], epochs, training["states"])
+        points = [TrainingPoint(**point) for point in training.get("points", [])]
+        seconds, states, best = training["seconds"], training["states"], training.get("best")
+        trained[config.name] = TrainedHead(config, head, seconds, epochs, states, points, best)
     return trained
 
 
@@ -151,45 +164,91 @@ def frozen_encoder(context: RunContext) -> tuple[Encoder, str]:
 
 
 def _keep_epoch(
-    context: RunContext,
-    stage: Path,
-    encoder: Encoder,
-    heads: Mapping[str, Head],
-    end: EpochEnd,
-    states: str,
-    kept: KeptBatches,
+    context: RunContext, stage: Path, heads: Mapping[str, Head], end: EpochEnd, states: str, score: Score
 ) -> None:
-    """Keep the weights of the reported epoch and the scores of every other one, for when the stage is cut short."""
+    """Keep the weights of the reported epoch and the scores of every one, for when the stage is cut short."""
+    config = context.experiment.heads
     going = {name: head for name, head in heads.items() if name not in end.diverged}
-    if end.epoch == context.experiment.heads.reported:
-        with whole_folder(stage / "reported") as beside:
+    training = {"seconds": round(end.seconds, 3), "states": states}
+    if end.epoch == config.reported and not config.keeps_best:
+        with whole_folder(stage / REPORTED) as beside:
             for name, head in going.items():
                 save_weights(beside / name, head)
-            write_json(beside / TRAINING, {"seconds": round(end.seconds, 3), "states": states, "heads": list(going)})
+            write_json(beside / TRAINING, {**training, "heads": list(going)})
             write_manifest(beside)
-    else:
+    if config.epochs > 1 or config.keeps_best:
+        scores = score(going)
         with whole_folder(stage / f"epoch-{end.epoch}") as beside:
-            write_json(beside / SCORES, _score_heads(context, encoder, going, kept))
+            write_json(beside / SCORES, scores)
             write_manifest(beside)
+        if end.history is not None:
+            end.history.mark({name: own.get(watched_score(context)) for name, own in scores.items()})
+    if config.keeps_best:
+        _keep_best(context, stage, going, end, training)
+
+
+def _keep_best(context: RunContext, stage: Path, heads: Mapping[str, Head], end: EpochEnd, training: Settings) -> None:
+    """Keep the weights of the heads whose best epoch this is."""
+    for name, head in heads.items():
+        if _best_epoch(context, stage, name, end.epoch) == end.epoch:
+            with whole_folder(stage / BEST / name) as beside:
+                save_weights(beside / name, head)
+                write_json(beside / TRAINING, {**training, "heads": [name], "best": end.epoch})
+                write_manifest(beside)
+
+
+def _best_epoch(context: RunContext, stage: Path, name: str, last: int) -> int:
+    """Return a head's first best epoch until the last one."""
+    epochs, metric = _epochs_of(stage, name, last), watched_score(context)
+    return [*epochs][best_of([scores.get(metric) for scores in epochs.values()])]
+
+
+def _waited(context: RunContext, stage: Path, trained: Sequence[HeadConfig], end: EpochEnd) -> int:
+    """Count the epochs in which no head that takes steps got better."""
+    names = [head.name for head in trained if not is_regression(head) and head.name not in end.diverged]
+    return min((end.epoch - _best_epoch(context, stage, name, end.epoch) for name in names), default=0)
+
+
+def watched_score(context: RunContext) -> str:
+    """Return the name of the score that weights are chosen by."""
+    return context.metric if context.held_out is None else f"held_out_{context.metric}"
+
+
+def _kept_states(context: RunContext) -> dict[str, KeptBatches]:
+    """Return room for the states of what is scored after every epoch."""
+    room = free_ram() // 4 if context.compute.device.type == "cpu" else KEPT_ON_GPU
+    return {part: KeptBatches(room // 2 if context.held_out is not None else room) for part in ("dev", "held_out")}
 
 
 def _score_heads(
-    context: RunContext, encoder: Encoder, heads: Mapping[str, Head], kept: KeptBatches
+    context: RunContext, encoder: Encoder, kept: Mapping[str, KeptBatches], heads: Mapping[str, Head]
+) -> dict[str, Scores]:
+    scores = _score_on(context, encoder, kept["dev"], heads, context.dev)
+    if context.held_out is not None:
+        for name, own in _score_on(context, encoder, kept["held_out"], heads, context.held_out).items():
+            if context.metric in own:
+                scores[name] = {**scores[name], watched_score(context): own[context.metric]}
+    return scores
+
+
+def _score_on(
+    context: RunContext, encoder: Encoder, kept: KeptBatches, heads: Mapping[str, Head], asked: Answering
 ) -> dict[str, Scores]:
     tokens, layers = context.experiment.answers.tokens, context.experiment.states.chosen_layers
-    per, windows = context.objective.per, context.dev.windows
+    per, windows = context.objective.per, asked.windows
     found = logits_of(encoder, heads, windows, per, context.compute, context.progress, tokens, layers, kept)
-    return {name: context.dev.score(context.dev.answer(logits), logits) for name, logits in found.items()}
+    return {name: asked.score(asked.answer(logits), logits) for name, logits in found.items()}
 
 
-def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: str) -> None:
+def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: str, end: EpochEnd) -> None:
     """Move a head from the unfinished stage to its MODEL_DIR."""
     made_by = _made_by(context, [config])
     if is_made(context.folder.head(config.name), made_by):
         return
-    check_manifest(stage / "reported")
-    training = read_json(stage / "reported" / TRAINING)
-    if config.name not in training.pop("heads", [path.name for path in (stage / "reported").iterdir()]):
+    place = stage / BEST / config.name if context.experiment.heads.keeps_best else stage / REPORTED
+    check_manifest(place)
+    training = read_json(place / TRAINING) if place.exists() else {}
+    if not (place / config.name).exists():
         context.progress.say(f"head {config.name} diverged and was left out; try a lower lr for it")
         with whole_folder(context.folder.head(config.name)) as beside:
             write_json(beside / TRAINING, {"diverged": True})  # so that it is not tried again
@@ -197,14 +256,22 @@ def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: st
             write_manifest(beside)
         return
     head = build_head(config, context.shape_for(config), context.objective, context.experiment.states.chosen_pooling)
-    load_weights(stage / "reported" / config.name, head)
-    rows = {place.stem.removeprefix("epoch-"): _read_scores(place) for place in stage.glob("epoch-*")}
-    epochs = {epoch: scores[config.name] for epoch, scores in rows.items() if config.name in scores}
+    training.pop("heads", None)
+    load_weights(place / config.name, head)
+    points = end.history.points.get(config.name, []) if end.history is not None else []
+    training |= {"epochs": _epochs_of(stage, config.name, end.epoch), "points": [each.model_dump() for each in points]}
     with whole_folder(context.folder.head(config.name)) as beside:
         save_head(beside, head, _model_config(context, config, weights))
-        write_json(beside / TRAINING, {**training, "epochs": epochs, "diverged": False})
+        write_json(beside / TRAINING, {**training, "diverged": False})
         sign(beside, made_by)
         write_manifest(beside)
+
+
+def _epochs_of(stage: Path, name: str, last: int) -> dict[int, Scores]:
+    """Return a head's scores after the epochs until the last one, in their order."""
+    places = {int(place.stem.removeprefix("epoch-")): place for place in stage.glob("epoch-*")}
+    scores = {epoch: _read_scores(place) for epoch, place in sorted(places.items()) if epoch <= last}
+    return {epoch: own[name] for epoch, own in scores.items() if name in own}
 
 
 def _read_scores(place: Path) -> dict[str, Scores]:
@@ -237,6 +304,7 @@ def _made_by(context: RunContext, heads: list[HeadConfig]) -> Settings:
         scored_on={"dev": context.task.dev.sha256, "answers": _answers(context)}
         if context.experiment.heads.epochs > 1
         else None,
+        **({"chosen_on": context.chosen_on.split.sha256} if context.experiment.heads.keeps_best else {}),
         trained=[head.model_dump(mode="json") for head in heads],
     )
 
@@ -244,7 +312,8 @@ def _made_by(context: RunContext, heads: list[HeadConfig]) -> Settings:
 def _settings(context: RunContext) -> Settings:
     """Return the settings of all heads; folders that were made when heads learnt from all windows name no share."""
     config = context.experiment.heads
-    return config.model_dump(mode="json", exclude={"train", "save_every"} | ({"share"} if config.share == 1 else set()))
+    without = {"train", "save_every"} | ({"share"} if config.share == 1 else set())
+    return config.model_dump(mode="json", exclude=without | (set() if config.keep_best else {"keep_best"}))
 
 
 def _answers(context: RunContext) -> Settings:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.data.held_out import write_squad
+from bertvision.data.held_out import write_held_out
 from bertvision.encoder.encode import has_pooler
 from bertvision.encoder.load import Encoder
 from bertvision.evaluate.calibration import Decision, fit_decision, score_calibration
@@ -25,6 +25,7 @@ from bertvision.records import (
     Inference,
     RunRecord,
     Seconds,
+    TrainingPoint,
     provenance,
     read_record,
     record_path,
@@ -35,10 +36,11 @@ from bertvision.settings import first_difference
 from bertvision.steps.cautions import same_answer
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import finetune_costs, finetune_seconds
-from bertvision.steps.heads import frozen_encoder, load_heads
+from bertvision.steps.heads import frozen_encoder, load_heads, watched_score
 from bertvision.steps.measure import measure_inference
 from bertvision.steps.results import ENCODER, MAJORITY, ResultModel, list_models, output_layer_of
 from bertvision.training.accounting import Costs
+from bertvision.training.history import thinned
 
 
 class SplitLogits(NamedTuple):
@@ -90,7 +92,7 @@ def predict(context: RunContext) -> list[RunRecord]:
     if context.held_out is not None:
         held_out = _ask(context, rows, encoder, context.held_out)
         if not context.folder.held_out.exists():
-            write_squad(context.folder.held_out, context.held_out.split.examples)
+            write_held_out(context.folder.held_out, context.held_out.split.examples)
     also = {name: _ask(context, rows, encoder, each) for name, each in context.also.items()}
     measured = _measured(context, rows, encoder)
     notes, pooled = _notes(context, rows), has_pooler(encoder)
@@ -183,7 +185,8 @@ def _score(this: Pass, row: ResultModel) -> tuple[Scores, Curves | None, str | N
     if this.held_out is not None:
         with whole_folder(folder.held_out_predictions(row.name)) as beside:
             held_out = (this.held_out.answering.split.examples, this.held_out.answer(row, beside))
-        scores["held_out_f1"] = this.held_out.score(row, held_out[1])["f1"]  # to choose settings by
+        score = this.held_out.score(row, held_out[1]).get(context.metric)
+        scores |= {} if score is None else {watched_score(context): score}  # to choose settings by
     scores |= _reader_scores(this, row)
     if not context.task.kind.has_null:
         return scores, None, note
@@ -215,7 +218,7 @@ def _record(
     this: Pass, row: ResultModel, place: int, scores: Scores, curves: Curves | None, note: str | None
 ) -> RunRecord:
     context, config = this.context, this.context.experiment
-    epochs = {**row.epochs, config.heads.reported: scores} if row.kind in ("head", "control") else {}
+    epochs = {**row.epochs, row.best or config.heads.reported: scores} if row.kind in ("head", "control") else {}
     return RunRecord(
         experiment=config.name,
         variant=config.variant,
@@ -230,6 +233,7 @@ def _record(
         **_own_settings(this, row),
         scores=scores,
         epochs=[epochs[epoch] for epoch in sorted(epochs)],
+        training=_course(this, row, scores),
         curves=curves,
         parameters=row.parameters,
         seconds=Seconds(
@@ -242,12 +246,34 @@ def _record(
         weighed_states=weighed_states(row.head, has_pooler=this.has_pooler) if row.head is not None else None,
         states=row.states,
         schedule_horizon=config.finetune.horizon,
-        notes=this.notes if note is None else [*this.notes, note],
+        notes=[*this.notes, *_choice(this, row), *([] if note is None else [note])],
         data=context.data(),
         encoder_fingerprint=this.weights,
         config=config.model_dump(mode="json"),
         provenance=provenance(context.compute.name, context.compute.precision),
     )
+
+
+def _course(this: Pass, row: ResultModel, scores: Scores) -> list[TrainingPoint]:
+    """Return the course of a row's training; weights that are those of its last step have the score of the row."""
+    points = thinned(row.points)
+    if points and points[-1].score is None and row.best is None and this.context.experiment.heads.report_epoch is None:
+        points[-1] = points[-1].model_copy(update={"score": scores.get(watched_score(this.context))})
+    return points
+
+
+def _choice(this: Pass, row: ResultModel) -> list[str]:
+    """Say which weights a row has where the best ones were kept, and what they were chosen on."""
+    if row.best is None or not row.points:
+        return []
+    is_encoder, last = row.kind == "encoder", row.points[-1]
+    kept = f"step {row.best} of {last.step}" if is_encoder else f"epoch {row.best} of {round(last.epoch)}"
+    if this.context.held_out is not None:
+        return [f"its weights are those of {kept}, the best on the held-out {this.context.task.kind.nouns}"]
+    return [
+        f"its weights are those of {kept}, the best on dev: its scores there flatter it; set data.held_out to choose "
+        "on other rows"
+    ]
 
 
 def _own_settings(this: Pass, row: ResultModel) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The rows of one fraction: the encoder with its output layer, the heads on it, and ensembles of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bertvision.encoder.load import Encoder, folder_of
@@ -10,9 +10,9 @@ from bertvision.heads.build import HeadConfig
 from bertvision.heads.head import Head, count_parameters
 from bertvision.metrics.squad import Scores
 from bertvision.model_folder import load_head, read_model_config
-from bertvision.records import Parameters, ResultKind
+from bertvision.records import Parameters, ResultKind, TrainingPoint
 from bertvision.steps.context import RunContext
-from bertvision.steps.finetune import bottom_states, trained_parameters
+from bertvision.steps.finetune import best_step, bottom_states, trained_parameters, tuning_points
 from bertvision.steps.heads import load_heads
 
 ENCODER, MAJORITY = "encoder", "majority"
@@ -32,6 +32,8 @@ class ResultModel:
     seconds: float | None = None  # of the pass that trained it
     epochs: dict[int, Scores] = field(default_factory=dict)  # scores after epochs other than the reported one
     states: str = "live"  # where its training took states from
+    points: Sequence[TrainingPoint] = ()  # the course of its training
+    best: int | None = None  # where the best weights are kept: the encoder's step, a head's epoch
 
 
 BASELINE = ResultModel(MAJORITY, "baseline", Parameters(total=0, trainable=0, encoder=0))
@@ -49,7 +51,8 @@ def list_models(context: RunContext, encoder: Encoder) -> list[ResultModel]:
         parameters = Parameters(total=size + own.total, trainable=learned, encoder=size)
         config = read_model_config(place).head
         ship, states = inside + own.total, bottom_states(place)
-        rows.append(ResultModel(ENCODER, "encoder", parameters, output, config, ship, states=states))
+        encoder_row = ResultModel(ENCODER, "encoder", parameters, output, config, ship, states=states)
+        rows.append(replace(encoder_row, points=tuning_points(place), best=best_step(place)))
     for name, trained in load_heads(context).items():
         count = count_parameters(trained.head)
         parameters = Parameters(total=count.total, trainable=count.trainable, encoder=size)
@@ -64,6 +67,8 @@ def list_models(context: RunContext, encoder: Encoder) -> list[ResultModel]:
                 seconds=trained.seconds,
                 epochs=trained.epochs,
                 states=trained.states,
+                points=trained.points,
+                best=trained.best,
             )
         )
     return rows + _ensembles(context.experiment.ensembles, rows, size, inside)

@@ -1,7 +1,8 @@
 """The whole line, from text to scored records; each step lies beside this file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from bertvision.experiment import Experiment
@@ -14,14 +15,21 @@ from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.finetune import finetune
 from bertvision.steps.heads import train_heads
 from bertvision.steps.predict import files_of, predict
+from bertvision.steps.trackers import tracking
+from bertvision.training.history import Callback
 
 EXPERIMENT = "experiment.json"
 
 
-def run(experiment: Experiment, out: Path, progress: Progress = SILENT) -> list[RunRecord]:
-    """Take one experiment from text to records, one per result, fraction and seed; what OUT already holds is kept."""
+def run(
+    experiment: Experiment, out: Path, progress: Progress = SILENT, callbacks: Sequence[Callback] = ()
+) -> list[RunRecord]:
+    """Take one experiment from text to records, one per result, fraction and seed; what OUT already holds is kept.
+
+    `callbacks` see the course of every training, beside the trackers of `experiment.report_to`.
+    """
     records = []
-    with opened(experiment, out, progress) as context:
+    with opened(experiment, out, progress, callbacks) as context:
         for seed in experiment.seeds:
             finetune(context.at(seed))
             for fraction in context.fractions:
@@ -59,11 +67,13 @@ def run_train_heads(experiment: Experiment, out: Path, progress: Progress = SILE
 
 
 @contextmanager
-def opened(experiment: Experiment, out: Path, progress: Progress) -> Iterator[RunContext]:
+def opened(
+    experiment: Experiment, out: Path, progress: Progress, callbacks: Sequence[Callback] = ()
+) -> Iterator[RunContext]:
     """Lock the run folder, prepare the context, and write down the experiment as it was resolved."""
-    with locked(out):
+    with locked(out), tracking(experiment, out) as trackers:
         tidy(out)
-        context = prepare(experiment, out, progress)
+        context = replace(prepare(experiment, out, progress), callbacks=(*callbacks, *trackers))
         if not (out / EXPERIMENT).exists():  # the settings of a folder that is refused stay as they are
             write_experiment(context.experiment, out)
         for said in caution(context):

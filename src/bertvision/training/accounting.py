@@ -41,6 +41,11 @@ class Meter:
         self._started, self._data = time.perf_counter(), 0.0
         self._joules = device_joules(self._device) or 0.0
 
+    @property
+    def elapsed(self) -> float:
+        """Return the seconds until now, without waiting for the device."""
+        return self._costs.seconds + time.perf_counter() - self._started
+
     def stop(self) -> Costs:
         """Stop the clock, and give all costs until now."""
         wait_for(self._device)

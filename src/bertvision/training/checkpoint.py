@@ -19,6 +19,7 @@ from bertvision.manifest import check_manifest, write_manifest
 from bertvision.settings import Settings
 from bertvision.training.loop import Group, Learner
 
+BEST = "best.safetensors"
 COUNTERS = ("bad_steps", "bad_in_a_row", "diverged")  # what a group counts for each of its learners
 STOPPING = [each for name in ("SIGINT", "SIGTERM", "SIGHUP") if (each := getattr(signal, name, None)) is not None]
 
@@ -65,14 +66,21 @@ def fingerprint_tensors(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def save_progress(folder: Path, groups: Sequence[Group], position: Settings) -> None:
-    """Write all that a training needs to go on: weights, optimizers, schedules, randomness and its position."""
+def save_progress(
+    folder: Path, groups: Sequence[Group], position: Settings, best: Mapping[str, Tensor] | None = None
+) -> None:
+    """Write all that a training needs to go on: weights, optimizers, schedules, randomness and its position.
+
+    `best` are weights that it would rather end with than the last ones; `load_tensors` reads them from BEST.
+    """
     with whole_folder(folder) as beside:
         plain = {learner.name: _plain(group, place) for group, place, learner in _each(groups)}
         write_json(beside / "position.json", {**position, "learners": plain})
         for number, (_, _, learner) in enumerate(_each(groups)):
             save_weights(beside / f"{number}.model.safetensors", learner.model)
             save_tensors(beside / f"{number}.training.safetensors", _tensors(learner))
+        if best:
+            save_tensors(beside / BEST, best)
         write_manifest(beside)
 
 

@@ -94,6 +94,10 @@ class Schedule:
             else:
                 group["lr"] = base * self._factor
 
+    def rate_of(self, number: int) -> float:
+        """Return the largest rate of a step, counted from 1."""
+        return max(self._bases) * self._rate(number - 1)
+
     def step(self) -> None:
         """Go on by one step."""
         self.go_to(self.taken + 1)
