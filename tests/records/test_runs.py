@@ -12,6 +12,7 @@ from bertvision.records import (
     Provenance,
     RunRecord,
     Seconds,
+    TrainingPoint,
     fraction_name,
     in_order,
     provenance,
@@ -206,3 +207,19 @@ def test_where_git_is_absent_the_commit_stays_unknown(monkeypatch, tmp_path):
 @pytest.mark.parametrize(("fraction", "told"), [(0.3, "0.3 of an epoch"), (1.0, "1 epoch"), (3.0, "3 epochs")])
 def test_how_long_an_encoder_was_tuned_is_told_as_one_would_say_it(fraction, told):
     assert tuned_for(fraction) == told
+
+
+def test_a_record_keeps_the_course_of_its_training(tmp_path):
+    points = [
+        TrainingPoint(step=10, epoch=0.5, loss=0.69, score=None, lr=1e-3, seconds=0.25),
+        TrainingPoint(step=20, epoch=1.0, loss=None, score=75.0, lr=5e-4, seconds=0.5),
+    ]
+    path = write_record(tmp_path, make_record(training=points))
+    assert read_record(path).training == points
+
+
+def test_a_record_from_before_training_was_recorded_can_be_read(tmp_path):
+    path = write_record(tmp_path, make_record())
+    older = {key: value for key, value in json.loads(path.read_text()).items() if key != "training"}
+    path.write_text(json.dumps(older))
+    assert read_record(path).training == []

@@ -69,6 +69,17 @@ class Curves(Config):
     risk_coverage: list[tuple[float, float]] = []  # share answered (ascending), share wrong among them
 
 
+class TrainingPoint(Config):
+    """What training showed at one step; a record holds few enough of them for a figure."""
+
+    step: int  # counted from 1
+    epoch: float  # passes over the training rows so far
+    loss: float | None  # mean over the steps since the last point; None where no step had a finite one
+    score: float | None  # the task's main score on held-out rows (without `data.held_out`: on dev), where computed
+    lr: float | None  # of the step; the largest where groups of weights have their own
+    seconds: float  # of training so far
+
+
 # A layer's number (0: the embedding output), or the pooler's output, which heads of rows read before the layers.
 State = int | Literal["pooled"]
 
@@ -96,6 +107,7 @@ class RunRecord(Record):
     weight_decay: float | None = None  # of a head with one of its own
     scores: dict[str, float]  # at the epoch fixed beforehand (heads.report_epoch)
     epochs: list[dict[str, float]]  # scores after every epoch of head training; empty for encoder and ensembles
+    training: list[TrainingPoint] = []  # in the order of steps; empty where no optimizer took steps
     curves: Curves | None = None  # None where answers have no probabilities
     parameters: Parameters
     seconds: Seconds
