@@ -210,6 +210,10 @@ class Kind(ABC):
     def decode(self, asked: Answering, logits: Logits) -> list[Predicted]:
         """Return a prediction for every example, in their order."""
 
+    def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[Any]:
+        """Return predictions of rows that are one window each, or one group of windows."""
+        raise NotImplementedError
+
     @abstractmethod
     def combine(
         self,

@@ -276,7 +276,9 @@ class LabelKind(Kind):
     def mistake(self, golds: Golds, place: int, prediction: Any, split: str) -> Mistake:  # noqa: ANN401 (of its kind)
         """Return an example with its label and the predicted one."""
         example = golds.examples[place]
-        gold, predicted = (self.show(example, each, golds.labels) for each in (self.gold(example), self.label(prediction)))
+        gold, predicted = (
+            self.show(example, each, golds.labels) for each in (self.gold(example), self.label(prediction))
+        )
         return Mistake(
             split=split,
             id=example.id,
@@ -371,10 +373,6 @@ class LabelKind(Kind):
             raise SettingsError("prediction folders of this task hold no logits; choose --how max, mean or weighted")
         logits = self.combine(None, [self.logits_of(golds, member) for member in members], how, shares, golds.labels)
         return Joined(self.decode_rows([each.id for each in golds.examples], logits, golds.labels), "probabilities")
-
-    def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[Any]:
-        """Return predictions of rows that are one window each."""
-        raise NotImplementedError
 
     def logits_of(self, golds: Golds, member: RowMember) -> Logits:
         """Return logits that have the probabilities of a prediction folder: their logarithms."""

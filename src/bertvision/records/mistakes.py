@@ -1,4 +1,4 @@
-"""`MistakesRecord`: examples to read, with their texts; it lies with a run's predictions and never among its records."""
+"""`MistakesRecord`: examples to read, with texts; it lies with a run's predictions and never among its records."""
 
 from pathlib import Path
 

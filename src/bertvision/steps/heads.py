@@ -14,7 +14,7 @@ from bertvision.files import read_json, remove_folder, whole_folder, write_json
 from bertvision.heads.build import HeadConfig, build_head, is_regression
 from bertvision.heads.head import Head
 from bertvision.heads.logits import logits_of
-from bertvision.heads.regression import fit_regression
+from bertvision.heads.regression import RegressionFit, fit_regression
 from bertvision.heads.training import EpochEnd, build_heads, start_at_prior, train_heads_together
 from bertvision.manifest import check_manifest, write_manifest
 from bertvision.metrics.squad import Scores
@@ -25,6 +25,7 @@ from bertvision.settings import Settings
 from bertvision.states.config import free_ram
 from bertvision.states.live import KeptBatches
 from bertvision.steps.context import RunContext
+from bertvision.steps.mistakes import SHARES, Told, can_tell, tell
 from bertvision.steps.states import open_states, suffix_of
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
 from bertvision.training.loop import seed_for
@@ -42,6 +43,7 @@ class TrainedHead:
     seconds: float  # of the pass that trained it, together with others
     epochs: dict[int, Scores]  # scores on dev after epochs other than the reported one
     states: str  # where its states came from
+    told: Told  # what a regression tells beside its weights
 
 
 def train_heads(context: RunContext) -> None:
@@ -73,20 +75,29 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
         states_of = open_states(context, encoder, weights, together, objective=objective, pooling=pooling)
         with states_of as (source, states):
             kept = KeptBatches(free_ram() // 4 if context.compute.device.type == "cpu" else KEPT_ON_GPU)
-            for end in _train(context, together, heads, source, saved):
+            fits: dict[str, RegressionFit] = {}
+            for end in _train(context, together, heads, source, saved, fits):
                 _keep_epoch(context, stage, encoder, heads, end, states, kept)
+            told = _tell(context, encoder, fits, kept) if can_tell(context) else {}
         check_kept([stage / MADE_BY])  # else scores of earlier epochs may have gone with it
         for head in together:
-            _keep_head(context, stage, head, weights)
+            _keep_head(context, stage, head, weights, told.get(head.name, Told()))
 
 
 def _train(
-    context: RunContext, configs: Sequence[HeadConfig], heads: Mapping[str, Head], source: StateSource, saved: Path
+    context: RunContext,
+    configs: Sequence[HeadConfig],
+    heads: Mapping[str, Head],
+    source: StateSource,
+    saved: Path,
+    fits: dict[str, RegressionFit],
 ) -> Iterator[EpochEnd]:
-    """Fit the regressions at once, and let the other heads take steps."""
+    """Fit the regressions at once, which go into `fits`, and let the other heads take steps."""
     config, objective, started = context.experiment.heads, context.objective, time.perf_counter()
+    shares = SHARES if can_tell(context) else ()
     for name in (head.name for head in configs if is_regression(head)):
-        fit_regression(heads[name], source.epoch(0), objective, seed_for(context.seed, "regression"))
+        seed = seed_for(context.seed, "regression")
+        fits[name] = fit_regression(heads[name], source.epoch(0), objective, seed, shares)
     stepping = {head.name: heads[head.name] for head in configs if not is_regression(head)}
     if not stepping:
         yield EpochEnd(config.reported, time.perf_counter() - started, ())
@@ -101,6 +112,30 @@ def _train(
         saved=saved,
         progress=context.progress,
     )
+
+
+def _tell(
+    context: RunContext, encoder: Encoder, fits: Mapping[str, RegressionFit], kept: KeptBatches
+) -> dict[str, Told]:
+    """Score the regressions on fewer rows on dev, all in one pass, and look for training rows that they contradict."""
+    copies = {
+        f"{name} {rows} {number}": head
+        for name, fit in fits.items()
+        for rows, heads in fit.fewer.items()
+        for number, head in enumerate(heads)
+    }
+    scores = _score_heads(context, encoder, copies, kept) if copies else {}
+    return {
+        name: tell(
+            context,
+            fit,
+            {
+                rows: [scores[f"{name} {rows} {number}"] for number in range(len(each))]
+                for rows, each in fit.fewer.items()
+            },
+        )
+        for name, fit in fits.items()
+    }
 
 
 def _going_on(stage: Path, missing: list[HeadConfig], configured: Sequence[HeadConfig]) -> list[HeadConfig]:
@@ -134,7 +169,8 @@ def load_heads(context: RunContext) -> dict[str, TrainedHead]:
         # The experiment's own config: a pooler given from Python is in no file.
         saved = read_model_config(place).model_copy(update={"head": config})
         head = load_head(place, saved)
-        trained[config.name] = TrainedHead(config, head, training["seconds"], epochs, training["states"])
+        told = Told.model_validate(training.get("told", {}))  # older folders have none
+        trained[config.name] = TrainedHead(config, head, training["seconds"], epochs, training["states"], told)
     return trained
 
 
@@ -178,7 +214,7 @@ def _score_heads(
     return {name: context.dev.score(context.dev.answer(logits), logits) for name, logits in found.items()}
 
 
-def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: str) -> None:
+def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: str, told: Told) -> None:
     """Move a head from the unfinished stage to its MODEL_DIR."""
     made_by = _made_by(context, [config])
     if is_made(context.folder.head(config.name), made_by):
@@ -198,7 +234,9 @@ def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: st
     epochs = {epoch: scores[config.name] for epoch, scores in rows.items() if config.name in scores}
     with whole_folder(context.folder.head(config.name)) as beside:
         save_head(beside, head, _model_config(context, config, weights))
-        write_json(beside / TRAINING, {**training, "epochs": epochs, "diverged": False})
+        write_json(
+            beside / TRAINING, {**training, "epochs": epochs, "diverged": False, "told": told.model_dump(mode="json")}
+        )
         sign(beside, made_by)
         write_manifest(beside)
 

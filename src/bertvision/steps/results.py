@@ -14,6 +14,7 @@ from bertvision.records import Parameters, ResultKind
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import bottom_states, trained_parameters
 from bertvision.steps.heads import load_heads
+from bertvision.steps.mistakes import Told
 
 ENCODER, MAJORITY = "encoder", "majority"
 
@@ -32,6 +33,7 @@ class ResultModel:
     seconds: float | None = None  # of the pass that trained it
     epochs: dict[int, Scores] = field(default_factory=dict)  # scores after epochs other than the reported one
     states: str = "live"  # where its training took states from
+    told: Told = Told()  # what a regression tells beside its scores
 
 
 BASELINE = ResultModel(MAJORITY, "baseline", Parameters(total=0, trainable=0, encoder=0))
@@ -64,6 +66,7 @@ def list_models(context: RunContext, encoder: Encoder) -> list[ResultModel]:
                 seconds=trained.seconds,
                 epochs=trained.epochs,
                 states=trained.states,
+                told=trained.told,
             )
         )
     return rows + _ensembles(context.experiment.ensembles, rows, size, inside)
