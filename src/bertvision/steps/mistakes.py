@@ -44,7 +44,10 @@ def can_tell(context: RunContext) -> bool:
 
 def tell(context: RunContext, fit: RegressionFit, scores: Mapping[int, Sequence[Scores]]) -> Told:
     """Return what a fit tells; `scores` are those of its copies, by their number of rows."""
-    fewer = [FewerRows(rows=rows, draws=len(each), scores=_mean(each)) for rows, each in sorted(scores.items())]
+    group = context.objective.group  # an example may have several windows
+    fewer = [
+        FewerRows(rows=rows // group, draws=len(each), scores=_mean(each)) for rows, each in sorted(scores.items())
+    ]
     return Told(fewer_rows=fewer, suspects=None if fit.unseen is None else _suspects(context, fit.unseen))
 
 
