@@ -142,7 +142,9 @@ def test_columns_that_no_row_fills_are_left_out_of_tables_and_of_what_they_mean(
 def test_the_headline_comes_first_and_what_columns_mean_last(rich_written):
     for name in ("report.html", "report.md"):
         text = (rich_written / name).read_text(encoding="utf-8")
-        places = [text.index(each) for each in ("F1 at 0 48.5", "Scores on squad2", "Where this came from", "How to read")]
+        places = [
+            text.index(each) for each in ("F1 at 0 48.5", "Scores on squad2", "Where this came from", "How to read")
+        ]
         assert places == sorted(places)
 
 
