@@ -174,12 +174,12 @@ def _show_answer(experiment: "Experiment", head: Path) -> None:
 
 def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> "list[RunRecord]":
     from bertvision.cli.records import print_records
-    from bertvision.records import read_costs, read_differences
+    from bertvision.records import read_costs, read_differences, read_mistakes
     from bertvision.steps.run import run as run_experiment
     from bertvision.studies.reports import write_report
 
     records = run_experiment(experiment, out, progress_for(quiet))
-    page = write_report(records, out, read_costs(out), read_differences(out))
+    page = write_report(records, out, read_costs(out), read_differences(out), read_mistakes(out))
     print_records(records, as_json)
     if not as_json:
         results.print(f"report: {page}", markup=False)
@@ -189,7 +189,7 @@ def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> "li
 def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool, as_json: bool) -> None:
     from bertvision.cli.records import print_records
     from bertvision.encoder.tuning.adapters import check_peft
-    from bertvision.records import read_costs, read_differences
+    from bertvision.records import read_costs, read_differences, read_mistakes
     from bertvision.steps.run import run as run_experiment
     from bertvision.studies.reports import write_report
 
@@ -201,7 +201,7 @@ def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool,
             messages.print(f"{experiment.variant}:", markup=False)
         records += run_experiment(experiment, _folder(out, experiment), progress_for(quiet))
     together = _folder(out, experiments[0]).parent
-    page = write_report(records, together, read_costs(together), read_differences(together))
+    page = write_report(records, together, read_costs(together), read_differences(together), read_mistakes(together))
     print_records(records, as_json)
     if not as_json:
         results.print(f"report: {page}", markup=False)

@@ -23,6 +23,7 @@ from bertvision.predictions.files import PREDICTIONS, WHERE
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.progress import SILENT, Progress
+from bertvision.records import Mistake
 from bertvision.tables import Table
 from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import Window, WindowConfig
@@ -30,6 +31,7 @@ from bertvision.windows.window import Window, WindowConfig
 Per = Literal["token", "row"]
 PredictorName = Literal["reader", "classifier", "tagger"]
 Readout = Literal["linear", "joint", "bilstm"]
+Bounds = tuple[float, float]
 Predicted = Any  # what a kind makes of logits, or reads from files: one for each example
 
 
@@ -143,6 +145,7 @@ class Kind(ABC):
     needs_two_labels: ClassVar[bool] = False  # whether there is nothing to learn where all examples have one label
     names_labels: ClassVar[bool] = False  # whether prediction files hold names that own data may have more of
     may_lack_scores: ClassVar[bool] = True  # whether a score may have no value, as a correlation of equal numbers
+    is_right_or_wrong: ClassVar[bool] = True  # whether a prediction is either of them
     right: ClassVar[str] = "Who is right"  # the title of a table of this
     pipeline: ClassVar[str] = "text-classification"  # the hub's word for a model of it
     usage: ClassVar[str] = 'model("The weir was built in 1887.").label'
@@ -205,6 +208,10 @@ class Kind(ABC):
     @abstractmethod
     def decode(self, asked: Answering, logits: Logits) -> list[Predicted]:
         """Return a prediction for every example, in their order."""
+
+    def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[Any]:
+        """Return predictions of rows that are one window each, or one group of windows."""
+        raise NotImplementedError
 
     @abstractmethod
     def combine(
@@ -312,6 +319,32 @@ class Kind(ABC):
     @abstractmethod
     def break_down(self, golds: Golds, models: Mapping[str, Any]) -> Breakdown:
         """Take one model's predictions apart, or two models'."""
+
+    # One model -> what a report shows of it
+
+    def intervals(self, golds: Golds, predictions: Sequence[Predicted], draw: Draw) -> dict[str, Bounds]:
+        """Return between which bounds the middle 95% of each score lie where examples are resampled."""
+        return {}
+
+    def confusions(self, golds: Golds, predictions: Sequence[Predicted]) -> dict[str, dict[str, int]]:
+        """Count which class is taken for which, by gold; nothing where there are no classes."""
+        return {}
+
+    def scatter(self, golds: Golds, predictions: Sequence[Predicted]) -> list[tuple[float, float]]:
+        """Return true and predicted numbers; nothing where there are none."""
+        return []
+
+    @abstractmethod
+    def errors(self, golds: Golds, predictions: Sequence[Predicted]) -> list[int]:
+        """Return the places of examples that are predicted wrongly, the worst first."""
+
+    def suspects(self, golds: Golds, predictions: Sequence[Predicted]) -> list[int] | None:
+        """Return the places of golds that look wrong to a model that has not seen them; None where it cannot say."""
+        return None
+
+    @abstractmethod
+    def mistake(self, golds: Golds, place: int, prediction: Predicted, split: str) -> Mistake:
+        """Return an example with its texts, its gold and its prediction."""
 
     # Prediction folders of several models -> one's
 

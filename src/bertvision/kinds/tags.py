@@ -158,6 +158,18 @@ class Tags(LabelKind):
         truths = (self.gold(example) for example in golds.examples)
         return np.array([_counts(gold, each.tags) for gold, each in zip(truths, predictions, strict=True)])
 
+    def wrongness(self, example: Sentence, prediction: TagPrediction) -> float:
+        """Return how many entities are missed or made up."""
+        return len(set(entities(self.gold(example))) ^ set(entities(prediction.tags)))
+
+    def sureness(self, prediction: TagPrediction) -> None:
+        """Return None: predicted tags have no probabilities."""
+        return
+
+    def suspects(self, golds: Golds, predictions: Sequence[TagPrediction]) -> None:
+        """Return None, for the same reason."""
+        return
+
     def write(self, folder: Path, golds: Golds, predictions: Sequence[TagPrediction], part: str = "") -> None:
         """Write tags by sentence, and as columns for conlleval: word, tag (where it is known) and predicted tag."""
         write_json_rows(folder / PREDICTIONS, {each.id: each.tags for each in predictions})

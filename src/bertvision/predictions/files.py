@@ -23,6 +23,7 @@ PREDICTION_FILES = (
     "best_spans.json",
     "ensemble.json",
     "logits.safetensors",
+    "mistakes.json",
     "nbest_predictions.json",
     "null_odds.json",
     "paper_v1_predictions.json",
