@@ -63,6 +63,7 @@ class Tags(LabelKind):
             on_bad=reading.data.on_bad,
             needs_labels=reading.need != "optional",
             advice=reading.advice,
+            encoding=reading.data.encoding,
         )
         return Labelled(sentences, reading.labels or tag_names(sentences))
 
