@@ -52,8 +52,8 @@ class DataConfig(Config):
     fold: int = Field(1, ge=1)  # which of them is dev
 
     def layout(self) -> "DataConfig":
-        """Return how files are laid out, without which files they are."""
-        names = ("columns", "header", "quoted", "delimiter", "encoding", "separator", "tagging")
+        """Return how files are laid out, without which files they are and how these are encoded."""
+        names = ("columns", "header", "quoted", "delimiter", "separator", "tagging")
         return DataConfig().model_copy(update={name: getattr(self, name) for name in names})
 
     @property

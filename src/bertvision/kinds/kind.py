@@ -30,6 +30,7 @@ from bertvision.windows.window import Window, WindowConfig
 Per = Literal["token", "row"]
 PredictorName = Literal["reader", "classifier", "tagger"]
 Readout = Literal["linear", "joint", "bilstm"]
+CellsByName = dict[str, Any]  # one line of a table
 Predicted = Any  # what a kind makes of logits, or reads from files: one for each example
 
 
@@ -279,6 +280,10 @@ class Kind(ABC):
     def write_logits(self, folder: Path, layout: Any, logits: Logits) -> None:  # noqa: ANN401 (from `lay_out`)
         """Write logits beside the predictions, where they say more than these."""
         return
+
+    @abstractmethod
+    def tabulate(self, golds: Golds, predictions: Sequence[Predicted], names: Sequence[str] = ()) -> list[CellsByName]:
+        """Return predictions, in the order of the examples, as lines of a table; `names` are those of the texts."""
 
     @abstractmethod
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> Any:  # noqa: ANN401 (as `Predicted`)
