@@ -6,7 +6,7 @@ from typing import Any
 from bertvision.data.example import ChoiceRow, OnBad, Split
 from bertvision.data.sources import CAN_DROP, BadExampleError, Found, HubId, collect, parse_source, take_part
 from bertvision.data.tables import Line, TableFile, class_name, open_table, plain_text
-from bertvision.data.text_format import TextFormat
+from bertvision.data.text_format import USUAL, TextFormat
 from bertvision.errors import DataError
 
 LAYOUTS = "SWAG's columns (sent1, sent2, ending0, ending1, ..., label) or HellaSwag's (ctx, endings, label)"
@@ -21,7 +21,7 @@ def read_choices(
     hub_split: str = "train",
     needs_labels: bool = True,
     advice: str = CAN_DROP,
-    form: TextFormat = TextFormat(),  # noqa: B008 (never changed)
+    form: TextFormat = USUAL,
 ) -> Split[ChoiceRow]:
     """Read rows of several choice; without `needs_labels`, a row without one has None."""
     table = open_table(parse_source(source).whole, hub, hub_split, form, HEADERS)

@@ -27,7 +27,7 @@ from bertvision.data.tables import (
     plain_text,
     switched,
 )
-from bertvision.data.text_format import SAY_ENCODING, TextFormat
+from bertvision.data.text_format import SAY_ENCODING, USUAL, TextFormat
 from bertvision.errors import DataError
 
 LabelColumn = Literal["class", "labels", "number"]  # what a table says of a row
@@ -41,7 +41,7 @@ class RowLayout(NamedTuple):
     labels: tuple[str, ...] = ()  # empty: those that the table has
     is_published: bool = False  # labels may be written as their numbers, -1 means unknown, and an id may be absent
     header: bool | None = None
-    form: TextFormat = TextFormat()
+    form: TextFormat = USUAL
     separator: str = ","
     hub: HubId | None = None
 

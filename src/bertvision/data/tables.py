@@ -23,7 +23,14 @@ from bertvision.data.sources import (
     parse_hub_id,
     read_bytes,
 )
-from bertvision.data.text_format import SAY_ENCODING, TextFormat, decode_text, other_delimiter, recognise_delimiter
+from bertvision.data.text_format import (
+    SAY_ENCODING,
+    USUAL,
+    TextFormat,
+    decode_text,
+    other_delimiter,
+    recognise_delimiter,
+)
 from bertvision.errors import DataError, MissingExtraError, reason_of
 from bertvision.files import sha256_of
 from bertvision.strict_json import parse_json
@@ -88,7 +95,7 @@ def open_table(
     source: str,
     hub: HubId | None,
     split: str,
-    form: TextFormat = TextFormat(),  # noqa: B008 (never changed)
+    form: TextFormat = USUAL,
     known_headers: Sequence[Collection[str]] = (),
 ) -> TableFile:
     """Read a file or a data set of the hub; `hub` knows the configuration of its own data set, `split` is a default.

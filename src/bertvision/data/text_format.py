@@ -31,6 +31,9 @@ class TextFormat(NamedTuple):
     encoding: str | None = None
 
 
+USUAL = TextFormat()
+
+
 def known_encoding(name: str) -> str | None:
     """Return an encoding's name as Python has it, None for UTF-8, which is tried anyway."""
     try:
