@@ -31,7 +31,7 @@ results = Console(highlight=False, soft_wrap=True)  # standard output: what the 
 messages = Console(stderr=True, highlight=False, soft_wrap=True)  # standard error: everything else
 
 Config = Annotated[
-    Path, typer.Argument(metavar="CONFIG.yaml", help="An experiment, such as configs/squad2/minilm.yaml.")
+    Path, typer.Argument(metavar="CONFIG", help="An experiment: my.yaml, or a name of `bertvision configs`.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="The run folder. [default: runs/NAME]", show_default=False)]
 Set = Annotated[
