@@ -14,7 +14,7 @@ from bertvision.cli import app
 from bertvision.experiment import read_experiment
 
 VERBS_BY_PANEL = {
-    "Use a model": ["ask", "serve", "predict", "export"],
+    "Use a model": ["ask", "serve", "predict", "save", "push", "export"],
     "Train": ["quickstart", "run", "finetune", "train-heads", "plan", "inspect", "heads", "configs"],
     "Evaluate": ["score", "compare", "analyze", "calibrate", "ensemble", "layers"],
     "Study": ["report", "costs", "compare-methods"],
