@@ -13,7 +13,7 @@ from bertvision.experiment import (
     read_experiments,
 )
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[1] / "src" / "bertvision" / "configs"
 SAMPLE = Path(bertvision.__file__).parent / "sample"
 YAMLS = sorted(path for folder in (CONFIGS, SAMPLE) for ending in ("*.yaml", "*.yml") for path in folder.rglob(ending))
 

@@ -24,6 +24,7 @@ from bertvision.settings import (
     Settings,
     VariantSettings,
     expand_variants,
+    find_config,
     merge,
     parse_yaml,
     read_yaml,
@@ -249,8 +250,9 @@ def read_experiments(path: Path, overrides: Iterable[str] = ()) -> list[Experime
     """Read a YAML whose `variants` (name: settings that go on top) are an experiment each; without any it is one.
 
     The override `variant=NAME` chooses one of them. A variant whose `finetune.lr` is a list stands for one with each,
-    and its own name chooses all of these.
+    and its own name chooses all of these. A path at which there is no file may name a shipped one: squad2/minilm.
     """
+    path = find_config(path)
     settings, overrides = {"name": path.stem, **read_yaml(path)}, list(overrides)
     chosen = [each.partition("=")[2] for each in overrides if each.startswith("variant=")]
     variants = expand_variants(settings.pop("variants", None), str(path))

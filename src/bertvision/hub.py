@@ -1,11 +1,13 @@
 """The Hugging Face hub: whether it can be asked, found out at once; no torch in here."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from bertvision.errors import FolderError, reason_of
 
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")  # of a model
 SECONDS = 5.0  # that a hub which answers has for it
 
 
@@ -36,6 +38,14 @@ def download(hub_id: str, patterns: list[str]) -> Path:
     except (OSError, ValueError) as error:  # all of the hub's errors are one of these
         reason = f"never downloaded, and {problem}" if problem else f"not to be had from the hub ({reason_of(error)})"
         raise FolderError(f"no such folder, {reason}") from None
+
+
+def downloaded_file(hub_id: str, name: str) -> Path | None:
+    """Return a file of a repository that was downloaded earlier; None where it was not."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(hub_id, name)
+    return Path(found) if isinstance(found, str) else None
 
 
 @contextmanager

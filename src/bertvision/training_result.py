@@ -76,6 +76,10 @@ class TrainingResult:
         """Write a model, by default the best one, into a new folder that holds all of it and that `load` reads."""
         return self.load(name).save_pretrained(folder)
 
+    def push(self, repo_id: str, name: str | None = None, *, private: bool = False) -> str:
+        """Publish a model, by default the best one, on the hub with the user's own token; return the commit."""
+        return self.load(name).push_to_hub(repo_id, private=private)
+
     def report(self, out: str | Path | None = None) -> Path:
         """Write tables and figures, by default into the run folder; return the page."""
         place = self.folder if out is None else check_folder(Path(out))

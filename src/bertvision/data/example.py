@@ -5,6 +5,7 @@ from typing import Annotated, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
+from bertvision.data.text_format import TextFormat, known_encoding
 from bertvision.settings import NAME, Config
 
 GlueName = Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"]
@@ -42,6 +43,9 @@ class DataConfig(Config):
     columns: ColumnsConfig | None = None  # None: as the task's files are published; own data: `text` and `label`
     header: bool | None = None  # whether the first line names the columns; None: unless all `columns` are numbers
     quoted: bool | None = None  # whether cells may be quoted as in RFC 4180; None: in .csv, and not in .tsv and .txt
+    # Between cells; None: a comma in .csv, a tab in .tsv and .txt, unless the header has the columns with another one.
+    delimiter: str | None = Field(None, min_length=1, max_length=1)
+    encoding: str | None = None  # of text files, such as cp1252; None: UTF-8, or UTF-16 where it begins with its mark
     separator: str = Field(",", min_length=1)  # between the labels in a cell, for `multilabel`
     labels: tuple[str, ...] = ()  # their order; empty: the task's own, else sorted from train
     tagging: Tagging = "auto"  # how the tags of `ner` are written
@@ -49,9 +53,26 @@ class DataConfig(Config):
     fold: int = Field(1, ge=1)  # which of them is dev
 
     def layout(self) -> "DataConfig":
-        """Return how files are laid out, without which files they are."""
-        names = ("columns", "header", "quoted", "separator", "tagging")
+        """Return how files are laid out, without which files they are and how these are encoded."""
+        names = ("columns", "header", "quoted", "delimiter", "separator", "tagging")
         return DataConfig().model_copy(update={name: getattr(self, name) for name in names})
+
+    @property
+    def form(self) -> TextFormat:
+        """Return how tables are written."""
+        return TextFormat(self.quoted, self.delimiter, self.encoding)
+
+    @field_validator("delimiter")
+    @classmethod
+    def _parts_cells(cls, given: str | None) -> str | None:
+        if given in ("\n", "\r", '"'):
+            raise ValueError(f"{given!r} cannot stand between cells")
+        return given
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_known(cls, given: str | None) -> str | None:
+        return None if given is None else known_encoding(given)
 
     @field_validator("held_out")
     @classmethod

@@ -36,6 +36,7 @@ FILES = [
     "*.model",
     "*.vocab",
     "adapters.safetensors",
+    "README.md",  # names its licence
 ]
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 

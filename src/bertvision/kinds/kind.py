@@ -32,6 +32,7 @@ Per = Literal["token", "row"]
 PredictorName = Literal["reader", "classifier", "tagger"]
 Readout = Literal["linear", "joint", "bilstm"]
 Bounds = tuple[float, float]
+CellsByName = dict[str, Any]  # one line of a table
 Predicted = Any  # what a kind makes of logits, or reads from files: one for each example
 
 
@@ -285,6 +286,10 @@ class Kind(ABC):
     def write_logits(self, folder: Path, layout: Any, logits: Logits) -> None:  # noqa: ANN401 (from `lay_out`)
         """Write logits beside the predictions, where they say more than these."""
         return
+
+    @abstractmethod
+    def tabulate(self, golds: Golds, predictions: Sequence[Predicted], names: Sequence[str] = ()) -> list[CellsByName]:
+        """Return predictions, in the order of the examples, as lines of a table; `names` are those of the texts."""
 
     @abstractmethod
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> Any:  # noqa: ANN401 (as `Predicted`)

@@ -23,7 +23,7 @@ from bertvision.analysis.mislabelled import suspect_classes
 from bertvision.analysis.outcomes import OUTCOMES, Outcomes, count_right
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
-from bertvision.kinds.kind import Bounds, Breakdown, Golds, Joined, Kind, TaskInfo
+from bertvision.kinds.kind import Bounds, Breakdown, CellsByName, Golds, Joined, Kind, TaskInfo
 from bertvision.kinds.label_values import (
     PAPER,
     PAPER_FILE,
@@ -46,6 +46,7 @@ from bertvision.records import Mistake
 from bertvision.tables import Table, number_cell
 
 MOST_CLASSES = 12  # that who-is-right is told for one by one
+DIGITS = 6  # of probabilities in tables
 LEAST = 1e-12  # a probability that is written as 0 has no logit
 
 
@@ -155,6 +156,23 @@ class LabelKind(Kind):
         if part in info.submission:
             rows = [HEADER, *((each.id, self.submitted(each.label, labels, info)) for each in predictions)]
             write_text(folder / info.submission[part], "".join(f"{index}\t{text}\n" for index, text in rows))
+
+    def tabulate(self, golds: Golds, predictions: Sequence[Any], names: Sequence[str] = ()) -> list[CellsByName]:
+        """Return a line for each row: its texts, its label and how likely each label is."""
+        return [
+            self._cells(example, each, names, golds.labels)
+            for example, each in zip(golds.examples, predictions, strict=True)
+        ]
+
+    def _cells(self, example: Any, found: Any, names: Sequence[str], labels: Sequence[str]) -> CellsByName:  # noqa: ANN401
+        texts, label = self.texts(example), self.to_json(found.label, labels)
+        shares = zip(labels, found.probabilities, strict=True) if found.probabilities else ()
+        return {
+            "id": example.id,
+            **dict(zip(names or texts, texts.values(), strict=True)),
+            "label": ", ".join(label) if isinstance(label, list) else label,
+            **{f"probability of {name}": round(share, DIGITS) for name, share in shares},
+        }
 
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> list[Any]:
         """Read what `write` wrote, or another program in its format, in the order of the golds."""

@@ -16,6 +16,7 @@ from bertvision.kinds.kind import (
     Answering,
     Bounds,
     Breakdown,
+    CellsByName,
     Golds,
     Joined,
     Kind,
@@ -184,6 +185,14 @@ class Spans(Kind):
     def write_logits(self, folder: Path, layout: TextGrid, logits: Logits) -> None:
         """Write logits with where they lie."""
         save_logits(folder / LOGITS, layout.tokens, logits)
+
+    def tabulate(self, golds: Golds, predictions: Sequence[Prediction], names: Sequence[str] = ()) -> list[CellsByName]:
+        """Return a line for each question: its answer, and how far "no answer" is from the best span."""
+        return [
+            {"id": question.id, "question": question.text, "answer": found.text}
+            | ({} if found.null_odds is None else {"null_odds": found.null_odds})
+            for question, found in zip(golds.examples, predictions, strict=True)
+        ]
 
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> ScoredAnswers:
         """Read answers, of a folder or of one file, each with what it is worth."""

@@ -12,7 +12,18 @@ from bertvision.data.conll import read_ner, tag_names
 from bertvision.data.example import Sentence, TaskName
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
-from bertvision.kinds.kind import Answering, Golds, Joined, Labelled, Per, PredictorName, Reading, Readout, TaskInfo
+from bertvision.kinds.kind import (
+    Answering,
+    CellsByName,
+    Golds,
+    Joined,
+    Labelled,
+    Per,
+    PredictorName,
+    Reading,
+    Readout,
+    TaskInfo,
+)
 from bertvision.kinds.label_values import in_order, known
 from bertvision.kinds.labelled import LabelKind, RowMember
 from bertvision.metrics.scores import Numbers, entities, score_tags
@@ -63,6 +74,7 @@ class Tags(LabelKind):
             on_bad=reading.data.on_bad,
             needs_labels=reading.need != "optional",
             advice=reading.advice,
+            encoding=reading.data.encoding,
         )
         return Labelled(sentences, reading.labels or tag_names(sentences))
 
@@ -178,6 +190,16 @@ class Tags(LabelKind):
             for sentence, found in zip(golds.examples, predictions, strict=True)
         )
         write_text(folder / CONLL, "\n".join(columns))
+
+    def tabulate(
+        self, golds: Golds, predictions: Sequence[TagPrediction], names: Sequence[str] = ()
+    ) -> list[CellsByName]:
+        """Return a line for each word."""
+        return [
+            {"sentence": sentence.id, "word": word, "tag": tag}
+            for sentence, found in zip(golds.examples, predictions, strict=True)
+            for word, tag in zip(sentence.words, found.tags, strict=True)
+        ]
 
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> list[TagPrediction]:
         """Read a tag for each word of each sentence."""

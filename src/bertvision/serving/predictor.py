@@ -1,12 +1,11 @@
 """`load`: a folder or hub id -> something that takes text and gives answers."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bertvision.errors import FolderError, SettingsError, needing_torch
-from bertvision.hub import download
+from bertvision.hub import HUB_ID, download
 from bertvision.model_config import CONFIG
 from bertvision.outside import check_links
 from bertvision.serving.classifier import Classifier
@@ -18,7 +17,6 @@ from bertvision.settings import DEFAULT, Precision, check_precision
 
 Predictor = Reader | Classifier | Tagger
 PREDICTORS: dict[str, Callable[[Served], Predictor]] = {"reader": Reader, "classifier": Classifier, "tagger": Tagger}
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", "README.md"]  # nothing that could be unpickled or run
 
 
