@@ -13,7 +13,7 @@ from bertvision.heads.logits import logits_of
 from bertvision.kinds.kind import Answering
 from bertvision.metrics.squad import Scores
 from bertvision.model_config import Calibration, read_calibration_file
-from bertvision.model_folder import Model, ModelConfig, load_model
+from bertvision.model_folder import Model, ModelConfig, find_model, load_model
 from bertvision.predictions.files import PREDICTION_FILES, READER_PREDICTIONS
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
@@ -50,6 +50,7 @@ def predict_file(
     allow_outside: bool = False,
 ) -> FilePredictions:
     """Answer a file with the model of a MODEL_DIR, and score the answers where the file has golds."""
+    model_folder = find_model(model_folder)  # its calibration lies there too
     model = load_model(model_folder, allow_outside=allow_outside)
     calibration = read_calibration_file(model_folder)
     config = read_settings(model.config, settings, calibration)
