@@ -18,7 +18,7 @@ from bertvision.heads.logits import logits_of
 from bertvision.kinds.kind import Answering, CellsByName, Golds
 from bertvision.metrics.squad import Scores
 from bertvision.model_config import Calibration, read_calibration_file
-from bertvision.model_folder import Model, ModelConfig, load_model
+from bertvision.model_folder import Model, ModelConfig, find_model, load_model
 from bertvision.predictions.files import PREDICTION_FILES, READER_PREDICTIONS, to_csv
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
@@ -152,6 +152,7 @@ def _asked_texts(used: _Used, texts: Sequence[str]) -> AskedFile:
 
 
 def _open(model_folder: Path, settings: Settings | None, allow_outside: bool) -> _Used:
+    model_folder = find_model(model_folder)  # its calibration lies there too
     model = load_model(model_folder, allow_outside=allow_outside)
     calibration = read_calibration_file(model_folder)
     return _Used(model, read_settings(model.config, settings, calibration), calibration or Calibration())
