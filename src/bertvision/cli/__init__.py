@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 import bertvision
 from bertvision.cli.console import results
+from bertvision.cli.data import near_miss
 from bertvision.cli.evaluate import analyze, calibrate, compare, ensemble, layers, score
 from bertvision.cli.serve import serve
 from bertvision.cli.study import compare_methods, costs, report
@@ -20,7 +21,7 @@ from bertvision.cli.use import ask, export, predict
 # In the order in which --help lists them.
 VERBS_BY_PANEL = {
     "Use a model": (ask, serve, predict, export),
-    "Train": (quickstart, run, finetune, train_heads, plan, inspect, heads),
+    "Train": (quickstart, run, finetune, train_heads, plan, inspect, near_miss, heads),
     "Evaluate": (score, compare, analyze, calibrate, ensemble, layers),
     "Study": (report, costs, compare_methods),
 }
