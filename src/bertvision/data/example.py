@@ -1,7 +1,7 @@
 """Examples to learn from and to be scored on, and how files of them are laid out."""
 
 from dataclasses import dataclass
-from typing import Annotated, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,6 +14,7 @@ TaskName = Literal["squad1", "squad2", "answerability", GlueName, "swag", "ner",
 Pieces = tuple[int, ...]  # a text as word pieces, by their numbers in the vocabulary
 OnBad = Literal["fail", "drop"]
 Tagging = Literal["auto", "iob1", "iob2", "bioes"]
+NearMissRule = Literal["name", "number", "antonym", "negation", "condition"]
 Column = str | Annotated[int, Field(ge=0)]  # its name, or its number from 0 on
 
 
@@ -23,6 +24,21 @@ class ColumnsConfig(Config):
     text: Column | tuple[Column, Column] = "text"  # two for a pair of texts
     label: Column | tuple[Column, ...] = "label"  # several for `multilabel`: a column of 0 and 1 for each label
     id: Column | None = None  # None: rows are numbered from 0 on
+
+
+class NearMissConfig(Config):
+    """Unanswerable questions made by rule from the answerable ones, to learn from (`data/near_miss.py`)."""
+
+    share: float = Field(0.5, ge=0, le=1)  # of the answerable questions that get one
+    seed: int = Field(1, ge=0)
+    rules: tuple[NearMissRule, ...] = Field(get_args(NearMissRule), min_length=1)
+
+    @field_validator("rules")
+    @classmethod
+    def _are_different(cls, given: tuple[NearMissRule, ...]) -> tuple[NearMissRule, ...]:
+        if len(set(given)) < len(given):
+            raise ValueError(f"a rule is named twice in {', '.join(given)}")
+        return given
 
 
 class DataConfig(Config):
@@ -40,6 +56,7 @@ class DataConfig(Config):
     # To choose thresholds and the best weights by: a share of the training examples (of questions whole articles), or a
     # file of others, about other texts.
     held_out: float | str = 0.0
+    near_misses: NearMissConfig | None = None  # made when train is read, of what is left to learn from
     columns: ColumnsConfig | None = None  # None: as the task's files are published; own data: `text` and `label`
     header: bool | None = None  # whether the first line names the columns; None: unless all `columns` are numbers
     quoted: bool | None = None  # whether cells may be quoted as in RFC 4180; None: in .csv, and not in .tsv and .txt

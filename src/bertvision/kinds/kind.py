@@ -157,6 +157,11 @@ class Kind(ABC):
         return self.name
 
     @property
+    def learns_unanswerable(self) -> bool:
+        """Return whether questions without an answer can be learned from."""
+        return self.asks_questions
+
+    @property
     def nouns(self) -> str:
         """Several examples."""
         return f"{self.noun}s"

@@ -76,6 +76,11 @@ class Spans(Kind):
     predictor: ClassVar[PredictorName] = "reader"
     second: ClassVar[str] = "context"
 
+    @property
+    def learns_unanswerable(self) -> bool:
+        """Return whether questions without an answer can be learned from."""
+        return self.has_null
+
     def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a SQuAD file; SQuAD 1.1 knows no question without an answer."""
         split = read_questions(source, reading)

@@ -57,6 +57,7 @@ class DataFile(Config):
     questions: int
     dropped: int
     windows: int
+    near_misses: dict[str, int] = {}  # of the questions, those that were made by rule, by rule
 
 
 class Curves(Config):
