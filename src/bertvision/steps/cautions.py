@@ -18,7 +18,8 @@ def caution(context: RunContext) -> list[str]:
     experiment, found = context.experiment, []
     if experiment.finetune.fractions and max(experiment.finetune.fractions) >= 1:  # parts of an epoch are on purpose
         steps = len(context.tuning_steps(experiment.finetune))
-        found += _few_steps("fine-tuning takes", steps, "finetune.min_steps=200")
+        cure = "finetune.min_steps=200" if context.contrast is None else "finetune.pairs=2000"
+        found += _few_steps("fine-tuning takes", steps, cure)
     if any(not is_regression(head) for head in experiment.heads.train):
         steps = _head_steps(context)
         found += _few_steps("heads take", steps, "heads.min_steps=300")
