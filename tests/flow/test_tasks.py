@@ -604,3 +604,40 @@ def test_more_epochs_of_heads_run_the_encoder_no_more_often(classes, tmp_path):
         return len(runs)
 
     assert encoder_runs(9) == encoder_runs(2) > 0
+
+
+@pytest.mark.parametrize("write", [write_classes, write_label_sets])
+def test_contrastive_tuning_gives_an_encoder_with_a_regression_and_heads_on_all_its_layers(
+    write, encoder_folder, tmp_path
+):
+    written = write(tmp_path)
+    settings = {
+        "task": {write_classes: "classification", write_label_sets: "multilabel"}[write],
+        "data": written.data,
+        "encoder": str(encoder_folder),
+        "device": "cpu",
+        "windows": {"max_length": 16},
+        "finetune": {"objective": "contrastive", "fractions": [0, 1], "pairs": 400, "lr": 1e-3},
+        "heads": {"train": ["regression"]},
+    }
+    records = run(build_experiment(settings), tmp_path / "out")
+    scores = {(record.fraction, record.row): record.scores for record in records}
+    assert {fraction for fraction, _ in scores} >= {0, 1}
+    # SetFit's own head is the regression on the last state, which stands beside the others as a baseline.
+    assert scores[1, "encoder"] == scores[1, "last_regression"]
+    first = next(iter(scores[1, "encoder"]))
+    assert scores[1, "encoder"][first] == scores[1, "regression"][first] == 100
+    again = run(build_experiment(settings), tmp_path / "out")
+    assert [record.scores for record in again] == [record.scores for record in records]
+
+
+def test_contrastive_tuning_on_numbers_needs_two_texts(encoder_folder, tmp_path):
+    settings = {
+        "task": "regression",
+        "data": write_numbers(tmp_path).data,
+        "encoder": str(encoder_folder),
+        "device": "cpu",
+        "finetune": {"objective": "contrastive"},
+    }
+    with pytest.raises(SettingsError, match="give two columns of text, or use objective: task"):
+        run(build_experiment(settings), tmp_path / "out")

@@ -33,6 +33,7 @@ PredictorName = Literal["reader", "classifier", "tagger"]
 Readout = Literal["linear", "joint", "bilstm"]
 Bounds = tuple[float, float]
 CellsByName = dict[str, Any]  # one line of a table
+Contrast = Literal["rows", "texts"]  # what contrastive tuning compares: rows with each other, or a row's two texts
 Predicted = Any  # what a kind makes of logits, or reads from files: one for each example
 
 
@@ -138,6 +139,7 @@ class Kind(ABC):
     in_context: ClassVar[bool] = False  # whether the answer is a place in the window's second text
     asks_questions: ClassVar[bool] = False  # whether examples are questions about contexts, in SQuAD's files
     can_be_taught: ClassVar[bool] = False  # by another model's logits
+    contrast: ClassVar[Contrast | None] = None  # None: it has no contrastive tuning
     has_baseline: ClassVar[bool] = True  # whether a guess that needs no model is a result of its own
     has_null: bool = False  # whether a model may abstain
     loses_ends: ClassVar[bool] = False  # whether texts that are too long lose their end, rather than be cut in two

@@ -9,7 +9,7 @@ from bertvision.analysis.mislabelled import suspect_labels
 from bertvision.data.example import TextRow
 from bertvision.data.rows import LabelColumn
 from bertvision.errors import DataError
-from bertvision.kinds.kind import Golds, TaskInfo
+from bertvision.kinds.kind import Contrast, Golds, TaskInfo
 from bertvision.kinds.label_values import class_of
 from bertvision.kinds.labelled import LEAST, RowMember
 from bertvision.kinds.text_rows import TextRowKind
@@ -27,6 +27,7 @@ class Labels(TextRowKind):
     name: ClassVar[str] = "labels"
     names_labels: ClassVar[bool] = True
     holds: ClassVar[LabelColumn] = "labels"
+    contrast: ClassVar[Contrast | None] = "rows"
     softmax: ClassVar[None] = None
     types: ClassVar[tuple[str, str] | None] = ("By label", "label")
     has_total: ClassVar[bool] = True

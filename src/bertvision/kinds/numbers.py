@@ -9,7 +9,7 @@ from bertvision.analysis.deciles import decile_section, score_deciles
 from bertvision.analysis.mislabelled import suspect_numbers
 from bertvision.data.example import TextRow
 from bertvision.data.rows import LabelColumn
-from bertvision.kinds.kind import Golds, Joined, TaskInfo
+from bertvision.kinds.kind import Contrast, Golds, Joined, TaskInfo
 from bertvision.kinds.label_values import number_of
 from bertvision.kinds.labelled import RowMember
 from bertvision.kinds.text_rows import TextRowKind
@@ -26,6 +26,7 @@ class Numbers(TextRowKind):
 
     name: ClassVar[str] = "number"
     holds: ClassVar[LabelColumn] = "number"
+    contrast: ClassVar[Contrast | None] = "texts"
     softmax: ClassVar[None] = None
     hows: ClassVar[tuple[How, ...]] = ("mean", "logits", "weighted")
     is_right_or_wrong: ClassVar[bool] = False

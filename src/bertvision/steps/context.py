@@ -11,13 +11,15 @@ import numpy as np
 from bertvision.data.example import DataConfig, Split
 from bertvision.data.held_out import check_apart, hold_out
 from bertvision.data.near_miss import with_near_misses
+from bertvision.encoder.contrastive import GROUPS, contrast_windows
 from bertvision.encoder.encode import places_of_states, shape_of_states
+from bertvision.encoder.finetune import FinetuneConfig, plan_steps
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment, fit_to_rows
 from bertvision.heads.build import HeadConfig, pooling_of
-from bertvision.kinds.kind import Answering
+from bertvision.kinds.kind import Answering, Contrast
 from bertvision.model_folder import CONFIG, ModelConfig, read_model_config
 from bertvision.progress import Progress
 from bertvision.records import DataFile
@@ -30,7 +32,7 @@ from bertvision.training.device import Compute, choose_compute
 from bertvision.training.history import Callback, TrainingLog
 from bertvision.training.loop import seed_for
 from bertvision.training.objective import Objective, objective_of
-from bertvision.windows.padding import spread
+from bertvision.windows.padding import Rows, spread
 from bertvision.windows.window import Window, WindowConfig
 
 
@@ -118,6 +120,23 @@ class RunContext:
         drawn = set(order[before < share * len(self.train)].tolist())
         return [window for window in self.train if window.example in drawn]
 
+    @property
+    def contrast(self) -> Contrast | None:
+        """Return what contrastive tuning compares; None: the encoder is tuned by the task's own loss."""
+        return self.experiment.contrast
+
+    def tuning_windows(self) -> Sequence[Window]:
+        """The windows that the encoder is tuned on: those of train, or pairs of them."""
+        if self.contrast is None:
+            return self.train
+        pairs = self.experiment.finetune.pairs
+        return contrast_windows(self.train, self.contrast, pairs, seed_for(self.seed, "pairs"))
+
+    def tuning_steps(self, config: FinetuneConfig) -> list[list[Rows]]:
+        """Return which of these windows every step sees."""
+        group = self.objective.group if self.contrast is None else GROUPS[self.contrast]
+        return plan_steps(self.tuning_windows(), config, self.seed, group)
+
     def data(self) -> dict[str, DataFile]:
         """Describe the splits for a record."""
         held_out = {"held_out": self.held_out} if self.held_out is not None else {}
@@ -183,9 +202,15 @@ def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: in
     encoder = load_encoder(experiment.encoder)
     check_length(encoder, experiment.windows)
     train = task.kind.cut(task.train.examples, task.labels, encoder.tokenizer, experiment.windows, progress=progress)
-    experiment = fit_to_rows(experiment, len(train), pairs=all(window.context_at < len(window) for window in train))
-    if experiment.states.pooling == "compared" and any(window.context_at == len(window) for window in train):
+    is_pairs = all(window.context_at < len(window) for window in train)
+    experiment = fit_to_rows(experiment, len(train), pairs=is_pairs)
+    if experiment.states.pooling == "compared" and not is_pairs:
         raise SettingsError("states.pooling: compared needs two texts in every row; use mean for one")
+    if experiment.contrast == "texts" and not is_pairs:
+        raise SettingsError(
+            "finetune.objective: contrastive draws the cosine of a row's two texts to its number; give two columns of "
+            "text, or use objective: task"
+        )
     layers, poolings = experiment.states.chosen_layers, (None, experiment.states.chosen_pooling)
     ask = partial(
         open_answering,
