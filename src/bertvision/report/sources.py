@@ -127,4 +127,8 @@ def _commit_text(origin: Provenance) -> str:
 
 
 def _distinct(values: Iterable[Value]) -> list[Value]:
-    return list(dict.fromkeys(values))
+    found: list[Value] = []
+    for value in values:  # those that hold a mapping cannot be hashed
+        if value not in found:
+            found.append(value)
+    return found
