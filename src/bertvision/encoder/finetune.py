@@ -94,6 +94,12 @@ class FinetuneConfig(Config):
             raise ValueError(f"`fractions` must ascend from 0 or more, each once, got {list(self.fractions)}")
         return self
 
+    @model_validator(mode="after")
+    def _replays_or_recomputes(self) -> "FinetuneConfig":
+        if self.gradient_checkpointing and self.step in ("packed", "bucketed"):
+            raise ValueError(f"gradient_checkpointing does not go with step: {self.step}; use step: auto or eager")
+        return self
+
     @property
     def keeps_best(self) -> bool:
         """Return whether the best weights count, not the last ones."""
@@ -152,14 +158,8 @@ def finetune_encoder(
     steps = plan_steps(windows, config, seed, objective.group)
     stops = steps_of_fractions(config.fractions, steps, len(windows))
     evaluations = _evaluations(config, steps, len(windows)) if evaluate is not None else set()
-    kind = choose_step(
-        config.step,
-        encoder,
-        compute,
-        reads_last=read is None,
-        is_live=is_live,
-        replays=not config.gradient_checkpointing,
-    )
+    asked = "eager" if config.gradient_checkpointing else config.step  # blocks that run twice are in no graph
+    kind = choose_step(asked, encoder, compute, reads_last=read is None, is_live=is_live)
     make_batches = batch_maker(kind, steps, windows, encoder, compute)
     losses_of = _losses_of(encoder, output, config, compute, objective, read, teach)
     still = _still_weights(encoder, output, objective)

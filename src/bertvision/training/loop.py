@@ -145,7 +145,8 @@ class Group:
         """Let every learner take one step on the mean over all examples of the batches; gives their losses."""
         with ExitStack() as streams:
             for learner in self.learners:
-                if not learner.model.training:  # the caller may have evaluated since the last step
+                # The caller may have evaluated it since the last step, or a part of it, such as the encoder alone.
+                if not all(each.training for each in (learner.model, *learner.model.children())):
                     learner.model.train()
                 if learner.draws:
                     streams.enter_context(learner.stream.entered())
