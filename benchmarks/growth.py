@@ -20,6 +20,7 @@ from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, Side, provenance
 from bertvision.settings import Config
 from bertvision.states.live import LiveStates
+from bertvision.states.packed import PackedLiveStates, packs_states
 from bertvision.training.device import Compute, Precision, choose_compute
 from bertvision.windows.batches import BatchConfig
 from bertvision.windows.window import Window
@@ -109,7 +110,8 @@ class GrowthWork:
         adapters = [{"head": "adapter_64_shared", "name": f"adapter-{number}"} for number in range(heads)]
         train = tuple(HeadConfig.model_validate(adapter) for adapter in adapters)
         encoder, batch = freeze(self._encoder(self._config.depth), self._compute), BatchConfig(tokens=2 * self._tokens)
-        source = LiveStates(encoder, self._draw(self._windows), batch, 0, self._compute)
+        kind = PackedLiveStates if packs_states(encoder, self._compute) else LiveStates
+        source = kind(encoder, self._draw(self._windows), batch, 0, self._compute)
         built = build_heads(train, encoder.shape, seed=1)
         clock = Clock(self._compute.device, skipped=0)
         settings = HeadsConfig(train=train, batch=batch)

@@ -1,13 +1,14 @@
-"""A reader on the CPU: torch, ONNX and ONNX in int8 side by side, and what its head adds to the bare encoder."""
+"""A reader in torch, ONNX and int8 side by side, and what its head adds to the bare encoder; on a GPU torch alone."""
 
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from statistics import median
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ from bertvision.serving.onnx_model import OnnxModel, open_onnx, open_session
 from bertvision.serving.reader import Reader
 from bertvision.serving.torch_model import ServedModel, open_model
 from bertvision.settings import DEFAULT, Config
-from bertvision.training.device import choose_compute
+from bertvision.training.device import Compute, choose_compute
 from bertvision.windows.batches import collate, lengths_of, plan_in_order_of_length
 from bertvision.windows.padding import CPU_TOKENS
 from bertvision.windows.window import Window
@@ -52,32 +53,33 @@ class InferenceBench(Config):
     singles: int = Field(4, ge=1)  # questions that are asked one by one in every round
     asked: int = Field(32, ge=1)  # questions that are asked in one call, beside the way that cards show
     rounds: int = Field(25, ge=1)
+    device: str = "cpu"  # on a GPU torch alone is measured, in its number format
 
 
 def bench_inference(config: InferenceBench, progress: Progress = SILENT) -> BenchRecord:
     """Time windows to logits in batches and questions to answers one by one, and score every side's answers."""
-    compute = choose_compute("cpu", "float32")
+    compute = choose_compute(config.device, "float32" if config.device == "cpu" else "auto")
     place = find_model(Path(config.model))
     asked = read_questions(config.data)
     questions = _spread(asked.questions, config.questions)
     with tempfile.TemporaryDirectory() as folder:
-        work = _open(place, Path(folder))
-        answering = work.onnx.answering(questions)
+        work = _open(place, Path(folder), compute)
+        answering = work.torch.answering(questions)
         windows, singles = _spread(answering.windows, config.windows), _spread(questions, config.singles)
         sides = work.sides(windows, singles) | work.sides_of_questions(_spread(questions, config.asked))
         measured = measure_in_turns(sides, config.rounds, compute.device, progress)
         logits = {name: served.logits(answering.windows) for name, served in work.by_name.items()}
-    is_scored = asked.has_golds and (work.onnx.config.task != "squad1" or all(each.answers for each in questions))
+    is_scored = asked.has_golds and (work.torch.config.task != "squad1" or all(each.answers for each in questions))
     data = re.sub(r"\.json(\.gz)?$", "", Path(config.data).name).replace(":", "-")
     record = BenchRecord(
         name="inference",
         variant=f"{place.name}-{data}",
-        about="a batch of windows to logits, and questions to answers one by one, on the CPU",
+        about="a batch of windows to logits, and questions to answers one by one",
         settings={
             **config.model_dump(mode="json"),
             "model": place.name,  # the folders are this machine's
             "data": Path(config.data).name,
-            "onnxruntime": metadata.version("onnxruntime"),
+            **({} if work.onnx is None else {"onnxruntime": metadata.version("onnxruntime")}),
         },
         sides=measured,
         figures={},
@@ -93,15 +95,13 @@ class InferenceWork:
     """One model in all its forms, and its encoder with the least that gives logits: the last state, read out."""
 
     torch: ServedModel
-    onnx: OnnxModel
-    int8: OnnxModel
     bare: Model
-    bare_onnx: OnnxModel
+    onnx: "OnnxForms | None"  # None on a GPU
 
     @property
     def by_name(self) -> dict[str, ServedModel | OnnxModel]:
         """Return the forms of the whole model."""
-        return {TORCH: self.torch, ONNX: self.onnx, INT8: self.int8}
+        return {TORCH: self.torch} | ({} if self.onnx is None else {ONNX: self.onnx.plain, INT8: self.onnx.int8})
 
     def sides(self, windows: Sequence[Window], singles: Sequence[Question]) -> dict[str, Callable[[], object]]:
         """Return what is timed."""
@@ -109,37 +109,41 @@ class InferenceWork:
         batches: dict[str, Callable[[], object]] = {
             TORCH: lambda: self.torch.logits(windows),
             TORCH + BARE: lambda: self.run_bare(windows),
-            ONNX: lambda: self.onnx.logits(windows),
-            ONNX + BARE: lambda: self.bare_onnx.logits(windows),
-            INT8: lambda: self.int8.logits(windows),
         }
+        if (onnx := self.onnx) is not None:
+            batches |= {
+                ONNX: lambda: onnx.plain.logits(windows),
+                ONNX + BARE: lambda: onnx.bare.logits(windows),
+                INT8: lambda: onnx.int8.logits(windows),
+            }
         readers = {f"{name}{SINGLE}": Reader(served) for name, served in self.by_name.items()}
         return batches | {name: _one_by_one(reader, pairs) for name, reader in readers.items()}
 
     def sides_of_questions(self, questions: Sequence[Question]) -> dict[str, Callable[[], object]]:
         """Return what is timed from text to answer: all questions in one call, and the way that cards show."""
         pairs = _pairs(questions)
-        sides: dict[str, Callable[[], object]] = {
-            f"{TORCH}{ASKED}": lambda: Reader(self.torch).answer_pairs(pairs),
-            f"{ONNX}{ASKED}": lambda: Reader(self.onnx).answer_pairs(pairs),
+        served = {name: each for name, each in self.by_name.items() if name != INT8}
+        ours: dict[str, Callable[[], object]] = {
+            f"{name}{ASKED}": partial(Reader(each).answer_pairs, pairs) for name, each in served.items()
+        }
+        return ours | {
             CARD_SINGLE: lambda: [self.answer_as_cards_show([pair]) for pair in pairs],
             CARD_BATCHED: lambda: [
                 self.answer_as_cards_show(pairs[first : first + CARD_BATCH])
                 for first in range(0, len(pairs), CARD_BATCH)
             ],
         }
-        return sides
 
     def answer_as_cards_show(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
         """Answer as cards of AutoModelForQuestionAnswering do: what is too long is cut off, the best start and end."""
         tokenizer = self.torch.tokenizer
         questions, contexts = map(list, zip(*pairs, strict=True))
         options = {"truncation": "only_second", "max_length": self.torch.config.windows.max_length, "padding": True}
-        given = tokenizer(questions, contexts, return_tensors="pt", **options)
+        given = tokenizer(questions, contexts, return_tensors="pt", **options).to(self.torch.compute.device)
         with torch.no_grad():
             state = self.bare.encoder.model(**given).last_hidden_state
             unused = torch.zeros_like(given["input_ids"])  # segments, which a linear layer does not look at
-            logits = self.bare.head(state[:, None], given["attention_mask"].bool(), unused)
+            logits = self.bare.head(state[:, None].float(), given["attention_mask"].bool(), unused)
         starts, ends = logits.argmax(dim=1).T.tolist()
         rows = zip(given["input_ids"], starts, ends, strict=True)
         return [str(tokenizer.decode(ids[start : end + 1])) for ids, start, end in rows]
@@ -147,28 +151,41 @@ class InferenceWork:
     def run_bare(self, windows: Sequence[Window]) -> None:
         """Run the encoder as it is served, but keep its last state alone."""
         encoder, pad_id = self.bare.encoder, self.torch.tokenizer.pad_token_id
-        tokens = min(self.torch.config.answers.tokens, CPU_TOKENS)
-        for rows in plan_in_order_of_length(lengths_of(windows), tokens):
-            batch = collate(windows, rows, pad_id)
+        device, tokens = self.torch.compute.device, self.torch.config.answers.tokens
+        for rows in plan_in_order_of_length(
+            lengths_of(windows), tokens if device.type != "cpu" else min(tokens, CPU_TOKENS)
+        ):
+            batch = collate(windows, rows, pad_id).to(device)
             with torch.no_grad():
-                scores = self.bare.head(encode(encoder, batch, last_only=True), batch.mask, batch.segments)
-                scores[batch.mask].numpy()
+                state = encode(encoder, batch, last_only=True).float()
+                self.bare.head(state, batch.mask, batch.segments)[batch.mask].cpu().numpy()
 
 
-def _open(place: Path, folder: Path) -> InferenceWork:
-    """Export a model into a folder twice, and its bare encoder."""
-    served = open_model(place, choose_compute("cpu", "float32"))
+class OnnxForms(NamedTuple):
+    """The whole model, also in int8, and its encoder with a linear layer."""
+
+    plain: OnnxModel
+    int8: OnnxModel
+    bare: OnnxModel
+
+
+def _open(place: Path, folder: Path, compute: Compute) -> InferenceWork:
+    """Open a model; for a CPU export it into a folder twice, and its bare encoder."""
+    served = open_model(place, compute)
     if not served.kind.in_context:
         raise SettingsError(f"{place}: is a model of {served.config.task}; give one that answers questions")
+    linear = HeadConfig.model_validate("last_linear")
+    head = build_head(linear, served.model.encoder.shape).train(False).to(compute.device)
+    bare = Model(served.config.model_copy(update={"head": linear}), served.model.encoder, head)
+    return InferenceWork(served, bare, _export(place, bare, folder) if compute.device.type == "cpu" else None)
+
+
+def _export(place: Path, bare: Model, folder: Path) -> OnnxForms:
     export_onnx(place, folder / "onnx")
     export_onnx(place, folder / "int8", int8=True)
-    onnx = open_onnx(folder / "onnx")
-    linear = HeadConfig.model_validate("last_linear")
-    head = build_head(linear, served.model.encoder.shape).train(False)
-    bare = Model(served.config.model_copy(update={"head": linear}), served.model.encoder, head)
     write_graph(bare, folder / "bare.onnx")
-    bare_onnx = replace(onnx, session=open_session(folder / "bare.onnx"))
-    return InferenceWork(served, onnx, open_onnx(folder / "int8"), bare, bare_onnx)
+    onnx = open_onnx(folder / "onnx")
+    return OnnxForms(onnx, open_onnx(folder / "int8"), replace(onnx, session=open_session(folder / "bare.onnx")))
 
 
 def _pairs(questions: Sequence[Question]) -> list[tuple[str, str]]:
@@ -182,18 +199,19 @@ def _one_by_one(reader: Reader, pairs: Sequence[tuple[str, str]]) -> Callable[[]
 def _speeds(record: BenchRecord, windows: int, singles: int) -> dict[str, float]:
     """Return windows a second, milliseconds a question, and what the head adds to the bare encoder in per cent."""
     seconds = {side.name: median(side.seconds) for side in record.sides}
-    names = (TORCH, ONNX, INT8)
+    names = [name for name in (TORCH, ONNX, INT8) if name in seconds]
     found = {f"{name}: windows a second": windows / seconds[name] for name in names}
     found |= {f"{name}: milliseconds a question{SINGLE}": 1000 * seconds[name + SINGLE] / singles for name in names}
-    for name in (TORCH, ONNX):
+    for name in (name for name in names if name + BARE in seconds):
         for what, ratio in zip(("", ", lowest", ", highest"), record.ratio(name, name + BARE), strict=True):
             found[f"{name}: head over bare encoder, per cent{what}"] = 100 * (ratio - 1)
     for way in (CARD_SINGLE, CARD_BATCHED):
         found[f"torch: questions in one call, times as fast as when called {way}"] = record.ratio(
             way, TORCH + ASKED
         ).middle
-    found["onnx: times as fast as torch"] = record.ratio(TORCH, ONNX).middle
-    found["onnx: questions in one call, times as fast as torch"] = record.ratio(TORCH + ASKED, ONNX + ASKED).middle
+    if ONNX in seconds:
+        found["onnx: times as fast as torch"] = record.ratio(TORCH, ONNX).middle
+        found["onnx: questions in one call, times as fast as torch"] = record.ratio(TORCH + ASKED, ONNX + ASKED).middle
     return {name: round(value, 3) for name, value in found.items()}
 
 
@@ -201,7 +219,7 @@ def _answers(answering: Answering, logits: Mapping[str, Logits], is_scored: bool
     """Count answers that differ from torch's, and score all where the file has golds."""
     answers = {name: answering.answer(of_side) for name, of_side in logits.items()}
     found = {}
-    for name in (ONNX, INT8):
+    for name in (name for name in logits if name != TORCH):
         pairs = zip(answers[name], answers[TORCH], strict=True)
         found[f"{name}: answers that differ from torch's"] = float(sum(one.text != other.text for one, other in pairs))
     for name, of_side in answers.items() if is_scored else ():

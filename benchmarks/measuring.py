@@ -24,7 +24,7 @@ from bertvision.errors import DataError
 from bertvision.kinds.classes import CLASSES
 from bertvision.progress import SILENT, Progress
 from bertvision.records import Side
-from bertvision.training.accounting import Meter, device_joules
+from bertvision.training.accounting import Meter, device_joules, peak_bytes
 from bertvision.training.device import wait_for
 from bertvision.training.objective import SPANS, Objective
 from bertvision.windows.rows import cut_rows
@@ -97,8 +97,8 @@ class Clock:
     def __init__(self, device: torch.device, skipped: int) -> None:
         self._device, self._skipped, self._steps, self._windows = device, skipped, 0, [0, 0]
         wait_for(device)
-        self._meter = Meter(device)
-        self._meter.go()  # from here on peaks are counted
+        Meter(device).go()  # from here on peaks are counted
+        self._peak = 0
         self._opened = self._started = time.perf_counter()
         self._joules = device_joules(device)
 
@@ -106,6 +106,8 @@ class Clock:
         """Count one step over so many windows; the host waits for the device at the last of the skipped ones alone."""
         self._steps += 1
         self._windows[self._steps > self._skipped] += windows
+        if self._steps <= self._skipped:  # a training's own meter may forget the peaks at its end
+            self._peak = max(self._peak, peak_bytes(self._device))
         if self._steps == self._skipped:
             wait_for(self._device)
             self._started, self._joules = time.perf_counter(), device_joules(self._device)
@@ -113,13 +115,13 @@ class Clock:
     def stop(self) -> Timing:
         """Return what the steps took; of a training that had no others, the first ones."""
         wait_for(self._device)
-        ended, joules, costs = time.perf_counter(), device_joules(self._device), self._meter.stop()
+        ended, joules = time.perf_counter(), device_joules(self._device)
         skipped, timed = self._windows
         return Timing(
             seconds=ended - (self._started if timed else self._opened),
             windows=timed or skipped,
             before=self._started - self._opened,
-            peak_bytes=costs.peak_process_bytes if costs.peak_device_bytes is None else costs.peak_device_bytes,
+            peak_bytes=max(self._peak, peak_bytes(self._device)),
             joules=None if joules is None or self._joules is None else joules - self._joules,
         )
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from datasets import Dataset
-from datasets.utils.logging import disable_progress_bar
 from pydantic import Field
 from transformers import PreTrainedTokenizerBase
 
@@ -66,6 +64,8 @@ def bench_windows(config: WindowsBench, progress: Progress = SILENT) -> BenchRec
 
 def _ways(config: WindowsBench) -> dict[str, Callable[[], int]]:
     """Return every way of cutting a file; each gives the number of its windows."""
+    from datasets.utils.logging import disable_progress_bar  # here alone: a GPU's machine may be without it
+
     disable_progress_bar()
     questions, tokenizer = read_squad(config.data).examples, load_tokenizer(config.encoder)
     columns = columns_of(questions)
@@ -107,6 +107,8 @@ def map_windows(
     columns: Columns, tokenizer: PreTrainedTokenizerBase, padding: bool | str, processes: int | None
 ) -> int:
     """Cut windows run_qa's way, into a file of their own, and count them."""
+    from datasets import Dataset
+
     with tempfile.TemporaryDirectory() as folder:
         found = Dataset.from_dict(columns).map(
             lambda rows: features_of(rows, tokenizer, padding),

@@ -3,16 +3,19 @@ import re
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+import bertvision
 from bertvision.cli import app
+from bertvision.experiment import read_experiment
 
 VERBS_BY_PANEL = {
-    "Use a model": ["ask", "serve", "predict", "export"],
-    "Train": ["quickstart", "run", "finetune", "train-heads", "plan", "inspect", "heads"],
+    "Use a model": ["ask", "serve", "predict", "save", "push", "export"],
+    "Train": ["quickstart", "run", "finetune", "train-heads", "plan", "inspect", "heads", "configs"],
     "Evaluate": ["score", "compare", "analyze", "calibrate", "ensemble", "layers"],
     "Study": ["report", "costs", "compare-methods"],
 }
@@ -187,3 +190,44 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, told, config, tmp_path
     assert told in shown.stderr
     assert shown.stderr.startswith("error: ")
     assert len(shown.stderr.splitlines()) == 1
+
+
+def test_the_configs_that_ship_are_listed_printed_and_copied(tmp_path):
+    shipped = Path(bertvision.__file__).parent / "configs"
+    names = {str(path.relative_to(shipped).with_suffix("")) for path in shipped.rglob("*.yaml")}
+    assert "squad2/minilm" in names
+    listed = call("configs")
+    assert {line.split()[0] for line in listed.stdout.splitlines()} == names
+    assert max(map(len, listed.stdout.splitlines())) <= 80
+    assert set(json.loads(call("configs", "--json").stdout)) == names
+    text = (shipped / "squad2" / "minilm.yaml").read_text()
+    for name in ("squad2/minilm", "configs/squad2/minilm.yaml"):
+        assert call("configs", name).stdout == text
+    assert call("configs", "squad2/minilm", "--out", tmp_path / "mine.yaml").exit_code == 0
+    assert (tmp_path / "mine.yaml").read_text() == text
+
+
+def test_a_config_is_not_copied_over_a_file_of_the_users(tmp_path):
+    (tmp_path / "mine.yaml").write_text("task: squad2")
+    assert "is there already" in call("configs", "squad2/minilm", "--out", tmp_path / "mine.yaml").stderr
+    assert (tmp_path / "mine.yaml").read_text() == "task: squad2"
+
+
+def test_configs_that_there_are_not_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "did you mean `squad2/minilm`?" in call("configs", "squad2/mini_lm").stderr
+    assert "see `bertvision configs`" in call("configs", "zzz").stderr
+    assert "give its NAME too" in call("configs", "--out", "mine.yaml").stderr
+    (tmp_path / "mine.yaml").write_text("task: squad2")
+    assert "no experiment 'mine.yaml' comes with the package" in call("configs", "mine.yaml").stderr
+    assert "or a name that `bertvision configs` lists" in call("run", "squad2/mini_lm").stderr
+
+
+@pytest.mark.parametrize("name", ["squad2/minilm", "squad2/minilm.yaml", "configs/squad2/minilm.yaml"])
+def test_an_experiment_that_ships_is_named_from_anywhere(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert read_experiment(Path(name)).name == "minilm"
+    own = tmp_path / name
+    own.parent.mkdir(parents=True)
+    own.write_text("name: mine")
+    assert read_experiment(Path(name)).name == "mine"

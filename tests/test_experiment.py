@@ -13,7 +13,7 @@ from bertvision.experiment import (
     read_experiments,
 )
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[1] / "src" / "bertvision" / "configs"
 SAMPLE = Path(bertvision.__file__).parent / "sample"
 YAMLS = sorted(path for folder in (CONFIGS, SAMPLE) for ending in ("*.yaml", "*.yml") for path in folder.rglob(ending))
 
@@ -378,6 +378,35 @@ def test_few_rows_leave_the_encoder_as_it_is_and_more_tune_it_for_three_epochs()
     assert (few.finetune.fractions, few.states.pooling) == ((), "compared")
     assert (more.finetune.fractions, more.states.pooling) == ((3.0,), "mean")
     assert fit_to_rows(experiment, 64, pairs=False).states.pooling == "mean"
+
+
+def test_contrastive_tuning_is_setfits_epoch_whatever_the_number_of_rows():
+    experiment = build_experiment({"task": "mrpc", "finetune": {"objective": "contrastive"}})
+    few, more = (fit_to_rows(experiment, rows, pairs=True) for rows in (16, 5000))
+    assert few.finetune == more.finetune == experiment.finetune
+    assert (few.finetune.fractions, few.finetune.batch.windows, few.finetune.optim.warmup) == ((1.0,), 32, 0.1)
+    assert (few.contrast, few.states.pooling) == ("rows", "mean")
+    own = build_experiment({"task": "mrpc", "finetune": {"objective": "contrastive", "lr": 3e-4, "fractions": [0, 2]}})
+    assert (own.finetune.lr, own.finetune.fractions) == (3e-4, (0.0, 2.0))
+
+
+def test_contrastive_tuning_on_numbers_compares_the_texts_that_heads_compare_too():
+    experiment = build_experiment({"task": "stsb", "finetune": {"objective": "contrastive"}})
+    fitted = fit_to_rows(experiment, 64, pairs=True)
+    assert (fitted.contrast, fitted.states.pooling) == ("texts", "compared")
+
+
+@pytest.mark.parametrize("task", ["squad2", "answerability", "swag", "ner"])
+def test_contrastive_tuning_is_for_rows_alone(task):
+    with pytest.raises(SettingsError, match=f"contrastive is for classes, labels and numbers of rows, and {task} asks"):
+        build_experiment({"task": task, "finetune": {"objective": "contrastive"}})
+
+
+def test_run_folders_from_before_contrastive_tuning_go_on():
+    plain = build_experiment({"task": "sst2"}).tuning_settings()["finetune"]
+    assert not {"objective", "pairs"} & plain.keys()
+    contrastive = build_experiment({"task": "sst2", "finetune": {"objective": "contrastive"}})
+    assert contrastive.tuning_settings()["finetune"]["objective"] == "contrastive"
 
 
 def test_a_floor_adds_epochs_to_every_fraction():

@@ -62,3 +62,12 @@ def test_python_is_told_the_same(tmp_path):
         assert done.stderr.splitlines()[-1].endswith(
             "MissingExtraError: this needs the package torch: pip install 'bertvision[torch]'"
         )
+
+
+def test_everything_that_is_no_python_is_named_as_package_data():
+    package = ROOT / "src" / "bertvision"
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["bertvision"]
+    packed = {path for pattern in patterns for path in package.glob(pattern) if path.is_file()}
+    there = {path for path in package.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert [path for path in there if path.suffix == ".yaml" and path.parent.parent.name == "configs"]
+    assert packed == there

@@ -88,7 +88,7 @@ def test_a_bad_setting_of_a_variant_is_told_with_its_name(path):
 
 
 def test_the_shipped_study_of_efficiency_holds_hulburds_rows():
-    found = read_experiments(Path(__file__).parents[1] / "configs" / "squad2" / "efficiency.yaml")
+    found = read_experiments(Path("squad2/efficiency"))
     by_name = {each.variant: each for each in found}
     # Ten ways of tuning and both kinds of filters at three rates each; at one, what follows another method's choice.
     assert len(by_name) == (10 + 2) * 3 + 2 * 3 + 1

@@ -17,9 +17,11 @@ from bertvision.encoder.load import SHIPPED
 from bertvision.evaluate.golds import read_questions
 from bertvision.files import read_json, whole_folder, write_text
 from bertvision.metrics.squad import Scores
+from bertvision.serving.base_model import find_base
 from bertvision.serving.card import About, Measured, model_card
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import find_record
+from bertvision.serving.torch_model import with_states
 from bertvision.settings import DEFAULT
 
 LIMIT = 25_000_000  # bytes of all files together
@@ -55,12 +57,13 @@ def _compare(reader: Reader, rounded: Reader) -> None:
 
 
 def _card(reader: Reader, scores: Scores | None) -> str:
-    config, calibration = reader.served.config, reader.served.calibration
+    config, calibration = with_states(reader.served).config, reader.served.calibration
     record = find_record(reader.served.folder, config)
     command = f"bertvision predict {DEFAULT} --data dev-v2.0.json --out answers"
     measured = () if scores is None else (Measured(command, scores),)
     about = About("The default model", DEFAULT, CARD.read_text(encoding="utf-8"), measured)
-    return model_card(config, calibration, [] if record is None else [record], about)
+    base = find_base(reader.served.folder, config, record)
+    return model_card(config, calibration, [] if record is None else [record], about, base)
 
 
 def _publish(saved: Path) -> None:

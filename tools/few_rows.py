@@ -1,116 +1,528 @@
-"""What a default run makes of few rows, beside regressions on one vector: results/few_rows/few_rows.json and .md.
+"""What a run makes of few rows, beside SetFit, a logistic regression and guessing: results/few_rows/.
 
-    python tools/few_rows.py GLUE_FOLDER [--sizes 64,250,1000] [--draws 3]
+    python tools/few_rows.py prepare DATA TABLES      # DATA holds glue/, squad2/ and books/; TABLES gets 9 MB
+    python tools/few_rows.py measure TABLES --encoders MiniLM=default,MPNet=FOLDER --workers 10 --minutes 9
+    python tools/few_rows.py report                   # tables and a figure of what is finished
 
-GLUE's training rows are drawn as a table of one's own. Half of the scored dev rows choose the run's best model, and the
-other half score it; regressions on the mean and on the first token's state are scored on that half too.
+A cell is one encoder, task, number of rows, draw and side, and a line of JSON. Cells that are there are not measured
+again. First draws and small sizes come first, so that what is finished at any moment is balanced. In a draw classes
+have their shares, and at least one row each where there is room. Sides:
+- `default`: `bertvision.train` with nothing set; its best model, chosen on dev, and beside it its regression alone;
+- `contrastive`: the same with `finetune.objective: contrastive`;
+- `setfit`: SetFit where it is installed, texts of a pair joined, its steps bounded by --setfit-steps; not for numbers,
+  and not for more than MOST_PAIRED rows, whose pairs grow with the square;
+- `logistic`: scikit-learn on the mean over tokens of the last state (pairs: u, v, |u-v|, u*v; numbers: the cosine);
+- `majority`: the class that occurs most often.
 """
 
 import argparse
-import csv
+import copy
 import json
+import multiprocessing
+import os
+import queue
 import tempfile
 import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-
-import bertvision
-from bertvision.training_result import TrainingResult
+from few_rows_data import Row, prepare, read_table, write_table
 
 OUT = Path("results/few_rows")
-TASKS = {
-    "SST-2": ("classification", ("sentence",), "label", "accuracy"),
-    "MRPC": ("classification", ("#1 String", "#2 String"), "Quality", "accuracy"),
-    "RTE": ("classification", ("sentence1", "sentence2"), "label", "accuracy"),
-    "STS-B": ("regression", ("sentence1", "sentence2"), "score", "pearson"),
+RECORDS = "few_rows.jsonl"
+SIZES = ("8", "16", "64", "250", "1000", "all")
+MOST_DRAWS = {"1000": 3, "all": 1}  # of sizes whose draws differ little; others: --draws
+MOST_PAIRED = 1000  # rows that SetFit pairs
+SIDES = ("default", "contrastive", "setfit", "logistic", "majority")
+NAMES = {
+    "default": "default run",
+    "regression": "its regression",
+    "contrastive": "contrastive run",
+    "setfit": "SetFit",
+    "logistic": "logistic regression",
+    "majority": "majority",
 }
-SCORED = 400  # rows of dev, at most: half to choose by, half to score
-SIDES = ("default run", "last mean", "last first token", "majority")
+CONTRASTIVE = {"finetune": {"objective": "contrastive"}}
+
+
+class Asked(NamedTuple):
+    """A table's task and score."""
+
+    task: str
+    metric: str
+
+
+TASKS = {
+    "SST-2": Asked("classification", "accuracy"),
+    "MRPC": Asked("classification", "accuracy"),
+    "CoLA": Asked("cola", "matthews"),
+    "RTE": Asked("classification", "accuracy"),
+    "STS-B": Asked("regression", "pearson"),
+    "MNLI-10k": Asked("classification", "accuracy"),
+    "QQP-10k": Asked("classification", "accuracy"),
+    "questions": Asked("classification", "accuracy"),
+    "books": Asked("classification", "accuracy"),
+}
+
+
+class Cell(NamedTuple):
+    """What is measured at once."""
+
+    encoder: str
+    task: str
+    rows: str
+    draw: int
+    side: str
+
+
+class Given(NamedTuple):
+    """Where and how cells are measured."""
+
+    tables: Path
+    encoders: tuple[tuple[str, str], ...]  # what they are called, and what `bertvision.train` is given
+    device: str
+    setfit_steps: int
+    deadline: float  # seconds since the epoch
+
+    def encoder(self, name: str) -> str:
+        """Return the encoder of that name."""
+        return dict(self.encoders)[name]
 
 
 def main() -> None:
-    """Run what is not in the record yet, and draw the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("glue", type=Path)
-    parser.add_argument("--sizes", default="64,250,1000")
-    parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--tasks", default=",".join(TASKS))
+    """Do what is asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    preparing = verbs.add_parser("prepare")
+    preparing.add_argument("data", type=Path)
+    preparing.add_argument("tables", type=Path)
+    measuring = verbs.add_parser("measure")
+    measuring.add_argument("tables", type=Path)
+    measuring.add_argument("--encoders", default="MiniLM=default")
+    measuring.add_argument("--tasks", default=",".join(TASKS))
+    measuring.add_argument("--sizes", default=",".join(SIZES))
+    measuring.add_argument("--sides", default=",".join(SIDES))
+    measuring.add_argument("--draws", type=int, default=10)
+    measuring.add_argument("--device", default="auto")
+    measuring.add_argument("--workers", type=int, default=1)
+    measuring.add_argument("--minutes", type=float, default=60.0)
+    measuring.add_argument("--setfit-steps", type=int, default=500)
+    for verb in (measuring, verbs.add_parser("report")):
+        verb.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
-    OUT.mkdir(parents=True, exist_ok=True)
-    path = OUT / "few_rows.json"
-    runs: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    if given.verb == "prepare":
+        prepare(given.data, given.tables)
+    elif given.verb == "measure":
+        measure_all(given)
+    else:
+        write_report(given.out)
+
+
+# Measuring
+
+
+def measure_all(given: argparse.Namespace) -> None:
+    """Measure what is not in the records yet, in several processes, until the time is up."""
+    given.out.mkdir(parents=True, exist_ok=True)
+    finished = {cell_of(record) for record in read_records(given.out)}
+    cells = [cell for cell in all_cells(given) if cell not in finished]
+    print(f"{len(finished)} cells are there, {len(cells)} to measure", flush=True)
+    encoders = tuple((name, place) for name, _, place in (each.partition("=") for each in given.encoders.split(",")))
+    stop = time.time() + 60 * given.minutes
+    shared = Given(given.tables, encoders, given.device, given.setfit_steps, stop)
+    context = multiprocessing.get_context("spawn")
+    todo: Any = context.Queue()
+    done: Any = context.Queue()
+    for cell in [*cells, *[None] * given.workers]:
+        todo.put(cell)
+    workers = [context.Process(target=work, args=(todo, done, shared), daemon=True) for _ in range(given.workers)]
+    for worker in workers:
+        worker.start()
+    with (given.out / RECORDS).open("a", encoding="utf-8") as file:
+        for record in finished_by(workers, done, stop):
+            if "error" not in record:
+                file.write(json.dumps(record) + "\n")
+                file.flush()
+            print(json.dumps(record), flush=True)
+    for worker in workers:
+        worker.terminate()
+
+
+def all_cells(given: argparse.Namespace) -> Iterator[Cell]:
+    """List all cells, the first draws and the small sizes first."""
+    encoders = [each.partition("=")[0] for each in given.encoders.split(",")]
     for draw in range(given.draws):
-        for size in map(int, given.sizes.split(",")):
-            for task in given.tasks.split(","):
-                if not any((run["task"], run["rows"], run["draw"]) == (task, size, draw) for run in runs):
-                    runs.append(measure(given.glue, task, size, draw))
-                    path.write_text("[\n" + ",\n".join(json.dumps(run) for run in runs) + "\n]\n")
-                    (OUT / "few_rows.md").write_text(as_table(runs))
-                    print(runs[-1], flush=True)
+        for rows in given.sizes.split(","):
+            if draw < MOST_DRAWS.get(rows, given.draws):
+                for encoder in encoders:
+                    for task in given.tasks.split(","):
+                        yield from (
+                            Cell(encoder, task, rows, draw, side)
+                            for side in given.sides.split(",")
+                            if is_possible(task, rows, side)
+                        )
 
 
-def measure(glue: Path, task: str, size: int, draw: int) -> dict[str, Any]:
-    """Train on one draw by default, and with nothing but a regression on one vector."""
-    kind, texts, label, metric = TASKS[task]
+def is_possible(task: str, rows: str, side: str) -> bool:
+    """Return whether a side has something to measure there."""
+    if side == "setfit":
+        return TASKS[task].task != "regression" and rows != "all" and int(rows) <= MOST_PAIRED
+    return side != "majority" or TASKS[task].task != "regression"
+
+
+def finished_by(workers: Sequence[Any], done: Any, stop: float) -> Iterator[dict[str, Any]]:  # noqa: ANN401
+    """Return what workers finish, until all have ended or the time is up."""
+    while time.time() < stop:
+        try:
+            yield done.get(timeout=1.0)
+        except queue.Empty:
+            if not any(worker.is_alive() for worker in workers):
+                return
+
+
+def work(todo: Any, done: Any, given: Given) -> None:  # noqa: ANN401 (queues)
+    """Measure one cell after the other, in a process of its own."""
+    import torch
+
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // 16))
+    for cell in iter(todo.get, None):
+        if time.time() > given.deadline:
+            return
+        try:
+            done.put({**cell._asdict(), **measure(cell, given)})
+        except Exception as error:  # a cell that cannot be measured is said, and tried again next time
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            done.put({**cell._asdict(), "error": f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"})
+
+
+def measure(cell: Cell, given: Given) -> dict[str, Any]:
+    """Return a cell's score on test, and the seconds that it took."""
+    drawn = draw_rows(table(given.tables, cell.task, "train"), cell)
+    started = time.perf_counter()
+    match cell.side:
+        case "default":
+            found = run_bertvision(cell, given, drawn, {})
+        case "contrastive":
+            found = run_bertvision(cell, given, drawn, CONTRASTIVE)
+        case "setfit":
+            found = run_setfit(cell, given, drawn)
+        case "logistic":
+            found = run_logistic(cell, given, drawn)
+        case _:
+            common = Counter(row[-1] for row in drawn).most_common(1)[0][0]
+            test = table(given.tables, cell.task, "test")
+            found = {"score": score(cell.task, [row[-1] for row in test], [common] * len(test))}
+    seconds = time.perf_counter() - started
+    return {"num_rows": len(drawn), "metric": TASKS[cell.task].metric, "seconds": round(seconds, 2), **found}
+
+
+@cache
+def table(tables: Path, task: str, split: str) -> list[Row]:
+    """Read a table once."""
+    return read_table(tables / task / f"{split}.csv")
+
+
+def draw_rows(train: Sequence[Row], cell: Cell) -> list[Row]:
+    """Draw rows as somebody's own: classes have their shares, and at least one row each, as far as there is room."""
+    rows = [train[place] for place in np.random.default_rng(cell.draw).permutation(len(train))]
+    if cell.rows == "all":
+        return rows
+    if TASKS[cell.task].task != "regression":
+        counts, seen = Counter(row[-1] for row in rows), Counter[str]()
+        shares = []
+        for row in rows:
+            shares.append((seen[row[-1]] + 0.5) / counts[row[-1]] if seen[row[-1]] else 0.0)
+            seen[row[-1]] += 1
+        rows = [rows[place] for place in np.argsort(shares, kind="stable")]
+    return rows[: int(cell.rows)]
+
+
+def run_bertvision(cell: Cell, given: Given, drawn: list[Row], settings: dict[str, Any]) -> dict[str, Any]:
+    """Train as somebody with a table would."""
+    import bertvision
+
+    asked, own = TASKS[cell.task], given.tables / cell.task
+    labels = sorted({row[-1] for row in table(given.tables, cell.task, "train")})
+    known = {"labels": labels} if asked.task == "classification" else {}
+    text: Any = "first" if len(drawn[0]) == 2 else ("first", "second")
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        random = np.random.default_rng(draw)
-        train, dev = (read(glue / task / f"{split}.tsv", texts, label) for split in ("train", "dev"))
-        chosen = [dev[row] for row in np.random.default_rng(0).permutation(len(dev))[:SCORED]]
-        write(place / "train.csv", [train[row] for row in random.permutation(len(train))[:size]])
-        write(place / "dev.csv", chosen[::2])
-        write(place / "test.csv", chosen[1::2])
-        columns = ("first", "second")[: len(texts)]
-        data = {"also": {"test": str(place / "test.csv")}}
-        asked = {"task": kind, "dev": place / "dev.csv", "text": columns if len(texts) == 2 else "first"}
-        started = time.perf_counter()
-        result = bertvision.train(place / "train.csv", **asked, settings={"data": data})
-        seconds = time.perf_counter() - started
-        scores = {"default run": score(result, metric, result.best), "majority": score(result, metric, "majority")}
-        for name, pooling in (("last mean", "mean"), ("last first token", "first")):
-            settings = {"data": data, "states": {"pooling": pooling}, "finetune": {"fractions": []}}
-            alone = bertvision.train(place / "train.csv", **asked, heads=["last_regression"], settings=settings)
-            scores[name] = score(alone, metric, "last_regression")
-        heads = {name: score(result, metric, name) for name in result.scores}
-    best = {"best": result.best, "pooling": result.records[0].config["states"]["pooling"], "models": heads}
-    return {"task": task, "rows": size, "draw": draw, "metric": metric, "seconds": round(seconds, 1), **scores, **best}
+        write_table(Path(folder, "train.csv"), drawn)
+        result = bertvision.train(
+            Path(folder, "train.csv"),
+            task=asked.task,
+            text=text,
+            label="label",
+            dev=own / "dev.csv",
+            encoder=given.encoder(cell.encoder),
+            settings={"data": {"also": {"test": str(own / "test.csv")}, **known}, "device": given.device, **settings},
+        )
+        scores = {name: each.get(f"test_{asked.metric}") for name, each in result.scores.items()}
+        best = result.best
+    models = {name: None if value is None else round(value, 2) for name, value in scores.items()}
+    return {"score": models[best], "best": best, "models": models}
 
 
-def read(path: Path, texts: tuple[str, ...], label: str) -> list[tuple[str, ...]]:
-    """Read GLUE's rows as texts and a label."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        return [tuple(row[name] for name in (*texts, label)) for row in rows if row[label]]
+def run_setfit(cell: Cell, given: Given, drawn: list[Row]) -> dict[str, Any]:
+    """Train SetFit with its own defaults, but for a bound on its steps."""
+    from datasets import Dataset
+    from setfit import SetFitModel, Trainer, TrainingArguments, logging
+    from sklearn.linear_model import LogisticRegression
+
+    logging.set_verbosity_error()
+    body = copy.deepcopy(setfit_body(given.encoder(cell.encoder))).to(device_of(given))
+    model = SetFitModel(model_body=body, model_head=LogisticRegression())
+    labels = sorted({row[-1] for row in drawn})
+    train = Dataset.from_dict({"text": joined(drawn, body), "label": [labels.index(row[-1]) for row in drawn]})
+    pairs = len(drawn) * (len(drawn) + 1) // 2
+    steps = given.setfit_steps if pairs > 8 * given.setfit_steps else -1  # surely more than half of 16 pairs a step
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder, max_steps=steps, report_to="none", save_strategy="no", show_progress_bar=False
+        )
+        trainer = Trainer(model=model, args=arguments, train_dataset=train)
+        trainer.train()
+    test = table(given.tables, cell.task, "test")
+    found = [labels[int(each)] for each in model.predict(joined(test, body), as_numpy=True)]
+    return {"score": score(cell.task, [row[-1] for row in test], found)}
 
 
-def write(path: Path, rows: list[tuple[str, ...]]) -> None:
-    """Write rows as somebody's own CSV."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow([*("first", "second")[: len(rows[0]) - 1], "label"])
-        table.writerows(rows)
+@cache
+def setfit_body(encoder: str) -> Any:  # noqa: ANN401 (a SentenceTransformer)
+    """Return an encoder with a mean over its tokens."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Pooling, Transformer
+
+    from bertvision.encoder.load import load_encoder
+
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = load_encoder(encoder)
+        loaded.model.save_pretrained(folder)
+        loaded.tokenizer.save_pretrained(folder)
+        transformer = Transformer(folder)
+        return SentenceTransformer(modules=[transformer, Pooling(loaded.shape.hidden, "mean")], device="cpu")
 
 
-def score(result: TrainingResult, metric: str, name: str) -> float | None:
-    """Return a model's score on the half that chose nothing; a correlation with a constant has none."""
-    value = result.scores[name].get(f"test_{metric}")
-    return None if value is None else round(value, 1)
+def joined(rows: Sequence[Row], body: Any) -> list[str]:  # noqa: ANN401 (a SentenceTransformer)
+    """Return each row as one text: those of a pair with a separator between."""
+    return [f" {body.tokenizer.sep_token} ".join(row[:-1]) for row in rows]
 
 
-def as_table(runs: list[dict[str, Any]]) -> str:
-    """Lay out means and, of the default run, the spread over draws."""
-    lines = ["| task | rows | draws | default run | mean, last layer | first token, last layer | majority | seconds |"]
-    lines.append("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for task, rows in sorted({(run["task"], run["rows"]) for run in runs}):
-        own = [run for run in runs if (run["task"], run["rows"]) == (task, rows)]
-        values = {side: [run[side] for run in own if run[side] is not None] for side in SIDES}
-        means = [f"{np.mean(each):.1f}" if each else "" for each in values.values()]
-        means[0] += f" ± {np.std(values['default run']):.1f}"
-        seconds = f"{np.median([run['seconds'] for run in own]):.0f}"
-        lines.append(f"| {task} | {rows:,} | {len(own)} | {' | '.join(means)} | {seconds} |")
+def run_logistic(cell: Cell, given: Given, drawn: list[Row]) -> dict[str, Any]:
+    """Fit a logistic regression on the mean-pooled last state, its strength chosen by cross-validation."""
+    from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    golds = [row[-1] for row in table(given.tables, cell.task, "test")]
+    test = test_features(given, cell.encoder, cell.task)
+    if TASKS[cell.task].task == "regression":
+        return {"score": score(cell.task, golds, test[:, -1])}
+    folds = min(5, *Counter(row[-1] for row in drawn).values())
+    strengths = np.logspace(-5, 1, 7)
+    model = LogisticRegressionCV(Cs=strengths, cv=folds, max_iter=300) if folds > 1 else LogisticRegression(C=0.01)
+    line = make_pipeline(StandardScaler(), model)
+    line.fit(features(given, cell.encoder, drawn), [row[-1] for row in drawn])
+    return {"score": score(cell.task, golds, line.predict(test))}
+
+
+@cache
+def test_features(given: Given, encoder: str, task: str) -> np.ndarray:
+    """Return the features of a task's test once."""
+    return features(given, encoder, table(given.tables, task, "test"))
+
+
+def features(given: Given, encoder: str, rows: Sequence[Row]) -> np.ndarray:
+    """Return the mean-pooled last state of each row; of a pair u, v, |u-v|, u*v and the cosine."""
+    texts = [means(given, encoder, [row[place] for row in rows]) for place in range(len(rows[0]) - 1)]
+    if len(texts) == 1:
+        return texts[0]
+    u, v = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in texts)
+    return np.concatenate([u, v, np.abs(u - v), u * v, (u * v).sum(axis=1, keepdims=True)], axis=1)
+
+
+def means(given: Given, encoder: str, texts: Sequence[str], size: int = 128) -> np.ndarray:
+    """Return the mean over tokens of the last state."""
+    import torch
+
+    loaded, device = loaded_encoder(given.encoder(encoder), device_of(given)), device_of(given)
+    order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+    found = np.zeros((len(texts), loaded.shape.hidden), dtype=np.float32)
+    for first in range(0, len(order), size):
+        part = order[first : first + size]
+        given_texts = [texts[place] for place in part]
+        batch = loaded.tokenizer(given_texts, padding=True, truncation=True, max_length=256, return_tensors="pt")
+        batch = batch.to(device)
+        with torch.no_grad():
+            states = loaded.model(**batch).last_hidden_state
+        mask = batch["attention_mask"][:, :, None]
+        found[part] = ((states * mask).sum(dim=1) / mask.sum(dim=1)).cpu().numpy()
+    return found
+
+
+@cache
+def loaded_encoder(encoder: str, device: str) -> Any:  # noqa: ANN401 (an Encoder, not to import torch at the start)
+    """Load an encoder once in a process."""
+    from bertvision.encoder.load import load_encoder
+
+    loaded = load_encoder(encoder)
+    loaded.model.to(device).eval()
+    return loaded
+
+
+def device_of(given: Given) -> str:
+    """Return where to compute."""
+    import torch
+
+    return ("cuda" if torch.cuda.is_available() else "cpu") if given.device == "auto" else given.device
+
+
+def score(task: str, golds: Sequence[str], found: Sequence[Any] | np.ndarray) -> float:
+    """Return a percentage, as the task has it."""
+    from sklearn.metrics import matthews_corrcoef
+
+    match TASKS[task].metric:
+        case "accuracy":
+            value = float(np.mean([gold == each for gold, each in zip(golds, found, strict=True)]))
+        case "matthews":
+            value = float(matthews_corrcoef(list(golds), list(found)))
+        case _:
+            value = float(np.corrcoef([float(gold) for gold in golds], [float(each) for each in found])[0, 1])
+    return round(100 * value, 2)
+
+
+# Records -> tables and a figure
+
+
+def cell_of(record: dict[str, Any]) -> Cell:
+    """Return what a record is of."""
+    return Cell(*(record[name] for name in Cell._fields))
+
+
+def read_records(out: Path) -> list[dict[str, Any]]:
+    """Read all finished cells of a folder, also those of several files."""
+    paths = sorted(out.glob("*.jsonl"))
+    return [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+class Scores:
+    """Scores by cell; the default run's regression alone is a side of its own."""
+
+    def __init__(self, records: Sequence[dict[str, Any]]) -> None:
+        self.values: dict[Cell, float] = {}
+        self.seconds: dict[Cell, float] = {}
+        for record in records:
+            cell = cell_of(record)
+            if record["score"] is not None:
+                self.values[cell], self.seconds[cell] = record["score"], record["seconds"]
+            if cell.side == "default" and record["models"].get("regression") is not None:
+                self.values[cell._replace(side="regression")] = record["models"]["regression"]
+
+    def draws(self, encoder: str, task: str, rows: str, sides: Sequence[str]) -> list[int]:
+        """Return the draws that all these sides have finished."""
+        found = [
+            {cell.draw for cell in self.values if cell == Cell(encoder, task, rows, cell.draw, side)} for side in sides
+        ]
+        return sorted(set.intersection(*found))
+
+    def mean(self, encoder: str, task: str, rows: str, side: str, draws: Sequence[int]) -> float:
+        """Return the mean over some draws."""
+        return float(np.mean([self.values[Cell(encoder, task, rows, draw, side)] for draw in draws]))
+
+    def encoders(self) -> list[str]:
+        """Name the encoders."""
+        return sorted({cell.encoder for cell in self.values})
+
+
+def write_report(out: Path) -> None:
+    """Write few_rows.md, and few_rows.png beside it."""
+    scores = Scores(read_records(out))
+    parts = [each for encoder in scores.encoders() for each in (average_table(scores, encoder),)]
+    parts += [task_table(scores, encoder) for encoder in scores.encoders()]
+    (out / "few_rows.md").write_text("\n".join(parts), encoding="utf-8")
+    draw_figure(scores, out / "few_rows.png")
+
+
+def compared_sides(scores: Scores, encoder: str, rows: str) -> list[str]:
+    """Return the sides that are there at a size."""
+    there = {cell.side for cell in scores.values if (cell.encoder, cell.rows) == (encoder, rows)}
+    return [side for side in NAMES if side in there]
+
+
+def averages(scores: Scores, encoder: str, rows: str) -> tuple[dict[str, float], int, int]:
+    """Return each side's mean over the tasks and draws that all sides have, and how many these are."""
+    sides = compared_sides(scores, encoder, rows)
+    draws = {task: scores.draws(encoder, task, rows, sides) for task in TASKS} if sides else {}
+    draws = {task: own for task, own in draws.items() if own}
+    means = {
+        side: float(np.mean([scores.mean(encoder, task, rows, side, own) for task, own in draws.items()]))
+        for side in sides
+        if draws
+    }
+    return means, len(draws), min(map(len, draws.values()), default=0)
+
+
+def average_table(scores: Scores, encoder: str) -> str:
+    """Lay out means over tasks, and seconds."""
+    names = list(NAMES.values())
+    lines = [f"| {encoder}: rows | tasks | draws | {' | '.join(names)} | seconds: default, contrastive, SetFit |"]
+    lines.append("| --- " * (len(names) + 4) + "|")
+    for rows in SIZES:
+        means, tasks, draws = averages(scores, encoder, rows)
+        if means:
+            cells = [f"{means[side]:.1f}" if side in means else "" for side in NAMES]
+            seconds = [_median_seconds(scores, encoder, rows, side) for side in ("default", "contrastive", "setfit")]
+            lines.append(f"| {rows} | {tasks} | {draws} | {' | '.join(cells)} | {', '.join(filter(None, seconds))} |")
     return "\n".join(lines) + "\n"
+
+
+def _median_seconds(scores: Scores, encoder: str, rows: str, side: str) -> str:
+    own = [
+        taken for cell, taken in scores.seconds.items() if (cell.encoder, cell.rows, cell.side) == (encoder, rows, side)
+    ]
+    return f"{np.median(own):.0f}" if own else ""
+
+
+def task_table(scores: Scores, encoder: str) -> str:
+    """Lay out each task's means over all draws of a side, and the default run's spread."""
+    lines = [f"| {encoder}: task | rows | draws | {' | '.join(NAMES.values())} |"]
+    lines.append("| --- " * (len(NAMES) + 3) + "|")
+    for task in TASKS:
+        for rows in SIZES:
+            own = {side: scores.draws(encoder, task, rows, [side]) for side in NAMES}
+            if any(own.values()):
+                cells = [
+                    f"{scores.mean(encoder, task, rows, side, draws):.1f}" if draws else ""
+                    for side, draws in own.items()
+                ]
+                if len(own["default"]) > 1:
+                    values = [scores.values[Cell(encoder, task, rows, draw, "default")] for draw in own["default"]]
+                    cells[0] += f" ± {np.std(values):.1f}"
+                lines.append(f"| {task} | {rows} | {max(map(len, own.values()))} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw_figure(scores: Scores, path: Path) -> None:
+    """Draw each side's mean over the tasks against the number of rows, a panel for each encoder."""
+    from matplotlib.figure import Figure
+
+    encoders = scores.encoders()
+    figure = Figure(figsize=(5.0, 3.2 * max(1, len(encoders))), layout="constrained")
+    for place, encoder in enumerate(encoders, start=1):
+        axes = figure.add_subplot(len(encoders), 1, place)
+        means = {rows: averages(scores, encoder, rows)[0] for rows in SIZES}
+        for side, name in NAMES.items():
+            points = [(SIZES.index(rows), own[side]) for rows, own in means.items() if side in own]
+            axes.plot(*zip(*points, strict=True), marker="o", label=name) if points else None
+        axes.set_xticks(range(len(SIZES)), SIZES)
+        axes.set(title=encoder, xlabel="rows to train on", ylabel="mean score")
+        axes.grid(alpha=0.2)
+        axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
 
 
 if __name__ == "__main__":

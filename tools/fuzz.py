@@ -228,7 +228,7 @@ def settings_targets(folder: Path) -> list[Target]:
     from bertvision.experiment import read_experiments
 
     names = ("glue/rte/all_heads.yaml", "squad2/minilm.yaml", "squad2/efficiency.yaml")
-    files = [path for name in names if (path := ROOT / "configs" / name).is_file()] or sorted(
+    files = [path for name in names if (path := ROOT / "src/bertvision/configs" / name).is_file()] or sorted(
         ROOT.rglob("configs/**/*.yaml")
     )[:3]
     for number, path in enumerate(files):

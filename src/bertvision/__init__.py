@@ -13,6 +13,7 @@ from bertvision.errors import needing_torch
 from bertvision.version import VERSION
 
 if TYPE_CHECKING:
+    from bertvision.data.near_miss import write_near_misses as near_misses
     from bertvision.errors import BertVisionError as BertVisionError
     from bertvision.evaluate.analyze import analyze_folder as analyze
     from bertvision.evaluate.compare import compare_files as compare
@@ -49,6 +50,7 @@ __all__ = [
     "compare",
     "ensemble",
     "load",
+    "near_misses",
     "predict",
     "read_experiment",
     "read_records",
@@ -77,6 +79,7 @@ _PLACES = {
     "compare": ("evaluate.compare", "compare_files"),
     "ensemble": ("evaluate.ensemble", "ensemble_folders"),
     "load": ("serving.predictor", "load"),
+    "near_misses": ("data.near_miss", "write_near_misses"),
     "predict": ("steps.predict_file", "predict_file"),
     "read_experiment": ("experiment", "read_experiment"),
     "read_records": ("records", "read_records"),

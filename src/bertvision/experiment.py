@@ -16,6 +16,7 @@ from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.catalog import serves
 from bertvision.heads.training import DEFAULT_HEADS, HeadsConfig, with_every_setting
+from bertvision.kinds.kind import Contrast
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.settings import (
@@ -24,6 +25,7 @@ from bertvision.settings import (
     Settings,
     VariantSettings,
     expand_variants,
+    find_config,
     merge,
     parse_yaml,
     read_yaml,
@@ -105,6 +107,11 @@ class Experiment(Config):
             output = self.output
         except SettingsError as error:
             raise ValueError(str(error)) from None
+        if self.finetune.objective == "contrastive" and kind.contrast is None:
+            raise ValueError(
+                f"finetune.objective: contrastive is for classes, labels and numbers of rows, and {self.task} asks for "
+                f"{kind.nouns} of the kind {kind}; use task"
+            )
         if not serves(output.pooler, output.readout, kind):
             raise ValueError(f"finetune.head is not for tasks of the kind {kind}, as {self.task} is; leave it out")
         return self
@@ -145,6 +152,12 @@ class Experiment(Config):
         return self
 
     @property
+    def contrast(self) -> Contrast | None:
+        """Return what contrastive tuning compares; None: the encoder is tuned by the task's own loss, or not at all."""
+        is_contrastive = self.finetune.objective == "contrastive" and self.finetune.fractions
+        return TASKS[self.task].kind.contrast if is_contrastive else None
+
+    @property
     def folder(self) -> Path:
         """Return its run folder: a file's variants lie side by side in one."""
         return Path(self.name, self.variant or "")
@@ -166,6 +179,7 @@ class Experiment(Config):
         without = {"fractions", "save_every", "bottom", "gradient_checkpointing"}
         without |= {"step"} if self.finetune.step == "auto" else set()
         without |= {"evaluate_every", "keep_best", "patience"} if not self.finetune.keeps_best else set()
+        without |= {"objective", "pairs"} if self.finetune.objective == "task" else set()  # as before there was another
         finetune = self.finetune.model_dump(mode="json", exclude=without)
         return {"finetune": finetune, "tune": None if self.tune is None else self.tune.model_dump(mode="json")}
 
@@ -237,6 +251,8 @@ ROWS: Settings = merge(
         },
     },
 )
+# SetFit's recipe: batches of 16 pairs, a warmup over a tenth of one epoch, then linear decay.
+CONTRASTIVE: Settings = {"fractions": [1], "least_rows": 0, "min_steps": 0, "lr": 2e-5, "batch": {"windows": 32}}
 LEAST_BATCH = 8  # that batches shrink to before epochs are added
 BASELINE = "last_regression"
 
@@ -254,8 +270,9 @@ def read_experiments(path: Path, overrides: Iterable[str] = ()) -> list[Experime
     """Read a YAML whose `variants` (name: settings that go on top) are an experiment each; without any it is one.
 
     The override `variant=NAME` chooses one of them. A variant whose `finetune.lr` is a list stands for one with each,
-    and its own name chooses all of these.
+    and its own name chooses all of these. A path at which there is no file may name a shipped one: squad2/minilm.
     """
+    path = find_config(path)
     settings, overrides = {"name": path.stem, **read_yaml(path)}, list(overrides)
     chosen = [each.partition("=")[2] for each in overrides if each.startswith("variant=")]
     variants = expand_variants(settings.pop("variants", None), str(path))
@@ -315,7 +332,8 @@ def fit_to_rows(experiment: Experiment, num_rows: int, *, pairs: bool) -> Experi
     own_batch, own_epochs = enough_steps(heads.batch, heads.epochs, num_rows, heads.min_steps)
     pooling = states.pooling
     if pooling == "auto":
-        pooling = "compared" if pairs and not fractions else "mean"
+        is_compared = not fractions or experiment.contrast == "texts"  # else a tuned encoder reads both at once
+        pooling = "compared" if pairs and is_compared else "mean"
     return experiment.model_copy(
         update={
             "finetune": finetune.model_copy(update={"fractions": fractions, "batch": batch}),
@@ -343,6 +361,8 @@ def _rows_recipe(settings: Settings) -> Settings:
     if info.kind.per != "row":
         return THREE_EPOCHS
     finetune, heads = (settings.get(stage) or {} for stage in ("finetune", "heads"))
+    if finetune.get("objective") == "contrastive":
+        return merge(ROWS, {"finetune": CONTRASTIVE})
     unasked: dict[str, set[str]] = {"finetune": set(), "heads": set()}
     if "fractions" in finetune:
         unasked["finetune"] |= {"least_rows", "min_steps"}

@@ -1,12 +1,17 @@
 """The Hugging Face hub: whether it can be asked, found out at once; no torch in here."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from bertvision.errors import FolderError, reason_of
 
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")  # of a model
 SECONDS = 5.0  # that a hub which answers has for it
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+# Of models: nothing that could be unpickled or run.
+MODEL_FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", "README.md"]
 
 
 def hub_problem() -> str | None:
@@ -26,16 +31,39 @@ def hub_problem() -> str | None:
     return unreachable if answer.status_code >= 500 else None  # a proxy that does not reach it says so
 
 
+def find_model_folder(model: str | Path) -> Path:
+    """Return the path of a model; one that is no path here and looks like a hub id is downloaded first."""
+    place = Path(model)
+    if place.exists() or place.parent.is_dir() or not HUB_ID.fullmatch(str(model)):
+        return place
+    try:
+        return download(str(model), MODEL_FILES)
+    except FolderError as error:
+        raise FolderError(f"{model}: {error}; give `default` or a MODEL_DIR") from None
+
+
 def download(hub_id: str, patterns: list[str]) -> Path:
     """Return the folder of a repository's files that match; without a network, as they were downloaded earlier."""
     from huggingface_hub import snapshot_download  # comes with transformers; not needed for folders
 
     problem = hub_problem()
     try:
-        return Path(snapshot_download(hub_id, allow_patterns=patterns, local_files_only=problem is not None))
+        # Folders inside hold the same model for other programs.
+        found = snapshot_download(
+            hub_id, allow_patterns=patterns, ignore_patterns=["*/*"], local_files_only=problem is not None
+        )
+        return Path(found)
     except (OSError, ValueError) as error:  # all of the hub's errors are one of these
         reason = f"never downloaded, and {problem}" if problem else f"not to be had from the hub ({reason_of(error)})"
         raise FolderError(f"no such folder, {reason}") from None
+
+
+def downloaded_file(hub_id: str, name: str) -> Path | None:
+    """Return a file of a repository that was downloaded earlier; None where it was not."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(hub_id, name)
+    return Path(found) if isinstance(found, str) else None
 
 
 @contextmanager

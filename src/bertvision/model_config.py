@@ -36,6 +36,7 @@ class UseConfig(Config):
     encoder_fingerprint: str
     task: TaskName
     labels: tuple[str, ...] = ()  # names of its classes, labels or tags, by number
+    texts: tuple[int, ...] | None = None  # how many texts it reads at once; None: as its table has them
     data: DataConfig = DataConfig()  # how the tables that it learned from are laid out
     windows: WindowConfig
     answers: AnswerConfig

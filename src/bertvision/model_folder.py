@@ -25,7 +25,9 @@ from bertvision.errors import EncoderError, FolderError, SettingsError, told_as
 from bertvision.files import read_json, write_json
 from bertvision.heads.build import HeadConfig, build_head, pooling_of
 from bertvision.heads.head import Head
+from bertvision.heads.output_layer import answers_for, has_output_layer, read_output_layer, windows_for
 from bertvision.heads.poolers.own import OwnPoolerConfig
+from bertvision.hub import find_model_folder
 from bertvision.manifest import check_manifest
 from bertvision.model_config import CONFIG as CONFIG  # there because reading a config needs no torch
 from bertvision.model_config import ONNX_FORMAT, UseConfig
@@ -120,7 +122,7 @@ def as_saved(encoder: Encoder) -> Encoder:
 
 
 def load_model(folder: Path, pooler: nn.Module | None = None, *, allow_outside: bool = False) -> Model:
-    """Load a MODEL_DIR, or the one called `default`, with its encoder.
+    """Load a MODEL_DIR, the one called `default`, or a checkpoint that transformers fine-tuned, with its encoder.
 
     An encoder whose weights are not the ones that the head was trained on is refused. A head that was trained with a
     pooler of somebody's own needs that `pooler`: a module of the same class, whatever its weights. An encoder that lies
@@ -129,6 +131,8 @@ def load_model(folder: Path, pooler: nn.Module | None = None, *, allow_outside: 
     folder = find_model(folder)
     if not allow_outside and folder.is_dir():
         check_links(folder)
+    if is_checkpoint(folder):
+        return _load_checkpoint(folder, pooler, allow_outside)
     config = _with_pooler(read_model_config(folder), pooler)
     _check_head(folder, config)
     place = _encoder_place(folder, config, allow_outside)
@@ -139,6 +143,40 @@ def load_model(folder: Path, pooler: nn.Module | None = None, *, allow_outside: 
         )
     _check_fit(folder, config, encoder)
     return Model(config, encoder, load_head(folder, config))
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Return whether a folder is no MODEL_DIR but a checkpoint of transformers with an output layer."""
+    return not (folder / CONFIG).is_file() and has_output_layer(folder)
+
+
+def _load_checkpoint(folder: Path, pooler: nn.Module | None, allow_outside: bool) -> Model:
+    """Load a checkpoint of transformers with its output layer as the head."""
+    encoder = load_encoder(str(folder), allow_outside=allow_outside)
+    output = read_output_layer(folder, encoder)
+    objective = objective_of(TASKS[output.task].kind, output.labels)
+    shape = shape_of_states(encoder, pooling=pooling_of(output.head, objective, output.pooling))
+    config = ModelConfig(
+        head=output.head,
+        layers=shape.layers,
+        state_layers=output.state_layers,
+        hidden=shape.hidden,
+        pooling=output.pooling,
+        encoder=".",
+        encoder_is_path=True,
+        encoder_fingerprint=fingerprint(encoder.model),
+        task=output.task,
+        labels=output.labels,
+        texts=(1, 2) if objective.per == "row" else None,  # a checkpoint does not say which
+        windows=windows_for(output.task, encoder),
+        answers=answers_for(folder, output.task),
+    )
+    config = _with_pooler(config, pooler)
+    head = build_head(config.head, shape, objective, config.pooling)
+    with told_as(FolderError, f"{folder}: its output layer does not fit its encoder"):
+        head.load_state_dict(output.weights)
+    head.layers = config.state_layers
+    return Model(config, encoder, head)
 
 
 def _check_fit(folder: Path, config: ModelConfig, encoder: Encoder) -> None:
@@ -228,6 +266,11 @@ def read_model_config(folder: Path) -> ModelConfig:
     if not folder.exists():
         hint = suggest(folder.name, [place.name for place in folder.parent.glob("*")])
         raise FolderError(f"{folder}: no such folder{hint or EXPECTED}")
+    if is_checkpoint(folder):
+        raise FolderError(
+            f"{folder}: is a checkpoint of transformers; save it as a model first: "
+            f'bertvision.load("{folder}").save_pretrained("mine")'
+        )
     if not (folder / CONFIG).is_file():
         raise FolderError(f"{folder}: no {CONFIG} in it{EXPECTED}")
     content = read_json(folder / CONFIG)
@@ -240,5 +283,5 @@ def read_model_config(folder: Path) -> ModelConfig:
 
 
 def find_model(folder: Path) -> Path:
-    """Return the folder of a model: its own, or the default model's where it is called `default`."""
-    return shipped_model() if str(folder) == DEFAULT else folder
+    """Return the folder of a model: its own, the default model's where it is called `default`, or a hub id's."""
+    return shipped_model() if str(folder) == DEFAULT else find_model_folder(folder)

@@ -20,6 +20,8 @@ DEFAULT = "default"  # the name of what comes with the package: an encoder, and 
 
 NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$"  # of what gets a folder of its own: no path leads out of OUT
 
+CONFIGS = Path(__file__).parent / "configs"  # experiments that come with the package
+
 MOST_VALUES = 100_000  # of a YAML file with its aliases written out; nested ones grow like 9 ** n
 
 # These mappings hold a choice (`{tokens: n}` or `{windows: n}`), so a later one replaces an earlier one whole.
@@ -57,13 +59,26 @@ def validate(kind: type[ConfigType], settings: Settings, origin: str) -> ConfigT
         raise SettingsError(f"{origin}: {error}; write the settings out") from None
 
 
+def shipped_configs() -> dict[str, Path]:
+    """Return the experiments that come with the package, by names such as squad2/minilm."""
+    paths = sorted(CONFIGS.rglob("*.yaml"))
+    return {path.relative_to(CONFIGS).with_suffix("").as_posix(): path for path in paths}
+
+
+def find_config(path: Path) -> Path:
+    """Return the file of an experiment; where there is none, the shipped one that is called so, if any."""
+    name = path.with_suffix("").as_posix().removeprefix("configs/")
+    return path if path.exists() else shipped_configs().get(name, path)
+
+
 def read_yaml(path: Path) -> Settings:
     """Read a YAML file that holds one mapping."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise SettingsError(
-            f"{path}: cannot be read ({error.strerror}); give the path of an experiment's YAML"
+            f"{path}: cannot be read ({error.strerror}); give the path of an experiment's YAML, or a name that "
+            "`bertvision configs` lists"
         ) from None
     except UnicodeDecodeError:
         raise SettingsError(f"{path}: is not UTF-8 text; give the path of an experiment's YAML") from None

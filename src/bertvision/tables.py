@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import Literal, NamedTuple
 
@@ -76,6 +76,17 @@ class Table:
     def texts(self) -> tuple[tuple[str, ...], ...]:
         """Return the cells as they are printed."""
         return tuple(tuple(map(str, row)) for row in self.rows)
+
+
+def without_empty_columns(table: Table) -> Table:
+    """Leave out columns that have no cell with anything in it."""
+    rows = [row for row in table.rows if len(row) == len(table.columns)]
+    kept = [place for place in range(len(table.columns)) if any(str(row[place]) for row in rows)]
+    if not rows or len(kept) == len(table.columns):
+        return table
+    columns = tuple(table.full_columns[place] for place in kept)
+    chosen = (row if len(row) < len(table.columns) else tuple(row[place] for place in kept) for row in table.rows)
+    return replace(table, columns=columns, rows=tuple(chosen))
 
 
 class Page(NamedTuple):

@@ -16,7 +16,7 @@ from bertvision.files import check_folder
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.poolers.own import OwnPoolerConfig, describe_own
 from bertvision.progress import SILENT, Progress
-from bertvision.records import RunRecord
+from bertvision.records import RunRecord, read_mistakes
 from bertvision.run_folder import folder_of_seed
 from bertvision.serving.predictor import Predictor, load
 from bertvision.settings import Settings, merge
@@ -76,10 +76,14 @@ class TrainingResult:
         """Write a model, by default the best one, into a new folder that holds all of it and that `load` reads."""
         return self.load(name).save_pretrained(folder)
 
+    def push(self, repo_id: str, name: str | None = None, *, private: bool = False) -> str:
+        """Publish a model, by default the best one, on the hub with the user's own token; return the commit."""
+        return self.load(name).push_to_hub(repo_id, private=private)
+
     def report(self, out: str | Path | None = None) -> Path:
         """Write tables and figures, by default into the run folder; return the page."""
         place = self.folder if out is None else check_folder(Path(out))
-        return write_report(list(self.records), place)
+        return write_report(list(self.records), place, mistakes=read_mistakes(self.folder))
 
     def _last(self) -> list[RunRecord]:
         fractions = [record.fraction for record in self.records]

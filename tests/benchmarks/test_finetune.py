@@ -30,6 +30,7 @@ from bertvision.encoder import fast_steps
 from bertvision.encoder.encode import encode
 from bertvision.errors import FolderError, SettingsError, TrainingError
 from bertvision.progress import SILENT
+from bertvision.training.accounting import Meter, peak_bytes
 from bertvision.windows.batches import collate
 
 CPU = torch.device("cpu")
@@ -78,6 +79,16 @@ def test_rounds_have_windows_of_their_own():
     assert [len(warm_up), *map(len, rounds)] == [8, 30, 30]  # a quarter, rounded up to even
     seen = [id(window) for part in (warm_up, *rounds) for window in part]
     assert len(seen) == len(set(seen))
+
+
+def test_a_clock_knows_the_peak_of_a_training_whose_own_meter_forgets_it():
+    clock = Clock(CPU, skipped=1)
+    start = peak_bytes(CPU)
+    held = torch.ones(64, 2**20)
+    clock.step(1)
+    del held
+    Meter(CPU).go()
+    assert clock.stop().peak_bytes > start + 200 * 2**20
 
 
 def test_the_first_steps_are_not_timed():

@@ -311,3 +311,120 @@ def test_cells_may_be_longer_than_python_s_own_limit(write):
 def test_a_number_is_no_label_of_own_data_unless_it_is_its_name(write):
     source = write("a.csv", "review,stars\nx,5\ny,0\n")
     assert refusal(source, labels=("1", "5")).startswith("line 3: column `stars`: '0' is no label; expected '1', '5'")
+
+
+JSON_LINES = "".join(f"{json.dumps(row)}\n" for row in DICTS)
+SEMICOLONS = 'review;stars\nGood soup;5\n"Cold, and late";1\nFine;5\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", SEMICOLONS),
+        ("a.csv", SEMICOLONS.replace("\n", "\r\n")),
+        ("a.csv", SEMICOLONS.replace("\n", "\r")),
+        ("a.csv", '"review";"stars"\nGood soup;5\nCold, and late;1\nFine;5\n'),
+        ("a.txt", SEMICOLONS),
+        ("a.tsv", REVIEWS),
+        ("a.csv", SEMICOLONS.replace(";", "\t")),
+        ("a.csv", "stars;note, or none;review\n5;;Good soup\n1;a, b;Cold, and late\n5;x;Fine\n"),
+    ],
+)
+def test_what_stands_between_cells_is_known_by_the_header(write, name, content):
+    split, labels = read(write(name, content))
+    assert (split.examples, split.dropped, labels) == (ROWS, 0, ("1", "5"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-8"])
+@pytest.mark.parametrize(("name", "content"), [("a.csv", REVIEWS), ("a.csv", SEMICOLONS), ("a.jsonl", JSON_LINES)])
+def test_a_byte_order_mark_tells_the_encoding(write, encoding, name, content):
+    source = write(name, f"\ufeff{content}".replace("Good soup", "S\xf4upe \u65e5").encode(encoding))
+    assert read(source).split.examples == (TextRow("0", ("S\xf4upe \u65e5",), 1), *ROWS[1:])
+
+
+def test_a_row_with_the_other_delimiter_in_a_text_is_refused_and_not_cut(write):
+    message = refusal(write("a.csv", "review;stars\nGood; soup;5\nFine;1\n"))
+    assert message.startswith("line 2: 3 fields, and the header names 2; fix the line")
+
+
+def test_texts_full_of_semicolons_in_a_table_of_one_column_stay_whole(write):
+    source = write("a.csv", "review\ncold; late; dear\nwarm; fine; kind\n")
+    split, _ = read_labelled("classification", source, DataConfig(columns=COLUMNS), ("1", "5"), need="optional")
+    assert [row.texts[0] for row in split.examples] == ["cold; late; dear", "warm; fine; kind"]
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "told"),
+    [
+        (
+            SEMICOLONS,
+            ColumnsConfig(text="text"),
+            "; with `;` between cells it has 2 columns: --set 'data.delimiter=\";\"'",
+        ),
+        (
+            "x;b\ny;a\nz;a\n",
+            ColumnsConfig(text=0, label=1),
+            "it has 1 columns; with `;` between cells it has 2 columns: ",
+        ),
+        (
+            "x\tb\ny\ta\n",
+            ColumnsConfig(text=0, label=1),
+            "with a tab between cells it has 2 columns: --set 'data.delimiter=\"\\t\"'",
+        ),
+        ("x|b\ny|a\n", ColumnsConfig(text=0, label=1), "it has 1 columns; say with data.columns"),
+    ],
+)
+def test_columns_that_are_not_found_name_the_setting_of_the_delimiter(write, content, columns, told):
+    assert told in refusal(write("a.csv", content), columns=columns)
+
+
+@pytest.mark.parametrize("delimiter", ["|", ";", "\t"])
+def test_a_delimiter_can_be_named(write, delimiter):
+    source = write("a.csv", delimiter.join("x5") + "\n" + delimiter.join("y1") + "\n" + delimiter.join("z1") + "\n")
+    split, labels = read(source, columns=ColumnsConfig(text=0, label=1), header=False, delimiter=delimiter)
+    assert ([row.texts[0] for row in split.examples], labels) == (["x", "y", "z"], ("1", "5"))
+
+
+def test_an_encoding_can_be_named(write):
+    raw = "review,stars\n“Café”,5\nfine,1\n".encode("cp1252")
+    assert "line 2: column `review` is not UTF-8 text; save the file as UTF-8, or name its encoding" in refusal(
+        write("a.csv", raw)
+    )
+    assert "--set data.encoding=cp1252" in refusal(write("a.csv", raw))
+    assert read(write("a.csv", raw), encoding="Windows-1252").split.examples[0].texts == ("“Café”",)
+
+
+def test_a_header_that_is_not_utf8_names_the_setting(write):
+    told = refusal(write("a.csv", "café,stars\nfine,1\n".encode("latin-1")), columns=ColumnsConfig(text="café"))
+    assert "its header is not UTF-8 text; save the file as UTF-8, or name its encoding" in told
+
+
+@pytest.mark.parametrize("order", ["le", "be"])
+def test_utf16_without_a_mark_names_the_setting(write, order):
+    source = write("a.csv", REVIEWS.encode(f"utf-16-{order}"))
+    told = refusal(source)
+    assert told.startswith("looks like UTF-16 without a byte order mark; save the file as UTF-8, or say --set ")
+    assert told.endswith(f"data.encoding=utf-16-{order}")
+    assert read(source, encoding=f"utf-16-{order}").split.examples == ROWS
+
+
+def test_bytes_that_are_not_of_their_encoding_are_refused(write):
+    told = refusal(write("a.csv", REVIEWS.encode("utf-16")[:-1]))
+    assert told.startswith("is not utf-16 text (")
+    assert told.endswith("or name its encoding, such as --set data.encoding=cp1252")
+
+
+@pytest.mark.parametrize("given", ["utf-99", "base64", "a\0b", "rot13"])
+def test_an_unknown_encoding_is_refused(given):
+    with pytest.raises(ValueError, match="no encoding .*; give one such as cp1252"):
+        DataConfig(encoding=given)
+
+
+def test_utf8_by_name_is_the_default():
+    assert DataConfig(encoding="UTF8") == DataConfig()
+
+
+@pytest.mark.parametrize("given", ["", ";;", "\n", '"'])
+def test_what_cannot_stand_between_cells_is_refused(given):
+    with pytest.raises(ValueError, match="delimiter"):
+        DataConfig(delimiter=given)

@@ -17,7 +17,8 @@ from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError, SettingsError
 from bertvision.experiment import build_experiment
 from bertvision.model_folder import load_model, read_model_config
-from bertvision.records import read_records
+from bertvision.records import read_mistakes, read_records
+from bertvision.report.page import write_report
 from bertvision.serving.onnx_export import export_onnx
 from bertvision.steps.heads import _keep_epoch
 from bertvision.steps.predict_file import predict_file
@@ -349,11 +350,50 @@ def test_the_baseline_is_the_commonest_answer(made):
 def test_a_prediction_folder_holds_the_tasks_files(made):
     for row in rows_of(made)[1:]:
         folder = made.out / "predictions" / TUNED / row
-        assert {path.name for path in folder.iterdir()} == made.case.files
+        assert {path.name for path in folder.iterdir()} == made.case.files | {"mistakes.json"}
         if "mismatched" in made.case.files:
             assert {path.name for path in (folder / "mismatched").iterdir()} == {*FILES, "MNLI-mm.tsv"}
             assert list(json.loads((folder / "mismatched" / "predictions.json").read_text())) == ["104", "100"]
     assert not (made.out / "predictions" / TUNED / "majority").exists()
+
+
+def test_a_score_lies_within_its_interval(made):
+    for record in made.records[1:]:
+        low, high = record.intervals[first_score(made)]
+        assert low - 1e-9 <= record.scores[first_score(made)] <= high + 1e-9
+
+
+def test_mistakes_are_the_examples_whose_prediction_is_not_the_gold(made, tmp_path):
+    mistakes = {each.row: each for each in read_mistakes(made.out)}
+    assert list(mistakes) == sorted(rows_of(made)[1:])
+    for row, found in mistakes.items():
+        answers = made.answers(row)
+        wrong = {key for key, answer in answers.items() if answer != made.written.golds[key]}
+        assert found.examples == len(answers)
+        assert {each.id for each in found.errors} == wrong
+        assert all(each.gold != each.predicted and all(each.texts.values()) for each in found.errors)
+        assert found.wrong == (None if kind_of(made) in ("number", "tags") else len(wrong))
+    page = write_report(made.records, tmp_path, mistakes=list(mistakes.values())).read_text(encoding="utf-8")
+    best = page.partition("<b>")[2].partition(" at fraction")[0]
+    assert (f"Errors of {best} to read" in page) == bool(mistakes[best].errors)
+
+
+@pytest.mark.parametrize("made", ["class", "labels", "number", "choice"], indirect=True)
+def test_a_regression_on_an_encoder_as_given_is_fitted_to_fewer_rows_and_judges_rows_that_it_has_not_seen(
+    made, tmp_path
+):
+    heads = {**made.settings["heads"], "train": ["regression"]}
+    settings = {**made.settings, "finetune": {"fractions": []}, "heads": heads, "ensembles": []}
+    record = run(build_experiment(settings), tmp_path / "out")[-1]
+    rows = record.data["train"].questions
+    assert [each.rows for each in record.fewer_rows] == [
+        round(rows * share) for share in (0.25, 0.5) if rows * share > 3.5
+    ]
+    assert all(each.scores.keys() <= made.case.scores for each in record.fewer_rows)
+    (mistakes,) = read_mistakes(tmp_path / "out")
+    assert mistakes.checked["train"] == rows
+    assert run(build_experiment(settings), tmp_path / "out")[-1] == record
+    assert not [each for each in made.records if each.fewer_rows]  # a tuned encoder has seen all rows
 
 
 @pytest.mark.parametrize("row", ["encoder", "learned_pooling", "ap_glue"])
@@ -564,3 +604,40 @@ def test_more_epochs_of_heads_run_the_encoder_no_more_often(classes, tmp_path):
         return len(runs)
 
     assert encoder_runs(9) == encoder_runs(2) > 0
+
+
+@pytest.mark.parametrize("write", [write_classes, write_label_sets])
+def test_contrastive_tuning_gives_an_encoder_with_a_regression_and_heads_on_all_its_layers(
+    write, encoder_folder, tmp_path
+):
+    written = write(tmp_path)
+    settings = {
+        "task": {write_classes: "classification", write_label_sets: "multilabel"}[write],
+        "data": written.data,
+        "encoder": str(encoder_folder),
+        "device": "cpu",
+        "windows": {"max_length": 16},
+        "finetune": {"objective": "contrastive", "fractions": [0, 1], "pairs": 400, "lr": 1e-3},
+        "heads": {"train": ["regression"]},
+    }
+    records = run(build_experiment(settings), tmp_path / "out")
+    scores = {(record.fraction, record.row): record.scores for record in records}
+    assert {fraction for fraction, _ in scores} >= {0, 1}
+    # SetFit's own head is the regression on the last state, which stands beside the others as a baseline.
+    assert scores[1, "encoder"] == scores[1, "last_regression"]
+    first = next(iter(scores[1, "encoder"]))
+    assert scores[1, "encoder"][first] == scores[1, "regression"][first] == 100
+    again = run(build_experiment(settings), tmp_path / "out")
+    assert [record.scores for record in again] == [record.scores for record in records]
+
+
+def test_contrastive_tuning_on_numbers_needs_two_texts(encoder_folder, tmp_path):
+    settings = {
+        "task": "regression",
+        "data": write_numbers(tmp_path).data,
+        "encoder": str(encoder_folder),
+        "device": "cpu",
+        "finetune": {"objective": "contrastive"},
+    }
+    with pytest.raises(SettingsError, match="give two columns of text, or use objective: task"):
+        run(build_experiment(settings), tmp_path / "out")

@@ -49,7 +49,7 @@ def test_numbers_have_the_weights_of_a_ridge_regression_on_standardised_states(n
     states = draw(40)
     numbers = 500 + 30 * states[:, 0, 0, 1] - 50 * states[:, 1, 0, 2] + 20 * draw(40, seed=1)[:, 0, 0, 0]
     head = make(NUMBERS, name)
-    penalty = fit_regression(head, batches_of(states, numbers), NUMBERS, seed=1)
+    penalty = fit_regression(head, batches_of(states, numbers), NUMBERS, seed=1).penalty
     features, y = states.flatten(1).numpy()[:, first:].astype(np.float64), numbers.numpy().astype(np.float64)
     z = (features - features.mean(0)) / features.std(0) / features.shape[1] ** 0.5
     gram = 2 * z.T @ z / len(z) + penalty * np.eye(z.shape[1])  # of mean((y - z w)^2) / spread^2 + penalty / 2 w w
@@ -63,7 +63,7 @@ def test_classes_are_fitted_until_the_gradient_is_zero():
     states = draw(60)
     labels = (states[:, 1, 0, :3] + draw(60, seed=2)[:, 0, 0, :3]).argmax(dim=1)
     head = make(CLASSES)
-    penalty = fit_regression(head, batches_of(states, labels), CLASSES, seed=1)
+    penalty = fit_regression(head, batches_of(states, labels), CLASSES, seed=1).penalty
     features = states.flatten(1)
     z = (features - features.mean(0)) / features.std(0, correction=0) / features.shape[1] ** 0.5
     weight = head.readout.linear.weight.detach() * features.std(0, correction=0) * features.shape[1] ** 0.5
@@ -127,3 +127,36 @@ def test_logits_start_at_the_mean_or_at_how_often_each_class_occurs():
     shares, _ = start_of(Objective(KINDS["labels"], 2), torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
     torch.testing.assert_close(shares.sigmoid(), torch.tensor([0.75, 0.25]))
     assert start_of(Objective(KINDS["choice"], 1, 4), torch.tensor([3, 3]))[0].tolist() == [0]
+
+
+def test_rows_are_judged_by_fits_that_have_not_seen_them():
+    states = draw(60)
+    labels = (states[:, 1, 0, :3] - 3).argmax(dim=1)
+    wrong = labels.clone()
+    wrong[[7, 30]] = (labels[[7, 30]] + 1) % 3
+    unseen = fit_regression(make(CLASSES), batches_of(states, wrong), CLASSES, seed=1).unseen
+    assert unseen.windows.tolist() == list(range(60))
+    said = unseen.logits.argmax(dim=1)
+    assert said[[7, 30]].tolist() == labels[[7, 30]].tolist()
+    assert (said == labels).float().mean() > 0.7
+
+
+def test_copies_are_fitted_to_shares_of_the_rows_each_drawn_three_times():
+    states = draw(64)
+    numbers = states[:, 0, 0, 1] + 0.1 * draw(64, seed=1)[:, 0, 0, 0]
+    head = make(NUMBERS)
+    fit = fit_regression(head, batches_of(states, numbers), NUMBERS, seed=1, shares=(0.03, 0.25, 0.5))
+    assert {rows: len(heads) for rows, heads in fit.fewer.items()} == {16: 3, 32: 3}  # of 2 rows nothing is learned
+    other = draw(400, seed=9)
+    errors = [float((logits_of(each, other)[:, 0] - other[:, 0, 0, 1]).std()) for each in (*fit.fewer[16], head)]
+    assert max(errors[:-1]) > errors[-1]
+    assert len(set(errors)) == 4
+
+
+def test_of_choices_whole_groups_are_judged():
+    objective, states = Objective(KINDS["choice"], 1, 4), draw(80)
+    labels = states[:, 0, 0, 0].view(-1, 4).argmax(dim=1).repeat_interleave(4)
+    fit = fit_regression(make(objective), batches_of(states, labels, size=80), objective, seed=1, shares=(0.5,))
+    assert fit.unseen.windows.tolist() == list(range(80))
+    assert (fit.unseen.logits.view(-1, 4).argmax(dim=1) == labels[::4]).float().mean() > 0.7
+    assert list(fit.fewer) == [40]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bertvision.records import Curves, RunRecord
+from bertvision.records import Curves, RunRecord, TrainingPoint
 from bertvision.report.drawing import Drawing, draw
 from bertvision.report.gallery import GALLERY
 from bertvision.report.page import write_report
@@ -30,6 +30,13 @@ CALIBRATED = {
     "ece_calibrated": 0.0214,
     "risk_coverage_area": 0.179,
 }
+LEARNED = {
+    "training": [
+        TrainingPoint(step=10, epoch=0.5, loss=2.0, score=None, lr=1e-3, seconds=1.0),
+        TrainingPoint(step=20, epoch=1.0, loss=1.0, score=40.0, lr=5e-4, seconds=2.0),
+    ],
+    "scatter": [(1.0, 1.5), (2.0, 1.5), (3.0, 3.5)],
+}
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +44,7 @@ def rich_records(records: list[RunRecord]) -> list[RunRecord]:
     """The same with everything that a figure or table can need: curves, question types, and half of the data."""
     types = {"HasAns_f1": 61.0, "NoAns_f1": 33.0}
     whole = [
-        record.model_copy(update={"scores": {**record.scores, **CALIBRATED, **types}, "curves": CURVES})
+        record.model_copy(update={"scores": {**record.scores, **CALIBRATED, **types}, "curves": CURVES, **LEARNED})
         for record in records
     ]
     config = records[0].config

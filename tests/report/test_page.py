@@ -127,8 +127,25 @@ def test_the_summary_links_to_figures_that_exist(written):
 
 @pytest.mark.parametrize(("task", "times"), [("squad2", 2), ("squad1", 0)])
 def test_thresholds_are_explained_only_where_no_answer_is_possible(tmp_path, make_record, task, times):
-    text = "".join(outline_of(write_report([make_record(task=task)], tmp_path)).text)
+    record = make_record(task=task, scores={"exact_match": 1.0, "f1": 2.0, "best_exact": 3.0, "best_f1": 4.0})
+    text = "".join(outline_of(write_report([record], tmp_path)).text)
     assert text.count("it flatters every row") == times
+
+
+def test_columns_that_no_row_fills_are_left_out_of_tables_and_of_what_they_mean(tmp_path, make_record):
+    write_report([make_record(scores={"f1": 50.0})], tmp_path)
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "| F1 at 0 |" in text
+    assert not re.search("EM at 0|tuned on held-out|95% interval", text)
+
+
+def test_the_headline_comes_first_and_what_columns_mean_last(rich_written):
+    for name in ("report.html", "report.md"):
+        text = (rich_written / name).read_text(encoding="utf-8")
+        places = [
+            text.index(each) for each in ("F1 at 0 48.5", "Scores on squad2", "Where this came from", "How to read")
+        ]
+        assert places == sorted(places)
 
 
 def test_figures_of_thresholds_are_not_missed_by_tasks_that_have_none(tmp_path, make_task_records):

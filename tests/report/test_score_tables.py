@@ -13,7 +13,17 @@ def cell(table, head, row=0):
 
 def test_a_table_has_the_columns_in_their_order(make_record):
     scores = ("EM at 0", "F1 at 0", "EM tuned on held-out", "F1 tuned on held-out", "EM best", "F1 best", "span F1")
-    heads = ("fraction", "model", "kind", "parameters", "% of encoder", *scores, "seconds")
+    heads = (
+        "fraction",
+        "model",
+        *scores[:2],
+        "95% interval",
+        *scores[2:],
+        "kind",
+        "parameters",
+        "% of encoder",
+        "seconds",
+    )
     assert results_table([make_record()]).header == heads
 
 
@@ -25,7 +35,24 @@ def test_cells_are_rounded_and_have_thousands_separators(make_record):
     )
     table = results_table([record])
     assert table.texts == (
-        ("1", "learned_pooling", "head", "1,234,567", "3.7", "53.6", "58.0", "", "", "", "65.0", "80.3", "1,234"),
+        *[
+            (
+                "1",
+                "learned_pooling",
+                "53.6",
+                "58.0",
+                "",
+                "",
+                "",
+                "",
+                "65.0",
+                "80.3",
+                "head",
+                "1,234,567",
+                "3.7",
+                "1,234",
+            )
+        ],
     )
 
 
@@ -49,13 +76,13 @@ def test_a_threshold_that_the_experiment_sets_is_named_instead_of_0(make_record)
 
 def test_a_task_without_unanswerable_questions_has_no_thresholds(make_record):
     table = results_table([make_record(task="squad1", scores={"exact_match": 70.0, "f1": 80.0})])
-    assert table.header[-3:] == ("EM", "F1", "seconds")
-    assert table.texts[0][-3:-1] == ("70.0", "80.0")
+    assert table.header[1:5] == ("model", "EM", "F1", "95% interval")
+    assert table.texts[0][2:4] == ("70.0", "80.0")
 
 
 def test_a_baseline_stands_first_without_fraction_parameters_and_seconds(make_task_records):
     table = results_table(make_task_records("sst2", {"accuracy": 50.9}))
-    assert table.texts[0] == ("", "majority", "baseline", "", "", "50.9", "")
+    assert table.texts[0] == ("", "majority", "50.9", "", "baseline", "", "", "")
     assert [row[1] for row in table.texts] == ["majority", "encoder", "learned_pooling"]
 
 
@@ -66,7 +93,7 @@ def test_errors_in_the_labels_unit_keep_three_digits(make_record):
 
 def test_a_task_that_nobody_knows_shows_every_score_by_its_key(make_record):
     table = results_table([make_record(task="new", scores={"b": 1.0, "a": 2.0})])
-    assert (table.header[-3:-1], table.texts[0][-3:-1]) == (("a", "b"), ("2.0", "1.0"))
+    assert (table.header[2:5], table.texts[0][2:5]) == (("a", "95% interval", "b"), ("2.0", "", "1.0"))
 
 
 def test_shares_of_the_data_have_a_column_only_where_there_are_several(make_record):
@@ -114,7 +141,15 @@ def test_experiments_have_a_column_only_where_there_are_several(make_record):
 
 
 def test_an_encoder_used_as_given_has_no_number_for_its_fraction(make_record):
-    assert cell(results_table([make_record(fraction=None)]), "fraction") == "given"
+    table = results_table([make_record(fraction=None), make_record(fraction=1.0)])
+    assert [cell(table, "fraction", row) for row in range(2)] == ["given", "1"]
+    assert "fraction" not in results_table([make_record(fraction=None)]).header
+
+
+def test_the_main_score_has_its_interval_the_mean_over_seeds(make_record):
+    records = [make_record(seed=seed, intervals={"f1": (40.0 + seed, 50.0 + seed)}) for seed in (1, 2)]
+    assert cell(results_table(records), "95% interval") == "41.5 to 51.5"
+    assert cell(results_table([records[0], make_record(seed=2)]), "95% interval") == ""
 
 
 def test_models_stand_once_with_their_fractions_side_by_side(make_record):

@@ -150,9 +150,28 @@ def test_a_request_of_more_tokens_than_one_may_have_is_refused_before_it_runs(se
     found = client.post("/answer", json={**ASKED, "context": CONTEXT * 5})
     assert (found.status_code, held.num_runs) == (413, 0)
     tokens = sum(map(len, windows_of(held.served, CONTEXT * 5)))
-    assert f"{tokens} tokens, in windows that overlap; send at most 100 in one request" in found.json()["detail"]
+    assert found.json()["detail"].startswith(f"{tokens} tokens, in windows that overlap")
+    assert "send at most 100 in one request" in found.json()["detail"]
     held.go_on.set()
     assert client.post("/answer", json=ASKED).status_code == 200
+
+
+@pytest.mark.parametrize(("path", "more"), [("/answer", {"layers": True, "top_k": 1000}), ("/xray", {})])
+def test_windows_that_may_be_read_twice_count_twice_before_anything_runs(serve, held, path, more):
+    tokens = sum(map(len, windows_of(held.served, CONTEXT)))
+    found = serve(max_tokens=2 * tokens - 1).post(path, json={**ASKED, **more})
+    assert (found.status_code, held.num_runs) == (413, 0)
+    assert found.json()["detail"].startswith(f"{2 * tokens} tokens")
+    held.go_on.set()
+    assert serve(max_tokens=2 * tokens).post(path, json={**ASKED, **more}).status_code == 200
+
+
+def test_of_a_question_whose_answer_shows_its_layers_one_window_counts_twice(serve, held):
+    lengths = [len(window) for window in windows_of(held.served, CONTEXT)]
+    client = serve(max_tokens=sum(lengths) + max(lengths))
+    held.go_on.set()
+    assert client.post("/answer", json={**ASKED, "layers": True}).status_code == 200
+    assert client.post("/answer", json={**ASKED, "layers": True, "top_k": 2}).status_code == 413
 
 
 def windows_of(served, context):

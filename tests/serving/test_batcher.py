@@ -96,7 +96,26 @@ def test_clients_take_turns_and_so_do_the_requests_of_a_client():
         ("other", speller.spell("iiii", "jjjj")),
     ]
     run_all(requests)
-    assert speller.slices == [["aaaa", "hhhh", "iiii"], ["ffff", "jjjj", "bbbb"], ["gggg", "cccc", "dddd"], ["eeee"]]
+    assert speller.slices == [["aaaa", "hhhh", "iiii"], ["bbbb", "jjjj", "ffff"], ["cccc", "gggg", "dddd"], ["eeee"]]
+
+
+def test_a_long_request_has_its_share_of_the_slices_beside_any_number_of_short_ones():
+    speller = Speller()
+    run_all([("a", speller.spell(*["big"] * 6)), *(("a", speller.spell("no")) for _ in range(9))])
+    assert speller.slices == [["big", "big", "no", "no", "no"]] * 3
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "slices"),
+    [
+        (["a" * 7] * 2, ["bbbb"] * 3, [["a" * 7, "bbbb"], ["a" * 7, "bbbb"], ["bbbb"]]),
+        (["aa"] * 9, ["b" * 9], [["aa"] * 3, ["aa", "b" * 9], ["aa"] * 5]),
+    ],
+)
+def test_where_windows_are_long_a_request_whose_turn_it_is_has_it(first, other, slices):
+    speller = Speller()
+    run_all([("a", speller.spell(*first)), *(("b", speller.spell(word)) for word in other)])
+    assert speller.slices == slices
 
 
 def test_what_comes_while_a_slice_runs_has_its_turn_in_the_next():
@@ -187,6 +206,23 @@ def test_a_request_that_is_too_large_is_refused_before_anything_of_it_runs():
     assert isinstance(large, TooLargeError)
     assert large.tokens == 9 * len("eleven chars")
     assert (fitting, speller.slices) == ("A" * 100, [["a" * 100]])
+
+
+def test_what_later_steps_may_want_run_counts_before_anything_runs():
+    speller = Speller()
+
+    def spell(word, later):
+        return (yield AskedWindows(speller.run, [word], later))
+
+    requests = [
+        ("a", spell("a" * 60, 41)),
+        ("a", spell("b" * 60, 40)),
+        ("a", spell("c" * 60, 40)),
+        ("a", spell("d", 0)),
+    ]
+    found = run_all(requests)
+    assert [type(each) for each in found] == [TooLargeError, list, list, BusyError]
+    assert found[0].tokens == 101
 
 
 def test_a_client_may_not_have_more_tokens_waiting_than_twice_a_request_but_another_may():

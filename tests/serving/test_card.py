@@ -1,5 +1,20 @@
+import pytest
+import yaml
+from huggingface_hub import ModelCard
+
 from bertvision.model_config import Calibration
+from bertvision.records import DataFile
+from bertvision.serving.base_model import BaseModel, find_base
 from bertvision.serving.card import About, Measured, model_card
+
+APACHE = BaseModel("hannah/small-weir", {"license": "apache-2.0", "language": "en"})
+OWN = DataFile(name="/home/hannah/weirs.json", sha256="ab" * 32, questions=120, dropped=0, windows=130)
+HUB = DataFile(name="hannah/weirs/small:validation", sha256=None, questions=120, dropped=0, windows=130)
+
+
+def read_head(card):
+    """Return the card's head as the hub's own library reads it; it refuses a model-index that is none."""
+    return ModelCard(card).data
 
 
 def test_an_author_adds_title_name_text_and_scores_with_their_command(shared_reader):
@@ -18,3 +33,67 @@ def test_without_an_author_a_card_is_named_after_head_and_task(shared_reader):
     card = model_card(shared_reader.served.config, Calibration(), [])
     assert "# learned_pooling for squad2\n" in card
     assert "Scores" not in card
+
+
+def test_the_hub_reads_licence_base_model_language_and_kind(shared_reader):
+    data = read_head(model_card(shared_reader.served.config, Calibration(), [], base=APACHE))
+    assert (data.license, data.base_model, data.language) == ("apache-2.0", "hannah/small-weir", "en")
+    assert (data.library_name, data.pipeline_tag, data.tags) == ("bertvision", "question-answering", ["bertvision"])
+
+
+def test_what_is_not_known_of_the_base_is_left_out(shared_reader):
+    card = model_card(shared_reader.served.config, Calibration(), [])
+    assert yaml.safe_load(card.split("---\n")[1]).keys() == {"library_name", "pipeline_tag", "tags"}
+    assert "a licence that is not known here" in card
+
+
+@pytest.mark.parametrize(
+    ("dev", "named"),
+    [
+        (OWN, {"dataset_name": "weirs.json", "dataset_type": "weirs.json", "dataset_config": None}),
+        (HUB, {"dataset_name": "hannah/weirs", "dataset_type": "hannah/weirs", "dataset_config": "small"}),
+    ],
+)
+def test_the_hub_reads_the_scores_of_the_record(shared_reader, make_record, dev, named):
+    record = make_record(scores={"f1": 61.23456, "exact": 50.0, "tuned_threshold": 1.5})
+    record = record.model_copy(update={"data": {"train": dev, "dev": dev}})
+    data = read_head(model_card(shared_reader.served.config, Calibration(), [record]))
+    found = {each.metric_name: each for each in data.eval_results}
+    assert {name: (each.metric_type, each.metric_value) for name, each in found.items()} == {
+        "f1": ("f1", 61.2346),
+        "exact": ("exact_match", 50.0),
+    }
+    assert found["f1"].task_type == "question-answering"
+    assert {name: getattr(found["f1"], name) for name in named} == named
+    assert data.metrics == ["f1", "exact_match"]
+    assert data.get("datasets") == (["hannah/weirs"] if dev is HUB else None)
+
+
+def test_a_card_says_what_such_a_model_cannot_do_unless_its_author_does(shared_reader, make_record):
+    config = shared_reader.served.config
+    assert "- A text longer than 20 tokens is read in parts" in model_card(config, Calibration(), [])
+    assert "they flatter it" in model_card(config, Calibration(), [make_record()])
+    assert "What it cannot do" not in model_card(config, Calibration(), [], About(text="It reads English."))
+
+
+def test_the_licence_is_that_of_the_encoders_own_card(shared_reader, make_record, tmp_path):
+    folder, config = shared_reader.served.folder, shared_reader.served.config
+    of = lambda name: find_base(folder, config, make_record().model_copy(update={"config": {"encoder": name}}))  # noqa: E731
+    assert of("default") == BaseModel(
+        "sentence-transformers/all-MiniLM-L6-v2", {"language": "en", "license": "apache-2.0"}
+    )
+    (tmp_path / "README.md").write_text("---\nlicense: [mit, 3]\nlanguage: [en, fr]\n---\nText\n---\nlicense: mit\n")
+    assert of(str(tmp_path)) == BaseModel(None, {"language": ["en", "fr"]})
+    for text in ("license: mit", "---\nlicense: {a\n---\n", "---\n- mit\n---\n", "\ufffd"):
+        (tmp_path / "README.md").write_text(text)
+        assert of(str(tmp_path)) == BaseModel()
+    assert of("nobody/never-downloaded") == BaseModel("nobody/never-downloaded")
+    assert find_base(folder, config, None) == BaseModel()
+
+
+def test_a_folder_of_the_hubs_cache_tells_its_hub_id(shared_reader, make_record, tmp_path):
+    place = tmp_path / "models--hannah--small-weir" / "snapshots" / "0123"
+    place.mkdir(parents=True)
+    record = make_record().model_copy(update={"config": {"encoder": str(place)}})
+    found = find_base(shared_reader.served.folder, shared_reader.served.config, record)
+    assert found == BaseModel("hannah/small-weir")

@@ -1,12 +1,15 @@
+import hashlib
 import json
 import shutil
 from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 import bertvision
-from bertvision.errors import FolderError
+from bertvision.cli import app
+from bertvision.errors import FolderError, SettingsError
 from bertvision.records import DataFile, write_record
 
 QUESTION, CONTEXT = "who built the weir?", "the weir was built in 1887 by hannah coyle. the river was by the stone"
@@ -123,6 +126,8 @@ def test_the_hub_gets_the_whole_folder(reader, tmp_path):
     assert reader.push_to_hub("hannah/weir", private=True, client=client) == "hub/hannah/weir/commit/1"
     assert client.calls == [("create_repo", "hannah/weir", True, True), ("upload_folder", "hannah/weir")]
     reader.save_pretrained(tmp_path / "saved")
+    assert b'bertvision.load("hannah/weir")' in client.files["README.md"]
+    (tmp_path / "saved" / "README.md").write_bytes(client.files["README.md"])
     assert client.files == {path.name: path.read_bytes() for path in (tmp_path / "saved").iterdir()}
     assert {"model.json", "head.safetensors", "model.safetensors", "calibration.json", "README.md"} <= set(client.files)
 
@@ -136,3 +141,89 @@ def test_what_the_hub_refuses_is_told_in_one_line(reader):
 def test_without_a_network_the_hubs_silence_is_told_in_one_line(reader):
     with pytest.raises(FolderError, match=r"hannah/weir: the hub did not take it .*`save_pretrained` writes a folder"):
         reader.push_to_hub("hannah/weir")
+
+
+def test_a_name_that_is_no_repository_is_refused_before_anything_is_done(reader):
+    client = FakeClient()
+    with pytest.raises(SettingsError, match="'weir' is no place on the hub; give OWNER/NAME"):
+        reader.push_to_hub("weir", client=client)
+    assert client.calls == []
+
+
+def test_without_a_token_nothing_is_sent(reader, monkeypatch):
+    monkeypatch.setattr("bertvision.serving.served.hub_problem", lambda: None)
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    with pytest.raises(FolderError, match="there is no token; log in with `hf auth login`, or set HF_TOKEN"):
+        reader.push_to_hub("hannah/weir")
+
+
+def test_a_saved_model_keeps_its_card(make_folder, make_record, tmp_path):
+    folder = make_folder(place="out/heads/1/learned_pooling")
+    write_record(tmp_path / "out" / "records", make_record())
+    bertvision.load(folder, device="cpu").save_pretrained(tmp_path / "saved")
+    card = (tmp_path / "saved" / "README.md").read_text() + "\nIt was made for the weir's keepers.\n"
+    (tmp_path / "saved" / "README.md").write_text(card)
+    client = FakeClient()
+    bertvision.load(tmp_path / "saved", device="cpu").push_to_hub("hannah/weir", client=client)
+    assert client.files["README.md"].decode() == card.replace("THIS_FOLDER_OR_HUB_ID", "hannah/weir")
+    assert "Scores of weirs" in card
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+def test_save_writes_a_folder_that_stands_alone(make_folder, tmp_path):
+    folder = make_folder("classification", ("bad", "good"), place="out/encoder/1")
+    expected = bertvision.load(folder, device="cpu")(["the weir", "in 1887"])
+    shown = call("save", folder, "--out", tmp_path / "saved")
+    assert shown.exit_code == 0, shown.output
+    shutil.rmtree(tmp_path / "out")
+    shutil.move(tmp_path / "saved", tmp_path / "elsewhere")
+    assert bertvision.load(tmp_path / "elsewhere", device="cpu")(["the weir", "in 1887"]) == expected
+    files = {path.name: path.stat().st_size for path in (tmp_path / "elsewhere").iterdir()}
+    assert {name: int(size.replace(",", "")) for name, size in map(str.split, shown.stdout.splitlines()[1:])} == files
+    hashes = json.loads((tmp_path / "elsewhere" / "sha256.json").read_text())["sha256"]
+    assert hashes.keys() == files.keys() - {"README.md", "config.json", "model.json", "sha256.json"}
+    for name, found in hashes.items():
+        assert hashlib.sha256((tmp_path / "elsewhere" / name).read_bytes()).hexdigest() == found
+    assert {"model.safetensors", "tokenizer.json", "head.safetensors", "calibration.json"} <= hashes.keys()
+
+
+def test_a_head_whose_encoder_lies_elsewhere_is_saved_where_that_is_allowed(make_folder, encoder_folder, tmp_path):
+    folder = make_folder()
+    config = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps({**config, "encoder": str(encoder_folder)}))
+    refused = call("save", folder, "--out", tmp_path / "saved")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--allow-outside" in refused.stderr
+    assert not (tmp_path / "saved").exists()
+    assert call("save", folder, "--out", tmp_path / "saved", "--allow-outside", "--json").exit_code == 0
+    shutil.rmtree(encoder_folder)
+    bertvision.load(tmp_path / "saved", device="cpu")
+
+
+def test_save_replaces_nothing(make_folder, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear hannah")
+    assert "is not empty; choose a new folder" in call("save", make_folder(), "--out", tmp_path / "mine").stderr
+
+
+def test_push_publishes_what_a_dry_run_lists(make_folder, tmp_path, monkeypatch):
+    client, folder = FakeClient(), make_folder()
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: client)
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "hf_of_hannah")
+    monkeypatch.setattr("bertvision.serving.served.hub_problem", lambda: None)
+    listed = json.loads(call("push", folder, "hannah/weir", "--dry-run", "--json").stdout)
+    assert client.calls == []
+    shown = call("push", folder, "hannah/weir", "--private")
+    assert (shown.exit_code, shown.stdout) == (0, "hub/hannah/weir/commit/1\n")
+    assert client.calls == [("create_repo", "hannah/weir", True, True), ("upload_folder", "hannah/weir")]
+    assert listed == {"place": "hannah/weir", "files": {name: len(text) for name, text in sorted(client.files.items())}}
+
+
+def test_push_without_the_hub_ends_in_one_line(make_folder):
+    shown = call("push", make_folder(), "hannah/weir")
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    assert shown.stderr.startswith("error: hannah/weir: the hub did not take it (HF_HUB_OFFLINE forbids asking the hub")
+    assert shown.stderr.count("\n") == 1

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, ParamSpec
@@ -25,12 +25,13 @@ RESUMABLE = ("quickstart", "run", "finetune", "train_heads", "costs")
 STOPPED = "the same run goes on from its last saving (see finetune.save_every, heads.save_every)"
 # What JSON leaves as it is: later control characters, line ends, what turns the direction of text, halves of pairs.
 STEERING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+UNSEEN = re.compile(f"[\x00-\x08\x0b-\x1f]|{STEERING.pattern}")  # all but tabs and line ends
 
 results = Console(highlight=False, soft_wrap=True)  # standard output: what the user asked for
 messages = Console(stderr=True, highlight=False, soft_wrap=True)  # standard error: everything else
 
 Config = Annotated[
-    Path, typer.Argument(metavar="CONFIG.yaml", help="An experiment, such as configs/squad2/minilm.yaml.")
+    Path, typer.Argument(metavar="CONFIG", help="An experiment: my.yaml, or a name of `bertvision configs`.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="The run folder. [default: runs/NAME]", show_default=False)]
 Set = Annotated[
@@ -103,6 +104,14 @@ def print_json(content: Any) -> None:  # noqa: ANN401 (anything that JSON can ho
     """Print JSON: letters as they are, escaped where they could steer a terminal or standard output is not UTF-8."""
     text = json.dumps(content, indent=2, ensure_ascii=results.encoding != "utf-8")
     results.print(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text), markup=False, emoji=False)
+
+
+def print_csv(lines: Sequence[Mapping[str, Any]]) -> None:
+    """Print lines of a table as CSV in UTF-8, byte for byte; to a terminal without what could steer it."""
+    from bertvision.predictions.files import to_csv
+
+    text = to_csv(lines)
+    typer.echo((UNSEEN.sub("\ufffd", text) if results.is_terminal else text).encode(), nl=False)
 
 
 def in_one_line(command: Callable[Parameters, None]) -> Callable[Parameters, None]:

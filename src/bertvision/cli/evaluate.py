@@ -23,23 +23,33 @@ from bertvision.errors import SettingsError
 from bertvision.files import check_file, check_folder
 from bertvision.tables import Table
 
-Task = Annotated[str, typer.Option("--task", help="What the predictions are of, as in `bertvision score --help`.")]
+Task = Annotated[
+    str | None,
+    typer.Option("--task", help="As in `bertvision score --help`. [default: the run's, or squad2]", show_default=False),
+]
+Gold = Annotated[
+    str | None,
+    typer.Option("--gold", help="The task's file with answers or labels. [default: the run's]", show_default=False),
+]
 
 
 @in_one_line
 def score(
     task: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="squad1, squad2, answerability, cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli, swag, ner, "
-            "classification, multilabel or regression."
+            "classification, multilabel or regression. [default: the run's, or squad2]",
+            show_default=False,
         ),
-    ],
-    gold: Annotated[str, typer.Option("--gold", help="The task's file with answers or labels.")],
+    ] = None,
+    *,
+    gold: Gold = None,
     predictions: Annotated[
         Path,
         typer.Option(
-            "--predictions", help="JSON: id -> answer, label, number or list of labels or tags; or GLUE's .tsv."
+            "--predictions",
+            help="JSON: id -> answer, label, number or list of labels or tags; GLUE's .tsv; or a run's folder of them.",
         ),
     ],
     null_odds: Annotated[
@@ -54,8 +64,8 @@ def score(
 ) -> None:
     """Print what the task's official script prints.
 
-    Reads a gold file and a predictions file, prints the scores as JSON, and needs no torch. Own tables are read with
-    the settings that they were trained with, such as --set data.columns.label=stars.
+    Reads a gold file and a predictions file, prints the scores as JSON, and needs no torch. Predictions in a run folder
+    need neither task nor gold file; an own table with others is read with --set data.columns.label=stars.
     """
     from bertvision.evaluate.score import score_file
     from bertvision.settings import with_overrides
@@ -69,10 +79,10 @@ def score(
 
 @in_one_line
 def compare(
-    one: Annotated[Path, typer.Argument(metavar="A", help="A predictions.json, or a folder that holds one.")],
+    one: Annotated[Path, typer.Argument(metavar="A", help="predictions.json, its folder, or OUT: its best model.")],
     other: Annotated[Path, typer.Argument(metavar="B", help="Another one, for the same examples.")],
-    gold: Annotated[str, typer.Option("--gold", help="The task's file with answers or labels.")],
-    task: Task = "squad2",
+    gold: Gold = None,
+    task: Task = None,
     metric: Annotated[
         str | None,
         typer.Option(
@@ -96,8 +106,8 @@ def compare(
     """Return whether two models' scores differ by chance.
 
     For any task: prints the difference of its scores with a paired-bootstrap interval and p-value and, where answers
-    are right or wrong, McNemar's exact test and who is right how often; needs no torch. Own tables are read with the
-    settings that they were trained with, such as --set data.columns.label=stars.
+    are right or wrong, McNemar's exact test and who is right how often; needs no torch. Predictions in a run folder
+    need neither --task nor --gold; an own table with others is read with --set data.columns.label=stars.
     """
     from bertvision.evaluate.compare import CompareConfig, compare_files
     from bertvision.settings import with_overrides
@@ -113,9 +123,11 @@ def compare(
 
 @in_one_line
 def analyze(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="OUT/predictions/FRACTION/ROW, or of `predict --out`.")],
-    gold: Annotated[str, typer.Option("--gold", help="The task's file with answers or labels.")],
-    task: Task = "squad2",
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="OUT/predictions/FRACTION/ROW, OUT, or of `predict --out`.")
+    ],
+    gold: Gold = None,
+    task: Task = None,
     against: Annotated[Path | None, typer.Option("--against", metavar="DIR", help="Another model's folder.")] = None,
     disagreements: Annotated[
         int, typer.Option("--disagreements", metavar="N", help="With --against: show the first N.", min=0)
@@ -130,7 +142,8 @@ def analyze(
 
     Questions: scores by question type, question word, answer and context; what the errors are; whether the second most
     likely answer would have been right. Other tasks: by class, label or entity type, what is taken for what, errors by
-    tenths of the gold numbers. With --against, what sets two models apart. Needs no torch.
+    tenths of the gold numbers. With --against, what sets two models apart. Predictions in a run folder need neither
+    --task nor --gold; OUT is its best model's. Needs no torch.
     """
     from bertvision.evaluate.analyze import analyze_folder
     from bertvision.settings import with_overrides

@@ -33,12 +33,12 @@ def report(
     Several GLUE tasks below one folder add a table of them all.
     """
     from bertvision.cli.records import print_records
-    from bertvision.records import read_costs, read_differences, read_records
+    from bertvision.records import read_costs, read_differences, read_mistakes, read_records
     from bertvision.report.costs import with_costs
     from bertvision.studies.reports import write_report
 
     found, measured = read_records(records), read_costs(records)
-    page = write_report(found, check_folder(out), measured, read_differences(records))
+    page = write_report(found, check_folder(out), measured, read_differences(records), read_mistakes(records))
     print_records(with_costs(found, measured), as_json)
     messages.print(f"report: {page}", markup=False)
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,8 +25,10 @@ from bertvision.cli.console import (
     progress_for,
     results,
 )
-from bertvision.files import check_folder
+from bertvision.errors import FolderError, SettingsError
+from bertvision.files import check_file, check_folder, write_text
 
+SEE_CONFIGS = "; see `bertvision configs`"
 if TYPE_CHECKING:
     from bertvision.experiment import Experiment
     from bertvision.records import RunRecord
@@ -174,12 +176,12 @@ def _show_answer(experiment: "Experiment", head: Path) -> None:
 
 def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> "list[RunRecord]":
     from bertvision.cli.records import print_records
-    from bertvision.records import read_costs, read_differences
+    from bertvision.records import read_costs, read_differences, read_mistakes
     from bertvision.steps.run import run as run_experiment
     from bertvision.studies.reports import write_report
 
     records = run_experiment(experiment, out, progress_for(quiet))
-    page = write_report(records, out, read_costs(out), read_differences(out))
+    page = write_report(records, out, read_costs(out), read_differences(out), read_mistakes(out))
     print_records(records, as_json)
     if not as_json:
         results.print(f"report: {page}", markup=False)
@@ -189,7 +191,7 @@ def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> "li
 def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool, as_json: bool) -> None:
     from bertvision.cli.records import print_records
     from bertvision.encoder.tuning.adapters import check_peft
-    from bertvision.records import read_costs, read_differences
+    from bertvision.records import read_costs, read_differences, read_mistakes
     from bertvision.steps.run import run as run_experiment
     from bertvision.studies.reports import write_report
 
@@ -201,7 +203,7 @@ def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool,
             messages.print(f"{experiment.variant}:", markup=False)
         records += run_experiment(experiment, _folder(out, experiment), progress_for(quiet))
     together = _folder(out, experiments[0]).parent
-    page = write_report(records, together, read_costs(together), read_differences(together))
+    page = write_report(records, together, read_costs(together), read_differences(together), read_mistakes(together))
     print_records(records, as_json)
     if not as_json:
         results.print(f"report: {page}", markup=False)
@@ -285,3 +287,54 @@ def heads(
     results.print(
         "Percent of the encoder; total counts running statistics too. What each reads: docs/method.md", markup=False
     )
+
+
+@in_one_line
+def configs(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Print this one, such as squad2/minilm.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Copy it there instead, to be changed.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the experiments that come with the package.
+
+    `bertvision run NAME` runs one; what it needs, such as data, is said in its first lines.
+    """
+    from bertvision.settings import shipped_configs
+
+    shipped = shipped_configs()
+    if name is None:
+        if out is not None:
+            raise SettingsError("--out is for one experiment; give its NAME too")
+        _list_configs(shipped, as_json)
+        return
+    text = _shipped(name, shipped).read_text(encoding="utf-8")
+    if out is not None:
+        if out.exists():
+            raise FolderError(f"{out}: is there already; give another FILE")
+        write_text(check_file(out), text)
+    elif as_json:
+        print_json({name: text})
+    else:
+        typer.echo(text, nl=False)
+
+
+def _shipped(name: str, shipped: Mapping[str, Path]) -> Path:
+    from bertvision.settings import find_config, suggest
+
+    path = shipped.get(name) or find_config(Path(name))
+    if path not in shipped.values():
+        raise SettingsError(f"no experiment {name!r} comes with the package{suggest(name, shipped) or SEE_CONFIGS}")
+    return path
+
+
+def _list_configs(shipped: Mapping[str, Path], as_json: bool) -> None:
+    first_lines = {name: path.read_text(encoding="utf-8").partition("\n")[0] for name, path in shipped.items()}
+    about = {name: line.removeprefix("#").strip() for name, line in first_lines.items()}
+    if as_json:
+        print_json(about)
+        return
+    width = max(map(len, about))
+    for name, line in about.items():
+        results.print(f"{name:<{width}}  {textwrap.shorten(line, 78 - width, placeholder=' ...')}", markup=False)

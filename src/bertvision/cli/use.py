@@ -14,15 +14,17 @@ from bertvision.cli.console import (
     Set,
     in_one_line,
     passing_progress,
+    print_csv,
     print_json,
     progress_for,
     results,
 )
 from bertvision.errors import DataError, SettingsError
-from bertvision.files import check_folder
+from bertvision.files import check_file, check_folder
 
 if TYPE_CHECKING:
     from bertvision.serving.answers import Answer
+    from bertvision.steps.predict_file import FilePredictions
 
 
 @in_one_line
@@ -113,32 +115,66 @@ def predict(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL_DIR", help="OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION or default.")
     ],
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts instead of a file; - for standard input.")
+    ] = None,
     data: Annotated[
-        str, typer.Option("--data", help="A file as the model's task has them; answers in it are optional.")
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for predictions.json and what goes with it.")],
+        str | None, typer.Option("--data", help="A file as the model's task has them; answers in it are optional.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="FILE.csv, or a folder for predictions.json and what goes with it."),
+    ] = None,
     overrides: Set = None,
     allow_outside: AllowOutside = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Answer a file with a trained model, whatever its task.
+    """Answer a file or texts with a trained model.
 
-    For questions it writes predictions.json, nbest_predictions.json and null_odds.json as run_qa does, and
-    logits.safetensors; for other tasks predictions.json, probabilities.json, GLUE's file for its test sets and CoNLL
-    columns. Prints the scores where the file has answers.
+    A .csv gets texts, labels by name and a probability of each; without --out it is printed. Standard input is a text
+    on each line, CSV with the model's columns, or JSON lines. A folder gets, for questions, predictions.json,
+    nbest_predictions.json and null_odds.json as run_qa writes them, and logits.safetensors; for other tasks
+    predictions.json, probabilities.json, GLUE's file for its test sets and CoNLL columns. Prints the scores where the
+    file has answers.
     """
-    from bertvision.settings import with_overrides
-    from bertvision.steps.predict_file import predict_file
+    from bertvision.steps import predict_file as steps
 
-    settings = with_overrides({}, overrides or ())
-    answered = predict_file(model, data, check_folder(out), settings, progress_for(quiet), allow_outside=allow_outside)
+    if bool(texts) == (data is not None):
+        raise SettingsError("give texts, - for standard input, or --data FILE")
+    target = out if out is None else check_file(out) if steps.is_table(out) else check_folder(out)
+    progress = progress_for(quiet) if data is not None or texts == ["-"] else passing_progress(quiet)
+    given = (target, _settings(overrides), progress)
+    if data is not None:
+        answered = steps.predict_file(model, data, *given, allow_outside=allow_outside)
+    elif texts == ["-"]:
+        answered = steps.predict_stream(model, sys.stdin.buffer.read(), *given, allow_outside=allow_outside)
+    else:
+        answered = steps.predict_texts(model, texts or (), *given, allow_outside=allow_outside)
+    _show_predictions(answered, out, as_json)
+
+
+def _show_predictions(answered: "FilePredictions", out: Path | None, as_json: bool) -> None:
+    """Print where predictions are and their scores or, where they are nowhere, the predictions themselves."""
+    if out is None:
+        if as_json:
+            print_json(answered.lines)
+        else:
+            print_csv(answered.lines)
+        return
     if as_json:
         print_json({"examples": len(answered.predictions), "out": str(out), "scores": answered.scores})
         return
-    results.print(f"{answered.summary}; answers in {out / 'predictions.json'}", markup=False)
+    written = out if out.is_file() else out / "predictions.json"
+    results.print(f"{answered.summary}; answers in {written}", markup=False)
     if answered.scores is not None:
         print_json(answered.scores)
+
+
+def _settings(overrides: Sequence[str] | None) -> dict[str, Any]:
+    from bertvision.settings import with_overrides
+
+    return with_overrides({}, overrides or ())
 
 
 @in_one_line

@@ -6,9 +6,11 @@ from typing import Any
 from bertvision.data.example import ChoiceRow, OnBad, Split
 from bertvision.data.sources import CAN_DROP, BadExampleError, Found, HubId, collect, parse_source, take_part
 from bertvision.data.tables import Line, TableFile, class_name, open_table, plain_text
+from bertvision.data.text_format import USUAL, TextFormat
 from bertvision.errors import DataError
 
 LAYOUTS = "SWAG's columns (sent1, sent2, ending0, ending1, ..., label) or HellaSwag's (ctx, endings, label)"
+HEADERS = (("ctx", "endings"), ("ending0", "sent1"), ("ending0", "startphrase"))
 
 
 def read_choices(
@@ -19,14 +21,14 @@ def read_choices(
     hub_split: str = "train",
     needs_labels: bool = True,
     advice: str = CAN_DROP,
+    form: TextFormat = USUAL,
 ) -> Split[ChoiceRow]:
     """Read rows of several choice; without `needs_labels`, a row without one has None."""
-    table = open_table(parse_source(source).whole, hub, hub_split)
+    table = open_table(parse_source(source).whole, hub, hub_split, form, HEADERS)
     table = table.with_header() if table.names is None else table
-    if not (table.has("ctx") and table.has("endings")) and not (
-        table.has("ending0") and (table.has("sent1") or table.has("startphrase"))
-    ):
-        raise DataError(f"{table.name}: it has the columns {', '.join(table.names or ())}; give {LAYOUTS}")
+    if not any(all(map(table.has, header)) for header in HEADERS):
+        there = ", ".join(table.names or ())
+        raise DataError(f"{table.name}: it has the columns {there}{table.advice or f'; give {LAYOUTS}'}")
     return take_part(collect(_find_rows(table, needs_labels), table.name, on_bad, table.sha256, advice=advice), source)
 
 

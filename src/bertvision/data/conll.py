@@ -16,6 +16,7 @@ from bertvision.data.sources import (
     read_bytes,
     take_part,
 )
+from bertvision.data.text_format import SAY_ENCODING, decode_text
 from bertvision.files import sha256_of
 
 DOCUMENT = "-DOCSTART-"
@@ -38,13 +39,14 @@ def read_ner(
     on_bad: OnBad = "fail",
     needs_labels: bool = True,
     advice: str = CAN_DROP,
+    encoding: str | None = None,
 ) -> Split[Sentence]:
     """Read tagged sentences; without `needs_labels`, lines of one column are words without tags.
 
     Tags that `labels` lacks are refused, if it holds any.
     """
     path = Path(parse_source(source).whole)
-    text = read_bytes(path, EXPECTED).decode("utf-8-sig", errors="surrogateescape")
+    text = decode_text(path, read_bytes(path, EXPECTED), encoding)
     found = _find_sentences(path, text, tagging, frozenset(labels), needs_labels)
     return take_part(collect(found, str(path), on_bad, sha256_of(path), what="sentence", advice=advice), source)
 
@@ -112,7 +114,7 @@ def _sentence(
     texts = tuple(word.fields[0] for word in words)
     for word in words:
         if not is_unicode(" ".join(word.fields)):
-            raise _BadLineError(word.line, "not UTF-8 text; save the file as UTF-8")
+            raise _BadLineError(word.line, f"not UTF-8 text; {SAY_ENCODING}")
     if not needs_labels and all(len(word.fields) == 1 for word in words):
         return Sentence(identity, texts, None, document)
     _check_tags(words, tagging)

@@ -1,10 +1,11 @@
 """Examples to learn from and to be scored on, and how files of them are laid out."""
 
 from dataclasses import dataclass
-from typing import Annotated, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import Field, field_validator, model_validator
 
+from bertvision.data.text_format import TextFormat, known_encoding
 from bertvision.settings import NAME, Config
 
 GlueName = Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"]
@@ -13,6 +14,7 @@ TaskName = Literal["squad1", "squad2", "answerability", GlueName, "swag", "ner",
 Pieces = tuple[int, ...]  # a text as word pieces, by their numbers in the vocabulary
 OnBad = Literal["fail", "drop"]
 Tagging = Literal["auto", "iob1", "iob2", "bioes"]
+NearMissRule = Literal["name", "number", "antonym", "negation", "condition"]
 Column = str | Annotated[int, Field(ge=0)]  # its name, or its number from 0 on
 
 
@@ -22,6 +24,21 @@ class ColumnsConfig(Config):
     text: Column | tuple[Column, Column] = "text"  # two for a pair of texts
     label: Column | tuple[Column, ...] = "label"  # several for `multilabel`: a column of 0 and 1 for each label
     id: Column | None = None  # None: rows are numbered from 0 on
+
+
+class NearMissConfig(Config):
+    """Unanswerable questions made by rule from the answerable ones, to learn from (`data/near_miss.py`)."""
+
+    share: float = Field(0.5, ge=0, le=1)  # of the answerable questions that get one
+    seed: int = Field(1, ge=0)
+    rules: tuple[NearMissRule, ...] = Field(get_args(NearMissRule), min_length=1)
+
+    @field_validator("rules")
+    @classmethod
+    def _are_different(cls, given: tuple[NearMissRule, ...]) -> tuple[NearMissRule, ...]:
+        if len(set(given)) < len(given):
+            raise ValueError(f"a rule is named twice in {', '.join(given)}")
+        return given
 
 
 class DataConfig(Config):
@@ -39,9 +56,13 @@ class DataConfig(Config):
     # To choose thresholds and the best weights by: a share of the training examples (of questions whole articles), or a
     # file of others, about other texts.
     held_out: float | str = 0.0
+    near_misses: NearMissConfig | None = None  # made when train is read, of what is left to learn from
     columns: ColumnsConfig | None = None  # None: as the task's files are published; own data: `text` and `label`
     header: bool | None = None  # whether the first line names the columns; None: unless all `columns` are numbers
     quoted: bool | None = None  # whether cells may be quoted as in RFC 4180; None: in .csv, and not in .tsv and .txt
+    # Between cells; None: a comma in .csv, a tab in .tsv and .txt, unless the header has the columns with another one.
+    delimiter: str | None = Field(None, min_length=1, max_length=1)
+    encoding: str | None = None  # of text files, such as cp1252; None: UTF-8, or UTF-16 where it begins with its mark
     separator: str = Field(",", min_length=1)  # between the labels in a cell, for `multilabel`
     labels: tuple[str, ...] = ()  # their order; empty: the task's own, else sorted from train
     tagging: Tagging = "auto"  # how the tags of `ner` are written
@@ -49,9 +70,26 @@ class DataConfig(Config):
     fold: int = Field(1, ge=1)  # which of them is dev
 
     def layout(self) -> "DataConfig":
-        """Return how files are laid out, without which files they are."""
-        names = ("columns", "header", "quoted", "separator", "tagging")
+        """Return how files are laid out, without which files they are and how these are encoded."""
+        names = ("columns", "header", "quoted", "delimiter", "separator", "tagging")
         return DataConfig().model_copy(update={name: getattr(self, name) for name in names})
+
+    @property
+    def form(self) -> TextFormat:
+        """Return how tables are written."""
+        return TextFormat(self.quoted, self.delimiter, self.encoding)
+
+    @field_validator("delimiter")
+    @classmethod
+    def _parts_cells(cls, given: str | None) -> str | None:
+        if given in ("\n", "\r", '"'):
+            raise ValueError(f"{given!r} cannot stand between cells")
+        return given
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_known(cls, given: str | None) -> str | None:
+        return None if given is None else known_encoding(given)
 
     @field_validator("held_out")
     @classmethod

@@ -5,7 +5,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from bertvision.data.example import Column, ColumnsConfig, OnBad, Split, TextRow
-from bertvision.data.sources import CAN_DROP, BadExampleError, Found, HubId, collect, parse_source, take_part
+from bertvision.data.sources import (
+    CAN_DROP,
+    BadExampleError,
+    Found,
+    HubId,
+    collect,
+    is_unicode,
+    parse_source,
+    take_part,
+)
 from bertvision.data.tables import (
     Line,
     RawLabel,
@@ -18,6 +27,7 @@ from bertvision.data.tables import (
     plain_text,
     switched,
 )
+from bertvision.data.text_format import SAY_ENCODING, USUAL, TextFormat
 from bertvision.errors import DataError
 
 LabelColumn = Literal["class", "labels", "number"]  # what a table says of a row
@@ -31,7 +41,7 @@ class RowLayout(NamedTuple):
     labels: tuple[str, ...] = ()  # empty: those that the table has
     is_published: bool = False  # labels may be written as their numbers, -1 means unknown, and an id may be absent
     header: bool | None = None
-    quoted: bool | None = None
+    form: TextFormat = USUAL
     separator: str = ","
     hub: HubId | None = None
 
@@ -60,7 +70,9 @@ def read_rows(
     advice: str = CAN_DROP,
 ) -> Rows:
     """Read the rows of a table; without `needs_labels`, a table without a column of labels has rows without them."""
-    table, columns = _fit(open_table(parse_source(source).whole, layout.hub, hub_split, layout.quoted), layout)
+    whole = parse_source(source).whole
+    headers = [] if layout.header is False else [_named_texts(each) for each in layout.layouts]
+    table, columns = _fit(open_table(whole, layout.hub, hub_split, layout.form, headers), layout)
     labelled = needs_labels or all(table.has(column) for column in _listed(columns.label))
     _check_columns(table, columns, labelled, layout)
     raws = list(_raw_rows(table, columns, layout, labelled, needs_labels))
@@ -102,13 +114,17 @@ def _check_columns(table: TableFile, columns: ColumnsConfig, labelled: bool, lay
         wanted.append(columns.id)
     for column in wanted:
         if not table.has(column):
-            there = f"{table.width} columns" if table.names is None else f"the columns {', '.join(table.names)}"
-            raise DataError(
-                f"{table.name}: no {place_of(column)} in it; it has {there}; "
-                "say with data.columns which hold `text` and `label`"
-            )
+            raise DataError(f"{table.name}: no {place_of(column)} in it; {_columns_there(table)}")
         if table.names is not None and isinstance(column, str) and table.names.count(column) > 1:
             raise DataError(f"{table.name}: two columns are called {column!r}; rename one, or give its number")
+
+
+def _columns_there(table: TableFile) -> str:
+    """Return which columns there are, and what could be set to find others."""
+    if table.names is not None and not all(map(is_unicode, table.names)):
+        return f"its header is not UTF-8 text; {SAY_ENCODING}"
+    there = f"{table.width} columns" if table.names is None else f"the columns {', '.join(table.names)}"
+    return f"it has {there}{table.advice or '; say with data.columns which hold `text` and `label`'}"
 
 
 def _raw_rows(
@@ -190,6 +206,12 @@ def _refuse_header(raws: Sequence[_Raw | Found[TextRow]], table: TableFile, layo
             f"{first.where}: no other line has its label {first.label!r}; is it a header? Say data.header=true or "
             "=false"
         )
+
+
+def _named_texts(columns: ColumnsConfig) -> list[str]:
+    """Return the names of the texts' columns; none where they have numbers."""
+    texts = _listed(columns.text)
+    return [column for column in texts if isinstance(column, str)] if isinstance(texts[0], str) else []
 
 
 def _listed(columns: Column | tuple[Column, ...]) -> tuple[Column, ...]:

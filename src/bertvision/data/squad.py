@@ -56,7 +56,7 @@ def read_squad_file(
     path: Path, on_bad: OnBad = "fail", answers: Need = "placed", name: str | None = None
 ) -> Split[Question]:
     """Read a SQuAD 1.1 or 2.0 file."""
-    return _collect(_walk(path, _load(path), answers), name or str(path), on_bad, answers, sha256_of(path))
+    return _collect(_walk(path, load_squad(path), answers), name or str(path), on_bad, answers, sha256_of(path))
 
 
 def read_squad_rows(
@@ -73,7 +73,8 @@ def _collect(
     return collect(found, name, on_bad, sha256, what="question", advice=CAN_DROP if answers == "placed" else "")
 
 
-def _load(path: Path) -> Any:  # noqa: ANN401 (checked by the walk)
+def load_squad(path: Path) -> Any:  # noqa: ANN401 (checked by the walk)
+    """Load the JSON of a SQuAD file as it is."""
     try:
         text = read_bytes(path, "a SQuAD .json or .json.gz").decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -6,7 +6,7 @@ One cell -> a text, a number, a label or several; what is wrong names the column
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,14 @@ from bertvision.data.sources import (
     most_unpacked,
     parse_hub_id,
     read_bytes,
+)
+from bertvision.data.text_format import (
+    SAY_ENCODING,
+    USUAL,
+    TextFormat,
+    decode_text,
+    other_delimiter,
+    recognise_delimiter,
 )
 from bertvision.errors import DataError, MissingExtraError, reason_of
 from bertvision.files import sha256_of
@@ -50,6 +58,7 @@ class TableFile:
     lines: Sequence[Line]
     names: tuple[str, ...] | None
     sha256: str | None
+    advice: str = ""  # what else could stand between its cells, where it has a single column
 
     def with_header(self) -> "TableFile":
         """Take the names of the columns from the first line."""
@@ -82,11 +91,20 @@ class TableFile:
             raise BadExampleError(f"{len(line.cells)} fields, and {as_in} {self.width}; fix the line")
 
 
-def open_table(source: str, hub: HubId | None, split: str, quoted: bool | None = None) -> TableFile:
-    """Read a file or a data set of the hub; `hub` knows the configuration of its own data set, `split` is a default."""
+def open_table(
+    source: str,
+    hub: HubId | None,
+    split: str,
+    form: TextFormat = USUAL,
+    known_headers: Sequence[Collection[str]] = (),
+) -> TableFile:
+    """Read a file or a data set of the hub; `hub` knows the configuration of its own data set, `split` is a default.
+
+    Columns that one of the `known_headers` names tell what stands between the cells, where `form` does not.
+    """
     ending = _ending(source)
     if ending in ENDINGS or exists(source):
-        return _open_file(Path(source), ending, quoted)
+        return _open_file(Path(source), ending, form, known_headers)
     asked = parse_hub_id(source)
     if asked is None:
         raise DataError(f"{source}: no such file; give {EXPECTED}, or owner/name[/config][:split]")
@@ -95,21 +113,21 @@ def open_table(source: str, hub: HubId | None, split: str, quoted: bool | None =
     return _named(source, [Line(f"{source}: row {number}", row) for number, row in enumerate(rows, start=1)], None)
 
 
-def _open_file(path: Path, ending: str, quoted: bool | None) -> TableFile:
+def _open_file(path: Path, ending: str, form: TextFormat, known_headers: Sequence[Collection[str]]) -> TableFile:
     if ending not in ENDINGS:
         raise DataError(f"{path}: cannot tell its format from its name; give {EXPECTED}")
     if ending == ".parquet":
         return _named(str(path), list(_parquet_lines(path)), sha256_of(path))
-    # Bytes that are no UTF-8 stay recognisable, so that their row and column can be named.
-    text = read_bytes(path, EXPECTED).decode("utf-8-sig", errors="surrogateescape")
+    text = decode_text(path, read_bytes(path, EXPECTED), form.encoding)
     if not text.strip():
         raise DataError(f"{path}: the file is empty; give {EXPECTED}")
     if ending not in DELIMITERS:
         return _named(str(path), list(_json_lines(path, text)), sha256_of(path))
-    delimiter = DELIMITERS[ending]
-    is_quoted = delimiter == "," if quoted is None else quoted
-    lines = list(_quoted_lines(path, text, delimiter) if is_quoted else _plain_lines(path, text, delimiter))
-    return TableFile(str(path), lines, None, sha256_of(path))
+    delimiter = form.delimiter or recognise_delimiter(text, DELIMITERS[ending], known_headers)
+    is_quoted = form.quoted if form.quoted is not None else ending == ".csv" or delimiter != "\t"
+    advice = other_delimiter(text, delimiter)
+    lines = _quoted_lines(path, text, delimiter, advice) if is_quoted else _plain_lines(path, text, delimiter)
+    return TableFile(str(path), list(lines), None, sha256_of(path), advice)
 
 
 def _named(name: str, lines: list[Line], sha256: str | None) -> TableFile:
@@ -127,7 +145,7 @@ def _plain_lines(path: Path, text: str, delimiter: str) -> Iterator[Line]:
             yield Line(f"{path}: line {number}", line.removesuffix("\r").split(delimiter))
 
 
-def _quoted_lines(path: Path, text: str, delimiter: str) -> Iterator[Line]:
+def _quoted_lines(path: Path, text: str, delimiter: str, advice: str) -> Iterator[Line]:
     csv.field_size_limit(MAX_CELL)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     first = 1  # a cell may hold several lines
@@ -137,9 +155,8 @@ def _quoted_lines(path: Path, text: str, delimiter: str) -> Iterator[Line]:
                 yield Line(f"{path}: line {first}", cells)
             first = reader.line_num + 1
     except csv.Error as error:
-        raise DataError(
-            f"{path}: line {first}: not quoted as CSV is ({error}); fix it, or say --set data.quoted=false"
-        ) from None
+        advice = advice or "; fix it, or say --set data.quoted=false"
+        raise DataError(f"{path}: line {first}: not quoted as CSV is ({error}){advice}") from None
 
 
 def _json_lines(path: Path, text: str) -> Iterator[Line]:
@@ -255,7 +272,7 @@ def switched(value: Any, column: Column) -> bool:  # noqa: ANN401 (checked here)
 
 def _checked(text: str, column: Column) -> str:
     if not is_unicode(text):
-        raise BadExampleError(f"{place_of(column)} is not UTF-8 text; save the file as UTF-8")
+        raise BadExampleError(f"{place_of(column)} is not UTF-8 text; {SAY_ENCODING}")
     return text
 
 

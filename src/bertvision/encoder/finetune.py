@@ -11,12 +11,13 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
+from bertvision.encoder.contrastive import GROUPS, contrastive_losses
 from bertvision.encoder.encode import StateBatch, has_pooler, read_output
 from bertvision.encoder.fast_steps import StepKind, batch_maker, choose_step, compiled, recomputed
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.tuning.freezing import still_weights
 from bertvision.errors import TrainingError
-from bertvision.kinds.kind import Kind
+from bertvision.kinds.kind import Contrast, Kind
 from bertvision.progress import SILENT, Progress
 from bertvision.records import TrainingPoint
 from bertvision.settings import Config
@@ -55,6 +56,9 @@ class OutputLayer(Protocol):
 class FinetuneConfig(Config):
     """How the encoder is tuned; the defaults are those of the lab runs with small encoders."""
 
+    # What is minimised: the task's own loss or, for few rows, that of cosines of pairs (encoder/contrastive.py).
+    objective: Literal["task", "contrastive"] = "task"
+    pairs: int = Field(2000, ge=2)  # contrastive: of an epoch, half of them alike
     fractions: tuple[float, ...] = (0.3, 1.0)  # of an epoch, windows seen / windows; 0: untuned; empty: skip this stage
     batch: BatchConfig = BatchConfig(tokens=8192)
     min_steps: int = Field(0, ge=0)  # fewer rows get smaller batches, down to 8, and then more epochs
@@ -100,6 +104,15 @@ class FinetuneConfig(Config):
             raise ValueError(f"gradient_checkpointing does not go with step: {self.step}; use step: auto or eager")
         return self
 
+    @model_validator(mode="after")
+    def _contrasts_alone(self) -> "FinetuneConfig":
+        if self.objective == "contrastive":
+            unfit: dict[str, object] = {"head": self.head, "teacher": self.teacher, "keep_best": self.keep_best}
+            unfit |= {"patience": self.patience, "bottom": self.bottom not in (None, "live")}
+            if named := [name for name, given in unfit.items() if given]:
+                raise ValueError(f"`{named[0]}` has no part in `objective: contrastive`; leave it out")
+        return self
+
     @property
     def keeps_best(self) -> bool:
         """Return whether the best weights count, not the last ones."""
@@ -137,6 +150,7 @@ def finetune_encoder(
     read: Read | None = None,
     is_live: bool = True,
     teach: Teach | None = None,
+    contrast: Contrast | None = None,
     rates: Mapping[str, float] | None = None,
     spent: Costs = UNSPENT,
     evaluate: Evaluate | None = None,
@@ -148,20 +162,26 @@ def finetune_encoder(
 
     Of both, the weights that learn (`requires_grad`) are trained. `read` gives what the output layer sees, by default
     what `encode_output` gives; `is_live` tells whether it computes all of that anew each time. `teach` gives the logits
-    of `config.teacher`. `rates` are other rates than `config.lr`, by a word of the weights' names. `spent` is what
-    getting ready for the first step has cost. `evaluate` scores both as they are (see `config.evaluate_every`), and
-    `log` is told of the course of training. `saved` is a folder for what a stopped training needs to go on; it is read
-    at the start where it exists.
+    of `config.teacher`. With `contrast` the windows are those of `contrast_windows`, and the output layer has no part.
+    `rates` are other rates than `config.lr`, by a word of the weights' names. `spent` is what getting ready for the
+    first step has cost. `evaluate` scores both as they are (see `config.evaluate_every`), and `log` is told of the
+    course of training. `saved` is a folder for what a stopped training needs to go on; it is read at the start where it
+    exists.
     """
     if config.dropout is not None:
         set_dropout(encoder.model, config.dropout)
-    steps = plan_steps(windows, config, seed, objective.group)
+    steps = plan_steps(windows, config, seed, objective.group if contrast is None else GROUPS[contrast])
     stops = steps_of_fractions(config.fractions, steps, len(windows))
     evaluations = _evaluations(config, steps, len(windows)) if evaluate is not None else set()
     asked = "eager" if config.gradient_checkpointing else config.step  # blocks that run twice are in no graph
-    kind = choose_step(asked, encoder, compute, reads_last=read is None, is_live=is_live)
+    reads_last = read is None and contrast is None
+    kind = choose_step(asked, encoder, compute, reads_last=reads_last, is_live=is_live)
     make_batches = batch_maker(kind, steps, windows, encoder, compute)
-    losses_of = _losses_of(encoder, output, config, compute, objective, read, teach)
+    losses_of = (
+        _losses_of(encoder, output, config, compute, objective, read, teach)
+        if contrast is None
+        else contrastive_losses(encoder, compute, contrast)
+    )
     still = _still_weights(encoder, output, objective)
     graphs = StepGraphs(compute.device) if compute.device.type == "cuda" and kind != "eager" else None
     group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of, still, graphs)

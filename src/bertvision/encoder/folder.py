@@ -5,6 +5,7 @@ checkpoints. Here its config is read as data, its weights are safetensors, and t
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ IGNORED = (
     *("num_labels", "id2label", "label2id", "use_pretrained_backbone", "backbone"),
 )
 NEEDED = ("vocab_size", "hidden_size", "num_hidden_layers")
+PURPOSES = ("QuestionAnswering", "SequenceClassification", "TokenClassification")
 
 
 class FileSizes(NamedTuple):
@@ -74,6 +76,15 @@ def build_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         str(folder), config=_kind_of_encoder(folder), trust_remote_code=False, local_files_only=True
     )
     return tokenizer
+
+
+def purpose_of(folder: Path) -> str | None:
+    """Return what a checkpoint's output layer is for, as in the name of its class; None: for nothing known here."""
+    content = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
+    classes = content.get("architectures") if isinstance(content, dict) else None
+    name = classes[0] if isinstance(classes, list) and classes else None
+    found = re.fullmatch(rf"[A-Za-z0-9]+For({'|'.join(PURPOSES)})", name) if isinstance(name, str) else None
+    return None if found is None else found[1]
 
 
 def _kind_of_encoder(folder: Path) -> PreTrainedConfig:
@@ -146,9 +157,10 @@ def _weight_files(folder: Path) -> list[Path]:
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     if not (folder / INDEX).is_file():
+        kind = f"AutoModelFor{purpose}" if (purpose := purpose_of(folder)) else "AutoModel"
         raise EncoderError(
             "it has no weights as safetensors, and no others are read (a pickle can run code); convert them: "
-            f"AutoModel.from_pretrained({str(folder)!r}, use_safetensors=False).save_pretrained('NEW'), and the "
+            f"{kind}.from_pretrained({str(folder)!r}, use_safetensors=False).save_pretrained('NEW'), and the "
             "tokenizer"
         )
     index = read_json(folder / INDEX)
@@ -163,3 +175,15 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the tensors in a safetensors file, of which nothing else is read."""
     with safe_open(path, framework="pt") as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
+
+
+def read_tensors(folder: Path, names: Sequence[str]) -> dict[str, torch.Tensor]:
+    """Return some of a checkpoint's tensors as float32, by name; refuse a checkpoint that lacks one."""
+    found: dict[str, torch.Tensor] = {}
+    for path in _weight_files(folder):
+        with safe_open(path, framework="pt") as file:
+            own = set(file.keys())
+            found |= {name: file.get_tensor(name).float() for name in names if name in own}
+    if missing := [name for name in names if name not in found]:
+        raise EncoderError(f"its weights lack {missing[0]!r}; get it again")
+    return found

@@ -36,6 +36,7 @@ FILES = [
     "*.model",
     "*.vocab",
     "adapters.safetensors",
+    "README.md",  # names its licence
 ]
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
@@ -63,7 +64,10 @@ class Encoder:
     def max_length(self) -> int:
         """Return how many tokens fit into one row."""
         positions = getattr(self.model.config, "max_position_embeddings", 0) or self.tokenizer.model_max_length
-        return int(min(self.tokenizer.model_max_length, positions))
+        table = getattr(getattr(self.model, "embeddings", None), "position_embeddings", None)
+        # RoBERTa's kind counts positions from behind the padding's on: of 514 there are 512 to use.
+        unused = 0 if (padding := getattr(table, "padding_idx", None)) is None else padding + 1
+        return int(min(self.tokenizer.model_max_length, positions - unused))
 
     @property
     def num_parameters(self) -> int:

@@ -6,11 +6,11 @@ from typing import Any
 
 from bertvision.analysis.disagreements import Disagreement, to_texts
 from bertvision.analysis.outcomes import Outcomes, outcome_section
-from bertvision.evaluate.golds import GoldConfig, read_golds
+from bertvision.evaluate.asked_run import find_asked
 from bertvision.kinds.kind import Breakdown, Golds
-from bertvision.settings import Settings, validate
+from bertvision.settings import Settings
 from bertvision.tables import Page
-from bertvision.tasks import TASKS, task_name
+from bertvision.tasks import TASKS
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,18 @@ class Analysis:
 
 def analyze_folder(
     folder: Path,
-    gold: str,
+    gold: str | None = None,
     against: Path | None = None,
     disagreements: int = 10,
-    task: str = "squad2",
+    task: str | None = None,
     settings: Settings | None = None,
 ) -> Analysis:
-    """Take a model's predictions apart, and set them against another's where one is given."""
-    name, data = task_name(task), validate(GoldConfig, settings or {}, "--set").data
-    kind, paths = TASKS[name].kind, {"A": folder} | ({"B": against} if against is not None else {})
-    golds = read_golds(name, gold, data, list(paths.values()))
+    """Take a model's predictions apart, and set them against another's where one is given.
+
+    Those of a run, or a run folder (its best model's), say what they are of; `gold` is by default the run's dev file.
+    """
+    asked = find_asked([folder] if against is None else [folder, against], gold, task, settings or {})
+    golds, kind, paths = asked.read_golds(gold), TASKS[asked.task].kind, dict(zip("AB", asked.paths, strict=False))
     models = {model: kind.read_predictions(path, golds, whole=True) for model, path in paths.items()}
     names, found = {model: str(path) for model, path in paths.items()}, kind.break_down(golds, models)
     if "B" not in models:

@@ -12,12 +12,12 @@ from bertvision.analysis.disagreements import Disagreement, to_texts
 from bertvision.analysis.outcomes import Outcomes, outcome_section
 from bertvision.data.example import Question
 from bertvision.errors import DataError, SettingsError
-from bertvision.evaluate.golds import GoldConfig, read_golds
+from bertvision.evaluate.asked_run import find_asked
 from bertvision.kinds.kind import Golds
 from bertvision.metrics.resampling import Draw, Paired, interval_of, mcnemar_p_value
-from bertvision.settings import Settings, validate
+from bertvision.settings import Settings
 from bertvision.tables import Page, Table, number_cell, p_cell
-from bertvision.tasks import TASKS, task_name
+from bertvision.tasks import TASKS
 
 Choice = TypeVar("Choice")
 UNITS = {"question": "question", "article": "article"}
@@ -33,8 +33,11 @@ class CompareConfig(NamedTuple):
     resamples: int = 10_000
     seed: int = 1
     disagreements: int = 0  # to list
-    task: str = "squad2"
-    settings: Settings = {}  # how the gold file is laid out
+    task: str | None = None  # None: that of the run that the predictions are of, or squad2
+    settings: Settings = {}  # how the gold file is laid out, on top of what the run says
+
+
+USUAL = CompareConfig()
 
 
 @dataclass(frozen=True)
@@ -105,9 +108,13 @@ class Comparison:
         return [scores, outcome_section(self.outcomes, mcnemar, kind.right, kind.nouns)]
 
 
-def compare_files(one: Path, other: Path, gold: str, config: CompareConfig) -> Comparison:
-    """Compare the predictions of two models for the same examples."""
-    name, data = task_name(config.task), validate(GoldConfig, config.settings, "--set").data
+def compare_files(one: Path, other: Path, gold: str | None = None, config: CompareConfig = USUAL) -> Comparison:
+    """Compare the predictions of two models for the same examples.
+
+    Those of a run, or a run folder (its best model's), say what they are of; `gold` is by default the run's dev file.
+    """
+    asked = find_asked((one, other), gold, config.task, config.settings)
+    name, (one, other) = asked.task, asked.paths
     kind = TASKS[name].kind
     unit = _choice("clusters", config.clusters, UNITS)
     if unit == "article" and not kind.asks_questions:
@@ -117,7 +124,7 @@ def compare_files(one: Path, other: Path, gold: str, config: CompareConfig) -> C
         metrics = tuple(dict.fromkeys(metric for each in choices.values() for metric in each))
     else:
         metrics = _choice("metric", config.metric, choices)
-    golds = read_golds(name, gold, data, (one, other))
+    golds = asked.read_golds(gold)
     a, b = (kind.read_predictions(path, golds) for path in (one, other))
     return compare_predictions(
         *(golds, a, b, metrics),

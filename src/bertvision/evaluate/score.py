@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from bertvision.evaluate.golds import GoldConfig, read_golds
+from bertvision.evaluate.asked_run import find_asked
 from bertvision.metrics.squad import Scores
-from bertvision.settings import Settings, validate
-from bertvision.tasks import TASKS, task_name
+from bertvision.settings import Settings
+from bertvision.tasks import TASKS
 
 
 class Scored(NamedTuple):
@@ -17,16 +17,15 @@ class Scored(NamedTuple):
 
 
 def score_file(
-    task: str,
-    gold: str,
+    task: str | None,
+    gold: str | None,
     predictions: Path,
     null_odds: Path | None = None,
     na_prob_thresh: float = 1.0,
     settings: Settings | None = None,
 ) -> Scored:
-    """Score predictions as the task's official script would."""
-    name, data = task_name(task), validate(GoldConfig, settings or {}, "--set").data
-    kind = TASKS[name].kind
-    kind.check_null_odds(name, null_odds)
-    golds = read_golds(name, gold, data, [predictions])
-    return Scored(*kind.score_file(golds, predictions, null_odds, na_prob_thresh))
+    """Score predictions as the task's official script would; those of a run need neither task nor gold file."""
+    asked = find_asked([predictions], gold, task, settings or {})
+    kind = TASKS[asked.task].kind
+    kind.check_null_odds(asked.task, null_odds)
+    return Scored(*kind.score_file(asked.read_golds(gold), asked.paths[0], null_odds, na_prob_thresh))

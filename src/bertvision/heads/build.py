@@ -11,6 +11,7 @@ from bertvision.errors import SettingsError
 from bertvision.heads.catalog import CATALOG, ReadoutKind, RoleKind, kinds_of, known, serves
 from bertvision.heads.head import Count, Head, count_parameters
 from bertvision.heads.poolers.build import AnyPooler, build_pooler
+from bertvision.heads.poolers.last_dense import LastDenseConfig
 from bertvision.heads.poolers.last_state import LastStateConfig
 from bertvision.heads.poolers.regression import RegressionConfig
 from bertvision.heads.readouts import BILSTM_WIDTH, BiLstmReadout, ClassReadout, JointReadout, SpanReadout, TagReadout
@@ -86,7 +87,9 @@ def output_head(given: str | dict[str, Any] | None) -> HeadConfig:
 
 def reads_last_alone(config: HeadConfig) -> bool:
     """Return whether a head reads the last state and no other, so that the others need not be gathered."""
-    is_last = isinstance(config.pooler, LastStateConfig) or getattr(config.pooler, "mix", None) == "last"
+    is_last = (
+        isinstance(config.pooler, LastStateConfig | LastDenseConfig) or getattr(config.pooler, "mix", None) == "last"
+    )
     return is_last and config.readout != "joint"
 
 

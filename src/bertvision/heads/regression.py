@@ -5,10 +5,12 @@ The penalty is chosen on held-out rows.
 It minimises a task's own loss plus a penalty on standardised features by L-BFGS, so that it serves every kind of rows.
 """
 
-from collections.abc import Iterable
+import copy
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -25,6 +27,8 @@ FOLDS = 5
 MOST_ROWS = 4000  # that a penalty is chosen on
 MOST_NUMBERS = 2**29  # of all features of all rows: 2 GB; more rows are left out
 ITERATIONS = 100
+DRAWS = 3  # of a share of the rows
+LEAST_ROWS = 4  # in a draw
 LEAST_SPREAD = 0.05  # in median spreads: what hardly varies is rounding, which would be blown up
 Features = Float[Tensor, "row feature"]
 
@@ -37,6 +41,8 @@ class FitRows(NamedTuple):
     objective: Objective
     bias: Tensor  # where logits start: the mean, or the logarithm of how often a class occurs
     scale: float  # the spread of numbers; else 1
+    centre: Tensor  # of the features before they were standardised
+    spread: Tensor
 
     def part(self, places: Tensor) -> "FitRows":
         """Return some of them."""
@@ -52,6 +58,21 @@ class FitRows(NamedTuple):
         return losses_of(self.objective, self.logits(line)[None], self.windows, "sum")[0] / self.scale**2
 
 
+class Unseen(NamedTuple):
+    """What is said of rows by fits that have not seen them, which the choice of a penalty makes anyway."""
+
+    windows: npt.NDArray[np.int64]  # their numbers, ascending
+    logits: Tensor  # [row, column]
+
+
+class RegressionFit(NamedTuple):
+    """The penalty of a fitted head, and what else was found on the way."""
+
+    penalty: float
+    unseen: Unseen | None  # None where there are too few rows to hold any out
+    fewer: dict[int, list[Head]]  # by the number of rows: the head fitted to so many alone, drawn up to DRAWS times
+
+
 class Fitted(NamedTuple):
     """Weights and biases on standardised features."""
 
@@ -59,33 +80,32 @@ class Fitted(NamedTuple):
     bias: Tensor
 
 
-def fit_regression(head: Head, batches: Iterable[StateBatch], objective: Objective, seed: int) -> float:
-    """Fit a head's readout to the states of all rows, and return the penalty that was chosen.
+def fit_regression(
+    head: Head, batches: Iterable[StateBatch], objective: Objective, seed: int, shares: Sequence[float] = ()
+) -> RegressionFit:
+    """Fit a head's readout to the states of all rows, and copies of the head to shares of the rows.
 
     The standardisation becomes a part of the weights, so that the head is used like any other.
     """
-    features, windows = _gather(head, batches)
-    cosines = _cosines(features, head)
-    whole = torch.cat([features, cosines], dim=1)
-    centre, spread = whole.mean(dim=0), whole.std(dim=0, correction=0)
-    spread = spread.clamp(min=max(1e-6, LEAST_SPREAD * float(spread.median())))
-    spread[: features.shape[1]] *= features.shape[1] ** 0.5  # cosines, not divided by it, are almost free of penalty
-    bias, scale = start_of(objective, windows.labels)
-    rows = FitRows((whole - centre) / spread, windows, objective, bias, scale)
-    penalty = choose_penalty(rows, seed)
-    line = _minimise(rows, penalty, _start(rows))
-    weight = scale * line.weight / spread
-    _write(head, weight, bias + scale * line.bias - weight @ centre, features.shape[1])
-    return penalty
+    rows = _standardise(head, *_gather(head, batches), objective)
+    penalty, unseen = choose_penalty(rows, seed)
+    _fit(head, rows, penalty)
+    drawn = [part for share in shares for part in _draw(rows, share, seed)]
+    fewer: dict[int, list[Head]] = {}
+    for part in drawn:
+        same = penalty * len(rows.features) / len(part.features)  # in sum, as in `choose_penalty`
+        fewer.setdefault(len(part.features), []).append(_fit(copy.deepcopy(head), part, same))
+    return RegressionFit(penalty, unseen, fewer)
 
 
-def choose_penalty(rows: FitRows, seed: int) -> float:
+def choose_penalty(rows: FitRows, seed: int) -> tuple[float, Unseen | None]:
     """Return the penalty with the lowest loss on held-out rows; groups of neighbours are held out together."""
     group, random = rows.objective.group, np.random.default_rng(seed)
     groups = random.permutation(len(rows.features) // group)[: MOST_ROWS // group]
     if len(groups) < 2:
-        return PENALTIES[2]
+        return PENALTIES[2], None
     totals = np.zeros(len(PENALTIES))
+    logits = rows.features.new_zeros(len(PENALTIES), len(groups), group, rows.objective.columns)
     for fold in range(min(FOLDS, len(groups))):
         is_held_out = np.arange(len(groups)) % FOLDS == fold
         learned, held_out = (rows.part(_members(groups[chosen], group)) for chosen in (~is_held_out, is_held_out))
@@ -93,8 +113,41 @@ def choose_penalty(rows: FitRows, seed: int) -> float:
         for place, penalty in enumerate(PENALTIES):  # from the strongest on, each from where the one before ended
             line = _minimise(learned, penalty, line)
             totals[place] += held_out.loss(line).item() * is_held_out.sum()
+            logits[place, torch.from_numpy(is_held_out)] = held_out.logits(line).view(-1, *logits.shape[2:])
+    best, order = int(totals.argmin()), np.argsort(groups)
+    windows = rows.windows.rows[_members(groups[order], group).numpy()]
+    unseen = Unseen(windows, logits[best, torch.from_numpy(order)].flatten(0, 1))
     # Fewer rows need a stronger penalty: all rows together have the same one in sum, not in the mean.
-    return PENALTIES[int(totals.argmin())] * len(groups) * group / len(rows.features)
+    return PENALTIES[best] * len(groups) * group / len(rows.features), unseen
+
+
+def _standardise(head: Head, features: Features, windows: WindowBatch, objective: Objective) -> FitRows:
+    whole = torch.cat([features, _cosines(features, head)], dim=1)
+    centre, spread = whole.mean(dim=0), whole.std(dim=0, correction=0)
+    spread = spread.clamp(min=max(1e-6, LEAST_SPREAD * float(spread.median())))
+    spread[: features.shape[1]] *= features.shape[1] ** 0.5  # cosines, not divided by it, are almost free of penalty
+    bias, scale = start_of(objective, windows.labels)
+    return FitRows((whole - centre) / spread, windows, objective, bias, scale, centre, spread)
+
+
+def _fit(head: Head, rows: FitRows, penalty: float) -> Head:
+    line = _minimise(rows, penalty, _start(rows))
+    weight = rows.scale * line.weight / rows.spread
+    _write(head, weight, rows.bias + rows.scale * line.bias - weight @ rows.centre)
+    return head
+
+
+def _draw(rows: FitRows, share: float, seed: int) -> list[FitRows]:
+    """Draw a share of the rows several times; of many rows once, which cost more and vary less."""
+    group, random = rows.objective.group, np.random.default_rng(seed)
+    groups = len(rows.features) // group
+    size = round(share * groups)
+    if size < LEAST_ROWS:
+        return []
+    draws = DRAWS if len(rows.features) <= MOST_ROWS else 1
+    parts = [rows.part(_members(random.permutation(groups)[:size], group)) for _ in range(draws)]
+    starts = [start_of(rows.objective, part.windows.labels) for part in parts]
+    return [part._replace(bias=bias, scale=scale) for part, (bias, scale) in zip(parts, starts, strict=True)]
 
 
 def _gather(head: Head, batches: Iterable[StateBatch]) -> tuple[Features, WindowBatch]:
@@ -126,7 +179,8 @@ def _by_layer(features: Features, head: Head) -> Float[Tensor, "row layer part h
     return features.view(len(features), layers, 4, -1)
 
 
-def _write(head: Head, weight: Tensor, bias: Tensor, num_features: int) -> None:
+def _write(head: Head, weight: Tensor, bias: Tensor) -> None:
+    num_features = head.pooler.features
     own = weight[:, :num_features].clone()
     if num_features < weight.shape[1]:
         products = _by_layer(own, head)[:, :, 3]

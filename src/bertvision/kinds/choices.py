@@ -38,6 +38,7 @@ class Choices(LabelKind):
             hub_split=reading.hub_split,
             needs_labels=reading.need != "optional",
             advice=reading.advice,
+            form=reading.data.form,
         )
         return Labelled(split, _ending_names(split, reading.labels))
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from bertvision.data.example import TextRow
 from bertvision.data.rows import LabelColumn
+from bertvision.kinds.kind import Contrast
 from bertvision.kinds.text_rows import TextRowKind
 from bertvision.predictions.logits import Logits, softmax
 from bertvision.predictions.prediction import RowPrediction
@@ -18,6 +19,7 @@ class Classes(TextRowKind):
     needs_two_labels: ClassVar[bool] = True
     names_labels: ClassVar[bool] = True
     holds: ClassVar[LabelColumn] = "class"
+    contrast: ClassVar[Contrast | None] = "rows"
     can_be_taught: ClassVar[bool] = True
     grouped_by_class: ClassVar[bool] = True
     has_classes: ClassVar[bool] = True

@@ -23,6 +23,7 @@ from bertvision.predictions.files import PREDICTIONS, WHERE
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.progress import SILENT, Progress
+from bertvision.records import Mistake
 from bertvision.tables import Table
 from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import Window, WindowConfig
@@ -30,6 +31,9 @@ from bertvision.windows.window import Window, WindowConfig
 Per = Literal["token", "row"]
 PredictorName = Literal["reader", "classifier", "tagger"]
 Readout = Literal["linear", "joint", "bilstm"]
+Bounds = tuple[float, float]
+CellsByName = dict[str, Any]  # one line of a table
+Contrast = Literal["rows", "texts"]  # what contrastive tuning compares: rows with each other, or a row's two texts
 Predicted = Any  # what a kind makes of logits, or reads from files: one for each example
 
 
@@ -135,6 +139,7 @@ class Kind(ABC):
     in_context: ClassVar[bool] = False  # whether the answer is a place in the window's second text
     asks_questions: ClassVar[bool] = False  # whether examples are questions about contexts, in SQuAD's files
     can_be_taught: ClassVar[bool] = False  # by another model's logits
+    contrast: ClassVar[Contrast | None] = None  # None: it has no contrastive tuning
     has_baseline: ClassVar[bool] = True  # whether a guess that needs no model is a result of its own
     has_null: bool = False  # whether a model may abstain
     loses_ends: ClassVar[bool] = False  # whether texts that are too long lose their end, rather than be cut in two
@@ -143,6 +148,7 @@ class Kind(ABC):
     needs_two_labels: ClassVar[bool] = False  # whether there is nothing to learn where all examples have one label
     names_labels: ClassVar[bool] = False  # whether prediction files hold names that own data may have more of
     may_lack_scores: ClassVar[bool] = True  # whether a score may have no value, as a correlation of equal numbers
+    is_right_or_wrong: ClassVar[bool] = True  # whether a prediction is either of them
     right: ClassVar[str] = "Who is right"  # the title of a table of this
     pipeline: ClassVar[str] = "text-classification"  # the hub's word for a model of it
     usage: ClassVar[str] = 'model("The weir was built in 1887.").label'
@@ -151,6 +157,11 @@ class Kind(ABC):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def learns_unanswerable(self) -> bool:
+        """Return whether questions without an answer can be learned from."""
+        return self.asks_questions
 
     @property
     def nouns(self) -> str:
@@ -205,6 +216,10 @@ class Kind(ABC):
     @abstractmethod
     def decode(self, asked: Answering, logits: Logits) -> list[Predicted]:
         """Return a prediction for every example, in their order."""
+
+    def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[Any]:
+        """Return predictions of rows that are one window each, or one group of windows."""
+        raise NotImplementedError
 
     @abstractmethod
     def combine(
@@ -280,6 +295,10 @@ class Kind(ABC):
         return
 
     @abstractmethod
+    def tabulate(self, golds: Golds, predictions: Sequence[Predicted], names: Sequence[str] = ()) -> list[CellsByName]:
+        """Return predictions, in the order of the examples, as lines of a table; `names` are those of the texts."""
+
+    @abstractmethod
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> Any:  # noqa: ANN401 (as `Predicted`)
         """Read one model's predictions in the order of the golds; `whole`: all files of a folder."""
 
@@ -312,6 +331,32 @@ class Kind(ABC):
     @abstractmethod
     def break_down(self, golds: Golds, models: Mapping[str, Any]) -> Breakdown:
         """Take one model's predictions apart, or two models'."""
+
+    # One model -> what a report shows of it
+
+    def intervals(self, golds: Golds, predictions: Sequence[Predicted], draw: Draw) -> dict[str, Bounds]:
+        """Return between which bounds the middle 95% of each score lie where examples are resampled."""
+        return {}
+
+    def confusions(self, golds: Golds, predictions: Sequence[Predicted]) -> dict[str, dict[str, int]]:
+        """Count which class is taken for which, by gold; nothing where there are no classes."""
+        return {}
+
+    def scatter(self, golds: Golds, predictions: Sequence[Predicted]) -> list[tuple[float, float]]:
+        """Return true and predicted numbers; nothing where there are none."""
+        return []
+
+    @abstractmethod
+    def errors(self, golds: Golds, predictions: Sequence[Predicted]) -> list[int]:
+        """Return the places of examples that are predicted wrongly, the worst first."""
+
+    def suspects(self, golds: Golds, predictions: Sequence[Predicted]) -> list[int] | None:
+        """Return the places of golds that look wrong to a model that has not seen them; None where it cannot say."""
+        return None
+
+    @abstractmethod
+    def mistake(self, golds: Golds, place: int, prediction: Predicted, split: str) -> Mistake:
+        """Return an example with its texts, its gold and its prediction."""
 
     # Prediction folders of several models -> one's
 

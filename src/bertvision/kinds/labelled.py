@@ -19,10 +19,11 @@ from bertvision.analysis.classes import (
     type_section,
 )
 from bertvision.analysis.disagreements import EMPTY, Disagreement, shortened
+from bertvision.analysis.mislabelled import suspect_classes
 from bertvision.analysis.outcomes import OUTCOMES, Outcomes, count_right
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
-from bertvision.kinds.kind import Breakdown, Golds, Joined, Kind, TaskInfo
+from bertvision.kinds.kind import Bounds, Breakdown, CellsByName, Golds, Joined, Kind, TaskInfo
 from bertvision.kinds.label_values import (
     PAPER,
     PAPER_FILE,
@@ -34,16 +35,18 @@ from bertvision.kinds.label_values import (
     read_shares,
 )
 from bertvision.metrics import scores as metrics
-from bertvision.metrics.resampling import Draw, Floats, Paired
+from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of
 from bertvision.metrics.squad import Scores
 from bertvision.metrics.summed import ROW_SCORES, Summed, resample_scores, resample_spearman
 from bertvision.predictions.ensemble import How, combine_softmax
 from bertvision.predictions.files import HEADER, PREDICTIONS, read_beside, read_values
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
+from bertvision.records import Mistake
 from bertvision.tables import Table, number_cell
 
 MOST_CLASSES = 12  # that who-is-right is told for one by one
+DIGITS = 6  # of probabilities in tables
 LEAST = 1e-12  # a probability that is written as 0 has no logit
 
 
@@ -58,7 +61,6 @@ class LabelKind(Kind):
     """A class, several labels, a number, an ending or tags; what is said here holds for classes, unless overridden."""
 
     summed: ClassVar[Mapping[str, Summed]] = ROW_SCORES
-    is_right_or_wrong: ClassVar[bool] = True
     grouped_by_class: ClassVar[bool] = False  # who is right is told by gold class, where these are few
     has_classes: ClassVar[bool] = False  # whether one class may be taken for another
     types: ClassVar[tuple[str, str] | None] = ("By class", "class")  # title and noun of a table of them
@@ -155,6 +157,23 @@ class LabelKind(Kind):
             rows = [HEADER, *((each.id, self.submitted(each.label, labels, info)) for each in predictions)]
             write_text(folder / info.submission[part], "".join(f"{index}\t{text}\n" for index, text in rows))
 
+    def tabulate(self, golds: Golds, predictions: Sequence[Any], names: Sequence[str] = ()) -> list[CellsByName]:
+        """Return a line for each row: its texts, its label and how likely each label is."""
+        return [
+            self._cells(example, each, names, golds.labels)
+            for example, each in zip(golds.examples, predictions, strict=True)
+        ]
+
+    def _cells(self, example: Any, found: Any, names: Sequence[str], labels: Sequence[str]) -> CellsByName:  # noqa: ANN401
+        texts, label = self.texts(example), self.to_json(found.label, labels)
+        shares = zip(labels, found.probabilities, strict=True) if found.probabilities else ()
+        return {
+            "id": example.id,
+            **dict(zip(names or texts, texts.values(), strict=True)),
+            "label": ", ".join(label) if isinstance(label, list) else label,
+            **{f"probability of {name}": round(share, DIGITS) for name, share in shares},
+        }
+
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> list[Any]:
         """Read what `write` wrote, or another program in its format, in the order of the golds."""
         found = self._read(path, read_values(path), golds)
@@ -232,6 +251,59 @@ class LabelKind(Kind):
             f"{better}: {example.id}",
             printed | {name: shortened(text) for name, text in texts.items()},
             EMPTY,
+        )
+
+    # One model
+
+    def intervals(self, golds: Golds, predictions: Sequence[Any], draw: Draw) -> dict[str, Bounds]:
+        """Return the bounds of the task's scores; a score that has no value has none."""
+        found = {metric: each[0] for metric, each in self._resample(golds, predictions, predictions, draw).items()}
+        known = {metric: each[~np.isnan(each)] for metric, each in found.items()}
+        return {metric: bounds_of(each) for metric, each in known.items() if len(each)}
+
+    def confusions(self, golds: Golds, predictions: Sequence[Any]) -> dict[str, dict[str, int]]:
+        """Count which class is taken for which; what never occurs is left out."""
+        if not self.grouped_by_class:
+            return {}
+        pairs = zip(golds.examples, predictions, strict=True)
+        counts = Counter((self.gold(example), self.label(each)) for example, each in pairs)
+        names = list(enumerate(golds.labels))
+        return {gold: {name: counts[one, other] for other, name in names if counts[one, other]} for one, gold in names}
+
+    def errors(self, golds: Golds, predictions: Sequence[Any]) -> list[int]:
+        """Return the wrong ones, the most confident first."""
+        pairs = list(zip(golds.examples, predictions, strict=True))
+        wrong = [place for place, (example, each) in enumerate(pairs) if self.label(each) != self.gold(example)]
+        return sorted(wrong, key=lambda place: -self.wrongness(*pairs[place]))
+
+    def wrongness(self, example: Any, prediction: Any) -> float:  # noqa: ANN401 (of its kind)
+        """Return how bad a wrong prediction is: its probability."""
+        return self.sureness(prediction) or 0.0
+
+    def sureness(self, prediction: Any) -> float | None:  # noqa: ANN401 (of its kind)
+        """Return the probability of what is predicted; None where there is none."""
+        shares: Sequence[float] = prediction.probabilities
+        return shares[prediction.label] if shares else None
+
+    def suspects(self, golds: Golds, predictions: Sequence[Any]) -> list[int] | None:
+        """Return the rows whose class looks wrong."""
+        if not all(each.probabilities for each in predictions):
+            return None
+        return suspect_classes(self.gold_values(golds), np.array([each.probabilities for each in predictions]))
+
+    def mistake(self, golds: Golds, place: int, prediction: Any, split: str) -> Mistake:  # noqa: ANN401 (of its kind)
+        """Return an example with its label and the predicted one."""
+        example = golds.examples[place]
+        gold, predicted = (
+            self.show(example, each, golds.labels) for each in (self.gold(example), self.label(prediction))
+        )
+        return Mistake(
+            split=split,
+            id=example.id,
+            texts={name: shortened(text) for name, text in self.texts(example).items()},
+            gold=_printed(gold) or EMPTY,
+            predicted=_printed(predicted) or EMPTY,
+            probability=self.sureness(prediction),
         )
 
     def break_down(self, golds: Golds, models: Mapping[str, Sequence[Any]]) -> Breakdown:
@@ -319,10 +391,6 @@ class LabelKind(Kind):
             raise SettingsError("prediction folders of this task hold no logits; choose --how max, mean or weighted")
         logits = self.combine(None, [self.logits_of(golds, member) for member in members], how, shares, golds.labels)
         return Joined(self.decode_rows([each.id for each in golds.examples], logits, golds.labels), "probabilities")
-
-    def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[Any]:
-        """Return predictions of rows that are one window each."""
-        raise NotImplementedError
 
     def logits_of(self, golds: Golds, member: RowMember) -> Logits:
         """Return logits that have the probabilities of a prediction folder: their logarithms."""

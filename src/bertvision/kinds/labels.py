@@ -5,10 +5,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bertvision.analysis.mislabelled import suspect_labels
 from bertvision.data.example import TextRow
 from bertvision.data.rows import LabelColumn
 from bertvision.errors import DataError
-from bertvision.kinds.kind import Golds, TaskInfo
+from bertvision.kinds.kind import Contrast, Golds, TaskInfo
 from bertvision.kinds.label_values import class_of
 from bertvision.kinds.labelled import LEAST, RowMember
 from bertvision.kinds.text_rows import TextRowKind
@@ -26,6 +27,7 @@ class Labels(TextRowKind):
     name: ClassVar[str] = "labels"
     names_labels: ClassVar[bool] = True
     holds: ClassVar[LabelColumn] = "labels"
+    contrast: ClassVar[Contrast | None] = "rows"
     softmax: ClassVar[None] = None
     types: ClassVar[tuple[str, str] | None] = ("By label", "label")
     has_total: ClassVar[bool] = True
@@ -54,6 +56,21 @@ class Labels(TextRowKind):
     def show(self, example: TextRow, label: LabelSet, labels: Sequence[str]) -> list[str]:
         """Return the names of the labels that are there."""
         return [name for name, is_on in zip(labels, label, strict=True) if is_on]
+
+    def wrongness(self, example: Any, prediction: RowPrediction) -> float:  # noqa: ANN401 (a row)
+        """Return how far the probability of the worst label lies from its gold."""
+        pairs = zip(self.gold(example), prediction.probabilities, strict=False)
+        return max((abs(gold - share) for gold, share in pairs), default=0.0)
+
+    def sureness(self, prediction: RowPrediction) -> None:
+        """Return None: labels have a probability each."""
+        return
+
+    def suspects(self, golds: Golds, predictions: Sequence[RowPrediction]) -> list[int] | None:
+        """Return the rows any of whose labels looks wrong."""
+        if not all(each.probabilities for each in predictions):
+            return None
+        return suspect_labels(self.gold_values(golds), np.array([each.probabilities for each in predictions]))
 
     def named(self, label: LabelSet, labels: Sequence[str]) -> set[tuple[Any, ...]]:
         """Return the labels that are there."""

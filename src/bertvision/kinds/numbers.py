@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bertvision.analysis.deciles import decile_section, score_deciles
+from bertvision.analysis.mislabelled import suspect_numbers
 from bertvision.data.example import TextRow
 from bertvision.data.rows import LabelColumn
-from bertvision.kinds.kind import Golds, Joined, TaskInfo
+from bertvision.kinds.kind import Contrast, Golds, Joined, TaskInfo
 from bertvision.kinds.label_values import number_of
 from bertvision.kinds.labelled import RowMember
 from bertvision.kinds.text_rows import TextRowKind
@@ -25,6 +26,7 @@ class Numbers(TextRowKind):
 
     name: ClassVar[str] = "number"
     holds: ClassVar[LabelColumn] = "number"
+    contrast: ClassVar[Contrast | None] = "texts"
     softmax: ClassVar[None] = None
     hows: ClassVar[tuple[How, ...]] = ("mean", "logits", "weighted")
     is_right_or_wrong: ClassVar[bool] = False
@@ -58,6 +60,23 @@ class Numbers(TextRowKind):
     def combine_rows(self, members: Sequence[Logits], how: How, weights: Sequence[float] | None) -> Logits:
         """Average the numbers."""
         return combine_numbers(members, how, weights)
+
+    def scatter(self, golds: Golds, predictions: Sequence[RowPrediction]) -> list[tuple[float, float]]:
+        """Return true and predicted numbers."""
+        pairs = zip(golds.examples, predictions, strict=True)
+        return [(float(self.gold(example)), float(self.label(each))) for example, each in pairs]
+
+    def wrongness(self, example: TextRow, prediction: RowPrediction) -> float:
+        """Return how far off it is."""
+        return self._error(example, prediction)
+
+    def sureness(self, prediction: RowPrediction) -> None:
+        """Return None: a number has no probability."""
+        return
+
+    def suspects(self, golds: Golds, predictions: Sequence[RowPrediction]) -> list[int]:
+        """Return the rows whose error is far larger than is usual."""
+        return suspect_numbers(self.gold_values(golds), np.array([each.label for each in predictions]))
 
     def show(self, example: TextRow, label: float, labels: Sequence[str]) -> float:
         """Return the number."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from bertvision.analysis.breakdown import break_down_spans
-from bertvision.analysis.disagreements import NOTHING, Disagreement, place_to_show, snippet_of
+from bertvision.analysis.disagreements import NOTHING, Disagreement, place_to_show, shortened, snippet_of
 from bertvision.analysis.groups import group_types
 from bertvision.analysis.outcomes import OUTCOMES, Outcomes, count_right
 from bertvision.analysis.scored import ScoredAnswers, score_answers
@@ -14,7 +14,9 @@ from bertvision.data.example import Question, Split, TaskName
 from bertvision.errors import DataError, FolderError
 from bertvision.kinds.kind import (
     Answering,
+    Bounds,
     Breakdown,
+    CellsByName,
     Golds,
     Joined,
     Kind,
@@ -27,7 +29,7 @@ from bertvision.kinds.kind import (
 )
 from bertvision.kinds.paper_scores import PaperGold, paper_gold, paper_scores
 from bertvision.kinds.questions import count_answers, read_questions
-from bertvision.metrics.resampling import Draw, Paired, resample_means
+from bertvision.metrics.resampling import Draw, Paired, bounds_of, resample_means
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
 from bertvision.predictions.ensemble import How, combine_logits
 from bertvision.predictions.files import (
@@ -44,6 +46,7 @@ from bertvision.predictions.span_ensemble import LOGITS, ScoredText, SpanMember,
 from bertvision.predictions.spans import decode_spans
 from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.progress import SILENT, Progress
+from bertvision.records import Mistake
 from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import Window, WindowConfig, cut_windows
 
@@ -72,6 +75,11 @@ class Spans(Kind):
     usage: ClassVar[str] = 'model("Who built the weir?", "The weir was built in 1887 by Hannah Coyle.").text'
     predictor: ClassVar[PredictorName] = "reader"
     second: ClassVar[str] = "context"
+
+    @property
+    def learns_unanswerable(self) -> bool:
+        """Return whether questions without an answer can be learned from."""
+        return self.has_null
 
     def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a SQuAD file; SQuAD 1.1 knows no question without an answer."""
@@ -183,6 +191,14 @@ class Spans(Kind):
         """Write logits with where they lie."""
         save_logits(folder / LOGITS, layout.tokens, logits)
 
+    def tabulate(self, golds: Golds, predictions: Sequence[Prediction], names: Sequence[str] = ()) -> list[CellsByName]:
+        """Return a line for each question: its answer, and how far "no answer" is from the best span."""
+        return [
+            {"id": question.id, "question": question.text, "answer": found.text}
+            | ({} if found.null_odds is None else {"null_odds": found.null_odds})
+            for question, found in zip(golds.examples, predictions, strict=True)
+        ]
+
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> ScoredAnswers:
         """Read answers, of a folder or of one file, each with what it is worth."""
         folder = read_prediction_folder(path) if whole else None
@@ -225,6 +241,36 @@ class Spans(Kind):
         """Take answers apart by question type, question word, answer and context."""
         return Breakdown(*break_down_spans(golds.examples, models))
 
+    def intervals(self, golds: Golds, predictions: Sequence[Prediction], draw: Draw) -> dict[str, Bounds]:
+        """Return the bounds of EM and F1, at the null threshold that the answers were given at."""
+        scored = self._scored(golds, predictions)
+        keys = {"exact" if self.has_null else "exact_match": "exact", "f1": "f1"}
+        worths = {key: 100 * scored.worth(metric, golds.examples) for key, metric in keys.items()}
+        return {key: bounds_of(resample_means(worth, draw)) for key, worth in worths.items()}
+
+    def errors(self, golds: Golds, predictions: Sequence[Prediction]) -> list[int]:
+        """Return the questions whose answer has no word in common with a gold, the most probable answers first."""
+        worths = self._scored(golds, predictions).worth("f1", golds.examples)
+        wrong = [place for place, worth in enumerate(worths) if not worth]
+        return sorted(wrong, key=lambda place: -(_probability(predictions[place]) or 0.0))
+
+    def mistake(self, golds: Golds, place: int, prediction: Prediction, split: str) -> Mistake:
+        """Return a question, the context around its answer, its golds and the predicted answer."""
+        question: Question = golds.examples[place]
+        texts = tuple(dict.fromkeys(answer.text for answer in question.answers))
+        snippet = snippet_of(question.context, *place_to_show(question, (prediction.text,)))
+        return Mistake(
+            split=split,
+            id=question.id,
+            texts={"question": shortened(question.text), "context": shortened(snippet)},
+            gold=" | ".join(texts) or NOTHING,
+            predicted=prediction.text or NOTHING,
+            probability=_probability(prediction),
+        )
+
+    def _scored(self, golds: Golds, predictions: Sequence[Prediction]) -> ScoredAnswers:
+        return score_answers("predictions", golds.examples, {each.question_id: each.text for each in predictions})
+
     def score_columns(self, info: TaskInfo) -> dict[str, tuple[str, ...]]:
         """Return the scores of a table of members."""
         return COLUMNS
@@ -260,6 +306,11 @@ class Spans(Kind):
 
 
 SQUAD1, SQUAD2 = Spans(has_null=False), Spans(has_null=True)
+
+
+def _probability(prediction: Prediction) -> float | None:
+    found = (each.probability for each in prediction.candidates if each.text == prediction.text)
+    return next(found, None)
 
 
 def _disagreement(question: Question, a: ScoredAnswers, b: ScoredAnswers) -> Disagreement:

@@ -12,7 +12,18 @@ from bertvision.data.conll import read_ner, tag_names
 from bertvision.data.example import Sentence, TaskName
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
-from bertvision.kinds.kind import Answering, Golds, Joined, Labelled, Per, PredictorName, Reading, Readout, TaskInfo
+from bertvision.kinds.kind import (
+    Answering,
+    CellsByName,
+    Golds,
+    Joined,
+    Labelled,
+    Per,
+    PredictorName,
+    Reading,
+    Readout,
+    TaskInfo,
+)
 from bertvision.kinds.label_values import in_order, known
 from bertvision.kinds.labelled import LabelKind, RowMember
 from bertvision.metrics.scores import Numbers, entities, score_tags
@@ -63,6 +74,7 @@ class Tags(LabelKind):
             on_bad=reading.data.on_bad,
             needs_labels=reading.need != "optional",
             advice=reading.advice,
+            encoding=reading.data.encoding,
         )
         return Labelled(sentences, reading.labels or tag_names(sentences))
 
@@ -158,6 +170,18 @@ class Tags(LabelKind):
         truths = (self.gold(example) for example in golds.examples)
         return np.array([_counts(gold, each.tags) for gold, each in zip(truths, predictions, strict=True)])
 
+    def wrongness(self, example: Sentence, prediction: TagPrediction) -> float:
+        """Return how many entities are missed or made up."""
+        return len(set(entities(self.gold(example))) ^ set(entities(prediction.tags)))
+
+    def sureness(self, prediction: TagPrediction) -> None:
+        """Return None: predicted tags have no probabilities."""
+        return
+
+    def suspects(self, golds: Golds, predictions: Sequence[TagPrediction]) -> None:
+        """Return None, for the same reason."""
+        return
+
     def write(self, folder: Path, golds: Golds, predictions: Sequence[TagPrediction], part: str = "") -> None:
         """Write tags by sentence, and as columns for conlleval: word, tag (where it is known) and predicted tag."""
         write_json_rows(folder / PREDICTIONS, {each.id: each.tags for each in predictions})
@@ -166,6 +190,16 @@ class Tags(LabelKind):
             for sentence, found in zip(golds.examples, predictions, strict=True)
         )
         write_text(folder / CONLL, "\n".join(columns))
+
+    def tabulate(
+        self, golds: Golds, predictions: Sequence[TagPrediction], names: Sequence[str] = ()
+    ) -> list[CellsByName]:
+        """Return a line for each word."""
+        return [
+            {"sentence": sentence.id, "word": word, "tag": tag}
+            for sentence, found in zip(golds.examples, predictions, strict=True)
+            for word, tag in zip(sentence.words, found.tags, strict=True)
+        ]
 
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> list[TagPrediction]:
         """Read a tag for each word of each sentence."""

@@ -42,7 +42,7 @@ class TextRowKind(LabelKind):
             labels,
             is_published=info.hub is not None,
             header=data.header,
-            quoted=data.quoted,
+            form=data.form,
             separator=data.separator,
             hub=info.hub,
         )

@@ -58,9 +58,15 @@ def resample_means(differences: Floats, draw: Draw) -> Floats:
 def interval_of(resampled: Floats) -> Interval:
     """Return where the middle 95% of resampled differences lie, and the p-value; those that are NaN are left out."""
     known = np.round(resampled[~np.isnan(resampled)], DIGITS)
-    low, high = np.percentile(known, (2.5, 97.5))
+    low, high = bounds_of(known)
     beyond = int(min(np.count_nonzero(known <= 0), np.count_nonzero(known >= 0)))
-    return Interval(float(low), float(high), min(1.0, 2 * (beyond + 1) / (len(known) + 1)))
+    return Interval(low, high, min(1.0, 2 * (beyond + 1) / (len(known) + 1)))
+
+
+def bounds_of(resampled: Floats) -> tuple[float, float]:
+    """Return between which values the middle 95% lie."""
+    low, high = np.percentile(resampled, (2.5, 97.5))
+    return float(low), float(high)
 
 
 def resample_sums(parts: Floats, units: npt.NDArray[np.int64], resamples: int, seed: int) -> Floats:

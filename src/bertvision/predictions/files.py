@@ -1,5 +1,7 @@
 """Prediction folders: answers in run_qa's formats, labels as JSON by id, GLUE's files for its test sets."""
 
+import csv
+import io
 import json
 import math
 import sys
@@ -23,6 +25,7 @@ PREDICTION_FILES = (
     "best_spans.json",
     "ensemble.json",
     "logits.safetensors",
+    "mistakes.json",
     "nbest_predictions.json",
     "null_odds.json",
     "paper_v1_predictions.json",
@@ -111,6 +114,15 @@ def write_predictions(folder: Path, predictions: Sequence[Prediction]) -> None:
         write_json_rows(folder / "null_odds.json", odds)
         # What a sweep over thresholds needs: the best answer also of questions that the model abstains from.
         write_json_rows(folder / "best_spans.json", {each.question_id: each.best_span for each in predictions})
+
+
+def to_csv(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return lines of a table as CSV, with their names above; all have the same ones."""
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, list(lines[0]) if lines else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return file.getvalue()
 
 
 def _encode_candidates(predictions: Sequence[Prediction]) -> Iterator[str]:

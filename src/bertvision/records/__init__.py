@@ -1,4 +1,4 @@
-"""What finished work leaves behind, as JSON files: runs, costs, differences, benchmarks."""
+"""What finished work leaves behind, as JSON files: runs, costs, differences, mistakes, benchmarks."""
 
 from bertvision.records.benchmarks import BenchRecord, Ratio, Side, bench_file, read_bench_records, write_bench_record
 from bertvision.records.costs import (
@@ -28,11 +28,13 @@ from bertvision.records.methods import (
     merge_variants,
     tried_rates,
 )
+from bertvision.records.mistakes import MISTAKES_FILE, Mistake, MistakesRecord, read_mistakes, write_mistakes
 from bertvision.records.record import Provenance, provenance
 from bertvision.records.runs import (
     Curves,
     DataFile,
     Efficiency,
+    FewerRows,
     Inference,
     Parameters,
     ResultKind,
@@ -61,8 +63,12 @@ __all__ = [
     "DataFile",
     "DifferenceRecord",
     "Efficiency",
+    "FewerRows",
     "GIVEN",
     "Inference",
+    "MISTAKES_FILE",
+    "Mistake",
+    "MistakesRecord",
     "Parameters",
     "Provenance",
     "Rate",
@@ -89,6 +95,7 @@ __all__ = [
     "read_costs",
     "read_differences",
     "read_method_costs",
+    "read_mistakes",
     "read_record",
     "read_records",
     "record_path",
@@ -99,5 +106,6 @@ __all__ = [
     "write_bench_record",
     "write_costs",
     "write_differences",
+    "write_mistakes",
     "write_record",
 ]

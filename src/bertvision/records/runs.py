@@ -57,6 +57,7 @@ class DataFile(Config):
     questions: int
     dropped: int
     windows: int
+    near_misses: dict[str, int] = {}  # of the questions, those that were made by rule, by rule
 
 
 class Curves(Config):
@@ -78,6 +79,14 @@ class TrainingPoint(Config):
     score: float | None  # the task's main score on held-out rows (without `data.held_out`: on dev), where computed
     lr: float | None  # of the step; the largest where groups of weights have their own
     seconds: float  # of training so far
+
+
+class FewerRows(Config):
+    """What a row scores where it is fitted to fewer of the training rows."""
+
+    rows: int  # that it is fitted to
+    draws: int  # of so many rows, over which scores are averaged
+    scores: dict[str, float]
 
 
 # A layer's number (0: the embedding output), or the pooler's output, which heads of rows read before the layers.
@@ -108,7 +117,11 @@ class RunRecord(Record):
     scores: dict[str, float]  # at the epoch fixed beforehand (heads.report_epoch)
     epochs: list[dict[str, float]]  # scores after every epoch of head training; empty for encoder and ensembles
     training: list[TrainingPoint] = []  # in the order of steps; empty where no optimizer took steps
+    intervals: dict[str, tuple[float, float]] = {}  # of scores: the middle 95% where dev's examples are resampled
+    fewer_rows: list[FewerRows] = []  # by their number; of regressions on an encoder as given
     curves: Curves | None = None  # None where answers have no probabilities
+    confusions: dict[str, dict[str, int]] = {}  # by gold class and predicted class: rows of dev; of classes alone
+    scatter: list[tuple[float, float]] = []  # true and predicted numbers of dev, at most 500; of numbers alone
     parameters: Parameters
     seconds: Seconds
     efficiency: Efficiency | None = None  # None where it was not measured, and of baselines

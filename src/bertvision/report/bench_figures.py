@@ -13,6 +13,7 @@ from bertvision.records import BenchRecord
 from bertvision.report.drawing import PALETTE, house_look, to_png
 
 COLUMNS = {"seconds": PALETTE[0], "GB at most": PALETTE[1]}
+TICKS = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
 
 
 def write_bench_figure(path: Path, record: BenchRecord) -> Path:
@@ -41,5 +42,21 @@ def _draw(panel: Axes, axis: str, sizes: Sequence[float], costs: Sequence[float]
     panel.loglog(sizes, np.exp(start) * np.asarray(sizes) ** slope, color=COLUMNS[what], linestyle="--")
     panel.set_title(f"{what}, exponent {slope:.2f}", loc="left")
     panel.set_xlabel(axis)
-    panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    panel.set_xticks(sizes, [_short(size) for size in sizes])
+    low, high = _decent_range(costs)
+    panel.set_ylim(low, high)
+    ticks = [value for value in TICKS if low <= value <= high]
+    panel.set_yticks(ticks, [f"{value:g}" for value in ticks])
     panel.minorticks_off()
+
+
+def _short(size: float) -> str:
+    """Write a size so that five of them fit below a panel."""
+    return f"{size / 1000:.0f}k" if size >= 2000 else f"{size:g}"
+
+
+def _decent_range(costs: Sequence[float]) -> tuple[float, float]:
+    """Return bounds that hold all costs and are a factor of 8 apart at least, so that next to nothing looks like it."""
+    middle = float(np.sqrt(min(costs) * max(costs)))
+    reach = max(8**0.5, 1.3 * (max(costs) / min(costs)) ** 0.5)
+    return middle / reach, middle * reach

@@ -4,14 +4,16 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from bertvision.records import CostRecord, DifferenceRecord, RunRecord, merge_variants
+from bertvision.records import CostRecord, DifferenceRecord, MistakesRecord, RunRecord, merge_variants
+from bertvision.report.answer_tables import ExampleList, confusion_tables, example_lists
 from bertvision.report.costs import with_costs
 from bertvision.report.drawing import Drawing, draw
 from bertvision.report.gallery import GALLERY, Picture
+from bertvision.report.headline import headline
 from bertvision.report.rates import rate_tables
 from bertvision.report.results import Evidence, by_experiment
 from bertvision.report.score_tables import difference_tables, score_tables
-from bertvision.tables import Table
+from bertvision.tables import Table, without_empty_columns
 
 READING = (
     "Each row is one model at one fraction: the part of an epoch that the encoder was fine-tuned for before it was "
@@ -39,12 +41,16 @@ class Chapter(NamedTuple):
     records: list[RunRecord] = []
     pictures: list[ShownPicture] = []
     problem: str = ""  # what keeps it from having tables
+    headline: list[str] = []  # sentences
+    examples: list[ExampleList] = []
 
 
 class Contents(NamedTuple):
     """What a report is made of: the tables of every experiment, in their order, and chapters of several together."""
 
-    tables: tuple[Callable[[Evidence], list[Table]], ...] = (score_tables, difference_tables, rate_tables)
+    tables: tuple[Callable[[Evidence], list[Table]], ...] = (
+        *(score_tables, confusion_tables, difference_tables, rate_tables),
+    )
     overviews: tuple[Callable[[Sequence[RunRecord]], list[Chapter]], ...] = ()
 
 
@@ -68,6 +74,7 @@ def make_report(
     costs: Sequence[CostRecord] = (),
     differences: Sequence[DifferenceRecord] = (),
     contents: Contents = PLAIN,
+    mistakes: Sequence[MistakesRecord] = (),
 ) -> Report:
     """Make a chapter for each experiment (variants are one together), and those of several together."""
     measured = with_costs(records, costs)
@@ -76,8 +83,18 @@ def make_report(
     chapters = []
     for name, group in groups.items():
         evidence = Evidence(group, _tried(measured, group[0]), costs, differences)
-        tables = [table for part in contents.tables for table in part(evidence)]
-        chapters.append(Chapter(name, slugs[name], tables, group, _pictures(group)))
+        tables = [without_empty_columns(table) for part in contents.tables for table in part(evidence)]
+        chapters.append(
+            Chapter(
+                title=name,
+                slug=slugs[name],
+                tables=tables,
+                records=group,
+                pictures=_pictures(group),
+                headline=headline(group),
+                examples=example_lists(group, mistakes),
+            )
+        )
     merged = [record for group in groups.values() for record in group]
     return Report([chapter for overview in contents.overviews for chapter in overview(merged)], chapters)
 

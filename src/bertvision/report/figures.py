@@ -25,6 +25,7 @@ from bertvision.report.drawing import (
     title_of,
     title_of_few,
 )
+from bertvision.report.learning_figures import fewer_rows_curve
 from bertvision.report.measures import Measure, measures_of
 from bertvision.report.results import Result, full_results, largest_fraction, results_of, trained
 
@@ -58,10 +59,11 @@ def finetuning_curve(records: Iterable[RunRecord]) -> Figure | None:
 
 
 def less_data_curve(records: Iterable[RunRecord]) -> Figure | None:
-    """Draw the main score against the share of the data that heads were trained on; None below two shares."""
+    """Draw the main score against the data that models were trained on: shares of it, or fewer rows; None without."""
+    records = list(records)
     rows = largest_fraction(trained(results_of(records)))
     if len({row.data for row in rows}) < 2:
-        return None
+        return fewer_rows_curve(records)
     measure = main_measure(rows)
     figure, (axis,) = panels(1, row_styles(rows))
     _draw_curves(axis, _curves(rows, measure, lambda row: 100 * row.data), rows, measure)

@@ -15,6 +15,7 @@ from bertvision.report.figures import (
     risk_coverage,
     threshold_curve,
 )
+from bertvision.report.learning_figures import predicted_by_true, training_curve
 from bertvision.report.results import Result, full_results, largest_fraction
 
 RUN = "bertvision run EXPERIMENT.yaml"
@@ -60,6 +61,41 @@ def _says(text: str) -> Callable[[Sequence[RunRecord]], str]:
 
 GALLERY = (
     Picture(
+        name="less_data_curve",
+        title="Scores by how much data a model was trained on",
+        figure=less_data_curve,
+        caption="Each line is one model at the largest fraction. On an encoder as given, a run fits its regressions to "
+        "an eighth, a quarter and half of the rows as well (the mean of three draws, of the first seed). Other heads "
+        "are shown where runs with several heads.share are reported together; the encoder saw as much in each.",
+        describe=_says("Line chart of the table's main score against the amount of data, with a line per model."),
+        missing="The less-data curve needs records of two or more shares of the heads' training data. Run the "
+        "experiment for each into a folder of its own, then report the folder above them:",
+        command=f"{RUN} --set heads.share=0.1 --out FOLDER/0.1",
+    ),
+    Picture(
+        name="predicted_by_true",
+        title="Predicted and true numbers",
+        figure=predicted_by_true,
+        caption="The best model's numbers for dev, of the first seed; at most 500 of them, evenly spread. Both are "
+        "equal on the dashed line.",
+        describe=_says(
+            "Scatter chart of predicted against true numbers; the tables hold their correlation and errors."
+        ),
+        missing="",
+        tasks=(),
+    ),
+    Picture(
+        name="training_curve",
+        title="How the models learned",
+        figure=training_curve,
+        caption="Loss, and where it was computed the score on held-out rows (without any: on dev), over the steps of "
+        "training, at the largest fraction, of the first seed. A loss is the mean over the steps since the last point. "
+        "Regressions take no steps.",
+        describe=_says("Line charts of loss and score over the steps of training, with a line for each model."),
+        missing="",
+        tasks=(),
+    ),
+    Picture(
         name="finetuning_curve",
         title="Scores by how long the encoder was tuned",
         figure=finetuning_curve,
@@ -69,17 +105,6 @@ GALLERY = (
         describe=_says("Line charts of the table's scores against the fraction, with a line for each model."),
         missing="The fine-tuning curve needs scored records of two or more fractions. "
         "List the fractions in the experiment's file and run",
-    ),
-    Picture(
-        name="less_data_curve",
-        title="Scores by how much data the heads were trained on",
-        figure=less_data_curve,
-        caption="Each line is one model at the largest fraction, its heads trained on a share of the training data. "
-        "The encoder itself saw as much in each.",
-        describe=_says("Line chart of the table's main score against the share of the data, with a line per model."),
-        missing="The less-data curve needs records of two or more shares of the heads' training data. Run the "
-        "experiment for each into a folder of its own, then report the folder above them:",
-        command=f"{RUN} --set heads.share=0.1 --out FOLDER/0.1",
     ),
     Picture(
         name="question_types",

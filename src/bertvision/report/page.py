@@ -7,7 +7,8 @@ from importlib import resources
 from pathlib import Path
 
 from bertvision.files import locked, write_bytes, write_text
-from bertvision.records import CostRecord, DifferenceRecord, RunRecord
+from bertvision.records import CostRecord, DifferenceRecord, Mistake, MistakesRecord, RunRecord
+from bertvision.report.answer_tables import ExampleList
 from bertvision.report.chapters import (
     PLAIN,
     READING,
@@ -26,6 +27,9 @@ from bertvision.report.renderers import markdown_text, to_html, to_latex_file, t
 from bertvision.report.sources import Fact, config_texts, data_table, facts
 from bertvision.tables import Table
 
+DEFINITIONS = "How to read this"
+UNFOLDED = 10  # examples of a list
+
 
 def write_report(
     records: Iterable[RunRecord],
@@ -33,9 +37,10 @@ def write_report(
     costs: Sequence[CostRecord] = (),
     differences: Sequence[DifferenceRecord] = (),
     contents: Contents = PLAIN,
+    mistakes: Sequence[MistakesRecord] = (),
 ) -> Path:
     """Write a report into a folder and return its page: one file that needs no other."""
-    report = make_report(records, costs, differences, contents)
+    report = make_report(records, costs, differences, contents, mistakes)
     with locked(folder, "report"):
         for chapter in report.chapters:
             for picture, drawing in chapter.pictures:
@@ -49,13 +54,14 @@ def write_report(
 
 
 def to_summary(report: Report) -> str:
-    """Write a report as Markdown: tables, links to the figures, and where the numbers came from."""
+    """Write a report as Markdown: tables, links to the figures, where the numbers came from, and what columns mean."""
     columns = "\n".join(f"- **{markdown_text(head)}**: {text}" for head, text in meanings(report))
     blocks = [
         f"# {markdown_text(report.title)}",
+        *(block for chapter in (*report.overviews, *report.chapters) for block in _markdown_chapter(chapter)),
+        f"## {DEFINITIONS}",
         f"{READING} {ending(report)}",
         columns,
-        *(block for chapter in (*report.overviews, *report.chapters) for block in _markdown_chapter(chapter)),
     ]
     return "\n\n".join(blocks) + "\n"
 
@@ -78,10 +84,10 @@ def to_page(report: Report) -> str:
 <body>
 <main>
 <h1>{title}</h1>
-{_reading(report)}
 {"".join(map(_overview, report.overviews))}{
         "".join(_chapter(chapter, has_heading=several) for chapter in report.chapters)
-    }</main>
+    }{_reading(report)}
+</main>
 </body>
 </html>
 """
@@ -89,11 +95,28 @@ def to_page(report: Report) -> str:
 
 def _markdown_chapter(chapter: Chapter) -> list[str]:
     blocks = [f"## {markdown_text(chapter.title)}", *([markdown_text(chapter.problem)] if chapter.problem else [])]
+    if chapter.headline:
+        best, *others = map(markdown_text, chapter.headline)
+        blocks.append(" ".join([f"**{best}**", *others]))
     for table in chapter.tables:
         blocks += [f"{markdown_text(table.title)}:", to_markdown(table).rstrip("\n")]
         blocks += [markdown_text(table.note)] if table.note else []
+    blocks += [block for each in chapter.examples for block in _markdown_examples(each)]
     blocks += [_markdown_figure(chapter, shown) for shown in chapter.pictures]
     return [*blocks, *_markdown_sources(chapter.records)] if chapter.records else blocks
+
+
+def _markdown_examples(listed: ExampleList) -> list[str]:
+    lines = [
+        f"{number}. {' / '.join(map(markdown_text, each.texts.values()))} ({markdown_text(_opinions(each))})"
+        for number, each in enumerate(listed.examples, start=1)
+    ]
+    return [f"### {markdown_text(listed.title)}", markdown_text(listed.note), "\n".join(lines)]
+
+
+def _opinions(each: Mistake) -> str:
+    sure = "" if each.probability is None else f", {100 * each.probability:.0f}% sure"
+    return f"true: {each.gold}; predicted: {each.predicted}{sure}; {each.split} {each.id}"
 
 
 def _markdown_figure(chapter: Chapter, shown: ShownPicture) -> str:
@@ -111,9 +134,12 @@ def _markdown_sources(records: Sequence[RunRecord]) -> list[str]:
 
 def _reading(report: Report) -> str:
     columns = "".join(_fact(Fact(head, [text])) for head, text in meanings(report))
-    return f"""<p class="reading">{escape(READING)} {escape(ending(report))}</p>
+    return f"""<section>
+<h2>{DEFINITIONS}</h2>
+<p class="reading">{escape(READING)} {escape(ending(report))}</p>
 <dl class="columns">
-{columns}</dl>"""
+{columns}</dl>
+</section>"""
 
 
 def _overview(chapter: Chapter) -> str:
@@ -126,15 +152,43 @@ def _chapter(chapter: Chapter, *, has_heading: bool) -> str:
     level = 3 if has_heading else 2
     tables = "\n".join(map(_table, chapter.tables))
     heading = f"<h2>{escape(chapter.title)}</h2>\n" if has_heading else ""
+    examples = "".join(_examples(each, level) for each in chapter.examples)
     return f"""<section>
-{heading}<h{level}>Scores</h{level}>
+{heading}{_headline(chapter.headline)}<h{level}>Scores</h{level}>
 {tables}
-<h{level}>Figures</h{level}>
+{examples}<h{level}>Figures</h{level}>
 {_figures(chapter)}
 <h{level}>Where this came from</h{level}>
 {_sources(chapter.records)}
 </section>
 """
+
+
+def _headline(sentences: Sequence[str]) -> str:
+    if not sentences:
+        return ""
+    best, *others = map(escape, sentences)
+    return "\n".join(
+        ['<div class="headline">', f"<p><b>{best}</b></p>", *(f"<p>{each}</p>" for each in others), "</div>\n"]
+    )
+
+
+def _examples(listed: ExampleList, level: int) -> str:
+    first, more = listed.examples[:UNFOLDED], listed.examples[UNFOLDED:]
+    folded = f"<details><summary>{len(more)} more</summary>\n{_items(more, UNFOLDED + 1)}</details>\n" if more else ""
+    return f"""<h{level}>{escape(listed.title)}</h{level}>
+<p class="reading">{escape(listed.note)}</p>
+{_items(first, 1)}{folded}"""
+
+
+def _items(examples: Sequence[Mistake], start: int) -> str:
+    return "\n".join([f'<ol class="examples" start="{start}">', *map(_example, examples), "</ol>\n"])
+
+
+def _example(each: Mistake) -> str:
+    several = len(each.texts) > 1
+    texts = (f"<i>{escape(name)}:</i> {escape(text)}" if several else escape(text) for name, text in each.texts.items())
+    return f"<li>{'<br>'.join(texts)}<small>{escape(_opinions(each))}</small></li>"
 
 
 def _table(table: Table) -> str:

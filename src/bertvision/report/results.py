@@ -136,6 +136,14 @@ def inference_seconds(record: RunRecord) -> float:
     return record.seconds.predict if alone is None else alone.seconds
 
 
+def mean_interval(result: Result, key: str) -> tuple[float, float] | None:
+    """Return a score's 95% interval, its bounds averaged over seeds; None where a seed has none."""
+    bounds = [record.intervals[key] for record in result.records if key in record.intervals]
+    if len(bounds) < result.seeds:
+        return None
+    return fmean(low for low, _ in bounds), fmean(high for _, high in bounds)
+
+
 def _result(group: Sequence[RunRecord]) -> Result:
     _check_seeds(group)
     first = group[0]

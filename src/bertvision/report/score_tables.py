@@ -6,7 +6,16 @@ from itertools import groupby
 from bertvision.records import Apart, DifferenceRecord, RunRecord, fraction_name
 from bertvision.report.costs import costs_note
 from bertvision.report.measures import CALIBRATION, Measure, measures_of
-from bertvision.report.results import Evidence, Result, ResultColumn, full_results, result_table, results_of, trained
+from bertvision.report.results import (
+    Evidence,
+    Result,
+    ResultColumn,
+    full_results,
+    mean_interval,
+    result_table,
+    results_of,
+    trained,
+)
 from bertvision.tables import Cell, Column, Number, Table, score_cell, share_text
 
 MODELS = "All models by fraction"
@@ -30,7 +39,13 @@ def score_tables(evidence: Evidence) -> list[Table]:
 def results_table(records: Sequence[RunRecord], note: str = "") -> Table:
     """Lay out records of one task as a table with a row per model and fraction; one experiment at a time reads best."""
     results = results_of(records)
-    return result_table(_title(records), _columns(results), results, note)
+    measures = measures_of(records)
+    scores = [_score_column(measure) for measure in measures.columns]
+    scores.insert(measures.columns.index(measures.main_measure) + 1, _interval_column(measures.main_measure))
+    is_tuned = any(result.fraction is not None for result in results)
+    leading = [column for column in LEADING if column != KIND and (is_tuned or column.head != "fraction")]
+    # A phone shows the first columns: models and scores.
+    return result_table(_title(records), [*leading, *scores, KIND, *COST, SECONDS], results, note)
 
 
 def terminal_table(records: Sequence[RunRecord]) -> Table:
@@ -101,6 +116,15 @@ def _score_column(measure: Measure) -> ResultColumn:
     return ResultColumn(measure.head, cell, measure.meaning, short=short)
 
 
+def _interval_column(measure: Measure) -> ResultColumn:
+    def cell(result: Result) -> Cell:
+        bounds = mean_interval(result, measure.key)
+        return "" if bounds is None else f"{bounds[0]:.1f} to {bounds[1]:.1f}"
+
+    about = f"where the {measure.head} lies in 95% of resamples of the dev examples, of this very training"
+    return ResultColumn("95% interval", cell, about)
+
+
 def _pairs(results: Sequence[Result]) -> dict[str, list[Measure]]:
     """Gather the measures that share a cell, such as EM and F1 at one threshold, by the head of their column."""
     measures = [each for each in measures_of([result.records[0] for result in results]).columns if each.is_paired]
@@ -157,6 +181,7 @@ def _seconds(result: Result) -> Cell:
     return Number(result.seconds, ",.0f" if result.seconds >= 10 else ".1f")
 
 
+KIND = ResultColumn("kind", lambda result: result.kind, alignment="left")
 LEADING = (
     ResultColumn(
         "experiment",
@@ -166,7 +191,7 @@ LEADING = (
     ),
     ResultColumn("fraction", lambda result: result.fraction_text, alignment="left", short="fraction"),
     ResultColumn("model", lambda result: result.name, alignment="left", short="model"),
-    ResultColumn("kind", lambda result: result.kind, alignment="left"),
+    KIND,
     ResultColumn(
         "data",
         lambda result: f"{100 * result.data:g}%",

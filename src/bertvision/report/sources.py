@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from bertvision.records import DataFile, Provenance, RunRecord
-from bertvision.tables import Cell, Column, Number, Table
+from bertvision.tables import Cell, Column, Number, Table, without_empty_columns
 
 Value = TypeVar("Value")
 DATA = "Data as they were read"
@@ -24,7 +24,7 @@ def data_table(records: Sequence[RunRecord]) -> Table:
     """List the data files that were read, with their counts."""
     files = _distinct((split, file) for record in records for split, file in record.data.items())
     columns = ("split", Column("file", "left"), "examples", "dropped", "windows", Column("sha256", "left"))
-    return Table(DATA, columns, tuple(_data_cells(split, file) for split, file in files))
+    return without_empty_columns(Table(DATA, columns, tuple(_data_cells(split, file) for split, file in files)))
 
 
 def facts(records: Sequence[RunRecord]) -> list[Fact]:

@@ -18,6 +18,7 @@ from bertvision.evaluate.reader_scores import reader_answers
 from bertvision.files import locked, write_json, write_text
 from bertvision.manifest import changed_file
 from bertvision.model_config import CALIBRATION, CONFIG, Calibration
+from bertvision.model_folder import is_checkpoint
 from bertvision.serving.card import settings_table
 from bertvision.serving.predictor import load
 from bertvision.serving.reader import Reader
@@ -55,7 +56,7 @@ def calibrate_model(
     model: str, data: str, *, write: bool = False, device: str = "auto", allow_outside: bool = False
 ) -> ModelCalibration:
     """Fit a model's null thresholds and temperature on questions that it did not learn from; write them if asked to."""
-    if write and not (Path(model) / CONFIG).is_file():
+    if write and not (Path(model) / CONFIG).is_file() and not is_checkpoint(Path(model)):
         raise SettingsError(
             f"{model}: --write needs a folder of your own; save the model first: "
             f'bertvision.load("{model}").save_pretrained("mine")'

@@ -4,13 +4,29 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
+import yaml
+
+from bertvision.data.sources import parse_hub_id
 from bertvision.metrics.squad import Scores
 from bertvision.model_config import Calibration, UseConfig
 from bertvision.model_folder import ModelConfig
 from bertvision.records import RunRecord, tuned_for
+from bertvision.serving.base_model import LIBRARY, NOT_KNOWN, BaseModel
+from bertvision.serving.served import PLACE
+from bertvision.settings import Settings
 from bertvision.tasks import TASKS, task_name
 from bertvision.version import VERSION
 
+HUB = "https://huggingface.co"
+# Our names of scores -> the hub's.
+HUB_METRICS = {
+    "exact": "exact_match",
+    "macro_f1": "f1",
+    "micro_f1": "f1",
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+}
 # Beside a task's own scores, those that say how far the answers can be trusted.
 MORE_SCORES = ("tuned_f1", "best_f1", "HasAns_f1", "NoAns_f1", "ece", "ece_calibrated", "risk_coverage_area")
 
@@ -26,24 +42,31 @@ class About(NamedTuple):
     """What a card says beside settings and records."""
 
     title: str | None = None
-    name: str = "THIS_FOLDER_OR_HUB_ID"  # what `bertvision.load` takes
+    name: str = PLACE  # what `bertvision.load` takes
     text: str = ""  # in Markdown: what it was trained on, under which licences, and what it cannot do
     measured: tuple[Measured, ...] = ()
 
 
 def model_card(
-    config: ModelConfig, calibration: Calibration, records: Sequence[RunRecord], about: About | None = None
+    config: ModelConfig,
+    calibration: Calibration,
+    records: Sequence[RunRecord],
+    about: About | None = None,
+    base: BaseModel = NOT_KNOWN,
 ) -> str:
     """Write a Hugging Face model card that says what settings and records say, and what its author adds."""
     about = about or About()
+    title = about.title or f"{config.head.name} for {config.task}"
     return "\n".join(
         [
-            *_front(config),
-            f"# {about.title or f'{config.head.name} for {config.task}'}",
+            *_front(config, records, title, base),
+            f"# {title}",
             "",
             f"An encoder with the head `{config.head.name}` ({config.head.pooler.kind}) on its layers' states, trained",
-            f"for `{config.task}` by bertvision {VERSION}. Its licence is that of the encoder and of the data that it",
-            "was trained on.",
+            f"for `{config.task}` by bertvision {VERSION}.",
+            *_licence(base),
+            "",
+            "## How to use it",
             "",
             "```python",
             "import bertvision",
@@ -56,13 +79,87 @@ def model_card(
             *settings_table(config, calibration),
             *(line for measured in about.measured for line in _measured(measured)),
             *(line for record in records for line in _scores(record)),
+            *([] if about.text else _limits(config, records)),
         ]
     )
 
 
-def _front(config: ModelConfig) -> list[str]:
-    pipeline = TASKS[config.task].kind.pipeline
-    return ["---", "library_name: bertvision", f"pipeline_tag: {pipeline}", "tags: [bertvision]", "---", ""]
+def _front(config: ModelConfig, records: Sequence[RunRecord], title: str, base: BaseModel) -> list[str]:
+    """Return the card's head, which the hub reads; what is not known is absent."""
+    trained_on = [hub_id for record in records for hub_id in _hub_ids(record)]
+    results = [result for record in records for result in _results(record)]
+    metrics = [metric["type"] for result in results for metric in result["metrics"]]
+    content = {
+        **base.said,
+        "library_name": LIBRARY,
+        "pipeline_tag": TASKS[config.task].kind.pipeline,
+        "tags": [LIBRARY],
+        "base_model": base.hub_id,
+        "datasets": sorted(set(trained_on)),
+        "metrics": list(dict.fromkeys(metrics)),
+        "model-index": [{"name": title, "results": results}] if results else [],
+    }
+    known = {key: value for key, value in content.items() if value}
+    return ["---", yaml.safe_dump(known, sort_keys=False, allow_unicode=True).strip(), "---", ""]
+
+
+def _licence(base: BaseModel) -> list[str]:
+    """Say what is known of the licence: the encoder's own card is asked, and nothing else."""
+    name = "Its encoder" if base.hub_id is None else f"Its encoder, [{base.hub_id}]({HUB}/{base.hub_id}),"
+    licence = base.said.get("license_name") or base.said.get("license")
+    if licence is None:
+        return [
+            f"{name} has a licence that is not known here; see its own card, and the terms of",
+            "the training data.",
+        ]
+    return [f"{name} is under the licence {licence}; the training", "data may have terms of their own."]
+
+
+def _hub_ids(record: RunRecord) -> list[str]:
+    """Return the data sets of the hub that a model learned from; files are their owner's affair."""
+    ids = [parse_hub_id(file.name) for split, file in record.data.items() if split == "train" and file.sha256 is None]
+    return [each.dataset for each in ids if each is not None]
+
+
+def _results(record: RunRecord) -> list[Settings]:
+    """Return a record's scores on dev as the hub's model-index has them."""
+    if "dev" not in record.data:
+        return []
+    info, dev = TASKS[task_name(record.task)], record.data["dev"]
+    hub_id = parse_hub_id(dev.name) if dev.sha256 is None else None
+    name = PurePath(dev.name).name
+    source = {"name": name, "type": name} if hub_id is None else {"name": hub_id.dataset, "type": hub_id.dataset}
+    more = {} if hub_id is None else {"config": hub_id.config, "split": hub_id.split}
+    metrics = [
+        {"type": HUB_METRICS.get(score, score), "value": round(record.scores[score], 4), "name": score}
+        for score in info.scores
+        if score in record.scores
+    ]
+    dataset = source | {key: value for key, value in more.items() if value is not None}
+    return [{"task": {"type": info.kind.pipeline, "name": record.task}, "dataset": dataset, "metrics": metrics}]
+
+
+def _limits(config: ModelConfig, records: Sequence[RunRecord]) -> list[str]:
+    """Say what every model of its kind cannot do."""
+    kind, length = TASKS[config.task].kind, config.windows.max_length
+    cut = "loses its end" if kind.loses_ends else "is read in parts that overlap, each by itself"
+    return [
+        "## What it cannot do",
+        "",
+        f"- A text longer than {length} tokens {cut}.",
+        *(
+            ["- It names one of its labels for any text, also for one that has nothing to do with them."]
+            * _names(config)
+        ),
+        *(["- The scores are of one file; chosen by them among several models, they flatter it."] * bool(records)),
+        "- On texts unlike those that it learned from it is worse, and its probabilities can be far off.",
+        "- It has what prejudice its encoder and its data have.",
+        "",
+    ]
+
+
+def _names(config: ModelConfig) -> bool:
+    return TASKS[config.task].kind.needs_two_labels
 
 
 def settings_table(config: UseConfig, calibration: Calibration) -> list[str]:

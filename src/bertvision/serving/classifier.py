@@ -24,11 +24,16 @@ class Classifier(Saveable):
     served: Served
 
     @property
-    def takes_pairs(self) -> bool:
-        """Whether it reads two texts: as its table has them, a question with a context, or a text with endings."""
+    def takes(self) -> tuple[int, ...]:
+        """How many texts it reads: as its table has them; a question with a context, or a text with endings, are two.
+
+        A checkpoint of transformers has no table, and takes one text or two.
+        """
+        if self.served.config.texts is not None:
+            return self.served.config.texts
         layouts = TASKS[self.served.config.task].layouts
         columns = self.served.config.data.columns or (layouts[0] if layouts else None)
-        return columns is None or isinstance(columns.text, tuple)
+        return (2,) if columns is None or isinstance(columns.text, tuple) else (1,)
 
     @overload
     def __call__(self, text: str, other: str | Sequence[str] | None = None) -> Classification: ...
@@ -45,9 +50,9 @@ class Classifier(Saveable):
     def rows(self, text: Any, other: Any = None) -> tuple[list[Row], bool]:  # noqa: ANN401 (checked here)
         """Check texts and give them as the model's task has them; tell whether it is a single one."""
         task = self.served.config.task
-        if self.takes_pairs != (other is not None):
-            wanted = "two texts (a text and its endings for choices)" if self.takes_pairs else "one text"
-            raise DataError(f"a model of {task} reads {wanted}, got {1 if other is None else 2}")
+        if (count := 1 if other is None else 2) not in self.takes:
+            wanted = "one text" if count == 2 else "two texts (a text and its endings for choices)"
+            raise DataError(f"a model of {task} reads {wanted}, got {count}")
         given, is_one = self._pairs(text, other)
         return [self.served.kind.example(str(place), *each) for place, each in enumerate(given)], is_one
 
@@ -56,7 +61,7 @@ class Classifier(Saveable):
         kind = self.served.kind
         if kind.second == "endings":
             return _choices(text, other, len(self.served.config.labels))
-        if not self.takes_pairs:
+        if other is None:
             texts, is_one = list_texts("text", text)
             return [(each,) for each in texts], is_one
         return pair_up(text, other, ("question" if kind.asks_questions else "text", kind.second))

@@ -82,8 +82,8 @@ class Desk:
         except TooLargeError as error:
             raise HTTPException(
                 413,
-                f"{error.tokens:,} tokens, in windows that overlap; send at most {self._config.max_tokens:,} in one "
-                "request (serve --max-tokens)",
+                f"{error.tokens:,} tokens, in windows that overlap and are read twice where layers are asked for; send "
+                f"at most {self._config.max_tokens:,} in one request (serve --max-tokens)",
             ) from None
         except BusyError as error:
             headers = {"Retry-After": str(error.retry_after)}

@@ -1,12 +1,11 @@
 """`load`: a folder or hub id -> something that takes text and gives answers."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bertvision.errors import FolderError, SettingsError, needing_torch
-from bertvision.hub import download
+from bertvision.hub import find_model_folder
 from bertvision.model_config import CONFIG
 from bertvision.outside import check_links
 from bertvision.serving.classifier import Classifier
@@ -18,8 +17,6 @@ from bertvision.settings import DEFAULT, Precision, check_precision
 
 Predictor = Reader | Classifier | Tagger
 PREDICTORS: dict[str, Callable[[Served], Predictor]] = {"reader": Reader, "classifier": Classifier, "tagger": Tagger}
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", "README.md"]  # nothing that could be unpickled or run
 
 
 @needing_torch()
@@ -33,6 +30,8 @@ def load(
 ) -> Predictor:
     """Load a model: `default`, a MODEL_DIR (OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a saved one) or a hub id.
 
+    A checkpoint that transformers fine-tuned for question answering or for the classification of texts or tokens is
+    loaded too: its output layer is the head. Until `bertvision calibrate` fits its null threshold, that is 0.
     A folder that `bertvision export` wrote runs on the CPU with onnxruntime; torch is not imported for it.
     A head that was trained with a pooler of your own needs that `pooler`, a module of the same class.
     Nothing in the folder is run. It may lead to itself, to the encoders of its run and to `default`; only with
@@ -70,15 +69,9 @@ def _find(model: str | Path) -> Path:
         from bertvision.encoder.load import shipped_model  # torch again
 
         return shipped_model()
-    if (Path(model) / CONFIG).is_file() or Path(model).exists():
-        return Path(model)
-    if isinstance(model, str) and HUB_ID.fullmatch(model):
-        return _download(model)
-    raise FolderError(f"{model}: no such folder; give OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION or a hub id")
-
-
-def _download(hub_id: str) -> Path:
-    try:
-        return download(hub_id, FILES)
-    except FolderError as error:
-        raise FolderError(f"{hub_id}: {error}; give `default` or a MODEL_DIR") from None
+    folder = find_model_folder(model)
+    if not folder.exists():
+        raise FolderError(
+            f"{model}: no such folder; give OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a checkpoint or a hub id"
+        )
+    return folder

@@ -190,8 +190,8 @@ class Reader(Saveable):
         """Answer checked pairs of question and context, all in the same way; every answer is as if asked alone."""
         return run_steps(self.answer_steps(pairs, asking or Asking()), progress)
 
-    def answer_steps(self, pairs: Sequence[Pair], asking: Asking) -> Steps[list[list[Answer]]]:
-        """Answer checked pairs step by step."""
+    def answer_steps(self, pairs: Sequence[Pair], asking: Asking, later: int = 0) -> Steps[list[list[Answer]]]:
+        """Answer checked pairs step by step; `later`: tokens that the caller may want run afterwards."""
         _check(asking)
         if asking.layers:
             _check_layers(self.served)
@@ -202,9 +202,10 @@ class Reader(Saveable):
         windows = cut_windows(questions, tokenizer, config.windows, labelled=False)
         grid = text_grid(grid_of(windows, [each.id for each in questions]), [each.context for each in questions])
         answers = _changed(config.answers, max_answer_length=asking.max_answer_length)
+        later += _tokens_with_answers(grid.tokens, asking.top_k) if asking.layers else 0
         found = decode_answers(
             grid,
-            np.concatenate((yield AskedWindows(self.served.logits_of_each, windows))),
+            np.concatenate((yield AskedWindows(self.served.logits_of_each, windows, later))),
             answers,
             self.served.calibration,
             self._are_cut(pairs),
@@ -248,6 +249,13 @@ def _check_layers(served: Served) -> None:
     from bertvision.serving.torch_model import with_states
 
     refuse_unless_sum(with_states(served).model.head)
+
+
+def _tokens_with_answers(grid: TokenGrid, top_k: int) -> int:
+    """Count the tokens of the windows that answers may stand in, at most: the longest, one for each answer."""
+    lengths = np.diff(grid.window_at)
+    longest = (np.sort(lengths[grid.question_of == question])[-top_k:] for question in np.unique(grid.question_of))
+    return int(sum(each.sum() for each in longest))
 
 
 def _with_layers(

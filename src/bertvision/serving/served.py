@@ -14,8 +14,9 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from bertvision.data.example import Split
-from bertvision.errors import DataError, FolderError, reason_of
-from bertvision.files import check_folder, given_folder
+from bertvision.errors import DataError, FolderError, SettingsError, reason_of
+from bertvision.files import check_folder, given_folder, write_text
+from bertvision.hub import HUB_ID, hub_problem
 from bertvision.kinds.kind import Answering, Kind
 from bertvision.model_config import Calibration, UseConfig, read_calibration_file
 from bertvision.predictions.logits import Logits
@@ -27,6 +28,7 @@ from bertvision.windows.padding import lengths_of
 from bertvision.windows.window import Window
 
 Pair = tuple[str, str]
+PLACE = "THIS_FOLDER_OR_HUB_ID"  # in a card whose model may lie anywhere
 
 
 class Served(ABC):
@@ -100,26 +102,54 @@ class Saveable:
         records: Sequence[RunRecord] | None = None,
         client: Any = None,  # noqa: ANN401 (huggingface_hub.HfApi, or something that has its two methods)
     ) -> str:
-        """Save the model and upload it, with the user's own token; gives the address of the commit."""
-        client = _hub_client() if client is None else client
+        """Save the model and upload it, with the user's own token; return the address of the commit."""
+        _check_repository(repo_id)
+        client = _hub_client(repo_id) if client is None else client
         with tempfile.TemporaryDirectory() as folder:
-            self.save_pretrained(Path(folder) / "model", records)
+            place = self._save_for_hub(Path(folder), repo_id, records)
             try:
                 client.create_repo(repo_id, private=private, exist_ok=True)
                 done = client.upload_folder(
-                    repo_id=repo_id, folder_path=str(Path(folder) / "model"), commit_message="A model of bertvision"
+                    repo_id=repo_id, folder_path=str(place), commit_message="A model of bertvision"
                 )
             except Exception as error:  # the hub's own, or without a network any of its HTTP library
-                raise FolderError(
-                    f"{repo_id}: the hub did not take it ({reason_of(error)}); `save_pretrained` writes a folder"
-                ) from None
+                raise _refused(repo_id, reason_of(error)) from None
         return str(done)
 
+    def hub_files(self, repo_id: str, records: Sequence[RunRecord] | None = None) -> dict[str, int]:
+        """Return the files that `push_to_hub` would upload, and their bytes; nothing is sent."""
+        _check_repository(repo_id)
+        with tempfile.TemporaryDirectory() as folder:
+            place = self._save_for_hub(Path(folder), repo_id, records)
+            return {path.name: path.stat().st_size for path in sorted(place.iterdir())}
 
-def _hub_client() -> Any:  # noqa: ANN401 (huggingface_hub.HfApi)
-    from huggingface_hub import HfApi  # comes with transformers
+    def _save_for_hub(self, folder: Path, repo_id: str, records: Sequence[RunRecord] | None) -> Path:
+        """Save the model with a card that names its place on the hub."""
+        place = self.save_pretrained(folder / "model", records)
+        card = place / "README.md"
+        if card.is_file():
+            write_text(card, card.read_text(encoding="utf-8").replace(PLACE, repo_id))
+        return place
 
+
+def _check_repository(repo_id: str) -> None:
+    if not HUB_ID.fullmatch(repo_id):
+        raise SettingsError(f"{repo_id!r} is no place on the hub; give OWNER/NAME, such as you/weir-reader")
+
+
+def _hub_client(repo_id: str) -> Any:  # noqa: ANN401 (huggingface_hub.HfApi)
+    """Return the hub's client, or say at once why it could not publish anything."""
+    from huggingface_hub import HfApi, get_token  # comes with transformers
+
+    if (problem := hub_problem()) is not None:
+        raise _refused(repo_id, problem)
+    if get_token() is None:
+        raise _refused(repo_id, "there is no token; log in with `hf auth login`, or set HF_TOKEN")
     return HfApi()
+
+
+def _refused(repo_id: str, reason: str) -> FolderError:
+    return FolderError(f"{repo_id}: the hub did not take it ({reason}); `save_pretrained` writes a folder")
 
 
 def read_calibration(folder: Path, config: UseConfig) -> Calibration:

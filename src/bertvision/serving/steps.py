@@ -17,6 +17,7 @@ class AskedWindows(NamedTuple):
 
     run: Callable[..., list[Any]]
     windows: Sequence[Sized]
+    later: int = 0  # tokens that later steps may want run, at most: known only when these windows have been
 
 
 Steps = Generator[AskedWindows, list[Any], Result]

@@ -22,6 +22,7 @@ from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
 from bertvision.serving.answers import LayerPart
+from bertvision.serving.base_model import CARD, LIBRARY, find_base, read_front
 from bertvision.serving.card import model_card
 from bertvision.serving.served import Served, find_record, read_calibration
 from bertvision.serving.steps import AskedWindows, Steps
@@ -90,15 +91,21 @@ class ServedModel(Served):
         else:
             save_as_changes(folder, replace(model, config=config), changes_of)
         write_json(folder / CALIBRATION, self.calibration.model_dump(mode="json"))
-        write_text(folder / "README.md", self.card(records))
+        write_text(folder / CARD, self.card(records))
         write_manifest(folder)
 
     def card(self, records: Sequence[RunRecord] | None = None) -> str:
-        """Write the model card; where no records are given, with that of the run that the model lies in."""
-        if records is None:
-            own = find_record(self.folder, self.config)
-            records = [] if own is None else [own]
-        return model_card(self.config, self.calibration, records)
+        """Write the model card; where no records are given, with that of the run that the model lies in.
+
+        A saved model, which lies in no run, keeps the card that it has.
+        """
+        own = find_record(self.folder, self.config)
+        card = self.folder / CARD
+        if records is None and own is None and read_front(card).get("library_name") == LIBRARY:
+            return card.read_text(encoding="utf-8")
+        shown = records if records is not None else [] if own is None else [own]
+        base = find_base(self.folder, self.config, own or next(iter(shown), None))
+        return model_card(self.config, self.calibration, shown, base=base)
 
 
 def open_model(

@@ -96,11 +96,12 @@ def xray_steps(reader: Reader, asked: XrayQuestion) -> Steps[Xray]:
 
     served = with_states(reader.served)
     refuse_unless_sum(served.model.head)
-    if asked.answer is None:
-        ((given,),) = yield from reader.answer_steps([(asked.question, asked.context)], Asking())
-        asked = asked._replace(answer=(given.start, given.end))
     question = Question("0", asked.question, asked.context, (), "")
     windows = cut_windows([question], served.tokenizer, served.config.windows, labelled=False)
+    if asked.answer is None:
+        all_tokens = sum(map(len, windows))  # "no answer" stands in every window
+        ((given,),) = yield from reader.answer_steps([(asked.question, asked.context)], Asking(), all_tokens)
+        asked = asked._replace(answer=(given.start, given.end))
     places = _places(served, asked, windows)
     found = yield AskedWindows(served.parts_of_each, [place.window for place in places])
     return _xray(served, asked, [(place, *parts) for place, parts in zip(places, found, strict=True)])

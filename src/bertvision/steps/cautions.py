@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bertvision.encoder.finetune import plan_steps
 from bertvision.heads.build import is_regression
 from bertvision.kinds.kind import Answering
 from bertvision.steps.context import RunContext
@@ -18,8 +17,9 @@ def caution(context: RunContext) -> list[str]:
     """Return what speaks against learning, before anything is trained."""
     experiment, found = context.experiment, []
     if experiment.finetune.fractions and max(experiment.finetune.fractions) >= 1:  # parts of an epoch are on purpose
-        steps = len(plan_steps(context.train, experiment.finetune, context.seed, context.objective.group))
-        found += _few_steps("fine-tuning takes", steps, "finetune.min_steps=200")
+        steps = len(context.tuning_steps(experiment.finetune))
+        cure = "finetune.min_steps=200" if context.contrast is None else "finetune.pairs=2000"
+        found += _few_steps("fine-tuning takes", steps, cure)
     if any(not is_regression(head) for head in experiment.heads.train):
         steps = _head_steps(context)
         found += _few_steps("heads take", steps, "heads.min_steps=300")

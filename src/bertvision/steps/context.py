@@ -10,13 +10,16 @@ import numpy as np
 
 from bertvision.data.example import DataConfig, Split
 from bertvision.data.held_out import check_apart, hold_out
+from bertvision.data.near_miss import with_near_misses
+from bertvision.encoder.contrastive import GROUPS, contrast_windows
 from bertvision.encoder.encode import places_of_states, shape_of_states
+from bertvision.encoder.finetune import FinetuneConfig, plan_steps
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment, fit_to_rows
 from bertvision.heads.build import HeadConfig, pooling_of
-from bertvision.kinds.kind import Answering
+from bertvision.kinds.kind import Answering, Contrast
 from bertvision.model_folder import CONFIG, ModelConfig, read_model_config
 from bertvision.progress import Progress
 from bertvision.records import DataFile
@@ -29,7 +32,7 @@ from bertvision.training.device import Compute, choose_compute
 from bertvision.training.history import Callback, TrainingLog
 from bertvision.training.loop import seed_for
 from bertvision.training.objective import Objective, objective_of
-from bertvision.windows.padding import spread
+from bertvision.windows.padding import Rows, spread
 from bertvision.windows.window import Window, WindowConfig
 
 
@@ -44,6 +47,7 @@ class RunContext:
     dev: Answering
     held_out: Answering | None  # the part of train that nothing learns from; None where `data.held_out` is 0
     also: dict[str, Answering]  # further splits to score
+    near_misses: dict[str, int]  # made for train, by rule
     start_fingerprint: str  # of the encoder that fine-tuning starts from
     shapes: dict[Pooling | None, StackShape]  # of the states that heads read: of all tokens, and pooled ones
     places: dict[Pooling | None, tuple[int, ...] | None]  # of those states among all that there are
@@ -116,18 +120,37 @@ class RunContext:
         drawn = set(order[before < share * len(self.train)].tolist())
         return [window for window in self.train if window.example in drawn]
 
+    @property
+    def contrast(self) -> Contrast | None:
+        """Return what contrastive tuning compares; None: the encoder is tuned by the task's own loss."""
+        return self.experiment.contrast
+
+    def tuning_windows(self) -> Sequence[Window]:
+        """The windows that the encoder is tuned on: those of train, or pairs of them."""
+        if self.contrast is None:
+            return self.train
+        pairs = self.experiment.finetune.pairs
+        return contrast_windows(self.train, self.contrast, pairs, seed_for(self.seed, "pairs"))
+
+    def tuning_steps(self, config: FinetuneConfig) -> list[list[Rows]]:
+        """Return which of these windows every step sees."""
+        group = self.objective.group if self.contrast is None else GROUPS[self.contrast]
+        return plan_steps(self.tuning_windows(), config, self.seed, group)
+
     def data(self) -> dict[str, DataFile]:
         """Describe the splits for a record."""
         held_out = {"held_out": self.held_out} if self.held_out is not None else {}
         asked = {"dev": self.dev, **held_out, **self.also}
         described = {name: _describe(each.split, each.windows) for name, each in asked.items()}
-        return {"train": _describe(self.task.train, self.train), **described}
+        train = _describe(self.task.train, self.train).model_copy(update={"near_misses": self.near_misses})
+        return {"train": train, **described}
 
     def made_by(self, stage: str, **more: object) -> Settings:
         """Name what decides a stage's result, beside the settings of the stage itself."""
         data, split = self.experiment.data, self.task.train
         apart = {"held_out"} if isinstance(data.held_out, str) else set()  # no part of what is learned from
         files = {"train", "dev", "also", "on_bad"} | apart
+        files |= {"near_misses"} if data.near_misses is None else set()  # stages of older versions go on without them
         layout = data.model_dump(mode="json", exclude=files)
         source: Settings = {"name": split.name, "sha256": split.sha256, "on_bad": data.on_bad, **layout}
         return {
@@ -173,14 +196,21 @@ def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: in
         if split.dropped:
             progress.say(f"{split.name}: {split.dropped} bad examples left out, {len(split.examples)} kept")
     task, held_out = _held_out(task, experiment.data)
+    task, near_misses = _near_misses(task, experiment.data, progress)
     if num_train is not None:
         task, held_out = _sampled(task, num_train), None
     encoder = load_encoder(experiment.encoder)
     check_length(encoder, experiment.windows)
     train = task.kind.cut(task.train.examples, task.labels, encoder.tokenizer, experiment.windows, progress=progress)
-    experiment = fit_to_rows(experiment, len(train), pairs=all(window.context_at < len(window) for window in train))
-    if experiment.states.pooling == "compared" and any(window.context_at == len(window) for window in train):
+    is_pairs = all(window.context_at < len(window) for window in train)
+    experiment = fit_to_rows(experiment, len(train), pairs=is_pairs)
+    if experiment.states.pooling == "compared" and not is_pairs:
         raise SettingsError("states.pooling: compared needs two texts in every row; use mean for one")
+    if experiment.contrast == "texts" and not is_pairs:
+        raise SettingsError(
+            "finetune.objective: contrastive draws the cosine of a row's two texts to its number; give two columns of "
+            "text, or use objective: task"
+        )
     layers, poolings = experiment.states.chosen_layers, (None, experiment.states.chosen_pooling)
     ask = partial(
         open_answering,
@@ -198,6 +228,7 @@ def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: in
         dev=ask(task.dev),
         held_out=ask(held_out, part="held_out") if held_out is not None else None,
         also={name: ask(split, part=name) for name, split in task.also.items()},
+        near_misses=near_misses,
         start_fingerprint=fingerprint(encoder.model),
         shapes={each: shape_of_states(encoder, layers, pooling=each) for each in poolings},
         places={each: places_of_states(encoder, layers, pooling=each) for each in poolings},
@@ -216,6 +247,18 @@ def _held_out(task: Task, data: DataConfig) -> tuple[Task, Split[Any] | None]:
         return task, given
     train, held_out = hold_out(task.train, data.held_out)
     return task._replace(train=train), held_out
+
+
+def _near_misses(task: Task, data: DataConfig, progress: Progress) -> tuple[Task, dict[str, int]]:
+    """Add near misses to what is learned from, where they are asked for; what is held out stays as people wrote it."""
+    if data.near_misses is None:
+        return task, {}
+    if not task.kind.learns_unanswerable:
+        able = " and ".join(name for name, info in TASKS.items() if info.kind.learns_unanswerable)
+        raise SettingsError(f"data.near_misses works with {able}, and the task is {task.name}; leave it out")
+    train, found = with_near_misses(task.train, data.near_misses, progress)
+    progress.say(found.summary)
+    return task._replace(train=train), found.counts
 
 
 def _sampled(task: Task, num_train: int) -> Task:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.encoder.encode import freeze, layers_of_output
-from bertvision.encoder.finetune import plan_steps
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.freezing import count_trainable
@@ -199,11 +198,9 @@ def _stops(context: RunContext) -> tuple[int, int]:
     """Count the windows that are seen before the steps that count, and with them."""
     size, config = size_for(context.compute), context.experiment.finetune
     once = config.model_copy(update={"fractions": (1.0,)})
-    epochs = math.ceil(
-        (size.warm + size.steps) / len(plan_steps(context.train, once, context.seed, context.objective.group))
-    )
+    epochs = math.ceil((size.warm + size.steps) / len(context.tuning_steps(once)))
     several = config.model_copy(update={"fractions": (float(epochs),)})
-    steps = plan_steps(context.train, several, context.seed, context.objective.group)
+    steps = context.tuning_steps(several)
     seen = [sum(len(rows) for rows in step) for step in steps]
     return sum(seen[: size.warm]), sum(seen[: size.warm + size.steps])
 
@@ -211,7 +208,7 @@ def _stops(context: RunContext) -> tuple[int, int]:
 def _tuning(context: RunContext, encoder: Encoder, output: Output) -> Spent:
     """Tune for some steps; those before the first of two stops are the warm-up."""
     stops = _stops(context)
-    fractions = tuple(stop / len(context.train) for stop in stops)
+    fractions = tuple(stop / len(context.tuning_windows()) for stop in stops)
     config = context.experiment.finetune.model_copy(update={"fractions": fractions})
     short = replace(context, experiment=context.experiment.model_copy(update={"finetune": config}))
     warm, whole = (checkpoint.costs for checkpoint in tune_together(short, encoder, output))

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from bertvision.encoder.encode import freeze, layers_of_output, read_output, shape_of_states
-from bertvision.encoder.finetune import Checkpoint, Read, finetune_encoder, plan_steps, steps_of_fractions
+from bertvision.encoder.encode import StateBatch, freeze, layers_of_output, read_output, shape_of_states
+from bertvision.encoder.finetune import Checkpoint, Read, finetune_encoder, steps_of_fractions
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.adapter_file import save_adapters
@@ -23,6 +23,7 @@ from bertvision.files import read_json, remove_folder, whole_folder, write_json
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.head import Head
 from bertvision.heads.logits import output_logits, reading_of, sees_last
+from bertvision.heads.regression import fit_regression
 from bertvision.heads.training import build_heads, start_at_prior
 from bertvision.manifest import write_manifest
 from bertvision.model_folder import LORA, as_saved, load_head, load_model, read_model_config, save_encoder
@@ -35,8 +36,9 @@ from bertvision.steps.frozen_source import Bottom, live_bottom, open_bottom
 from bertvision.training.accounting import Costs
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.history import UNLOGGED, TrainingLog
+from bertvision.training.loop import seed_for
 from bertvision.training.losses import Teach
-from bertvision.windows.batches import WindowBatch
+from bertvision.windows.batches import WindowBatch, collate, lengths_of, plan_in_order_of_length
 
 TIMING = "timing.json"
 PLAIN_OUTPUT = output_head(None)
@@ -80,7 +82,25 @@ def finetune(context: RunContext) -> None:
         ) as bottom:
             for checkpoint in tune_together(context, encoder, output, saved, bottom, context.log):
                 if not wanted[checkpoint.fraction].exists():
+                    if context.contrast is not None:
+                        _fit_output(context, encoder, output)
                     _save(context, wanted[checkpoint.fraction], encoder, output, checkpoint, bottom.states)
+
+
+def _fit_output(context: RunContext, encoder: Encoder, output: Output) -> None:
+    """Fit the output layer, which contrastive tuning does not train, as SetFit does: a regression on the last state."""
+    batch, tokens = context.experiment.finetune.batch, context.experiment.windows.max_length
+    encoder.model.eval()
+    output.head.to(context.compute.device)
+    plan = plan_in_order_of_length(lengths_of(context.train), batch.tokens or tokens * (batch.windows or 1))
+
+    def states() -> Iterator[StateBatch]:
+        for rows in plan:
+            seen = collate(context.train, rows, encoder.tokenizer.pad_token_id).to(context.compute.device)
+            with torch.no_grad(), context.compute.autocast():
+                yield read_output(encoder, seen, context.objective, output.pooling)
+
+    fit_regression(output.head, states(), context.objective, seed_for(context.seed, "regression"))
 
 
 def tune_together(
@@ -98,8 +118,8 @@ def tune_together(
     bottom = bottom or live_bottom(context, encoder, _reading(context, output))
     return finetune_encoder(
         encoder,
-        output.head,
-        context.train,
+        output.head if context.contrast is None else nn.Identity(),
+        context.tuning_windows(),
         context.experiment.finetune,
         seed=context.seed,
         compute=context.compute,
@@ -107,9 +127,11 @@ def tune_together(
         read=bottom.read,
         is_live=bottom.states == "live",
         teach=teacher_of(context, encoder.tokenizer.get_vocab()),
+        contrast=context.contrast,
         rates=context.experiment.tune.rates if context.experiment.tune is not None else None,
         spent=bottom.costs,
-        evaluate=partial(_evaluate, context, encoder, output) if log is not None else None,
+        # Contrastive tuning has no output layer to score until it ends.
+        evaluate=partial(_evaluate, context, encoder, output) if log is not None and context.contrast is None else None,
         log=log or UNLOGGED,
         saved=saved,
         progress=context.progress,
@@ -128,9 +150,9 @@ def _is_past(saved: Path, context: RunContext, missing: list[float]) -> bool:
     """Return whether a stopped training has gone past a fraction that is asked for now."""
     if not (saved / "position.json").exists():
         return False
-    steps = plan_steps(context.train, context.experiment.finetune, context.seed, context.objective.group)
+    steps = context.tuning_steps(context.experiment.finetune)
     done = read_json(saved / "position.json")["step"]
-    return any(stop < done for _, stop in steps_of_fractions(missing, steps, len(context.train)))
+    return any(stop < done for _, stop in steps_of_fractions(missing, steps, len(context.tuning_windows())))
 
 
 def finetune_seconds(context: RunContext) -> float:

@@ -29,6 +29,7 @@ DTYPE: NumberFormat = "float32"  # exact, so that the source does not decide wha
 WRITTEN = "bottom.json"  # beside the progress of a fine-tuning: what was chosen, and what keeping has cost
 SEEN_ONCE = Choice("live", "no window is seen twice, so keeping the output of frozen blocks gains nothing", [])
 READ_BELOW = Choice("live", "the output layer reads states of frozen blocks, and only the highest one is kept", [])
+CONTRASTED = Choice("live", "contrastive tuning sees pairs, and the output of frozen blocks is kept of rows", [])
 
 
 class Bottom(NamedTuple):
@@ -80,6 +81,8 @@ def plan_bottom(context: RunContext, encoder: Encoder, *, sees_last: bool) -> Ch
     first, passes = frozen_below(context, encoder), max(context.experiment.finetune.fractions, default=0.0)
     if first is None:
         return Choice("live", _why_none(context), [])
+    if context.contrast is not None:
+        return CONTRASTED
     if passes <= 1:
         return SEEN_ONCE
     if not sees_last:

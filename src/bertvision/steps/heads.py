@@ -16,7 +16,7 @@ from bertvision.files import read_json, remove_folder, whole_folder, write_json
 from bertvision.heads.build import HeadConfig, build_head, is_regression
 from bertvision.heads.head import Head
 from bertvision.heads.logits import logits_of
-from bertvision.heads.regression import fit_regression
+from bertvision.heads.regression import RegressionFit, fit_regression
 from bertvision.heads.training import EpochEnd, build_heads, start_at_prior, train_heads_together
 from bertvision.kinds.kind import Answering
 from bertvision.manifest import check_manifest, write_manifest
@@ -28,6 +28,7 @@ from bertvision.settings import Settings
 from bertvision.states.config import free_ram
 from bertvision.states.live import KeptBatches
 from bertvision.steps.context import RunContext
+from bertvision.steps.mistakes import SHARES, Told, can_tell, tell
 from bertvision.steps.states import open_states, suffix_of
 from bertvision.training.best import best_of
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
@@ -50,6 +51,7 @@ class TrainedHead:
     states: str  # where its states came from
     points: Sequence[TrainingPoint] = ()  # the course of its training
     best: int | None = None  # the epoch that its weights are of, where the best one is kept
+    told: Told = Told()  # what a regression tells beside its weights
 
 
 def train_heads(context: RunContext) -> None:
@@ -82,25 +84,34 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
             context, encoder, weights, together, heads.values(), objective=objective, pooling=pooling
         )
         with states_of as (source, states):
-            score = partial(_score_heads, context, encoder, _kept_states(context))
-            for end in _train(context, together, heads, source, saved):
+            kept, fits = _kept_states(context), dict[str, RegressionFit]()
+            score = partial(_score_heads, context, encoder, kept)
+            for end in _train(context, together, heads, source, saved, fits):
                 _keep_epoch(context, stage, heads, end, states, score)
                 if config.patience is not None and _waited(context, stage, together, end) >= config.patience:
                     context.progress.say(f"heads stopped early, after epoch {end.epoch} of {config.epochs}")
                     break
+            told = _tell(context, encoder, fits, kept["dev"]) if can_tell(context) else {}
         check_kept([stage / MADE_BY])  # else scores of earlier epochs may have gone with it
         for head in together:
-            _keep_head(context, stage, head, weights, end)
+            _keep_head(context, stage, head, weights, end, told.get(head.name, Told()))
 
 
 def _train(
-    context: RunContext, configs: Sequence[HeadConfig], heads: Mapping[str, Head], source: StateSource, saved: Path
+    context: RunContext,
+    configs: Sequence[HeadConfig],
+    heads: Mapping[str, Head],
+    source: StateSource,
+    saved: Path,
+    fits: dict[str, RegressionFit],
 ) -> Iterator[EpochEnd]:
-    """Fit the regressions at once, and let the other heads take steps."""
+    """Fit the regressions at once, which go into `fits`, and let the other heads take steps."""
     config, objective, started = context.experiment.heads, context.objective, time.perf_counter()
+    shares = SHARES if can_tell(context) else ()
     for name in (head.name for head in configs if is_regression(head)):
+        seed = seed_for(context.seed, "regression")
         pooled = cast(Iterator[StateBatch], source.epoch(0))  # packed states are for heads that score tokens
-        fit_regression(heads[name], pooled, objective, seed_for(context.seed, "regression"))
+        fits[name] = fit_regression(heads[name], pooled, objective, seed, shares)
     stepping = {head.name: heads[head.name] for head in configs if not is_regression(head)}
     if not stepping:
         yield EpochEnd(config.reported, time.perf_counter() - started, ())
@@ -116,6 +127,30 @@ def _train(
         saved=saved,
         progress=context.progress,
     )
+
+
+def _tell(
+    context: RunContext, encoder: Encoder, fits: Mapping[str, RegressionFit], kept: KeptBatches
+) -> dict[str, Told]:
+    """Score the regressions on fewer rows on dev, all in one pass, and look for training rows that they contradict."""
+    copies = {
+        f"{name} {rows} {number}": head
+        for name, fit in fits.items()
+        for rows, heads in fit.fewer.items()
+        for number, head in enumerate(heads)
+    }
+    scores = _score_on(context, encoder, kept, copies, context.dev) if copies else {}
+    return {
+        name: tell(
+            context,
+            fit,
+            {
+                rows: [scores[f"{name} {rows} {number}"] for number in range(len(each))]
+                for rows, each in fit.fewer.items()
+            },
+        )
+        for name, fit in fits.items()
+    }
 
 
 def _going_on(stage: Path, missing: list[HeadConfig], configured: Sequence[HeadConfig]) -> list[HeadConfig]:
@@ -150,8 +185,9 @@ def load_heads(context: RunContext) -> dict[str, TrainedHead]:
         saved = read_model_config(place).model_copy(update={"head": config})
         head = load_head(place, saved)
         points = [TrainingPoint(**point) for point in training.get("points", [])]
+        told = Told.model_validate(training.get("told", {}))  # older folders have none
         seconds, states, best = training["seconds"], training["states"], training.get("best")
-        trained[config.name] = TrainedHead(config, head, seconds, epochs, states, points, best)
+        trained[config.name] = TrainedHead(config, head, seconds, epochs, states, points, best, told)
     return trained
 
 
@@ -240,7 +276,7 @@ def _score_on(
     return {name: asked.score(asked.answer(logits), logits) for name, logits in found.items()}
 
 
-def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: str, end: EpochEnd) -> None:
+def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: str, end: EpochEnd, told: Told) -> None:
     """Move a head from the unfinished stage to its MODEL_DIR."""
     made_by = _made_by(context, [config])
     if is_made(context.folder.head(config.name), made_by):
@@ -262,7 +298,7 @@ def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: st
     training |= {"epochs": _epochs_of(stage, config.name, end.epoch), "points": [each.model_dump() for each in points]}
     with whole_folder(context.folder.head(config.name)) as beside:
         save_head(beside, head, _model_config(context, config, weights))
-        write_json(beside / TRAINING, {**training, "diverged": False})
+        write_json(beside / TRAINING, {**training, "diverged": False, "told": told.model_dump(mode="json")})
         sign(beside, made_by)
         write_manifest(beside)
 

@@ -19,7 +19,7 @@ from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.layers import LayerMeans, QuestionParts, mean_parts
 from bertvision.heads.contributions import layer_contributions, refuse_unless_sum
 from bertvision.heads.head import Head, layer_weights
-from bertvision.model_folder import load_model, read_model_config
+from bertvision.model_folder import load_model
 from bertvision.predictions.logits import grid_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import best_spans, first_of_each
@@ -56,9 +56,9 @@ def layers_of_file(
     allow_outside: bool = False,
 ) -> LayerMeans:
     """Average over a file's questions what each layer adds to the scores of the best span, the gold and no answer."""
-    if not TASKS[task := read_model_config(model_folder).task].kind.in_context:
-        raise SettingsError(f"{model_folder}: a model of {task} has no spans; give one of squad1 or squad2")
     model = load_model(model_folder, allow_outside=allow_outside)
+    if not TASKS[task := model.config.task].kind.in_context:
+        raise SettingsError(f"{model_folder}: a model of {task} has no spans; give one of squad1 or squad2")
     refuse_unless_sum(model.head)
     config = read_settings(model.config, settings)
     asked = read_questions(data)

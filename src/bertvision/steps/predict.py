@@ -1,7 +1,7 @@
 """The last stage: answers to dev for every row of a fraction, their scores, and one record per row."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from bertvision.records import (
     provenance,
     read_record,
     record_path,
+    write_mistakes,
     write_record,
 )
 from bertvision.run_folder import MADE_BY
@@ -38,6 +39,7 @@ from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import finetune_costs, finetune_seconds
 from bertvision.steps.heads import frozen_encoder, load_heads, watched_score
 from bertvision.steps.measure import measure_inference
+from bertvision.steps.mistakes import describe, mistakes_of
 from bertvision.steps.results import ENCODER, MAJORITY, ResultModel, list_models, output_layer_of
 from bertvision.training.accounting import Costs
 from bertvision.training.history import thinned
@@ -63,6 +65,15 @@ class SplitLogits(NamedTuple):
     def reader_answers(self, row: ResultModel) -> Answers | None:
         """Return what the decoder `reader` could answer, where it is asked for."""
         return reader_answers_of(self.answering, self.logits[row.name])
+
+
+class Scored(NamedTuple):
+    """What came out of one row."""
+
+    scores: Scores
+    curves: Curves | None = None
+    note: str | None = None
+    described: Mapping[str, Any] = {}  # further fields of its record
 
 
 class Pass(NamedTuple):
@@ -99,10 +110,10 @@ def predict(context: RunContext) -> list[RunRecord]:
     this = Pass(context, weights, pooled, seconds, notes, dev, held_out, also, measured)
     records = []
     for place, row in enumerate(rows):
-        scores, curves, note = _score(this, row)
-        if note is not None:
-            context.progress.say(f"warning: {row.name}: {note}")
-        record = _record(this, row, place, scores, curves, note)
+        found = _score(this, row, place)
+        if found.note is not None:
+            context.progress.say(f"warning: {row.name}: {found.note}")
+        record = _record(this, row, place, found)
         write_record(context.folder.records, record)
         records.append(record)
     return records
@@ -169,15 +180,16 @@ def _efficiency(this: Pass, row: ResultModel) -> Efficiency | None:
     )
 
 
-def _score(this: Pass, row: ResultModel) -> tuple[Scores, Curves | None, str | None]:
+def _score(this: Pass, row: ResultModel, place: int) -> Scored:
     """Write a row's answers and score those to dev; what is tuned is tuned on the held-out ones."""
     context, folder = this.context, this.context.folder
     if row.kind == "baseline":
-        return _baseline_scores(context), None, None
+        return Scored(_baseline_scores(context))
     with whole_folder(folder.predictions(row.name)) as beside:
         answers = this.dev.answer(row, beside)
         scores = this.dev.score(row, answers)
-        note = same_answer(this.dev.answering, answers)
+        note, described = same_answer(this.dev.answering, answers), describe(this.dev.answering, answers)
+        write_mistakes(beside, mistakes_of(context, row.name, place, answers, row.told.suspects))
         for name, asked in this.also.items():
             more = asked.score(row, asked.answer(row, beside / name))
             scores |= {f"{name}_{metric}": score for metric, score in more.items()}
@@ -189,10 +201,10 @@ def _score(this: Pass, row: ResultModel) -> tuple[Scores, Curves | None, str | N
         scores |= {} if score is None else {watched_score(context): score}  # to choose settings by
     scores |= _reader_scores(this, row)
     if not context.task.kind.has_null:
-        return scores, None, note
+        return Scored(scores, None, note, described)
     dev = (this.dev.answering.split.examples, answers)
     calibrated, curves = score_calibration(dev, held_out, context.experiment.answers.null_threshold)
-    return scores | calibrated, curves, note
+    return Scored(scores | calibrated, curves, note, described)
 
 
 def _reader_scores(this: Pass, row: ResultModel) -> Scores:
@@ -214,11 +226,9 @@ def _baseline_scores(context: RunContext) -> Scores:
     return scores
 
 
-def _record(
-    this: Pass, row: ResultModel, place: int, scores: Scores, curves: Curves | None, note: str | None
-) -> RunRecord:
+def _record(this: Pass, row: ResultModel, place: int, found: Scored) -> RunRecord:
     context, config = this.context, this.context.experiment
-    epochs = {**row.epochs, row.best or config.heads.reported: scores} if row.kind in ("head", "control") else {}
+    epochs = {**row.epochs, row.best or config.heads.reported: found.scores} if row.kind in ("head", "control") else {}
     return RunRecord(
         experiment=config.name,
         variant=config.variant,
@@ -231,10 +241,12 @@ def _record(
         seed=context.seed,
         encoder_lr=None if context.fraction is None else config.finetune.lr,
         **_own_settings(this, row),
-        scores=scores,
+        scores=found.scores,
+        fewer_rows=row.told.fewer_rows,
+        **found.described,
         epochs=[epochs[epoch] for epoch in sorted(epochs)],
-        training=_course(this, row, scores),
-        curves=curves,
+        training=_course(this, row, found.scores),
+        curves=found.curves,
         parameters=row.parameters,
         seconds=Seconds(
             finetune=finetune_seconds(context),
@@ -246,7 +258,7 @@ def _record(
         weighed_states=weighed_states(row.head, has_pooler=this.has_pooler) if row.head is not None else None,
         states=row.states,
         schedule_horizon=config.finetune.horizon,
-        notes=[*this.notes, *_choice(this, row), *([] if note is None else [note])],
+        notes=[*this.notes, *_choice(this, row), *([] if found.note is None else [found.note])],
         data=context.data(),
         encoder_fingerprint=this.weights,
         config=config.model_dump(mode="json"),

@@ -1,25 +1,30 @@
-"""A trained model on anybody's file: OUT gets the same prediction files as a run."""
+"""A trained model on anybody's file or texts: a folder gets the same prediction files as a run, a .csv a table."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from bertvision.data.example import DataConfig, Split
+from bertvision.data.example import ColumnsConfig, DataConfig, Split
+from bertvision.data.sources import is_unicode
+from bertvision.data.text_format import decode_text, has_header
 from bertvision.encoder.encode import freeze
+from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.calibration import Decision
 from bertvision.evaluate.golds import AskedFile, read_asked
 from bertvision.evaluate.reader_scores import given_answers, reader_answers_of, reader_scores
-from bertvision.files import given_folder, write_json_rows
+from bertvision.files import given_folder, write_json_rows, write_text
 from bertvision.heads.logits import logits_of
-from bertvision.kinds.kind import Answering
+from bertvision.kinds.kind import Answering, CellsByName, Golds
 from bertvision.metrics.squad import Scores
 from bertvision.model_config import Calibration, read_calibration_file
-from bertvision.model_folder import Model, ModelConfig, load_model
-from bertvision.predictions.files import PREDICTION_FILES, READER_PREDICTIONS
+from bertvision.model_folder import Model, ModelConfig, find_model, load_model
+from bertvision.predictions.files import PREDICTION_FILES, READER_PREDICTIONS, to_csv
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config, Settings, merge, validate
-from bertvision.tasks import Task, open_answering
+from bertvision.tasks import TASKS, Task, open_answering
 from bertvision.training.device import Precision, choose_compute
 
 
@@ -38,37 +43,141 @@ class FilePredictions(NamedTuple):
     predictions: list[Any]  # as the kind of task has them
     scores: Scores | None  # None where the file has no answers to compare with
     summary: str  # in a few words
+    lines: list[CellsByName]  # of a table: texts, labels by name, probabilities
+
+
+class _Used(NamedTuple):
+    """A model, and how it is used."""
+
+    model: Model
+    config: PredictConfig
+    calibration: Calibration
+
+    @property
+    def columns(self) -> ColumnsConfig | None:
+        """Return which columns its tables have; None where its task has other files."""
+        layouts = TASKS[self.model.config.task].layouts
+        return self.config.data.columns or layouts[0] if layouts else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the columns of its texts; none where they have numbers."""
+        texts = () if self.columns is None else self.columns.text
+        listed = texts if isinstance(texts, tuple) else (texts,)
+        return tuple(name for name in listed if isinstance(name, str))
 
 
 def predict_file(
     model_folder: Path,
     data: str,
-    out: Path,
+    out: Path | None = None,
     settings: Settings | None = None,
     progress: Progress = SILENT,
     *,
     allow_outside: bool = False,
 ) -> FilePredictions:
-    """Answer a file with the model of a MODEL_DIR, and score the answers where the file has golds."""
+    """Answer a file with the model of a MODEL_DIR, and score the answers where the file has golds.
+
+    `out` is a folder for prediction files, or a .csv for a table; without it nothing is written.
+    """
+    used = _open(model_folder, settings, allow_outside)
+    asked = read_asked(used.model.config.task, data, used.config.data, labels=used.model.config.labels)
+    return _answer_to(out, used, asked, progress)
+
+
+def predict_texts(
+    model_folder: Path,
+    texts: Sequence[str],
+    out: Path | None = None,
+    settings: Settings | None = None,
+    progress: Progress = SILENT,
+    *,
+    allow_outside: bool = False,
+) -> FilePredictions:
+    """Answer texts with a model that says something of one text; `out` as for `predict_file`."""
+    used = _open(model_folder, settings, allow_outside)
+    return _answer_to(out, used, _asked_texts(used, texts), progress)
+
+
+def predict_stream(
+    model_folder: Path,
+    content: bytes,
+    out: Path | None = None,
+    settings: Settings | None = None,
+    progress: Progress = SILENT,
+    *,
+    allow_outside: bool = False,
+) -> FilePredictions:
+    """Answer what came by standard input: a table where it is JSON lines or has a header, else a text on each line."""
+    used = _open(model_folder, settings, allow_outside)
+    text = decode_text(Path("standard input"), content, used.config.data.encoding)
+    ending = _ending_of(text, used)
+    if ending is None:
+        lines = [line.removesuffix("\r") for line in text.split("\n") if line.strip()]
+        progress.say(f"standard input: {len(lines):,} texts, one on each line")
+        return _answer_to(out, used, _asked_texts(used, lines), progress)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"standard input{ending}"
+        path.write_bytes(content)
+        asked = read_asked(used.model.config.task, str(path), used.config.data, labels=used.model.config.labels)
+    return _answer_to(out, used, asked, progress)
+
+
+def _ending_of(text: str, used: _Used) -> str | None:
+    """Return how a file of such a table is called; None where the text has neither JSON nor a header that is known."""
+    if text.lstrip().startswith("{"):
+        return ".jsonl"
+    return ".csv" if used.names and has_header(text, used.names, used.config.data.delimiter) else None
+
+
+def _asked_texts(used: _Used, texts: Sequence[str]) -> AskedFile:
+    """Return texts as examples without golds."""
+    config = used.model.config
+    info = TASKS[config.task]
+    if used.columns is None:
+        what = "; for questions about one text there is `bertvision ask`" if info.kind.asks_questions else ""
+        raise SettingsError(f"a model of {config.task} needs --data FILE ({info.files}){what}")
+    if isinstance(used.columns.text, tuple):
+        raise SettingsError(
+            f"a model of {config.task} reads two texts; give a table with the columns "
+            f"{' and '.join(map(str, used.columns.text))}, by --data FILE or by standard input"
+        )
+    if not texts:
+        raise DataError("there is no text; give one")
+    for place, text in enumerate(texts, start=1):
+        if not text.strip() or not is_unicode(text):
+            raise DataError(f"text {place} is {'not UTF-8' if text.strip() else 'empty'}; write something there")
+    examples = [info.kind.example(str(place), text) for place, text in enumerate(texts)]
+    return AskedFile(Golds(config.task, info, examples, config.labels), has_golds=False)
+
+
+def _open(model_folder: Path, settings: Settings | None, allow_outside: bool) -> _Used:
+    model_folder = find_model(model_folder)  # its calibration lies there too
     model = load_model(model_folder, allow_outside=allow_outside)
     calibration = read_calibration_file(model_folder)
-    config = read_settings(model.config, settings, calibration)
-    asked = read_asked(model.config.task, data, config.data, labels=model.config.labels)
-    split: Split[Any] = Split(data, tuple(asked.golds.examples), 0, None)
+    return _Used(model, read_settings(model.config, settings, calibration), calibration or Calibration())
+
+
+def _answer_to(out: Path | None, used: _Used, asked: AskedFile, progress: Progress) -> FilePredictions:
+    """Answer examples, and write a folder or, where `out` is called so, a table."""
+    if out is not None and not is_table(out):
+        with given_folder(out, PREDICTION_FILES) as beside:
+            return _answer(used, asked, beside, progress)
+    found = _answer(used, asked, None, progress)
+    if out is not None:
+        write_text(out, to_csv(found.lines))
+    return found
+
+
+def is_table(out: Path) -> bool:
+    """Return whether a place for predictions is a table's rather than a folder's."""
+    return out.suffix.lower() == ".csv" and not out.is_dir()
+
+
+def _answer(used: _Used, asked: AskedFile, out: Path | None, progress: Progress) -> FilePredictions:
+    model, config = used.model, used.config
+    split: Split[Any] = Split("given", tuple(asked.golds.examples), 0, None)
     task = Task(model.config.task, split, split, model.config.labels)
-    with given_folder(out, PREDICTION_FILES) as beside:
-        return _answer(model, asked, task, config, calibration or Calibration(), beside, progress)
-
-
-def _answer(
-    model: Model,
-    asked: AskedFile,
-    task: Task,
-    config: PredictConfig,
-    calibration: Calibration,
-    out: Path,
-    progress: Progress,
-) -> FilePredictions:
     compute = choose_compute(config.device, config.precision)
     answering = open_answering(
         task, task.dev, model.encoder.tokenizer, model.config.windows, config.answers, progress=progress
@@ -77,22 +186,26 @@ def _answer(
     encoder = freeze(model.encoder, compute)
     logits = logits_of(encoder, heads, answering.windows, per, compute, progress, tokens)["model"]
     predictions = answering.answer(logits)
-    answering.write(out, predictions, logits)
+    if out is not None:
+        answering.write(out, predictions, logits)
     scores = answering.score(predictions, logits) if asked.can_be_scored(predictions) else None
-    reader = _read_by_reader(answering, logits, calibration, out, scores is not None)
-    summary = task.kind.summarise(predictions)
-    return FilePredictions(predictions, None if scores is None else scores | reader, summary)
+    reader = _read_by_reader(answering, logits, used.calibration, out, scores is not None)
+    lines = task.kind.tabulate(answering.golds, predictions, used.names)
+    return FilePredictions(
+        predictions, None if scores is None else scores | reader, task.kind.summarise(predictions), lines
+    )
 
 
 def _read_by_reader(
-    answering: Answering, logits: Logits, calibration: Calibration, out: Path, can_be_scored: bool
+    answering: Answering, logits: Logits, calibration: Calibration, out: Path | None, can_be_scored: bool
 ) -> Scores:
     """Write the answers of the decoder `reader` too, where `answers.decoders` asks for it, and return its scores."""
     answers = reader_answers_of(answering, logits)
     if answers is None:
         return {}
     decision = Decision(calibration.threshold, calibration.temperature)
-    write_json_rows(out / READER_PREDICTIONS, given_answers(answers, decision.threshold))
+    if out is not None:
+        write_json_rows(out / READER_PREDICTIONS, given_answers(answers, decision.threshold))
     return reader_scores(answers, decision) if can_be_scored else {}
 
 

@@ -14,6 +14,7 @@ from bertvision.records import Parameters, ResultKind, TrainingPoint
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import best_step, bottom_states, trained_parameters, tuning_points
 from bertvision.steps.heads import load_heads
+from bertvision.steps.mistakes import Told
 
 ENCODER, MAJORITY = "encoder", "majority"
 
@@ -34,6 +35,7 @@ class ResultModel:
     states: str = "live"  # where its training took states from
     points: Sequence[TrainingPoint] = ()  # the course of its training
     best: int | None = None  # where the best weights are kept: the encoder's step, a head's epoch
+    told: Told = Told()  # what a regression tells beside its scores
 
 
 BASELINE = ResultModel(MAJORITY, "baseline", Parameters(total=0, trainable=0, encoder=0))
@@ -69,6 +71,7 @@ def list_models(context: RunContext, encoder: Encoder) -> list[ResultModel]:
                 states=trained.states,
                 points=trained.points,
                 best=trained.best,
+                told=trained.told,
             )
         )
     return rows + _ensembles(context.experiment.ensembles, rows, size, inside)

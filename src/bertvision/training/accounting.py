@@ -50,8 +50,7 @@ class Meter:
         """Stop the clock, and give all costs until now."""
         wait_for(self._device)
         old, joules = self._costs, device_joules(self._device)
-        on_gpu = self._device.type == "cuda"
-        device_bytes = torch.cuda.max_memory_allocated(self._device) if on_gpu else None
+        device_bytes = peak_bytes(self._device) if self._device.type == "cuda" else None
         self._costs = Costs(
             seconds=old.seconds + time.perf_counter() - self._started,
             data_seconds=old.data_seconds + self._data,
@@ -71,6 +70,11 @@ class Meter:
             if item is None:
                 return
             yield item
+
+
+def peak_bytes(device: torch.device) -> int:
+    """Return the most memory that was held since the peaks were last forgotten: a GPU's, or else the process's."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_process_bytes()
 
 
 def peak_process_bytes() -> int:

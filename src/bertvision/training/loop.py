@@ -145,9 +145,7 @@ class Group:
         """Let every learner take one step on the mean over all examples of the batches; gives their losses."""
         with ExitStack() as streams:
             for learner in self.learners:
-                # The caller may have evaluated it since the last step, or a part of it, such as the encoder alone.
-                if not all(each.training for each in (learner.model, *learner.model.children())):
-                    learner.model.train()
+                learner.model.train()  # the caller may have evaluated since the last step
                 if learner.draws:
                     streams.enter_context(learner.stream.entered())
             losses = self._take(batches) if self._graphs is None else self._graphs.run(self._take, batches)

@@ -88,6 +88,17 @@ def choice_losses(
     return class_losses(logits.reshape(len(logits), -1, group), labels[::group], of_groups)
 
 
+def cosine_loss(
+    first: Float[Tensor, "pair hidden"],
+    second: Float[Tensor, "pair hidden"],
+    wanted: Float[Tensor, " pair"],
+    weights: Weights = None,
+) -> Tensor:
+    """Return the squared distance of pairs' cosines from those wanted, mean over the pairs."""
+    cosines = F.cosine_similarity(first.float(), second.float(), dim=-1)
+    return row_mean((cosines - wanted).square(), weights)
+
+
 def tag_losses(
     logits: Float[Tensor, "head batch token tag"], labels: Int[Tensor, "batch token"], weights: Weights = None
 ) -> Float[Tensor, " head"]:

@@ -13,6 +13,7 @@ from bertvision.heads.poolers.cnn_1xn import Cnn1xN, Cnn1xNConfig
 from bertvision.heads.poolers.cnn_nxn import CnnNxN, CnnNxNConfig
 from bertvision.heads.poolers.inception import Inception, InceptionConfig
 from bertvision.heads.poolers.ladder import Ladder, LadderConfig
+from bertvision.heads.poolers.last_dense import LastDense, LastDenseConfig
 from bertvision.heads.poolers.last_state import LastState, LastStateConfig
 from bertvision.heads.poolers.layer_attention import LayerAttention, LayerAttentionConfig
 from bertvision.heads.poolers.learned_pooling import LearnedPooling, LearnedPoolingConfig
@@ -34,6 +35,7 @@ AnyPooler = (
     | MixedAdapterConfig
     | TwoAdaptersConfig
     | LastStateConfig
+    | LastDenseConfig
     | ChosenLayersConfig
     | Cnn1xNConfig
     | CnnNxNConfig
@@ -65,6 +67,7 @@ def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
         | MixedAdapter
         | TwoAdapters
         | LastState
+        | LastDense
         | ChosenLayers
         | Cnn1xN
         | CnnNxN
@@ -92,6 +95,8 @@ def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
             pooler = TwoAdapters(shape, width_of(width, hidden))
         case LastStateConfig():
             pooler = LastState(hidden)
+        case LastDenseConfig(activation=activation, bias=bias, norm=norm, norm_eps=eps):
+            pooler = LastDense(hidden, activation, bias=bias, norm=norm, norm_eps=eps)
         case ChosenLayersConfig(layers=chosen, join=join):
             pooler = ChosenLayers(shape, chosen, mixed=join == "mix")
         case Cnn1xNConfig(mix=view, width=width, dilated=dilated, dropout=rate):

@@ -1,0 +1,220 @@
+"""Answerable questions -> unanswerable ones that nearly could be answered: near misses.
+
+For whoever has only questions with answers, and for files whose unanswerable questions are easy to tell. Which
+questions get one, and which one, depends on the seed, the question's id and the file's contexts, never on their order.
+"""
+
+import gzip
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+from bertvision.data.example import NearMissConfig, NearMissRule, Question, Split
+from bertvision.data.near_miss_rules import RULES, Asked, Change, FileWords
+from bertvision.data.passages import Passage, topic_words, words_of
+from bertvision.data.squad import load_squad, read_squad_file
+from bertvision.errors import DataError, SettingsError
+from bertvision.files import check_file, write_bytes
+from bertvision.progress import SILENT, Progress
+from bertvision.settings import validate
+from bertvision.tables import Column, Number, Table
+
+# How readily each rule is tried first. People who wrote SQuAD 2.0's questions swapped names and numbers in 21% of a
+# sample, took an antonym in 20%, negated 9% and set an impossible condition in 4% (Rajpurkar et al. 2018, table 3).
+WEIGHTS: dict[NearMissRule, float] = {"name": 4, "number": 4, "antonym": 4, "negation": 1, "condition": 1}
+TRIED = 3  # rules for a question, lest all that has no name, number or antonym gets a negation or a condition
+SHARED = 0.5  # of a question's words beside the new one in a sentence: it may well answer the new question
+SHOWN = 2  # examples of each rule
+SHORTEST, LONGEST = 3, 60  # words of a question
+
+
+class NearMiss(NamedTuple):
+    """An unanswerable question, the rule that made it, and the question that it was made from."""
+
+    question: Question
+    rule: NearMissRule
+    source: Question
+
+
+@dataclass(frozen=True)
+class NearMisses:
+    """What was made from a file's questions."""
+
+    made: tuple[NearMiss, ...]
+    answerable: int  # questions that could have got one
+    are_names_hidden: bool  # without capital letters no name can be seen
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the counts, for JSON."""
+        return {"answerable": self.answerable, "made": len(self.made), "rules": self.counts}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return how many each rule made."""
+        counted = Counter(each.rule for each in self.made)
+        return {rule: counted[rule] for rule in RULES}
+
+    @property
+    def summary(self) -> str:
+        """Return the counts in one line, and why there are no names where none can be seen."""
+        by_rule = ", ".join(f"{rule} {count:,}" for rule, count in self.counts.items() if count)
+        hidden = "; names cannot be seen, because the contexts have no capital letters" if self.are_names_hidden else ""
+        return f"{len(self.made):,} near misses from {self.answerable:,} answerable questions ({by_rule}){hidden}"
+
+    def as_tables(self) -> list[Table]:
+        """Lay out how many each rule made, and a few of them."""
+        columns = (Column("rule", "left"), Column("made"))
+        counts = Table(
+            "Near misses", columns, tuple((rule, Number(made, ",.0f")) for rule, made in self.counts.items())
+        )
+        shown = [each for rule in RULES for each in islice((each for each in self.made if each.rule == rule), SHOWN)]
+        rows = tuple((each.rule, each.source.text.strip(), each.question.text) for each in shown)
+        return [counts, Table("Examples", (columns[0], Column("from", "left"), Column("to", "left")), rows)]
+
+
+def make_near_misses(
+    questions: Sequence[Question], config: NearMissConfig, name: str, progress: Progress = SILENT
+) -> NearMisses:
+    """Make near misses from a share of the answerable questions; `name` is the file's, for errors."""
+    by_context: dict[str, list[Question]] = defaultdict(list)
+    for question in questions:
+        by_context[question.context].append(question)
+    num_answerable = sum(not question.is_impossible for question in questions)
+    if not num_answerable:
+        raise DataError(f"{name}: has no answerable question, from which near misses are made; give a file that has")
+    passages = {context: Passage(context) for context in by_context}
+    file = FileWords.of(list(passages.values()))
+    known = {question.id for question in questions}
+    found: dict[str, NearMiss] = {}
+    with progress.bar("near misses", len(questions)) as bar:
+        for context, asked in by_context.items():
+            found |= _of_context(asked, passages[context], file, config, known)
+            bar.advance(len(asked))
+    if config.share and not found:
+        raise DataError(
+            f"{name}: none of its {num_answerable:,} answerable questions became a near miss by the rules "
+            f"{', '.join(config.rules)}; try other rules or a larger share"
+        )
+    made = tuple(found[question.id] for question in questions if question.id in found)
+    return NearMisses(made, num_answerable, not any(passage.is_cased for passage in passages.values()))
+
+
+def with_near_misses(
+    split: Split[Question], config: NearMissConfig, progress: Progress = SILENT
+) -> tuple[Split[Question], NearMisses]:
+    """Add near misses to a split."""
+    found = make_near_misses(split.examples, config, split.name, progress)
+    return replace(split, examples=split.examples + tuple(each.question for each in found.made)), found
+
+
+def write_near_misses(
+    source: str | Path, out: str | Path, settings: Mapping[str, Any] | None = None, progress: Progress = SILENT
+) -> NearMisses:
+    """Write a SQuAD file with near misses beside its own questions, as SQuAD 2.0.
+
+    `settings` are those of `data.near_misses`: `share`, `seed` and `rules`. All else of the file stays as it is; a name
+    that ends in `.gz` is packed.
+    """
+    config = validate(NearMissConfig, dict(settings or {}), "near misses")
+    path, target = Path(source), check_file(Path(out))
+    if path.exists() and target.exists() and path.samefile(target):
+        raise SettingsError(f"{target}: is the file that is read; give --out another name")
+    found = make_near_misses(read_squad_file(path).examples, config, str(path), progress)
+    content = load_squad(path)
+    _add_to(content, {each.source.id: each for each in found.made})
+    packed = (json.dumps(content, ensure_ascii=False) + "\n").encode()
+    write_bytes(target, gzip.compress(packed, mtime=0) if target.suffix == ".gz" else packed)
+    return found
+
+
+def _of_context(
+    questions: Sequence[Question], passage: Passage, file: FileWords, config: NearMissConfig, known: set[str]
+) -> dict[str, NearMiss]:
+    """Make the near misses of one context, by the id of the question that each is made from."""
+    others = [set(words_of(question.text)) for question in questions]
+    found: dict[str, NearMiss] = {}
+    for question in sorted(questions, key=lambda each: each.id):  # what was made before must not be made again
+        random = Random(hashlib.sha256(f"{config.seed} {question.id}".encode()).digest())
+        if question.is_impossible or random.random() >= config.share:
+            continue
+        near = _first_good(Asked(question, passage, file), config, others, random)
+        if near is not None and near.question.id not in known:
+            found[question.id] = near
+            others.append(set(words_of(near.question.text)))
+    return found
+
+
+def _first_good(asked: Asked, config: NearMissConfig, others: Sequence[set[str]], random: Random) -> NearMiss | None:
+    """Return the first change that passes all checks, of the rules in an order drawn by their weights."""
+    drawn = {rule: random.random() ** (1 / WEIGHTS[rule]) for rule in RULES}
+    for rule in sorted(config.rules, key=lambda each: -drawn[each])[:TRIED]:
+        for change in RULES[rule](asked, random):
+            if _is_good(asked, change, others):
+                source = asked.question
+                near = replace(source, id=f"{source.id}-near-{rule}", text=change.text, answers=())
+                return NearMiss(near, rule, source)
+    return None
+
+
+def _is_good(asked: Asked, change: Change, others: Sequence[set[str]]) -> bool:
+    """Throw out accidents: what is still answered, asked already, or no question any more."""
+    return (
+        _reads_as_question(change.text)
+        and not _holds_answer(asked, change)
+        and not (change.added & topic_words(asked.question.title))  # the context is about it, by name or not
+        and not _may_be_answered(asked, change)
+        and set(words_of(change.text)) not in others
+    )
+
+
+def _reads_as_question(text: str) -> bool:
+    words = words_of(text)
+    doubled = any(one == other for one, other in pairwise(words))
+    return SHORTEST <= len(words) <= LONGEST and not doubled
+
+
+def _holds_answer(asked: Asked, change: Change) -> bool:
+    """Return whether an answer's text stands in the new question, or what is new stands in an answer."""
+    text = f" {' '.join(words_of(change.text))} "
+    for answer in asked.question.answers:
+        words = words_of(answer.text)
+        if f" {' '.join(words)} " in text or change.added & topic_words(answer.text):
+            return True
+    return False
+
+
+def _may_be_answered(asked: Asked, change: Change) -> bool:
+    """Return whether a sentence holds what is new, and either an answer or much of what the question kept."""
+    starts = [answer.start for answer in asked.question.answers]
+    for sentence in asked.passage.sentences:
+        if change.added & sentence.stems:
+            has_answer = any(sentence.start <= start < sentence.end for start in starts)
+            if has_answer or len(change.kept & sentence.stems) >= SHARED * len(change.kept):
+                return True
+    return False
+
+
+def _add_to(content: dict[str, Any], by_source: Mapping[str, NearMiss]) -> None:
+    content["version"] = "v2.0"
+    for article in content["data"]:
+        for paragraph in article["paragraphs"]:
+            for qa in paragraph["qas"]:
+                qa.setdefault("is_impossible", not qa["answers"])
+            made = [by_source[qa["id"]] for qa in paragraph["qas"] if qa["id"] in by_source]
+            paragraph["qas"] += [_qa(each) for each in made]
+
+
+def _qa(near: NearMiss) -> dict[str, Any]:
+    return {
+        "id": near.question.id,
+        "question": near.question.text,
+        "is_impossible": True,
+        "answers": [],
+        "plausible_answers": [{"text": each.text, "answer_start": each.start} for each in near.source.answers],
+    }

@@ -1,0 +1,113 @@
+"""Prediction folders -> what they are of: their run's task, layout of tables and gold file; needs no torch."""
+
+import glob
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bertvision.data.example import DataConfig, TaskName
+from bertvision.data.sources import exists, parse_source
+from bertvision.errors import DataError, FolderError, SettingsError
+from bertvision.evaluate.golds import GoldConfig, read_golds
+from bertvision.files import sha256_of
+from bertvision.kinds.kind import Golds
+from bertvision.predictions.files import PREDICTIONS
+from bertvision.records import RunRecord, read_record, read_records
+from bertvision.run_folder import RunFolder, folder_of_seed
+from bertvision.settings import Settings, merge, validate
+from bertvision.tasks import TASKS, read_task, task_name
+
+PARENTS = {"predictions": False, "predictions_held_out": True}  # whether it is of the held-out questions
+GIVE_GOLD = "give --gold FILE"
+
+
+class RunPlace(NamedTuple):
+    """Where in a run a prediction folder lies."""
+
+    out: Path
+    record: RunRecord
+    part: str  # a further split, such as `mismatched`
+    is_held_out: bool
+
+
+class AskedRun(NamedTuple):
+    """What predictions are of."""
+
+    paths: tuple[Path, ...]
+    task: TaskName
+    data: DataConfig
+    place: RunPlace | None  # None where they lie in no run folder
+
+    def read_golds(self, gold: str | None) -> Golds:
+        """Read a gold file, by default the one that the run was scored on."""
+        if gold is not None:
+            return read_golds(self.task, gold, self.data, self.paths)
+        if self.place is None:
+            raise SettingsError(f"{self.paths[0]}: lies in no run folder, which would name its file; {GIVE_GOLD}")
+        out = self.place.out
+        if self.place.is_held_out:
+            return read_golds(self.task, str(RunFolder(out, out).held_out), self.data, self.paths)
+        if self.data.folds is not None:
+            task = read_task(self.task, self.data)
+            return Golds(self.task, task.info, task.dev.examples, task.labels)
+        return self._read_dev(self.place)
+
+    def _read_dev(self, place: RunPlace) -> Golds:
+        source = self.data.also[place.part] if place.part else self.data.dev
+        before = place.record.data.get(place.part or "dev")
+        path = Path(parse_source(source).whole)
+        if exists(str(path)) and before is not None and before.sha256 not in (None, sha256_of(path)):
+            raise DataError(f"{path}: is no longer the file that the run was scored on; {GIVE_GOLD}")
+        try:
+            return read_golds(self.task, source, self.data, self.paths)
+        except DataError as error:
+            raise DataError(f"{error} (the file that the run was scored on; or {GIVE_GOLD})") from None
+
+
+def find_asked(paths: Sequence[Path], gold: str | None, task: str | None, settings: Settings) -> AskedRun:
+    """Find what predictions are of: what is given or, else, what their run says; a run folder is its best model's."""
+    folders = tuple(map(find_predictions, paths))
+    places = [place for place in map(_find_place, folders) if place is not None]
+    if len(tasks := {place.record.task for place in places}) > 1 and task is None:
+        raise SettingsError(f"the predictions are of different tasks, {' and '.join(sorted(tasks))}; give --task")
+    name = task_name(task or next(iter(tasks), "squad2"))
+    place = next((each for each in places if each.record.task == name), None)
+    own = {} if place is None else dict(place.record.config.get("data", {}))
+    if gold is not None:
+        own.pop("encoding", None)  # of the run's own files
+    data = validate(GoldConfig, merge({"data": own}, settings), "--set").data
+    return AskedRun(folders, name, data, place)
+
+
+def find_predictions(path: Path) -> Path:
+    """Return a run folder's predictions of dev by its best model, or else the path itself."""
+    if (path / PREDICTIONS).exists() or not (path / "records").is_dir():
+        return path
+    records = [each for each in read_records(path / "records") if (_predictions_of(path, each) / PREDICTIONS).is_file()]
+    if not records:
+        raise FolderError(f"{path}: its run left no predictions; give a folder that holds {PREDICTIONS}")
+    return _predictions_of(path, max(records, key=_headline))
+
+
+def _predictions_of(out: Path, record: RunRecord) -> Path:
+    return folder_of_seed(out, record.seed, tuple(record.config["seeds"]), record.fraction).predictions(record.row)
+
+
+def _headline(record: RunRecord) -> float:
+    """Return the score that stands for the task; one that has no value is beaten by any."""
+    return record.scores.get(TASKS[task_name(record.task)].scores[0], -math.inf)
+
+
+def _find_place(path: Path) -> RunPlace | None:
+    """Find where in a run folder predictions lie: OUT[/seeds/SEED]/predictions/FRACTION/ROW[/PART]."""
+    folder = path.resolve() if path.is_dir() else path.resolve().parent
+    above = next((each for each in folder.parents if each.name in PARENTS), None)
+    if above is None:
+        return None
+    out = above.parent.parent.parent if above.parent.parent.name == "seeds" else above.parent
+    fraction, row, *part = (*folder.relative_to(above).parts, "")
+    named = sorted((out / "records").glob(f"{glob.escape(f'{row}-{fraction}')}-seed*.json"))
+    if not named:
+        return None
+    return RunPlace(out, read_record(named[0]), "/".join(filter(None, part)), PARENTS[above.name])

@@ -1,0 +1,110 @@
+"""Records of one experiment -> what came out, in sentences: the best model, baselines, what more data would do."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bertvision.records import RunRecord
+from bertvision.report.measures import Measure, measures_of
+from bertvision.report.results import (
+    Result,
+    data_share,
+    full_results,
+    largest_fraction,
+    mean_interval,
+    results_of,
+    trained,
+)
+
+READS = {"baseline": "reads nothing", "control": "reads the last layer alone"}
+ENOUGH = 1.0  # points that the last doubling of the data adds, below which more would hardly be seen
+
+
+class DataPoint(NamedTuple):
+    """What a model scores with so much of the training data."""
+
+    data: float  # rows, or percent
+    score: float
+
+
+class DataCurve(NamedTuple):
+    """A model's scores over the amount of data, the least first."""
+
+    name: str
+    unit: str  # `training rows`, or `% of the training data`
+    points: list[DataPoint]
+
+
+def headline(records: Sequence[RunRecord]) -> list[str]:
+    """Say which model is best, how far it lies above what it has to beat, and what more data would do."""
+    best = best_result(records)
+    if best is None:
+        return []
+    measure = measures_of(records).main_measure
+    found = [_best(best, measure), _beside(best, full_results(records), measure), _more_data(data_curves(records))]
+    return [sentence for sentence in found if sentence]
+
+
+def best_result(records: Sequence[RunRecord]) -> Result | None:
+    """Return the model with the highest main score, of equals the first; None without scores."""
+    key = measures_of(records).main
+    scored = [row for row in trained(full_results(records)) if key in row.scores]
+    return max(scored, key=lambda row: row.scores[key].mean, default=None)
+
+
+def data_curves(records: Sequence[RunRecord]) -> list[DataCurve]:
+    """Return main scores over the amount of data: of regressions on fewer rows, else of heads on shares of it."""
+    key = measures_of(records).main
+    scored = [row for row in largest_fraction(trained(results_of(records))) if key in row.scores]
+    curves: dict[str, DataCurve] = {}
+    for row in scored:
+        curve = curves.setdefault(row.name, DataCurve(row.name, "% of the training data", []))
+        curve.points.append(DataPoint(100 * row.data, row.scores[key].mean))
+    if any(len(curve.points) > 1 for curve in curves.values()):
+        return list(curves.values())
+    return [_fitted_curve(row.records[0], key) for row in scored if row.records[0].fewer_rows]
+
+
+def _fitted_curve(record: RunRecord, key: str) -> DataCurve:
+    """Return the curve of the first seed: others may have other rows."""
+    points = [DataPoint(each.rows, each.scores[key]) for each in record.fewer_rows if key in each.scores]
+    rows = round(record.data["train"].questions * data_share(record))
+    return DataCurve(record.row, "training rows", [*points, DataPoint(rows, record.scores[key])])
+
+
+def _best(best: Result, measure: Measure) -> str:
+    fraction = "" if best.fraction is None else f" at fraction {best.fraction_text}"
+    bounds, dev = mean_interval(best, measure.key), best.records[0].data.get("dev")
+    interval = "" if bounds is None else f" (95% interval {bounds[0]:.1f} to {bounds[1]:.1f})"
+    chosen = "" if dev is None else f", the best model on the {dev.questions:,} examples of dev"
+    return f"{best.name}{fraction}: {measure.head} {best.scores[measure.key].mean:.1f}{interval}{chosen}."
+
+
+def _beside(best: Result, rows: Sequence[Result], measure: Measure) -> str:
+    """Name the baselines and controls, which a model has to beat, and say where it may have done so by chance."""
+    key = measure.key
+    others = [row for row in rows if key in row.scores and row.name != best.name]
+    beside = [row for row in others if row.kind == "baseline"]
+    beside += [row for row in others if row.kind == "control" and row.fraction == best.fraction]
+    if not beside:
+        return ""
+    named = _listed([f"{row.name} {row.scores[key].mean:.1f} ({READS[row.kind]})" for row in beside])
+    bounds = mean_interval(best, key)
+    near = [row.name for row in beside if bounds is not None and row.scores[key].mean >= bounds[0]]
+    verb = "lies" if len(near) == 1 else "lie"
+    chance = f" {_listed(near)} {verb} inside that interval: the difference may be chance." if near else ""
+    return f"It has to beat {named}.{chance}"
+
+
+def _more_data(curves: Sequence[DataCurve]) -> str:
+    long = [curve for curve in curves if len(curve.points) > 1]
+    if not long:
+        return ""
+    name, unit, points = max(long, key=lambda curve: curve.points[-1].score)
+    amounts, scores = _listed([f"{each.data:,g}" for each in points]), _listed([f"{each.score:.1f}" for each in points])
+    gain = points[-1].score - points[-2].score
+    verdict = "more data should help" if gain >= ENOUGH else "more data of this kind would add little"
+    return f"With {amounts} {unit} {name} has {scores}. The last step added {gain:.1f}: {verdict}."
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else texts[0]

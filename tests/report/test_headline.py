@@ -1,0 +1,53 @@
+import pytest
+
+from bertvision.records import DataFile, FewerRows
+from bertvision.report.headline import headline
+
+TRAIN = {
+    name: DataFile(name=name, sha256=None, questions=rows, dropped=0, windows=rows)
+    for name, rows in (("train", 64), ("dev", 300))
+}
+
+
+@pytest.fixture
+def make(make_record):
+    def make(row, kind, accuracy, **more):
+        own = {"task": "sst2", "experiment": "own", "fraction": None, "data": TRAIN, **more}
+        return make_record(row=row, kind=kind, scores={"accuracy": accuracy}, **own)
+
+    return make
+
+
+def test_the_best_model_stands_with_its_interval_beside_what_it_has_to_beat(make):
+    records = [
+        make("majority", "baseline", 50.0),
+        make("regression", "head", 72.0, intervals={"accuracy": (67.0, 77.0)}),
+        make("learned_pooling", "head", 70.0),
+        make("last_regression", "control", 66.0),
+        make("last_linear", "control", 68.0),
+    ]
+    best, beside = headline(records)
+    assert best == "regression: accuracy 72.0 (95% interval 67.0 to 77.0), the best model on the 300 examples of dev."
+    for text in ("majority 50.0 (reads nothing)", "last_regression 66.0 (", "last_linear 68.0 ("):
+        assert text in beside
+    assert beside.endswith("last_linear lies inside that interval: the difference may be chance.")
+
+
+@pytest.mark.parametrize(("last", "verdict"), [(75.0, "should help"), (70.5, "would add little")])
+def test_fewer_rows_tell_whether_more_would_help(make, last, verdict):
+    fewer = [FewerRows(rows=rows, draws=3, scores={"accuracy": score}) for rows, score in ((16, 60.0), (32, 70.0))]
+    sentence = headline([make("regression", "head", last, fewer_rows=fewer)])[-1]
+    assert f"With 16, 32 and 64 training rows regression has 60.0, 70.0 and {last:.1f}." in sentence
+    assert sentence.endswith(f"{verdict}.")
+
+
+def test_shares_of_the_data_tell_it_too(make):
+    shares = ((0.1, 60.0), (1.0, 70.0))
+    records = [make("learned_pooling", "head", score, config={"heads": {"share": share}}) for share, score in shares]
+    assert "With 10 and 100 % of the training data learned_pooling has 60.0 and 70.0." in headline(records)[-1]
+
+
+def test_records_without_scores_have_no_headline_and_old_ones_no_interval(make, make_record):
+    assert headline([make_record(task="sst2", scores={})]) == []
+    (best,) = headline([make("encoder", "encoder", 70.0, fraction=3.0)])
+    assert best == "encoder at fraction 3: accuracy 70.0, the best model on the 300 examples of dev."

@@ -1,0 +1,157 @@
+"""`bertvision predict`: tables of predictions, texts on the command line and by standard input."""
+
+import csv
+import io
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import bertvision
+from bertvision.cli import app
+
+TEXTS = ["the weir was built", 'hannah, "coyle"', "in the\nriver"]
+LABELS = ("bad", "good")
+
+
+@pytest.fixture(scope="module")
+def folder(make_shared):
+    return make_shared("classification", LABELS)
+
+
+@pytest.fixture(scope="module")
+def expected(folder):
+    """What the model says of the texts, by the library."""
+    return bertvision.load(folder, device="cpu")(TEXTS)
+
+
+def predict(*arguments, stdin=None):
+    shown = CliRunner().invoke(app, ["predict", *map(str, arguments), "--set", "device=cpu"], input=stdin)
+    assert shown.exit_code == 0, shown.output
+    return shown
+
+
+def refusal(*arguments, stdin=None):
+    shown = CliRunner().invoke(app, ["predict", *map(str, arguments)], input=stdin)
+    assert (shown.exit_code, shown.stdout) == (2, ""), shown.output
+    return shown.stderr
+
+
+def check(text, expected, name="text"):
+    """Compare a table with what the library says."""
+    lines = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert [line[name] for line in lines] == TEXTS[: len(lines)]
+    assert [line["label"] for line in lines] == [each.label for each in expected]
+    for line, each in zip(lines, expected, strict=True):
+        found = [float(line[f"probability of {label}"]) for label in LABELS]
+        # Six digits are written, and a batch of other texts rounds otherwise.
+        assert found == pytest.approx(list(each.probabilities.values()), abs=2e-5)
+
+
+def test_texts_on_the_command_line_are_printed_as_csv(folder, expected):
+    check(predict(folder, *TEXTS).stdout, expected)
+    check(predict(folder, TEXTS[0]).stdout, expected[:1])
+
+
+def test_as_json_probabilities_are_numbers(folder, expected):
+    lines = json.loads(predict(folder, *TEXTS, "--json").stdout)
+    assert [line["label"] for line in lines] == [each.label for each in expected]
+    assert lines[0]["probability of good"] == pytest.approx(expected[0].probabilities["good"], abs=2e-5)
+
+
+def test_a_file_is_answered_to_csv_that_train_could_read(folder, expected, tmp_path):
+    rows = [{"text": text, "label": label} for text, label in zip(TEXTS, ("good", "bad", "bad"), strict=True)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shown = predict(folder, "--data", tmp_path / "rows.jsonl", "--out", tmp_path / "found.csv")
+    check((tmp_path / "found.csv").read_text(), expected)
+    right = sum(row["label"] == each.label for row, each in zip(rows, expected, strict=True))
+    first, scores = shown.stdout.split("\n", 1)
+    assert first == f"3 examples; answers in {tmp_path / 'found.csv'}"
+    assert json.loads(scores)["accuracy"] == pytest.approx(100 * right / 3)
+    assert json.loads(predict(folder, "--data", tmp_path / "found.csv", "--out", tmp_path / "again", "--json").stdout)[
+        "scores"
+    ]["accuracy"] == pytest.approx(100)
+    assert [path.name for path in tmp_path.glob("found*")] == ["found.csv"]
+
+
+def test_a_table_in_the_way_is_replaced_and_a_folder_is_not(folder, tmp_path):
+    (tmp_path / "found.csv").write_text("old")
+    predict(folder, "weir", "--out", tmp_path / "found.csv")
+    assert (tmp_path / "found.csv").read_text().startswith("id,text,label,")
+    (tmp_path / "folder.csv").mkdir()
+    predict(folder, "weir", "--out", tmp_path / "folder.csv")
+    assert (tmp_path / "folder.csv" / "predictions.json").is_file()
+
+
+def test_standard_input_is_a_text_on_each_line(folder, expected):
+    shown = predict(folder, "-", stdin=f"{TEXTS[0]}\r\n\n{TEXTS[1]}")
+    check(shown.stdout, expected[:2])
+    assert "standard input: 2 texts, one on each line\n" in shown.stderr
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_standard_input_with_the_models_columns_is_csv(folder, expected, delimiter):
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, delimiter=delimiter)
+    writer.writerows([("key", "text"), *enumerate(TEXTS)])
+    check(predict(folder, "-", stdin=file.getvalue()).stdout, expected)
+
+
+def test_standard_input_may_be_json_lines(folder, expected):
+    stdin = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS)
+    check(predict(folder, "-", stdin=stdin).stdout, expected)
+
+
+def test_standard_input_may_be_utf16(folder, expected):
+    check(predict(folder, "-", stdin=f"{TEXTS[0]}\n{TEXTS[1]}\n".encode("utf-16")).stdout, expected[:2])
+
+
+def test_a_table_has_the_users_own_names_of_columns(make_shared, tmp_path):
+    pairs = make_shared("classification", LABELS, pair=True)
+    (tmp_path / "rows.csv").write_text("two,one\nin 1887,the weir\n")
+    shown = predict(pairs, "--data", tmp_path / "rows.csv")
+    assert shown.stdout.splitlines()[0] == "id,one,two,label,probability of bad,probability of good"
+    assert shown.stdout.splitlines()[1].startswith("0,the weir,in 1887,")
+    assert "reads two texts; give a table with the columns one and two" in refusal(pairs, "the weir")
+
+
+def test_labels_of_a_row_stand_in_one_cell(make_shared):
+    model = make_shared("multilabel", ("wet", "dry", "old"))
+    found = bertvision.load(model, device="cpu")("the weir")
+    line = next(csv.DictReader(io.StringIO(predict(model, "the weir").stdout)))
+    assert line["label"] == ", ".join(found.label)
+    assert float(line["probability of dry"]) == pytest.approx(found.probabilities["dry"], abs=2e-5)
+
+
+def test_numbers_have_no_probabilities(make_shared):
+    model = make_shared("regression")
+    line = next(csv.DictReader(io.StringIO(predict(model, "the weir").stdout)))
+    assert list(line) == ["id", "text", "label"]
+    assert float(line["label"]) == pytest.approx(bertvision.load(model, device="cpu")("the weir").label, rel=1e-4)
+
+
+def test_questions_and_words_have_tables_too(make_shared, squad_file, questions, tmp_path):
+    shown = predict(make_shared(), "--data", squad_file())
+    lines = list(csv.DictReader(io.StringIO(shown.stdout)))
+    assert [(line["id"], line["question"]) for line in lines] == [(each.id, each.text) for each in questions]
+    assert {"answer", "null_odds"} <= set(lines[0])
+    (tmp_path / "words.conll").write_text("hannah\ncoyle\n\nweir\n")
+    lines = list(
+        csv.DictReader(
+            io.StringIO(predict(make_shared("ner", ("O", "B-PER")), "--data", tmp_path / "words.conll").stdout)
+        )
+    )
+    assert [(line["sentence"], line["word"]) for line in lines] == [("0", "hannah"), ("0", "coyle"), ("1", "weir")]
+    assert {line["tag"] for line in lines} <= {"O", "B-PER"}
+
+
+def test_what_cannot_be_answered_is_refused_in_one_line(folder, make_shared, squad_file, tmp_path):
+    assert "give texts, - for standard input, or --data FILE" in refusal(folder)
+    assert "give texts, - for standard input, or --data FILE" in refusal(folder, "a", "--data", "rows.csv")
+    assert "text 2 is empty" in refusal(folder, "a", " ")
+    assert "there is no text" in refusal(folder, "-", stdin="\n\n")
+    told = refusal(make_shared(), "who built the weir?")
+    assert "a model of squad2 needs --data FILE" in told
+    assert "`bertvision ask`" in told
+    assert "a model of ner needs --data FILE" in refusal(make_shared("ner", ("O", "B-PER")), "the weir")
+    assert "no such folder" in refusal(tmp_path / "nowhere", "the weir")

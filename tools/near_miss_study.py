@@ -1,0 +1,187 @@
+"""Studies near misses: which rules and which share of them help a reader that is scored on the official dev set.
+
+    python -m tools.near_miss_study ENCODER train-open.json.gz dev-v2.0.json.gz --out RUNS.jsonl [--minutes 8]
+
+One JSON line for each finished run; what the file holds already is not run again. Every run is a fine-tuning with the
+side `fastest` of benchmarks/seconds_to_score.py. Half of the paragraphs of one source, whose unanswerable questions
+people wrote, are held out for the threshold (tools/default_data.py). `none longer` takes as many steps as `all 0.5`
+does. `--table` lays out what there is.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, get_args
+
+from benchmarks.measuring import clear, cudnn_attention
+from benchmarks.seconds_to_score import FASTEST, SecondsBench, experiment_of
+from bertvision.analysis.groups import group_words
+from bertvision.data.example import DataConfig, NearMissConfig, NearMissRule
+from bertvision.data.near_miss import make_near_misses
+from bertvision.encoder.load import load_encoder
+from bertvision.metrics.squad import score_squad2
+from bertvision.predictions.files import read_answers
+from bertvision.progress import SILENT
+from bertvision.steps.context import RunContext, prepare
+from bertvision.steps.finetune import finetune
+from bertvision.steps.predict import predict
+from bertvision.steps.results import ENCODER
+from tools.default_data import main as part
+
+SEEDS = (1, 2, 3)
+LONGER = "none longer"
+# The most informative first; seeds come after all sides.
+SIDES: dict[str, NearMissConfig | None] = {
+    "none": None,
+    "all 0.5": NearMissConfig(share=0.5),
+    "all 1": NearMissConfig(share=1.0),
+    **{f"{rule} 1": NearMissConfig(share=1.0, rules=(rule,)) for rule in get_args(NearMissRule)},
+    "all 0.25": NearMissConfig(share=0.25),
+    LONGER: None,
+}
+SCORES = {
+    "best F1": "best_f1",
+    "F1 at 0": "f1",
+    "F1 tuned": "tuned_f1",
+    "answerable F1 at 0": "HasAns_f1",
+    "abstains rightly at 0": "NoAns_f1",
+}
+
+
+def main() -> None:
+    """Run what is not in the file yet until the time is up, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("encoder", nargs="?")
+    parser.add_argument("train", nargs="?", type=Path)
+    parser.add_argument("dev", nargs="?", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--sides", default=",".join(SIDES))
+    parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
+    parser.add_argument("--epochs", type=float, default=3.0)
+    parser.add_argument("--table", action="store_true", help="lay out the file and end")
+    given = parser.parse_args()
+    if not given.table:
+        with tempfile.TemporaryDirectory(prefix="near-miss-study-") as folder:
+            run_all(given, Path(folder))
+    print(as_table(read_runs(given.out)))
+
+
+def run_all(given: argparse.Namespace, folder: Path) -> None:
+    """Run side after side, seed after seed, and stop before one would not end in time."""
+    end, longest = time.monotonic() + 60 * given.minutes, 0.0
+    done = {(run["side"], run["seed"]) for run in read_runs(given.out)}
+    wanted = [(side, int(seed)) for seed in given.seeds.split(",") for side in given.sides.split(",")]
+    base = None
+    for side, seed in (each for each in wanted if each not in done):
+        if base is None:
+            base = open_base(given, folder)
+            print(f"ready: {len(base.train):,} windows, {end - time.monotonic():.0f} s left", flush=True)
+        if time.monotonic() + 1.3 * longest > end:  # near misses make a run longer than the one before
+            print(f"stopped before {side}, seed {seed}: the same command goes on", flush=True)
+            return
+        started = time.monotonic()
+        run = measure(base, side, seed, given.epochs)
+        longest = max(longest, time.monotonic() - started)
+        with given.out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(run) + "\n")
+        print(json.dumps(run), flush=True)
+
+
+def open_base(given: argparse.Namespace, folder: Path) -> RunContext:
+    """Read and cut the data once, without near misses."""
+    part(given.train, folder)
+    data = DataConfig(train=str(folder / "train.json"), dev=str(given.dev), held_out=str(folder / "held_out.json"))
+    config = SecondsBench(encoder=given.encoder, data=data)
+    return prepare(experiment_of(config, FASTEST), folder / "run", SILENT)
+
+
+def measure(base: RunContext, side: str, seed: int, epochs: float) -> dict[str, Any]:
+    """Fine-tune with a side's near misses, and score dev."""
+    epochs *= longer_by(base) if side == LONGER else 1
+    context, counts = with_side(base, SIDES[side])
+    config = SecondsBench(encoder=base.experiment.encoder, data=base.experiment.data, seed=seed)
+    config = config.model_copy(update={"fastest": config.fastest.model_copy(update={"epochs": epochs})})
+    with tempfile.TemporaryDirectory(prefix="near-miss-run-") as folder, cudnn_attention(False):
+        here = replace(context.of(experiment_of(config, FASTEST)), out=Path(folder))
+        finetune(here)
+        (record,) = (each for each in predict(here.at(seed, epochs)) if each.row == ENCODER)
+        kinds = dict(by_kind(here.at(seed, epochs)))
+    clear(here.compute.device)
+    return {
+        "side": side,
+        "seed": seed,
+        "epochs": round(epochs, 3),
+        "near_misses": counts,
+        "windows": len(context.train),
+        "seconds": round(record.seconds.finetune, 1),
+        "scores": {name: round(value, 3) for name, value in record.scores.items()},
+        "f1_at_0_by_word": kinds,
+        "commit": record.provenance.commit,
+    }
+
+
+def with_side(base: RunContext, config: NearMissConfig | None) -> tuple[RunContext, dict[str, int]]:
+    """Add near misses to the training windows; only they are cut anew."""
+    if config is None:
+        return base, {}
+    found = make_near_misses(base.task.train.examples, config, base.task.train.name)
+    questions = [each.question for each in found.made]
+    tokenizer = load_encoder(base.experiment.encoder).tokenizer
+    cut = base.task.kind.cut(questions, base.task.labels, tokenizer, base.experiment.windows)
+    more = [replace(window, example=window.example + len(base.task.train.examples)) for window in cut]
+    examples = base.task.train.examples + tuple(questions)
+    task = base.task._replace(train=replace(base.task.train, examples=examples))
+    return replace(base, train=[*base.train, *more], task=task), found.counts
+
+
+def longer_by(base: RunContext) -> float:
+    """Return how many times as many steps an epoch has with half of the near misses."""
+    return len(with_side(base, SIDES["all 0.5"])[0].train) / len(base.train)
+
+
+def by_kind(context: RunContext) -> Iterator[tuple[str, float]]:
+    """Score dev by the question word, at threshold 0."""
+    answers = read_answers(context.folder.predictions(ENCODER))
+    for name, questions in group_words(context.dev.split.examples).groups.items():
+        yield name, round(score_squad2(questions, {each.id: answers[each.id] for each in questions})["f1"], 2)
+
+
+def read_runs(path: Path) -> list[dict[str, Any]]:
+    """Read the finished runs; a line that a kill cut off is not one."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def as_table(runs: list[dict[str, Any]]) -> str:
+    """Lay out the mean and the spread of each side."""
+    by_side: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for run in runs:
+        by_side[run["side"]].append(run)
+    lines = [
+        f"| near misses | made | seeds | {' | '.join(SCORES)} | seconds |",
+        "| --- |" + " --- |" * (3 + len(SCORES)),
+    ]
+    for side in (each for each in SIDES if each in by_side):
+        own = by_side[side]
+        cells = [spread_of([run["scores"][key] for run in own if key in run["scores"]]) for key in SCORES.values()]
+        made, seconds = sum(own[0]["near_misses"].values()), fmean(run["seconds"] for run in own)
+        lines.append(f"| {side} | {made:,} | {len(own)} | {' | '.join(cells)} | {seconds:.0f} |")
+    return "\n".join(lines)
+
+
+def spread_of(values: list[float]) -> str:
+    """Return a mean, with the standard deviation where there are several values."""
+    if not values:
+        return ""
+    return f"{fmean(values):.1f}" + (f" ± {stdev(values):.1f}" if len(values) > 1 else "")
+
+
+if __name__ == "__main__":
+    main()
