@@ -317,6 +317,15 @@ PAIR = ["encoder", "last_linear"]
             "`answers.decoders.0`: Input should be 'official', 'paper-v1' or 'reader', got ",
         ),
         ({"answers": {"n_best": 0}}, "`answers.n_best`: Input should be greater than or equal to 1, got 0"),
+        (
+            {"finetune": {"gradient_checkpointing": True}, "tune": {"parasites": {}}},
+            "finetune.gradient_checkpointing does not go with tune.parasites, which read what earlier blocks gave; "
+            "leave one of them out",
+        ),
+        (
+            {"heads": {"report_epoch": 1, "patience": 2}},
+            "`heads`: report_epoch fixes an epoch, and keep_best or patience choose one; leave one of them out",
+        ),
     ],
 )
 def test_an_impossible_experiment_is_refused_in_one_line(settings, problem):

@@ -119,6 +119,11 @@ class Experiment(Config):
     @model_validator(mode="after")
     def _fits_together(self) -> "Experiment":
         kind = TASKS[self.task].kind
+        if self.finetune.gradient_checkpointing and self.tune is not None and self.tune.parasites is not None:
+            raise ValueError(
+                "finetune.gradient_checkpointing does not go with tune.parasites, which read what earlier blocks gave; "
+                "leave one of them out"
+            )
         if unfit := [head.name for head in self.heads.train if not serves(head.pooler, head.readout, kind)]:
             raise ValueError(f"head {unfit[0]!r} is not for tasks of the kind {kind}, as {self.task} is; leave it out")
         if unfit := [each.name for each in self.ensembles if each.how not in kind.hows]:

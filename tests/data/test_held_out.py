@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertvision.data.example import GoldAnswer, Question, Split
-from bertvision.data.held_out import hold_out, write_squad
+from bertvision.data.example import ChoiceRow, GoldAnswer, Question, Sentence, Split, TextRow
+from bertvision.data.held_out import hold_out, write_held_out, write_squad
 from bertvision.data.squad import read_squad
 from bertvision.errors import DataError
 
@@ -78,3 +78,38 @@ def test_a_title_that_is_no_text_can_be_hashed_and_written(tmp_path):
     _, held_out = hold_out(split_of([("half \ud800", "a"), ("Mill", "b")]), 0.1)
     write_squad(tmp_path / "slice.json", held_out.examples)
     assert (tmp_path / "slice.json").exists()
+
+
+def rows_of(count):
+    return tuple(TextRow(str(n), (f"text {n % 10}",), n % 2) for n in range(count))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_of_rows_those_with_the_same_text_go_together(share):
+    train, held_out = hold_out(Split("rows.csv", rows_of(40), 0, "abc"), share)
+    assert len(held_out.examples) == share * 40  # each text stands in four rows
+    assert {row.texts for row in train.examples}.isdisjoint(row.texts for row in held_out.examples)
+    again = hold_out(Split("rows.csv", rows_of(40), 0, "abc"), share)
+    assert again == (train, held_out)
+
+
+@pytest.mark.parametrize("documents", [4, 1])
+def test_of_sentences_whole_documents_are_held_out_unless_there_is_one(documents):
+    sentences = tuple(Sentence(str(n), ("word", str(n)), None, n % documents) for n in range(20))
+    train, held_out = hold_out(Split("words.conll", sentences, 0, None), 0.25)
+    assert len(held_out.examples) == 5
+    if documents > 1:
+        assert len({each.document for each in held_out.examples}) == 1
+        assert {each.document for each in train.examples}.isdisjoint(each.document for each in held_out.examples)
+
+
+def test_of_choices_those_with_the_same_beginning_go_together():
+    rows = tuple(ChoiceRow(str(n), f"beginning {n // 2}", ("one", "two"), 0) for n in range(20))
+    train, held_out = hold_out(Split("swag.csv", rows, 0, None), 0.2)
+    assert len(held_out.examples) == 4
+    assert {row.context for row in train.examples}.isdisjoint(row.context for row in held_out.examples)
+
+
+def test_held_out_rows_are_written_by_their_ids(tmp_path):
+    write_held_out(tmp_path / "held_out.json", rows_of(3))
+    assert json.loads((tmp_path / "held_out.json").read_text()) == ["0", "1", "2"]

@@ -214,3 +214,34 @@ def test_rounding_noise_does_not_grow_through_the_encoder_into_heads_that_are_tr
     (states, weights), (other_states, other_weights) = trained(noise=1e-7), trained(noise=0)
     assert (states - other_states).abs().max() < 3e-4
     assert (weights - other_weights).abs().max() < 5e-6
+
+
+@pytest.mark.parametrize("reads", [None, read_states])
+def test_gradient_checkpointing_runs_blocks_again_and_changes_nothing_that_is_learned(
+    reads, windows, encoder_folder, cpu
+):
+    found = {}
+    for is_asked in (False, True):
+        encoder, calls = load_encoder(str(encoder_folder)), []
+        encoder.model.encoder.layer[0].attention.register_forward_hook(lambda *given, calls=calls: calls.append(1))
+        output = build_heads([HeadConfig.model_validate("last_linear")], encoder.shape, seed=1)["last_linear"]
+        config = make_config(gradient_checkpointing=is_asked, dropout=0.1)
+        *_, last = finetune_encoder(encoder, output, windows, config, seed=1, compute=cpu, read=reads)
+        found[is_asked] = ([point.loss for point in last.points], len(calls))
+        assert not encoder.model.is_gradient_checkpointing
+    # The same sums in the same order; dropout draws the same again.
+    assert found[True][0] == pytest.approx(found[False][0], rel=1e-4)
+    assert found[True][1] == 2 * found[False][1]
+
+
+@pytest.mark.parametrize("step", ["packed", "bucketed"])
+def test_gradient_checkpointing_is_refused_where_steps_are_replayed(step):
+    with pytest.raises(SettingsError, match=f"gradient_checkpointing does not go with step: {step}; use step: auto"):
+        make_config(gradient_checkpointing=True, step=step)
+
+
+def test_gradient_checkpointing_is_refused_in_an_encoder_that_has_none(windows, encoder, cpu, monkeypatch):
+    monkeypatch.setattr(type(encoder.model), "supports_gradient_checkpointing", False)
+    output = build_heads([HeadConfig.model_validate("last_linear")], encoder.shape, seed=1)["last_linear"]
+    with pytest.raises(SettingsError, match="gradient_checkpointing is not possible in BertModel; leave it out"):
+        list(finetune_encoder(encoder, output, windows, make_config(gradient_checkpointing=True), seed=1, compute=cpu))

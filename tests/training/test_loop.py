@@ -153,3 +153,11 @@ def test_a_model_that_was_evaluated_between_steps_trains_on():
     for _ in train_steps(alone(made), [[batch(1)], [batch(1)]]):
         assert made[0].model.training
         made[0].model.eval()
+
+
+def test_a_part_of_a_model_that_was_evaluated_before_or_between_steps_trains_on():
+    made = make_learner()
+    dropout = made[0].model[0].eval()  # as a loaded encoder is, in a list with a new output layer
+    for _ in train_steps(alone(made), [[batch(1)], [batch(1)]]):
+        assert dropout.training
+        dropout.eval()

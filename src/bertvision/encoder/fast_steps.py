@@ -9,7 +9,6 @@ import torch
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.packed import can_pack
 from bertvision.encoder.tuning.blocks import PARTS, blocks_of
-from bertvision.encoder.tuning.parasites import Parasite
 from bertvision.errors import SettingsError
 from bertvision.progress import Progress
 from bertvision.training.device import Compute
@@ -26,25 +25,13 @@ MIN_STEPS_TO_COMPILE = 2000
 
 
 def choose_step(
-    asked: StepKind | Literal["auto"],
-    encoder: Encoder,
-    compute: Compute,
-    *,
-    reads_last: bool,
-    is_live: bool,
-    replays: bool = True,
+    asked: StepKind | Literal["auto"], encoder: Encoder, compute: Compute, *, reads_last: bool, is_live: bool
 ) -> StepKind:
     """Choose how steps are taken: on a GPU in few shapes, which it replays as graphs, packed where that is possible.
 
     Packed are known encoders (`can_pack`) in bf16 whose output layer is the usual one (`reads_last`): others would see
-    rows padded to the longest of all. What is not computed anew in every step (`is_live`) is no part of a graph, and
-    without `replays` there are none.
+    rows padded to the longest of all. What is not computed anew in every step (`is_live`) is no part of a graph.
     """
-    if not replays and asked in ("packed", "bucketed"):
-        raise SettingsError(
-            f"finetune.gradient_checkpointing does not go with finetune.step: {asked}, whose steps are replayed; use "
-            "auto or eager"
-        )
     if asked == "packed" and not can_pack(encoder.model):
         raise SettingsError(
             f"finetune.step: packed is not possible in this {type(encoder.model).__name__}: its attention or what was "
@@ -52,7 +39,7 @@ def choose_step(
         )
     if asked != "auto":
         return asked
-    if compute.device.type != "cuda" or not is_live or not replays:
+    if compute.device.type != "cuda" or not is_live:
         return "eager"
     packs = reads_last and compute.dtype == torch.bfloat16 and can_pack(encoder.model)
     return "packed" if packs else "bucketed"
@@ -78,7 +65,7 @@ def batch_maker(
 
 @contextmanager
 def recomputed(encoder: Encoder, is_asked: bool) -> Iterator[None]:
-    """Within this, an encoder keeps the input of each block alone, and runs it again in the backward pass."""
+    """Within this, where asked for, an encoder keeps the inputs of its blocks alone and runs them again backwards."""
     model = encoder.model
     if not is_asked:
         yield
@@ -87,11 +74,6 @@ def recomputed(encoder: Encoder, is_asked: bool) -> Iterator[None]:
         raise SettingsError(
             f"finetune.gradient_checkpointing is not possible in {type(model).__name__}; leave it out, and use smaller "
             "batches with finetune.accumulate"
-        )
-    if any(isinstance(module, Parasite) for module in model.modules()):
-        raise SettingsError(
-            "finetune.gradient_checkpointing does not go with tune.parasites, which read the states of earlier blocks; "
-            "leave one of them out"
         )
     model.gradient_checkpointing_enable({"use_reentrant": False})
     try:

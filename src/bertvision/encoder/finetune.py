@@ -99,6 +99,12 @@ class FinetuneConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _replays_or_recomputes(self) -> "FinetuneConfig":
+        if self.gradient_checkpointing and self.step in ("packed", "bucketed"):
+            raise ValueError(f"gradient_checkpointing does not go with step: {self.step}; use step: auto or eager")
+        return self
+
+    @model_validator(mode="after")
     def _contrasts_alone(self) -> "FinetuneConfig":
         if self.objective == "contrastive":
             unfit: dict[str, object] = {"head": self.head, "teacher": self.teacher, "keep_best": self.keep_best}
@@ -167,14 +173,9 @@ def finetune_encoder(
     steps = plan_steps(windows, config, seed, objective.group if contrast is None else GROUPS[contrast])
     stops = steps_of_fractions(config.fractions, steps, len(windows))
     evaluations = _evaluations(config, steps, len(windows)) if evaluate is not None else set()
-    kind = choose_step(
-        config.step,
-        encoder,
-        compute,
-        reads_last=read is None and contrast is None,
-        is_live=is_live,
-        replays=not config.gradient_checkpointing,
-    )
+    asked = "eager" if config.gradient_checkpointing else config.step  # blocks that run twice are in no graph
+    reads_last = read is None and contrast is None
+    kind = choose_step(asked, encoder, compute, reads_last=reads_last, is_live=is_live)
     make_batches = batch_maker(kind, steps, windows, encoder, compute)
     losses_of = (
         _losses_of(encoder, output, config, compute, objective, read, teach)
