@@ -8,7 +8,6 @@ from pathlib import Path
 from bertvision.errors import FolderError, reason_of
 
 SECONDS = 5.0  # that a hub which answers has for it
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 # Of models: nothing that could be unpickled or run.
 MODEL_FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", "README.md"]
 
