@@ -150,6 +150,8 @@ def by_kind(context: RunContext) -> Iterator[tuple[str, float]]:
     """Score dev by the question word, at threshold 0."""
     answers = read_answers(context.folder.predictions(ENCODER))
     for name, questions in group_words(context.dev.split.examples).groups.items():
+        if not questions:
+            continue
         yield name, round(score_squad2(questions, {each.id: answers[each.id] for each in questions})["f1"], 2)
 
 
