@@ -16,7 +16,7 @@ wet/dry common/rare famous/obscure important/unimportant successful/unsuccessful
 public/private major/minor positive/negative legal/illegal upper/lower inner/outer internal/external
 domestic/foreign primary/secondary former/current permanent/temporary maximum/minimum direct/indirect
 formal/informal official/unofficial active/inactive visible/invisible necessary/unnecessary
-similar/different same/different likely/unlikely able/unable mandatory/optional voluntary/compulsory
+same/different likely/unlikely able/unable mandatory/optional voluntary/compulsory
 natural/artificial rural/urban senior/junior urban/rural democratic/undemocratic religious/secular
 north/south northern/southern northeast/southwest northwest/southeast east/west eastern/western
 northernmost/southernmost easternmost/westernmost above/below inside/outside before/after top/bottom
@@ -29,8 +29,8 @@ includes/excludes allow/forbid allowed/forbidden allows/forbids permit/prohibit 
 built/demolished build/demolish created/destroyed create/destroy creates/destroys founded/dissolved
 established/abolished establish/abolish introduced/withdrawn appointed/dismissed hired/fired
 import/export imports/exports imported/exported arrive/depart arrived/departed
-arrives/departs joined/quit join/quit enter/leave entered/exited attack/defend attacked/defended
-attacking/defending succeed/fail succeeded/failed agree/disagree agreed/disagreed
+arrives/departs enter/leave entered/exited attacked/defended
+attacking/defending succeed/fail succeeded/failed
 praised/criticized criticized/praised praise/criticize
 encourage/discourage encouraged/discouraged approve/reject approved/rejected approval/rejection
 protect/endanger protects/endangers protected/endangered improve/worsen improved/worsened improves/worsens
@@ -49,6 +49,7 @@ publicly/privately officially/unofficially successfully/unsuccessfully voluntari
 
 # Where a word of the list means something else, by the word before it and the word after it.
 NOT_AFTER = {
+    "end": "the",
     "most": "at how",
     "more": "any no how once",
     "last": "at the",
