@@ -81,6 +81,16 @@ def test_a_link_that_leads_out_of_the_folder_needs_to_be_allowed(make_folder, tm
     assert bertvision.load(folder, device="cpu", allow_outside=True).has_null
 
 
+@pytest.mark.parametrize("name", ["heads/1/learned_pooling/head.safetensors", "encoder/1/model.safetensors"])
+def test_a_link_that_leads_out_of_a_head_or_of_its_runs_encoder_needs_to_be_allowed(in_run, tmp_path, name):
+    path, elsewhere = tmp_path / "out" / name, tmp_path / "elsewhere"
+    shutil.move(path, elsewhere)
+    path.symlink_to(elsewhere)
+    with pytest.raises(FolderError, match=rf"{path.name}: is a link to .*elsewhere, {OUTSIDE}"):
+        bertvision.load(in_run, device="cpu")
+    assert bertvision.load(in_run, device="cpu", allow_outside=True).has_null
+
+
 def test_links_to_the_blobs_of_a_download_are_followed(make_folder, tmp_path):
     place = tmp_path / "models--hannah--weir"
     shutil.move(make_folder(), place / "snapshots" / "c0ffee")
