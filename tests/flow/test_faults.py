@@ -190,6 +190,14 @@ def kill_after(seconds, action):
     os.waitpid(child, 0)
 
 
+@pytest.fixture(autouse=True)
+def interruptible():
+    """A shell lets its jobs in the background, such as this process may be, ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class SignalAt(Silent):
     """Progress that sends this process signals while a step of some work is under way."""
 
