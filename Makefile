@@ -23,13 +23,15 @@ test: $(VENV)/.dev
 	CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 # Mutates everything that is read, 10,000 times each (an hour or two of one core); make test has a short version. One
-# target, or one mutation again: make fuzz ARGS='squad --first 412 --count 1'
+# target, or one mutation again: make fuzz ARGS='squad --first 412 --count 1'. On more cores: ARGS='--processes 4'
 fuzz: $(VENV)/.dev
 	CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -W ignore tools/fuzz.py $(ARGS)
 
 # Kills before every file operation of a run and at random moments of every stage, full disks, folders that vanish.
+# On more cores: make faults PROCESSES=16
+PROCESSES ?= 4
 faults: $(VENV)/.dev
-	CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m faults -n auto --maxprocesses 4 --dist worksteal
+	CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m faults -n auto --maxprocesses $(PROCESSES) --dist worksteal
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

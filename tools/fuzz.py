@@ -1,5 +1,6 @@
 """Mutates what bertvision reads: data, settings, records, predictions, model folders, requests. Only its own errors may
 come out. `make fuzz` runs 10,000 mutations of each; `tools/fuzz.py squad --first 412 --count 1` runs one of them again.
+With `--processes 4` each of four takes every fourth.
 """
 
 import argparse
@@ -14,7 +15,10 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -456,21 +460,29 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000, help="mutations of each")
     parser.add_argument("--first", type=int, default=0, help="the number of the first one")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1, help="that share the mutations")
     given = parser.parse_args()
+    with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
+        found = sum(pool.map(partial(run_part, given), range(given.processes)))
+    sys.exit(1 if found else 0)
+
+
+def run_part(given: argparse.Namespace, part: int) -> int:
+    """Run one process's share of the mutations on targets of its own, and return how many problems it found."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, _too_slow)
-    found = 0
+    numbers, found = range(given.first + part, given.first + given.count, given.processes), 0
     with tempfile.TemporaryDirectory() as folder:
         for target in make_targets(Path(folder)):
             if given.names and target.name not in given.names:
                 continue
             started = time.perf_counter()
-            problems = fuzz(target, range(given.first, given.first + given.count), given.seed)
+            problems = fuzz(target, numbers, given.seed)
             seconds = time.perf_counter() - started
-            print(f"{target.name}: {given.count:,} mutations in {seconds:.0f} s, {len(problems)} problems", flush=True)  # noqa: T201
-            print("".join(f"  {problem}\n" for problem in problems[:10]), end="", flush=True)  # noqa: T201
+            told = f"{target.name}: {len(numbers):,} mutations in {seconds:.0f} s, {len(problems)} problems\n"
+            print(told + "".join(f"  {problem}\n" for problem in problems[:10]), end="", flush=True)  # noqa: T201
             found += len(problems)
-    sys.exit(1 if found else 0)
+    return found
 
 
 if __name__ == "__main__":

@@ -35,7 +35,6 @@ def change(path, **changes):
         {"_attn_implementation": "flash_attention_2", "_experts_implementation": "nobody/kernel"},
         {"transformers_weights": "../../elsewhere.safetensors"},
         {"quantization_config": {"quant_method": "gptq", "bits": 4}},
-        {"kernel_config": {"kernel_mapping": {"LayerNorm": "nobody/kernel:LayerNorm"}}},
         {"num_labels": 10**12},
         {"auto_map": {"AutoConfig": "own.Config", "AutoModel": "nobody/code--own.Model"}},
     ],
@@ -59,8 +58,9 @@ def test_adapters_of_peft_in_an_encoders_folder_are_not_followed(encoder, encode
 
 @pytest.mark.usefixtures("nothing_reached")
 def test_a_pickled_checkpoint_beside_the_weights_is_not_read(encoder_folder):
-    (encoder_folder / ".metadata").write_bytes(b"cos\nsystem\n(S'false'\ntR.")  # torch's distributed checkpoints
-    (encoder_folder / "__0_0.distcp").write_bytes(b"")
+    # By their names transformers takes these for a distributed checkpoint, whose index is a pickle.
+    (encoder_folder / ".metadata").write_bytes(b"cos\nsystem\n(S'false'\ntR.")
+    (encoder_folder / "shard-00001-model-00001-of-00001.safetensors").write_bytes(b"")
     load_encoder(str(encoder_folder))
 
 

@@ -25,6 +25,7 @@ from bertvision.tasks import TASKS
 
 pytestmark = pytest.mark.flow
 FEW = 6  # moments of a run that the suite tries
+SHARES = 8  # of all moments, each a test of its own, so that processes can share them
 STAGES = {"finetune": run_finetune, "heads": run_train_heads, "predict": run}
 PARTS = ["", "encoder", "heads", "predictions", "records", "states", "unfinished"]
 ONE_LINE = (BertVisionError, OSError, SafetensorError)  # what the command line prints in one line
@@ -140,14 +141,20 @@ def test_progress_that_a_kill_left_is_not_gone_on_with_by_another_run(experiment
 
 
 @pytest.mark.faults
-def test_a_run_that_is_killed_before_any_file_operation_goes_on_and_ends_the_same(experiment, whole, ends_the_same):
-    moments = range(len(whole[1]))
+@pytest.mark.parametrize("share", range(SHARES))
+def test_a_run_that_is_killed_before_any_file_operation_goes_on_and_ends_the_same(
+    experiment, whole, ends_the_same, share
+):
+    moments = range(share, len(whole[1]), SHARES)
     assert [whole[1][at] for at in moments if not ends_the_same(kill(experiment, at))] == []
 
 
 @pytest.mark.faults
-def test_a_run_on_a_disk_that_is_full_from_any_moment_on_goes_on_with_more_room(experiment, whole, ends_the_same):
-    moments = range(len(whole[1]))
+@pytest.mark.parametrize("share", range(SHARES))
+def test_a_run_on_a_disk_that_is_full_from_any_moment_on_goes_on_with_more_room(
+    experiment, whole, ends_the_same, share
+):
+    moments = range(share, len(whole[1]), SHARES)
     assert [whole[1][at] for at in moments if not ends_the_same(fill_disk(experiment, at))] == []
 
 
@@ -181,6 +188,14 @@ def kill_after(seconds, action):
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+
+
+@pytest.fixture(autouse=True)
+def interruptible():
+    """A shell lets its jobs in the background, such as this process may be, ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class SignalAt(Silent):

@@ -67,7 +67,7 @@ def run_all(requests, **limits):
     async def main():
         batcher = Batcher(**{**LIMITS, **limits})
         tasks = await submit_all(batcher, requests)
-        async with working(batcher):
+        async with asyncio.timeout(30), working(batcher):
             return await asyncio.gather(*tasks, return_exceptions=True)
 
     return asyncio.run(main())

@@ -29,8 +29,8 @@ class Running:
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listening]})
         self.address, self.clients = self.listening.getsockname(), ExitStack()
 
-    def connect(self, sent=b""):
-        connection = socket.create_connection(self.address, timeout=TIMEOUT)
+    def connect(self, sent=b"", address="127.0.0.1"):
+        connection = socket.create_connection(self.address, timeout=TIMEOUT, source_address=(address, 0))
         connection.sendall(sent)
         return self.clients.enter_context(connection)
 
@@ -98,12 +98,14 @@ def test_half_a_header_is_given_up_after_its_time_without_a_line_about_it(start,
     assert server.metric('connections_dropped_total{reason="time"}') == 2
 
 
-def test_a_connection_that_has_had_its_answer_must_send_the_next_request_in_time(start):
+@pytest.mark.parametrize("more", [b"", HALF])
+def test_a_connection_that_has_had_its_answer_must_send_the_next_request_in_time(start, more):
     server = start(header_timeout=0.05)
     connection = server.connect(request())
     assert reply(connection)[0] == 200
-    connection.sendall(HALF)
+    connection.sendall(more)
     assert is_closed(connection)
+    assert server.metric('connections_dropped_total{reason="time"}') == 1  # uvicorn's own limit counts nothing
 
 
 def test_half_sent_headers_keep_nobody_out(start, caplog):
@@ -116,6 +118,12 @@ def test_half_sent_headers_keep_nobody_out(start, caplog):
     assert server.metric('connections_dropped_total{reason="limit"}') >= 36
     lines = [json.loads(each.getMessage()) for each in caplog.records]
     assert {(line["event"], line["path"]) for line in lines} == {("request", "/health"), ("request", "/metrics")}
+
+
+def test_over_the_limit_of_all_clients_the_connection_that_is_idle_for_longest_gives_way(start):
+    server = start(max_connections=2, header_timeout=600.0)
+    first, *_ = [server.connect(HALF, f"127.0.0.{number}") for number in (2, 3, 4)]  # one of each address may stay
+    assert is_closed(first)
 
 
 def test_a_connection_on_which_a_request_is_answered_never_gives_way(start, held):

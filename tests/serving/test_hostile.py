@@ -8,6 +8,7 @@ import pytest
 
 import bertvision
 from bertvision.errors import FolderError, SettingsError
+from bertvision.model_folder import load_model
 
 OUTSIDE = r"which lies outside its folder; if you trust that, say --allow-outside \(in Python allow_outside=True\)"
 
@@ -79,6 +80,16 @@ def test_a_link_that_leads_out_of_the_folder_needs_to_be_allowed(make_folder, tm
     with pytest.raises(FolderError, match=rf"{name}: is a link to .*elsewhere, {OUTSIDE}"):
         bertvision.load(folder, device="cpu")
     assert bertvision.load(folder, device="cpu", allow_outside=True).has_null
+
+
+@pytest.mark.parametrize("name", ["heads/1/learned_pooling/head.safetensors", "encoder/1/model.safetensors"])
+def test_a_link_that_leads_out_of_a_head_or_of_its_runs_encoder_needs_to_be_allowed(in_run, tmp_path, name):
+    path, elsewhere = tmp_path / "out" / name, tmp_path / "elsewhere"
+    shutil.move(path, elsewhere)
+    path.symlink_to(elsewhere)
+    with pytest.raises(FolderError, match=rf"{path.name}: is a link to .*elsewhere, {OUTSIDE}"):
+        load_model(in_run)  # as `predict` does
+    assert load_model(in_run, allow_outside=True).config.layers
 
 
 def test_links_to_the_blobs_of_a_download_are_followed(make_folder, tmp_path):
