@@ -26,7 +26,7 @@ from bertvision.records import DataFile
 from bertvision.run_folder import RunFolder, folder_of_seed
 from bertvision.settings import Settings
 from bertvision.shapes import StackShape
-from bertvision.tasks import Task, open_answering, read_labelled, read_task
+from bertvision.tasks import TASKS, Task, open_answering, read_labelled, read_task
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.device import Compute, choose_compute
 from bertvision.training.history import Callback, TrainingLog
