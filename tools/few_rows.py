@@ -4,19 +4,22 @@
     python tools/few_rows.py measure TABLES --encoders MiniLM=default,MPNet=FOLDER --workers 10 --minutes 9
     python tools/few_rows.py report                   # tables and a figure of what is finished
 
+Settings are chosen on other rows: `prepare --choosing DATA TABLES`, and sides such as `contrastive:lr=5e-5:pairs=1000`.
+
 A cell is one encoder, task, number of rows, draw and side, and a line of JSON. Cells that are there are not measured
 again. First draws and small sizes come first, so that what is finished at any moment is balanced. In a draw classes
 have their shares, and at least one row each where there is room. Sides:
 - `default`: `bertvision.train` with nothing set; its best model, chosen on dev, and beside it its regression alone;
 - `contrastive`: the same with `finetune.objective: contrastive`;
-- `setfit`: SetFit where it is installed, texts of a pair joined, its steps bounded by --setfit-steps; not for numbers,
-  and not for more than MOST_PAIRED rows, whose pairs grow with the square;
+- `setfit`: SetFit, or its recipe in torch where it is not installed (`by` says which), texts of a pair joined, steps
+  bounded by --setfit-steps; not for numbers, nor for more than MOST_PAIRED rows, whose pairs grow with the square;
 - `logistic`: scikit-learn on the mean over tokens of the last state (pairs: u, v, |u-v|, u*v; numbers: the cosine);
 - `majority`: the class that occurs most often.
 """
 
 import argparse
 import copy
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -47,7 +50,6 @@ NAMES = {
     "logistic": "logistic regression",
     "majority": "majority",
 }
-CONTRASTIVE = {"finetune": {"objective": "contrastive"}}
 
 
 class Asked(NamedTuple):
@@ -101,6 +103,7 @@ def main() -> None:
     preparing = verbs.add_parser("prepare")
     preparing.add_argument("data", type=Path)
     preparing.add_argument("tables", type=Path)
+    preparing.add_argument("--choosing", action="store_true")
     measuring = verbs.add_parser("measure")
     measuring.add_argument("tables", type=Path)
     measuring.add_argument("--encoders", default="MiniLM=default")
@@ -116,7 +119,7 @@ def main() -> None:
         verb.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     if given.verb == "prepare":
-        prepare(given.data, given.tables)
+        prepare(given.data, given.tables, choosing=given.choosing)
     elif given.verb == "measure":
         measure_all(given)
     else:
@@ -204,11 +207,13 @@ def measure(cell: Cell, given: Given) -> dict[str, Any]:
     """Return a cell's score on test, and the seconds that it took."""
     drawn = draw_rows(table(given.tables, cell.task, "train"), cell)
     started = time.perf_counter()
-    match cell.side:
+    side, *own = cell.side.split(":")
+    match side:
         case "default":
             found = run_bertvision(cell, given, drawn, {})
         case "contrastive":
-            found = run_bertvision(cell, given, drawn, CONTRASTIVE)
+            settings = {name: json.loads(value) for name, _, value in (each.partition("=") for each in own)}
+            found = run_bertvision(cell, given, drawn, {"finetune": {"objective": "contrastive", **settings}})
         case "setfit":
             found = run_setfit(cell, given, drawn)
         case "logistic":
@@ -268,7 +273,21 @@ def run_bertvision(cell: Cell, given: Given, drawn: list[Row], settings: dict[st
 
 
 def run_setfit(cell: Cell, given: Given, drawn: list[Row]) -> dict[str, Any]:
-    """Train SetFit with its own defaults, but for a bound on its steps."""
+    """Train SetFit with its own defaults, but for a bound on its steps; its recipe in torch where it is missing."""
+    labels = sorted({row[-1] for row in drawn})
+    numbers = [labels.index(row[-1]) for row in drawn]
+    test = table(given.tables, cell.task, "test")
+    separator = f" {loaded_encoder(given.encoder(cell.encoder), device_of(given)).tokenizer.sep_token} "
+    texts, asked = ([separator.join(row[:-1]) for row in rows] for rows in (drawn, test))
+    by = setfit_package if importlib.util.find_spec("setfit") else setfit_recipe
+    found = by(given, cell, texts, numbers, asked)
+    return {"score": score(cell.task, [row[-1] for row in test], [labels[each] for each in found]), "by": by.__name__}
+
+
+def setfit_package(
+    given: Given, cell: Cell, texts: list[str], numbers: list[int], asked: list[str]
+) -> Sequence[int] | np.ndarray:
+    """Train with the package, and predict."""
     from datasets import Dataset
     from setfit import SetFitModel, Trainer, TrainingArguments, logging
     from sklearn.linear_model import LogisticRegression
@@ -276,19 +295,16 @@ def run_setfit(cell: Cell, given: Given, drawn: list[Row]) -> dict[str, Any]:
     logging.set_verbosity_error()
     body = copy.deepcopy(setfit_body(given.encoder(cell.encoder))).to(device_of(given))
     model = SetFitModel(model_body=body, model_head=LogisticRegression())
-    labels = sorted({row[-1] for row in drawn})
-    train = Dataset.from_dict({"text": joined(drawn, body), "label": [labels.index(row[-1]) for row in drawn]})
-    pairs = len(drawn) * (len(drawn) + 1) // 2
+    train = Dataset.from_dict({"text": texts, "label": numbers})
+    pairs = len(texts) * (len(texts) + 1) // 2
     steps = given.setfit_steps if pairs > 8 * given.setfit_steps else -1  # surely more than half of 16 pairs a step
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder, max_steps=steps, report_to="none", save_strategy="no", show_progress_bar=False
         )
-        trainer = Trainer(model=model, args=arguments, train_dataset=train)
-        trainer.train()
-    test = table(given.tables, cell.task, "test")
-    found = [labels[int(each)] for each in model.predict(joined(test, body), as_numpy=True)]
-    return {"score": score(cell.task, [row[-1] for row in test], found)}
+        Trainer(model=model, args=arguments, train_dataset=train).train()
+    found: np.ndarray = model.predict(asked, as_numpy=True).astype(int)
+    return found
 
 
 @cache
@@ -303,13 +319,53 @@ def setfit_body(encoder: str) -> Any:  # noqa: ANN401 (a SentenceTransformer)
         loaded = load_encoder(encoder)
         loaded.model.save_pretrained(folder)
         loaded.tokenizer.save_pretrained(folder)
-        transformer = Transformer(folder)
-        return SentenceTransformer(modules=[transformer, Pooling(loaded.shape.hidden, "mean")], device="cpu")
+        return SentenceTransformer(modules=[Transformer(folder), Pooling(loaded.shape.hidden, "mean")], device="cpu")
 
 
-def joined(rows: Sequence[Row], body: Any) -> list[str]:  # noqa: ANN401 (a SentenceTransformer)
-    """Return each row as one text: those of a pair with a separator between."""
-    return [f" {body.tokenizer.sep_token} ".join(row[:-1]) for row in rows]
+def setfit_recipe(
+    given: Given, cell: Cell, texts: list[str], numbers: list[int], asked: list[str]
+) -> Sequence[int] | np.ndarray:
+    """Do what the package does: oversampled pairs, cosines' squared error, AdamW at 2e-5, then a regression."""
+    import torch
+    from sklearn.linear_model import LogisticRegression
+    from torch.nn import functional as F
+
+    from bertvision.encoder.load import load_encoder
+
+    encoder, device = load_encoder(given.encoder(cell.encoder)), device_of(given)
+    encoder.model.to(device).train()
+    pairs = oversampled_pairs(numbers, 16 * given.setfit_steps)
+    batches = [pairs[first : first + 16] for first in range(0, len(pairs), 16)]
+    optimizer = torch.optim.AdamW(encoder.model.parameters(), lr=2e-5, weight_decay=0.0)
+    warmup = -(-len(batches) // 10)
+    rate = lambda step: min(step / warmup, (len(batches) - step) / max(1, len(batches) - warmup))  # noqa: E731
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+    torch.manual_seed(42)
+    for batch in batches:
+        states = means_of(encoder, [texts[row] for pair in batch for row in pair[:2]], device)
+        wanted = torch.tensor([float(pair[2]) for pair in batch], device=device)
+        F.mse_loss(F.cosine_similarity(states[::2], states[1::2]), wanted).backward()
+        torch.nn.utils.clip_grad_norm_(encoder.model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+    encoder.model.eval()
+    model = LogisticRegression().fit(pooled(encoder, texts, device), numbers)
+    found: np.ndarray = model.predict(pooled(encoder, asked, device))
+    return found
+
+
+def oversampled_pairs(numbers: list[int], most: int) -> list[tuple[int, int, bool]]:
+    """Return the package's pairs: all unique ones, of the rarer sort again and again, alike and different in turns."""
+    first, second = np.triu_indices(len(numbers))
+    order = np.random.RandomState(42).permutation(len(first))
+    listed = [(int(first[at]), int(second[at]), numbers[first[at]] == numbers[second[at]]) for at in order]
+    alike, different = ([pair for pair in listed if pair[2] == wanted][: most // 2] for wanted in (True, False))
+    if not different:
+        return alike
+    length = max(len(alike), len(different))
+    turns = ((alike[at % len(alike)], different[at % len(different)]) for at in range(length))
+    return [pair for both in turns for pair in both]
 
 
 def run_logistic(cell: Cell, given: Given, drawn: list[Row]) -> dict[str, Any]:
@@ -338,30 +394,33 @@ def test_features(given: Given, encoder: str, task: str) -> np.ndarray:
 
 def features(given: Given, encoder: str, rows: Sequence[Row]) -> np.ndarray:
     """Return the mean-pooled last state of each row; of a pair u, v, |u-v|, u*v and the cosine."""
-    texts = [means(given, encoder, [row[place] for row in rows]) for place in range(len(rows[0]) - 1)]
+    device = device_of(given)
+    loaded = loaded_encoder(given.encoder(encoder), device)
+    texts = [pooled(loaded, [row[place] for row in rows], device) for place in range(len(rows[0]) - 1)]
     if len(texts) == 1:
         return texts[0]
     u, v = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in texts)
     return np.concatenate([u, v, np.abs(u - v), u * v, (u * v).sum(axis=1, keepdims=True)], axis=1)
 
 
-def means(given: Given, encoder: str, texts: Sequence[str], size: int = 128) -> np.ndarray:
-    """Return the mean over tokens of the last state."""
+def pooled(encoder: Any, texts: Sequence[str], device: str, size: int = 128) -> np.ndarray:  # noqa: ANN401
+    """Return the mean over tokens of the last state of any number of texts."""
     import torch
 
-    loaded, device = loaded_encoder(given.encoder(encoder), device_of(given)), device_of(given)
     order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
-    found = np.zeros((len(texts), loaded.shape.hidden), dtype=np.float32)
+    found = np.zeros((len(texts), encoder.shape.hidden), dtype=np.float32)
     for first in range(0, len(order), size):
         part = order[first : first + size]
-        given_texts = [texts[place] for place in part]
-        batch = loaded.tokenizer(given_texts, padding=True, truncation=True, max_length=256, return_tensors="pt")
-        batch = batch.to(device)
         with torch.no_grad():
-            states = loaded.model(**batch).last_hidden_state
-        mask = batch["attention_mask"][:, :, None]
-        found[part] = ((states * mask).sum(dim=1) / mask.sum(dim=1)).cpu().numpy()
+            found[part] = means_of(encoder, [texts[place] for place in part], device).cpu().numpy()
     return found
+
+
+def means_of(encoder: Any, texts: list[str], device: str) -> Any:  # noqa: ANN401 (an Encoder, a Tensor)
+    """Return the mean over tokens of the last state of a batch."""
+    batch = encoder.tokenizer(texts, padding=True, truncation=True, max_length=256, return_tensors="pt").to(device)
+    states, mask = encoder.model(**batch).last_hidden_state, batch["attention_mask"][:, :, None]
+    return (states * mask).sum(dim=1) / mask.sum(dim=1)
 
 
 @cache
@@ -433,6 +492,11 @@ class Scores:
         """Return the mean over some draws."""
         return float(np.mean([self.values[Cell(encoder, task, rows, draw, side)] for draw in draws]))
 
+    def sides(self) -> list[str]:
+        """Name the sides: those of NAMES first, then variants."""
+        found = {cell.side for cell in self.values}
+        return [*(side for side in NAMES if side in found), *sorted(found - NAMES.keys())]
+
     def encoders(self) -> list[str]:
         """Name the encoders."""
         return sorted({cell.encoder for cell in self.values})
@@ -450,7 +514,7 @@ def write_report(out: Path) -> None:
 def compared_sides(scores: Scores, encoder: str, rows: str) -> list[str]:
     """Return the sides that are there at a size."""
     there = {cell.side for cell in scores.values if (cell.encoder, cell.rows) == (encoder, rows)}
-    return [side for side in NAMES if side in there]
+    return [side for side in scores.sides() if side in there]
 
 
 def averages(scores: Scores, encoder: str, rows: str) -> tuple[dict[str, float], int, int]:
@@ -468,13 +532,13 @@ def averages(scores: Scores, encoder: str, rows: str) -> tuple[dict[str, float],
 
 def average_table(scores: Scores, encoder: str) -> str:
     """Lay out means over tasks, and seconds."""
-    names = list(NAMES.values())
+    names = [NAMES.get(side, side) for side in scores.sides()]
     lines = [f"| {encoder}: rows | tasks | draws | {' | '.join(names)} | seconds: default, contrastive, SetFit |"]
     lines.append("| --- " * (len(names) + 4) + "|")
     for rows in SIZES:
         means, tasks, draws = averages(scores, encoder, rows)
         if means:
-            cells = [f"{means[side]:.1f}" if side in means else "" for side in NAMES]
+            cells = [f"{means[side]:.1f}" if side in means else "" for side in scores.sides()]
             seconds = [_median_seconds(scores, encoder, rows, side) for side in ("default", "contrastive", "setfit")]
             lines.append(f"| {rows} | {tasks} | {draws} | {' | '.join(cells)} | {', '.join(filter(None, seconds))} |")
     return "\n".join(lines) + "\n"
@@ -489,17 +553,18 @@ def _median_seconds(scores: Scores, encoder: str, rows: str, side: str) -> str:
 
 def task_table(scores: Scores, encoder: str) -> str:
     """Lay out each task's means over all draws of a side, and the default run's spread."""
-    lines = [f"| {encoder}: task | rows | draws | {' | '.join(NAMES.values())} |"]
-    lines.append("| --- " * (len(NAMES) + 3) + "|")
+    sides = scores.sides()
+    lines = [f"| {encoder}: task | rows | draws | {' | '.join(NAMES.get(side, side) for side in sides)} |"]
+    lines.append("| --- " * (len(sides) + 3) + "|")
     for task in TASKS:
         for rows in SIZES:
-            own = {side: scores.draws(encoder, task, rows, [side]) for side in NAMES}
+            own = {side: scores.draws(encoder, task, rows, [side]) for side in sides}
             if any(own.values()):
                 cells = [
                     f"{scores.mean(encoder, task, rows, side, draws):.1f}" if draws else ""
                     for side, draws in own.items()
                 ]
-                if len(own["default"]) > 1:
+                if len(own.get("default", [])) > 1:
                     values = [scores.values[Cell(encoder, task, rows, draw, "default")] for draw in own["default"]]
                     cells[0] += f" ± {np.std(values):.1f}"
                 lines.append(f"| {task} | {rows} | {max(map(len, own.values()))} | {' | '.join(cells)} |")
@@ -515,9 +580,10 @@ def draw_figure(scores: Scores, path: Path) -> None:
     for place, encoder in enumerate(encoders, start=1):
         axes = figure.add_subplot(len(encoders), 1, place)
         means = {rows: averages(scores, encoder, rows)[0] for rows in SIZES}
-        for side, name in NAMES.items():
+        for side in scores.sides():
             points = [(SIZES.index(rows), own[side]) for rows, own in means.items() if side in own]
-            axes.plot(*zip(*points, strict=True), marker="o", label=name) if points else None
+            if points:
+                axes.plot(*zip(*points, strict=True), marker="o", label=NAMES.get(side, side))
         axes.set_xticks(range(len(SIZES)), SIZES)
         axes.set(title=encoder, xlabel="rows to train on", ylabel="mean score")
         axes.grid(alpha=0.2)

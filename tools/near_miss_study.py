@@ -10,10 +10,12 @@ does. `--table` lays out what there is.
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -23,7 +25,8 @@ from benchmarks.measuring import clear, cudnn_attention
 from benchmarks.seconds_to_score import FASTEST, SecondsBench, experiment_of
 from bertvision.analysis.groups import group_words
 from bertvision.data.example import DataConfig, NearMissConfig, NearMissRule
-from bertvision.data.near_miss import make_near_misses
+from bertvision.data.near_miss import NearMisses, make_near_misses
+from bertvision.data.squad import read_squad_file
 from bertvision.encoder.load import load_encoder
 from bertvision.metrics.squad import score_squad2
 from bertvision.predictions.files import read_answers
@@ -35,11 +38,11 @@ from bertvision.steps.results import ENCODER
 from tools.default_data import main as part
 
 SEEDS = (1, 2, 3)
-LONGER = "none longer"
+LONGER, HALF = "none longer", "all 0.5"
 # The most informative first; seeds come after all sides.
 SIDES: dict[str, NearMissConfig | None] = {
     "none": None,
-    "all 0.5": NearMissConfig(share=0.5),
+    HALF: NearMissConfig(share=0.5),
     "all 1": NearMissConfig(share=1.0),
     **{f"{rule} 1": NearMissConfig(share=1.0, rules=(rule,)) for rule in get_args(NearMissRule)},
     "all 0.25": NearMissConfig(share=0.25),
@@ -78,16 +81,19 @@ def run_all(given: argparse.Namespace, folder: Path) -> None:
     end, longest = time.monotonic() + 60 * given.minutes, 0.0
     done = {(run["side"], run["seed"]) for run in read_runs(given.out)}
     wanted = [(side, int(seed)) for seed in given.seeds.split(",") for side in given.sides.split(",")]
-    base = None
-    for side, seed in (each for each in wanted if each not in done):
-        if base is None:
-            base = open_base(given, folder)
-            print(f"ready: {len(base.train):,} windows, {end - time.monotonic():.0f} s left", flush=True)
+    wanted = [each for each in wanted if each not in done]
+    if not wanted:
+        return
+    part(given.train, folder)
+    found = start_making(folder / "train.json", {side for side, _ in wanted})
+    base = open_base(given, folder)
+    print(f"ready: {len(base.train):,} windows, {end - time.monotonic():.0f} s left", flush=True)
+    for side, seed in wanted:
         if time.monotonic() + 1.3 * longest > end:  # near misses make a run longer than the one before
             print(f"stopped before {side}, seed {seed}: the same command goes on", flush=True)
             return
         started = time.monotonic()
-        run = measure(base, side, seed, given.epochs)
+        run = measure(base, found, side, seed, given.epochs)
         longest = max(longest, time.monotonic() - started)
         with given.out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(run) + "\n")
@@ -96,16 +102,32 @@ def run_all(given: argparse.Namespace, folder: Path) -> None:
 
 def open_base(given: argparse.Namespace, folder: Path) -> RunContext:
     """Read and cut the data once, without near misses."""
-    part(given.train, folder)
     data = DataConfig(train=str(folder / "train.json"), dev=str(given.dev), held_out=str(folder / "held_out.json"))
     config = SecondsBench(encoder=given.encoder, data=data)
     return prepare(experiment_of(config, FASTEST), folder / "run", SILENT)
 
 
-def measure(base: RunContext, side: str, seed: int, epochs: float) -> dict[str, Any]:
+def start_making(train: Path, sides: set[str]) -> dict[str, "Future[NearMisses]"]:
+    """Make all sides' near misses in processes of their own, which begin before this one opens the GPU."""
+    needed = sides - {LONGER} | ({HALF} if LONGER in sides else set())
+    configs = {side: SIDES[side] for side in SIDES if side in needed and SIDES[side] is not None}
+    pool = ProcessPoolExecutor(max_workers=max(1, min(len(configs), (os.cpu_count() or 2) - 1)))
+    return {side: pool.submit(make, train, config) for side, config in configs.items() if config is not None}
+
+
+def make(train: Path, config: NearMissConfig) -> NearMisses:
+    """Make the near misses of one side."""
+    return make_near_misses(read_squad_file(train).examples, config, str(train))
+
+
+def measure(
+    base: RunContext, found: dict[str, "Future[NearMisses]"], side: str, seed: int, epochs: float
+) -> dict[str, Any]:
     """Fine-tune with a side's near misses, and score dev."""
-    epochs *= longer_by(base) if side == LONGER else 1
-    context, counts = with_side(base, SIDES[side])
+    if side == LONGER:  # as many steps as with half of the near misses
+        epochs *= len(with_side(base, found[HALF].result()).train) / len(base.train)
+    near_misses = found[side].result() if side in found and side != LONGER else None
+    context = with_side(base, near_misses)
     config = SecondsBench(encoder=base.experiment.encoder, data=base.experiment.data, seed=seed)
     config = config.model_copy(update={"fastest": config.fastest.model_copy(update={"epochs": epochs})})
     with tempfile.TemporaryDirectory(prefix="near-miss-run-") as folder, cudnn_attention(False):
@@ -118,7 +140,7 @@ def measure(base: RunContext, side: str, seed: int, epochs: float) -> dict[str, 
         "side": side,
         "seed": seed,
         "epochs": round(epochs, 3),
-        "near_misses": counts,
+        "near_misses": near_misses.counts if near_misses is not None else {},
         "windows": len(context.train),
         "seconds": round(record.seconds.finetune, 1),
         "scores": {name: round(value, 3) for name, value in record.scores.items()},
@@ -127,29 +149,25 @@ def measure(base: RunContext, side: str, seed: int, epochs: float) -> dict[str, 
     }
 
 
-def with_side(base: RunContext, config: NearMissConfig | None) -> tuple[RunContext, dict[str, int]]:
+def with_side(base: RunContext, found: NearMisses | None) -> RunContext:
     """Add near misses to the training windows; only they are cut anew."""
-    if config is None:
-        return base, {}
-    found = make_near_misses(base.task.train.examples, config, base.task.train.name)
+    if found is None:
+        return base
     questions = [each.question for each in found.made]
     tokenizer = load_encoder(base.experiment.encoder).tokenizer
     cut = base.task.kind.cut(questions, base.task.labels, tokenizer, base.experiment.windows)
     more = [replace(window, example=window.example + len(base.task.train.examples)) for window in cut]
     examples = base.task.train.examples + tuple(questions)
     task = base.task._replace(train=replace(base.task.train, examples=examples))
-    return replace(base, train=[*base.train, *more], task=task), found.counts
-
-
-def longer_by(base: RunContext) -> float:
-    """Return how many times as many steps an epoch has with half of the near misses."""
-    return len(with_side(base, SIDES["all 0.5"])[0].train) / len(base.train)
+    return replace(base, train=[*base.train, *more], task=task)
 
 
 def by_kind(context: RunContext) -> Iterator[tuple[str, float]]:
     """Score dev by the question word, at threshold 0."""
     answers = read_answers(context.folder.predictions(ENCODER))
     for name, questions in group_words(context.dev.split.examples).groups.items():
+        if not questions:
+            continue
         yield name, round(score_squad2(questions, {each.id: answers[each.id] for each in questions})["f1"], 2)
 
 

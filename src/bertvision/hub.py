@@ -9,7 +9,6 @@ from bertvision.errors import FolderError, reason_of
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")  # of a model
 SECONDS = 5.0  # that a hub which answers has for it
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 # Of models: nothing that could be unpickled or run.
 MODEL_FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", "README.md"]
 

@@ -58,7 +58,7 @@ def test_training_rows_that_look_mislabelled_come_before_those_of_dev(classes):
     checked = {"checked": {"dev": 300, "train": 64}, "suspects": {"dev": 9, "train": 1}, "mislabelled": [row]}
     errors, odd = example_lists(classes, [make_mistakes(classes[0]), make_mistakes(classes[1], **checked)])
     assert errors.title == "Errors of good to read"
-    assert errors.note.startswith("82 of 300 examples of dev are wrong.")
+    assert errors.note == "82 of 300 examples of dev are wrong; here are 12, the surest first."
     assert odd.note.startswith("Of 64 examples of train 1 have a label that bad, fitted without them,")
     assert [each.texts["text"] for each in odd.examples] == ["odd row of train"]
     assert [each.texts["text"] for each in example_lists(classes, [make_mistakes(classes[0])])[1].examples] == [

@@ -51,3 +51,12 @@ def test_records_without_scores_have_no_headline_and_old_ones_no_interval(make, 
     assert headline([make_record(task="sst2", scores={})]) == []
     (best,) = headline([make("encoder", "encoder", 70.0, fraction=3.0)])
     assert best == "encoder at fraction 3: accuracy 70.0, the best model on the 300 examples of dev."
+
+
+def test_a_baseline_without_the_main_score_stands_with_another_that_both_have(make_record):
+    own = {"task": "regression", "fraction": None}
+    records = [
+        make_record(row="majority", kind="baseline", scores={"rmse": 1.547}, **own),
+        make_record(row="regression", scores={"spearman": 82.7, "rmse": 0.807}, **own),
+    ]
+    assert headline(records)[1] == "It has to beat majority (reads nothing; RMSE 1.547, here 0.807)."

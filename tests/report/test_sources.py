@@ -60,3 +60,13 @@ def test_a_note_names_its_rows_unless_it_is_about_all(make_record):
 def test_every_different_config_is_written_out_once(make_record):
     texts = config_texts([make_record(), make_record(seed=2), make_record(seed=3, config={"name": "é"})])
     assert [json.loads(text)["name"] for text in texts] == ["squad2_small", "é"]
+
+
+def test_near_misses_are_counted_where_there_are_some(make_record):
+    made = DataFile(
+        name="train.json", sha256=None, questions=90, dropped=0, windows=99, near_misses={"swap": 20, "cut": 5}
+    )
+    table = data_table([make_record(data={"train": made}), make_record(row="other", data={"train": made})])
+    assert table.header == ("split", "file", "examples", "near misses", "dropped", "windows")
+    assert table.texts == (("train", "train.json", "90", "25", "0", "99"),)
+    assert "near misses" not in data_table([make_record()]).header

@@ -97,3 +97,12 @@ def test_a_folder_of_the_hubs_cache_tells_its_hub_id(shared_reader, make_record,
     record = make_record().model_copy(update={"config": {"encoder": str(place)}})
     found = find_base(shared_reader.served.folder, shared_reader.served.config, record)
     assert found == BaseModel("hannah/small-weir")
+
+
+def test_scores_come_with_their_intervals_where_the_run_kept_them(shared_reader, make_record):
+    record = make_record(scores={"f1": 61.2, "exact": 50.0})
+    kept = record.model_copy(update={"intervals": {"f1": (55.125, 67.5)}})
+    card = model_card(shared_reader.served.config, Calibration(), [kept])
+    assert "| score on dev | value | 95% interval |\n| --- | --- | --- |\n| f1 | 61.2 | 55.12 to 67.5 |\n" in card
+    assert "| exact | 50 |  |" in card
+    assert "| f1 | 61.2 |\n" in model_card(shared_reader.served.config, Calibration(), [record])

@@ -30,7 +30,8 @@ def report(
     """Draw tables and figures from records alone.
 
     Writes report.html, report.md, tables.tex and figures as SVG and PNG, the same bytes each time, and needs no torch.
-    Several GLUE tasks below one folder add a table of them all.
+    Several GLUE tasks below one folder add a table of them all. Of a run folder, errors and rows that look mislabelled
+    are listed with their texts, which lie with its predictions and in no record.
     """
     from bertvision.cli.records import print_records
     from bertvision.records import read_costs, read_differences, read_mistakes, read_records

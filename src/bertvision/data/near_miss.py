@@ -27,7 +27,7 @@ from bertvision.tables import Column, Number, Table
 
 # How readily each rule is tried first. People who wrote SQuAD 2.0's questions swapped names and numbers in 21% of a
 # sample, took an antonym in 20%, negated 9% and set an impossible condition in 4% (Rajpurkar et al. 2018, table 3).
-WEIGHTS: dict[NearMissRule, float] = {"name": 4, "number": 4, "antonym": 4, "negation": 1, "condition": 1}
+WEIGHTS: dict[NearMissRule, float] = {"name": 4, "number": 4, "antonym": 4, "negation": 1, "condition": 0.5}
 TRIED = 3  # rules for a question, lest all that has no name, number or antonym gets a negation or a condition
 SHARED = 0.5  # of a question's words beside the new one in a sentence: it may well answer the new question
 SHOWN = 2  # examples of each rule

@@ -60,7 +60,8 @@ ASKS_WHERE = re.compile(
 HARDLY_NEGATED = re.compile(
     r"\b(how (many|much|long|old|often|far|big|large|tall)|when|year|date|day|there)\b", re.IGNORECASE
 )
-IN_LONGER_NAME = re.compile(r" (\d|(of|and) [A-Z])")
+GOES_ON = re.compile(r" (\d|(of|and) [A-Z])|\.? [A-Z]")
+BEGAN_BEFORE = re.compile(r"([A-Z]\.|[A-Z][\w.]* (and|of)|\bNo\.|\d) $")
 PAST = re.compile(r"\b(did|was|were|had)\b|\w{3,}ed\b", re.IGNORECASE)
 
 
@@ -134,7 +135,7 @@ def swap_name(asked: Asked, random: Random) -> Iterator[Change]:
     lexicon, passage = asked.file.lexicon, asked.passage
     for old in _shuffled(lexicon.find(asked.text, passage), random):
         own = topic_words(old.text)
-        if not own or not own <= passage.stems or IN_LONGER_NAME.match(asked.text, old.end):
+        if not own or not own <= passage.stems or _is_in_longer_name(asked.text, old):
             continue
         here = [name for name in lexicon.names_of(passage) if lexicon.kind(name) == old.kind]
         away = [] if old.kind.startswith(LOOSE) else asked.file.names_by_kind.get(old.kind, [])
@@ -248,6 +249,10 @@ def _replaced(asked: Asked, old: Place, new: str, added: Iterable[str]) -> Chang
         new = new[0].upper() + new[1:]
     kept = asked.topics - topic_words(old.text)
     return Change(before + new + after, frozenset(added), frozenset(kept))
+
+
+def _is_in_longer_name(text: str, name: Place) -> bool:
+    return bool(GOES_ON.match(text, name.end) or BEGAN_BEFORE.search(text[: name.start]))
 
 
 def _article(article: str, word: str) -> str:

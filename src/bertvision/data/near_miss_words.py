@@ -10,17 +10,17 @@ wettest/driest easiest/hardest busiest/quietest cheapest/costliest most/least br
 larger/smaller bigger/smaller higher/lower taller/shorter longer/shorter older/younger earlier/later greater/lesser
 heavier/lighter faster/slower stronger/weaker richer/poorer better/worse warmer/colder hotter/colder easier/harder
 wider/narrower deeper/shallower more/less
-large/small big/small high/low tall/short long/short early/late old/young ancient/modern
+large/small big/small high/low long/short early/late old/young ancient/modern
 fast/slow strong/weak rich/poor good/bad warm/cold hot/cold easy/difficult wide/narrow deep/shallow hard/soft
-wet/dry common/rare popular/unpopular famous/obscure important/unimportant successful/unsuccessful
+wet/dry common/rare famous/obscure important/unimportant successful/unsuccessful
 public/private major/minor positive/negative legal/illegal upper/lower inner/outer internal/external
 domestic/foreign primary/secondary former/current permanent/temporary maximum/minimum direct/indirect
-formal/informal official/unofficial active/inactive visible/invisible possible/impossible necessary/unnecessary
-similar/different same/different likely/unlikely able/unable mandatory/optional voluntary/compulsory
+formal/informal official/unofficial active/inactive visible/invisible necessary/unnecessary
+same/different likely/unlikely able/unable mandatory/optional voluntary/compulsory
 natural/artificial rural/urban senior/junior urban/rural democratic/undemocratic religious/secular
 north/south northern/southern northeast/southwest northwest/southeast east/west eastern/western
-northernmost/southernmost easternmost/westernmost above/below inside/outside before/after over/under top/bottom
-begin/end began/ended begins/ends beginning/end start/stop started/stopped starts/stops opened/closed open/close
+northernmost/southernmost easternmost/westernmost above/below inside/outside before/after top/bottom
+begin/end began/ended begins/ends beginning/end start/stop started/stopped starts/stops opened/closed
 increase/decrease increased/decreased increases/decreases increasing/decreasing rise/fall rose/fell
 raise/lower raised/lowered gain/lose gained/lost win/lose won/lost wins/loses winning/losing winner/loser
 winners/losers support/oppose supported/opposed supports/opposes supporter/opponent supporters/opponents
@@ -29,8 +29,8 @@ includes/excludes allow/forbid allowed/forbidden allows/forbids permit/prohibit 
 built/demolished build/demolish created/destroyed create/destroy creates/destroys founded/dissolved
 established/abolished establish/abolish introduced/withdrawn appointed/dismissed hired/fired
 import/export imports/exports imported/exported arrive/depart arrived/departed
-arrives/departs joined/quit join/quit enter/leave entered/exited attack/defend attacked/defended
-attacking/defending succeed/fail succeeded/failed agree/disagree agreed/disagreed
+arrives/departs enter/leave entered/exited attacked/defended
+attacking/defending succeed/fail succeeded/failed
 praised/criticized criticized/praised praise/criticize
 encourage/discourage encouraged/discouraged approve/reject approved/rejected approval/rejection
 protect/endanger protects/endangers protected/endangered improve/worsen improved/worsened improves/worsens
@@ -40,15 +40,16 @@ caused/prevented causing/preventing ally/enemy allies/enemies friend/enemy frien
 birth/death strength/weakness strengths/weaknesses summer/winter spring/autumn
 father/mother son/daughter sons/daughters brother/sister brothers/sisters husband/wife
 uncle/aunt grandfather/grandmother male/female males/females men/women man/woman boy/girl boys/girls
-actor/actress remember/forget remembered/forgotten hide/reveal hid/revealed connected/disconnected connect/disconnect
-locked/unlocked combined/separated united/divided attached/detached discovered/overlooked won/forfeited
-always/never often/rarely frequently/rarely usually/rarely commonly/rarely typically/rarely mostly/hardly
-widely/narrowly quickly/slowly rapidly/slowly originally/finally initially/finally directly/indirectly
+actor/actress remember/forget remembered/forgotten connected/disconnected connect/disconnect
+locked/unlocked combined/separated united/divided attached/detached discovered/overlooked
+often/rarely frequently/rarely usually/rarely commonly/rarely typically/rarely mostly/hardly
+widely/narrowly quickly/slowly rapidly/slowly directly/indirectly
 publicly/privately officially/unofficially successfully/unsuccessfully voluntarily/involuntarily
 """
 
 # Where a word of the list means something else, by the word before it and the word after it.
 NOT_AFTER = {
+    "end": "the",
     "most": "at how",
     "more": "any no how once",
     "last": "at the",
@@ -62,11 +63,12 @@ NOT_AFTER = {
     "old": "year years how",
     "good": "as",
     "same": "at",
-    "over": "take took taken taking took all turn turned",
 }
 NOT_BEFORE = {
     "most": "of",
     "more": "than of",
+    "best": "known",
+    "start": "up ups",
     "last": "name names",
     "first": "name names person lady",
     "early": "as",
@@ -74,13 +76,9 @@ NOT_BEFORE = {
     "old": "testament",
     "high": "school schools court",
     "hard": "drive disk",
-    "open": "source",
-    "over": "the to",
     "large": "scale",
     "long": "as ago",
-    "popular": "vote votes",
     "good": "for at",
-    "start": "of",
     "east": "coast",
     "west": "coast",
     "public": "school schools",
@@ -133,8 +131,8 @@ FUNCTION_WORDS = (
     | frozenset(
         "a an the of in on at by for from to with as into onto about between during and or but not n't no nor than "
         "then that this these those there it its he his him she her they their them we our us you your i my me s t "
-        "also name type kind many much some any other such one according after before while although however since when "
-        "if once both all each every".split()
+        "also name type kind many much some any other such one according after before while although however since "
+        "when if once both all each every".split()
     )
 )
 # Before a number they leave room for others: what is true before 1990 may be true before 1986.

@@ -193,10 +193,11 @@ class Lexicon:
                 people[name.split()[0]] += 3 * uses["person"] - uses["the"] - uses["place"]
         kinds = {name: _kind_of(name, uses, people, self._least) for name, uses in self._uses.items()}
         for name in kinds.keys() & self._common:  # a word that may stand capitalised in a heading
-            kinds[name] = UNKNOWN if kinds[name].startswith(LOOSE) else kinds[name]
+            kinds[name] = kinds[name] if kinds[name] == "demonym" else UNKNOWN
         surnames = {name.split()[-1] for name, kind in kinds.items() if kind == "person"}
         for name in surnames & kinds.keys():
-            kinds[name] = "surname" if kinds[name].startswith((UNKNOWN, LOOSE)) else kinds[name]
+            if kinds[name].startswith((UNKNOWN, LOOSE)) and not self._uses[name]["place"]:
+                kinds[name] = "surname"
         return kinds
 
     def kind(self, name: str) -> str:
@@ -257,7 +258,9 @@ def _is_noun(after: list[str]) -> bool:
 
 def _kind_of(name: str, uses: Counter[str], people: Mapping[str, int], least: int) -> str:
     words = name.replace(".", "").split()
-    if "-" in name or all(word in TITLES for word in words) or not words:
+    if "-" in name or not words or all(word in TITLES for word in words):
+        return UNKNOWN
+    if words[0] in ("a", "an", "the") or len(words[-1]) == 1:  # a work's title, or a name cut off at an initial
         return UNKNOWN
     if words[0] in TITLES:
         return "person with title"
@@ -266,7 +269,7 @@ def _kind_of(name: str, uses: Counter[str], people: Mapping[str, int], least: in
     for word in (words[-1], words[0] if "of" in words else words[-1]):
         if word in KINDS_BY_WORD and len(words) > 1:
             return KINDS_BY_WORD[word]
-    if 2 * uses["place"] > uses["all"]:
+    if 2 * uses["place"] > uses["all"] and uses["place"] >= least:
         return "place"
     if len(words) in (2, 3) and people.get(words[0], 0) > 0 and uses["the"] == 0:
         return "person"

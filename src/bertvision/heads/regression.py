@@ -180,13 +180,13 @@ def _by_layer(features: Features, head: Head) -> Float[Tensor, "row layer part h
 
 
 def _write(head: Head, weight: Tensor, bias: Tensor) -> None:
-    num_features = head.pooler.features
+    linear = head.readout.linear
+    assert isinstance(linear, nn.Linear)
+    num_features = linear.in_features
     own = weight[:, :num_features].clone()
     if num_features < weight.shape[1]:
         products = _by_layer(own, head)[:, :, 3]
         products += weight[:, num_features:, None] / products.shape[-1]
-    linear = head.readout.linear
-    assert isinstance(linear, nn.Linear)
     with torch.no_grad():
         linear.weight.copy_(own)
         linear.bias.copy_(bias)

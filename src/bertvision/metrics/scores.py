@@ -120,16 +120,20 @@ def score_tags(gold: Sequence[TagSequence], found: Sequence[TagSequence]) -> Sco
 
 
 def entities(tags: TagSequence) -> list[Entity]:
-    """Find the entities of one sentence; an I that continues nothing begins one."""
+    """Find the entities of one sentence; an I that continues nothing begins one.
+
+    Files are read as IOB2; a model of somebody's own may also end entities with E, or have tags without a prefix.
+    """
     found: list[Entity] = []
     for place, tag in enumerate(tags):
         if tag == "O":
             continue
+        prefix, kind = (tag[0], tag[2:]) if tag[1:2] == "-" else ("I", tag)
         last = found[-1] if found else None
-        if tag[0] == "I" and last is not None and last.end == place and last.type == tag[2:]:
+        if prefix in "IE" and last is not None and last.end == place and last.type == kind:
             found[-1] = last._replace(end=place + 1)
         else:
-            found.append(Entity(place, place + 1, tag[2:]))
+            found.append(Entity(place, place + 1, kind))
     return found
 
 

@@ -8,7 +8,7 @@ from bertvision.records import Mistake, MistakesRecord, RunRecord
 from bertvision.report.headline import best_result
 from bertvision.report.measures import measures_of
 from bertvision.report.results import Evidence
-from bertvision.tables import Column, Number, Table
+from bertvision.tables import Cells, Column, Number, Table
 
 MOST_CLASSES = 12  # of a whole matrix
 COMMONEST = 20  # confusions of more classes
@@ -31,8 +31,10 @@ def confusion_tables(evidence: Evidence) -> list[Table]:
     if len(confusions) > MOST_CLASSES:
         return [_commonest(best.name, confusions)]
     columns = (Column("true", "left"), *(Column(f"says {name}") for name in confusions))
-    rows = tuple((gold, *(Number(said.get(name, 0), ",") for name in confusions)) for gold, said in confusions.items())
-    return [Table(f"What {best.name} says of dev, by true class", columns, rows)]
+    rows: list[Cells] = [
+        (gold, *(Number(said.get(name, 0), ",") for name in confusions)) for gold, said in confusions.items()
+    ]
+    return [Table(f"What {best.name} says of dev, by true class", columns, tuple(rows))]
 
 
 def example_lists(records: Sequence[RunRecord], mistakes: Sequence[MistakesRecord]) -> list[ExampleList]:
@@ -46,11 +48,14 @@ def example_lists(records: Sequence[RunRecord], mistakes: Sequence[MistakesRecor
 
 
 def _errors(own: MistakesRecord) -> ExampleList:
-    count = "" if own.wrong is None else f"{own.wrong:,} of {own.examples:,} examples of dev are wrong. "
     order = "the surest first" if any(each.probability is not None for each in own.errors) else "the worst first"
-    return ExampleList(
-        f"Errors of {own.row} to read", f"{count}These are {len(own.errors)} of them, {order}.", own.errors
+    count = len(own.errors)
+    wrong = (
+        f"{own.wrong:,} of {own.examples:,} examples of dev are wrong; here are "
+        if own.wrong is not None
+        else "Here are "
     )
+    return ExampleList(f"Errors of {own.row} to read", f"{wrong}{count}, {order}.", own.errors)
 
 
 def _suspects(own: MistakesRecord, records: Sequence[RunRecord], mistakes: Sequence[MistakesRecord]) -> ExampleList:

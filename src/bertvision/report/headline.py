@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bertvision.records import RunRecord
-from bertvision.report.measures import Measure, measures_of
+from bertvision.report.measures import Measure, TaskMeasures, measures_of
 from bertvision.report.results import (
     Result,
     data_share,
@@ -39,8 +39,12 @@ def headline(records: Sequence[RunRecord]) -> list[str]:
     best = best_result(records)
     if best is None:
         return []
-    measure = measures_of(records).main_measure
-    found = [_best(best, measure), _beside(best, full_results(records), measure), _more_data(data_curves(records))]
+    measures = measures_of(records)
+    found = [
+        _best(best, measures.main_measure),
+        _beside(best, full_results(records), measures),
+        _more_data(data_curves(records)),
+    ]
     return [sentence for sentence in found if sentence]
 
 
@@ -79,20 +83,31 @@ def _best(best: Result, measure: Measure) -> str:
     return f"{best.name}{fraction}: {measure.head} {best.scores[measure.key].mean:.1f}{interval}{chosen}."
 
 
-def _beside(best: Result, rows: Sequence[Result], measure: Measure) -> str:
+def _beside(best: Result, rows: Sequence[Result], measures: TaskMeasures) -> str:
     """Name the baselines and controls, which a model has to beat, and say where it may have done so by chance."""
-    key = measure.key
-    others = [row for row in rows if key in row.scores and row.name != best.name]
+    others = [row for row in rows if row.name != best.name]
     beside = [row for row in others if row.kind == "baseline"]
     beside += [row for row in others if row.kind == "control" and row.fraction == best.fraction]
-    if not beside:
+    named = [text for row in beside if (text := _named(best, row, measures))]
+    if not named:
         return ""
-    named = _listed([f"{row.name} {row.scores[key].mean:.1f} ({READS[row.kind]})" for row in beside])
-    bounds = mean_interval(best, key)
-    near = [row.name for row in beside if bounds is not None and row.scores[key].mean >= bounds[0]]
+    key, bounds = measures.main, mean_interval(best, measures.main)
+    known = [row for row in beside if bounds is not None and key in row.scores]
+    near = [row.name for row in known if bounds is not None and row.scores[key].mean >= bounds[0]]
     verb = "lies" if len(near) == 1 else "lie"
     chance = f" {_listed(near)} {verb} inside that interval: the difference may be chance." if near else ""
-    return f"It has to beat {named}.{chance}"
+    return f"It has to beat {_listed(named)}.{chance}"
+
+
+def _named(best: Result, row: Result, measures: TaskMeasures) -> str:
+    """Write a model with its main score, or where it has none, as the mean of numbers, with one that both have."""
+    if measures.main in row.scores:
+        return f"{row.name} {row.scores[measures.main].mean:.1f} ({READS[row.kind]})"
+    shared = next((each for each in measures.columns if each.key in row.scores and each.key in best.scores), None)
+    if shared is None:
+        return ""
+    own, its = (each.scores[shared.key].mean for each in (best, row))
+    return f"{row.name} ({READS[row.kind]}; {shared.head} {its:.{shared.digits}f}, here {own:.{shared.digits}f})"
 
 
 def _more_data(curves: Sequence[DataCurve]) -> str:

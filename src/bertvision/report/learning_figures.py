@@ -85,9 +85,12 @@ def _points(row: Result) -> list[TrainingPoint]:
 
 
 def _curves(rows: Iterable[Result], what: str) -> dict[str, list[tuple[float, float]]]:
-    found = {row.name: [(each.step, getattr(each, what)) for each in _points(row)] for row in rows}
-    known = {name: [point for point in points if point[1] is not None] for name, points in found.items()}
-    return {name: points for name, points in known.items() if points}
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        known = [(each.step, value) for each in _points(row) if (value := getattr(each, what)) is not None]
+        if known:
+            found[row.name] = [(float(step), float(value)) for step, value in known]
+    return found
 
 
 def _draw(axis: Axes, points: list[tuple[float, float]], style: Style) -> None:

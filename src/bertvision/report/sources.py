@@ -22,9 +22,17 @@ class Fact(NamedTuple):
 
 def data_table(records: Sequence[RunRecord]) -> Table:
     """List the data files that were read, with their counts."""
-    files = _distinct((split, file) for record in records for split, file in record.data.items())
-    columns = ("split", Column("file", "left"), "examples", "dropped", "windows", Column("sha256", "left"))
-    return without_empty_columns(Table(DATA, columns, tuple(_data_cells(split, file) for split, file in files)))
+    columns = (
+        "split",
+        Column("file", "left"),
+        "examples",
+        "near misses",
+        "dropped",
+        "windows",
+        Column("sha256", "left"),
+    )
+    rows = _distinct(_data_cells(split, file) for record in records for split, file in record.data.items())
+    return without_empty_columns(Table(DATA, columns, tuple(rows)))
 
 
 def facts(records: Sequence[RunRecord]) -> list[Fact]:
@@ -57,8 +65,10 @@ def config_texts(records: Sequence[RunRecord]) -> list[str]:
 
 
 def _data_cells(split: str, file: DataFile) -> tuple[Cell, ...]:
-    counts = (Number(count, ",") for count in (file.questions, file.dropped, file.windows))
-    return (split, file.name, *counts, (file.sha256 or "")[:SHORT_HASH])
+    made = sum(file.near_misses.values())
+    dropped, windows = Number(file.dropped, ","), Number(file.windows, ",")
+    examples, near_misses = Number(file.questions, ","), Number(made, ",") if made else ""
+    return (split, file.name, examples, near_misses, dropped, windows, (file.sha256 or "")[:SHORT_HASH])
 
 
 def _encoder_text(record: RunRecord) -> str:
@@ -127,4 +137,8 @@ def _commit_text(origin: Provenance) -> str:
 
 
 def _distinct(values: Iterable[Value]) -> list[Value]:
-    return list(dict.fromkeys(values))
+    found: list[Value] = []
+    for value in values:  # those that hold a mapping cannot be hashed
+        if value not in found:
+            found.append(value)
+    return found

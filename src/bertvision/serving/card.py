@@ -183,8 +183,6 @@ def _measured(measured: Measured) -> list[str]:
 
 
 def _scores(record: RunRecord) -> list[str]:
-    names = [*TASKS[task_name(record.task)].scores, *MORE_SCORES]
-    rows = [(name, f"{record.scores[name]:.4g}") for name in dict.fromkeys(names) if name in record.scores]
     data = [
         # The folder is the author's own affair.
         (name, f"`{PurePath(file.name).name}`, {file.questions:,} examples{_sha(file.sha256)}")
@@ -196,9 +194,23 @@ def _scores(record: RunRecord) -> list[str]:
     return [
         f"## Scores of {record.run}: {record.row}, seed {record.seed}",
         "",
-        *_table(("score on dev", "value"), rows),
+        *_score_table(record),
         *_table(("data", "file"), data),
         f"The encoder was {tuned}. Made by {commit} on {made.device} in {made.precision}.",
+        "",
+    ]
+
+
+def _score_table(record: RunRecord) -> list[str]:
+    """Return the scores on dev, with their intervals where the run kept any."""
+    names = dict.fromkeys([*TASKS[task_name(record.task)].scores, *MORE_SCORES])
+    rows = [(name, f"{record.scores[name]:.4g}") for name in names if name in record.scores]
+    if not record.intervals:
+        return _table(("score on dev", "value"), rows)
+    bounds = {name: f"{low:.4g} to {high:.4g}" for name, (low, high) in record.intervals.items()}
+    return [
+        *_table(("score on dev", "value", "95% interval"), [(*row, bounds.get(row[0], "")) for row in rows]),
+        "Intervals: the middle 95% where dev's examples are drawn again with replacement.",
         "",
     ]
 
@@ -211,6 +223,7 @@ def _sha(digest: str | None) -> str:
     return "" if digest is None else f", sha256 {digest[:12]}"
 
 
-def _table(header: tuple[str, str], rows: Sequence[tuple[str, str]]) -> list[str]:
-    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (header, ("---", "---"), *rows)]
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    dashes = ("---",) * len(header)
+    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (header, dashes, *rows)]
     return [*(f"| {line} |" for line in lines), ""]

@@ -226,22 +226,30 @@ def _write_checked(served: ServedModel, path: Path, int8: bool) -> tuple[Differe
 
 def _round_weights(path: Path) -> None:
     """Replace a graph by one with int8 products."""
-    from onnx import load
+    from onnx import load, save
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     whole = path.with_name(f"whole-{path.name}")
     path.rename(whole)
     # The last product gives the logits themselves: its weights are few and its rounding would be seen in every answer.
     # Attention is excluded because quantize_dynamic takes ONNX's operator for one of onnxruntime's own of that name.
-    nodes = load(whole, load_external_data=False).graph.node
-    products, attention = ([node.name for node in nodes if node.op_type == each] for each in ("MatMul", "Attention"))
+    graph = (model := load(whole, load_external_data=False)).graph
+    last = [node.name for node in graph.node if node.op_type in ("MatMul", "Gemm")][-1]
+    attention = [node.name for node in graph.node if node.op_type == "Attention"]
+    # It turns Gemm, which ends the graph where rows are scored, into MatMul of this name with transposed weights, and
+    # stumbles over the shapes that they had.
+    weights = {each.name for each in graph.initializer}
+    shapes = [each for each in graph.value_info if each.name not in weights]
+    del graph.value_info[:]
+    graph.value_info.extend(shapes)
+    save(model, whole)
     with quiet():
         quantize_dynamic(
             whole,
             path,
             per_channel=True,
             weight_type=QuantType.QInt8,
-            nodes_to_exclude=[*products[-1:], *attention],
+            nodes_to_exclude=[last, f"{last}_MatMul", *attention],
             reduce_range=False,
         )
     whole.unlink()

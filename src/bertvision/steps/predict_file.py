@@ -1,6 +1,7 @@
 """A trained model on anybody's file or texts: a folder gets the same prediction files as a run, a .csv a table."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -155,7 +156,17 @@ def _open(model_folder: Path, settings: Settings | None, allow_outside: bool) ->
     model_folder = find_model(model_folder)  # its calibration lies there too
     model = load_model(model_folder, allow_outside=allow_outside)
     calibration = read_calibration_file(model_folder)
-    return _Used(model, read_settings(model.config, settings, calibration), calibration or Calibration())
+    config = read_settings(model.config, settings, calibration)
+    return _Used(_renamed(model, config.data.labels), config, calibration or Calibration())
+
+
+def _renamed(model: Model, labels: tuple[str, ...]) -> Model:
+    """Return a model whose labels are called as `data.labels` says, where a checkpoint has LABEL_0 and LABEL_1."""
+    if not labels:
+        return model
+    if len(labels) != len(model.config.labels):
+        raise SettingsError(f"data.labels has {len(labels)} names, and the model {len(model.config.labels)} labels")
+    return replace(model, config=model.config.model_copy(update={"labels": labels}))
 
 
 def _answer_to(out: Path | None, used: _Used, asked: AskedFile, progress: Progress) -> FilePredictions:

@@ -1,0 +1,256 @@
+import gzip
+import json
+import random
+
+import pytest
+from typer.testing import CliRunner
+
+import bertvision
+from bertvision.cli import app
+from bertvision.data.example import GoldAnswer, NearMissConfig, Question
+from bertvision.data.near_miss import make_near_misses
+from bertvision.data.squad import read_squad
+from bertvision.errors import DataError, SettingsError
+from bertvision.experiment import build_experiment
+from bertvision.progress import SILENT
+from bertvision.steps.context import prepare
+
+RULES = ("name", "number", "antonym", "negation", "condition")
+WEIR = (
+    "In 1887 Hannah Coyle, who was young, built the largest weir of the county. The mill stood in Leeds. "
+    "Edward Stone died in 1912 in Bristol. The bridge of Edward Stone was sold in 1931."
+)
+RIVER = "In 1904 Martha Hale wrote a book in Dublin. Oscar Reed married in 1899."
+
+
+def ask(text, answer, context=WEIR, identity="q", title="Weirs"):
+    return Question(identity, text, context, (GoldAnswer(answer, context.index(answer)),), title)
+
+
+def make(*questions, rules=RULES, share=1.0, seed=1):
+    return make_near_misses(questions, NearMissConfig(share=share, seed=seed, rules=rules), "weirs.json")
+
+
+def texts(*questions, seeds=range(30), **settings):
+    """Return all that a rule makes of questions, over many seeds."""
+    made = set()
+    for seed in seeds:
+        try:
+            made |= {each.question.text for each in make(*questions, seed=seed, **settings).made}
+        except DataError:
+            continue
+    return made
+
+
+WHO = ask("Who built the weir in 1887?", "Hannah Coyle")
+WHEN = ask("When did Hannah Coyle own the largest weir?", "1887")
+OTHER = ask("Where did Martha Hale write a book?", "Dublin", RIVER, "other")
+
+
+def test_a_number_becomes_another_of_its_kind_that_the_answers_sentence_lacks():
+    made = texts(WHO, OTHER, rules=("number",))
+    assert made == {f"Who built the weir in {year}?" for year in (1912, 1931, 1904, 1899)}
+
+
+def test_a_name_becomes_another_persons():
+    made = texts(WHEN, rules=("name",))
+    assert made == {"When did Edward Stone own the largest weir?"}
+
+
+def test_names_are_found_in_lower_case_by_the_contexts_capitals():
+    lower = ask("when did hannah coyle own the largest weir ?", "1887")
+    assert texts(lower, rules=("name",)) == {"when did edward stone own the largest weir ?"}
+
+
+def test_without_any_capital_letter_no_name_is_made_and_the_summary_says_why():
+    context = WEIR.lower()
+    found = make(ask("when did hannah coyle own the largest weir ?", "1887", context))
+    assert "name" not in {each.rule for each in found.made}
+    assert "no capital letters" in found.summary
+
+
+def test_an_antonym_stands_in_the_same_place_and_is_no_phrase_taken_apart():
+    assert texts(WHEN, rules=("antonym",)) == {"When did Hannah Coyle own the smallest weir?"}
+    assert texts(ask("How long was the weir at least?", "largest"), rules=("antonym",)) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "negated"),
+    [
+        ("Who was the owner of the weir?", "Who wasn't the owner of the weir?"),
+        ("who was the owner of the weir ?", "who was n't the owner of the weir ?"),
+        ("Who owned the weir?", "Who never owned the weir?"),
+        ("Which man that was rich owned it?", "Which man that was not rich owned it?"),
+    ],
+)
+def test_a_negation_reads_as_a_question(text, negated):
+    assert texts(ask(text, "Hannah Coyle"), rules=("negation",)) == {negated}
+
+
+@pytest.mark.parametrize("text", ["Who was not the owner?", "How many weirs were built?", "When was the weir built?"])
+def test_what_is_negated_already_or_can_hardly_be_is_left_alone(text):
+    assert texts(ask(text, "Hannah Coyle"), rules=("negation",)) == set()
+
+
+def test_a_condition_is_a_year_or_a_place_that_is_not_in_the_answers_sentence():
+    made = texts(ask("Who owned the weir?", "Hannah Coyle"), OTHER, rules=("condition",))
+    of_weir = {text for text in made if "weir" in text}
+    assert of_weir
+    assert all("1887" not in text and (text.startswith("In ") or " in " in text) for text in of_weir)
+    assert {"Who owned the weir in 1931?", "In 1931, who owned the weir?"} & made
+
+
+def test_a_question_that_the_new_name_would_answer_again_is_thrown_out():
+    context = "Hannah Coyle built a weir in 1887. Edward Stone built a weir in 1912."
+    assert texts(ask("When did Hannah Coyle build a weir?", "1887", context), rules=("name",)) == set()
+
+
+def test_what_is_put_in_is_not_of_the_answer_and_not_of_the_title():
+    assert texts(ask("When did Hannah Coyle build it?", "Edward Stone"), rules=("name",)) == set()
+    assert texts(ask("When did Hannah Coyle build it?", "1887", title="Edward Stone"), rules=("name",)) == set()
+
+
+def test_a_question_of_the_paragraph_is_not_made_again():
+    twin = ask("When did Edward Stone own the largest weir?", "1912", identity="twin")
+    assert "When did Edward Stone own the largest weir?" not in texts(WHEN, twin, rules=("name",))
+    first, second = (ask(f"Who{blank}was the owner?", "Leeds", identity=blank) for blank in (" ", "  "))
+    assert len(make(first, second, rules=("negation",)).made) == 1
+
+
+def test_an_article_fits_the_word_that_follows():
+    question = ask("Who wrote a legal book?", "Martha Hale", RIVER)
+    assert texts(question, rules=("antonym",)) == {"Who wrote an illegal book?"}
+
+
+def sample():
+    return list(read_squad("sample:train").examples)
+
+
+def test_the_order_of_the_file_changes_nothing():
+    questions = sample()
+    shuffled = random.Random(3).sample(questions, len(questions))
+    one, other = (make(*each, share=0.7).made for each in (questions, shuffled))
+    assert {each.question for each in one} == {each.question for each in other}
+    assert one[0].source.id == next(each.id for each in questions if each.id in {made.source.id for made in one})
+
+
+def test_a_larger_share_keeps_what_a_smaller_one_made_of_a_paragraphs_questions():
+    questions = sample()
+    few, many = ({each.source.id for each in make(*questions, share=share).made} for share in (0.3, 0.9))
+    assert len(few) < len(many)
+    assert len(few - many) <= 0.02 * len(few)  # those that equal one that was made before
+
+
+def test_another_seed_makes_others_and_the_same_seed_the_same():
+    questions = sample()
+    one, same, other = ([each.question for each in make(*questions, seed=seed).made] for seed in (1, 1, 2))
+    assert one == same
+    assert one != other
+
+
+def test_every_near_miss_is_unanswerable_new_and_without_its_old_answer():
+    questions = sample()
+    asked = {(each.context, each.text.lower()) for each in questions}
+    for each in make(*questions).made:
+        assert each.question.is_impossible
+        assert (each.question.context, each.question.text.lower()) not in asked
+        assert not any(f" {answer.text} " in each.question.text for answer in each.source.answers)
+
+
+def squad(folder, name="in.json", **extra):
+    qas = [{"id": "q", "question": WHO.text, "answers": [{"text": "Hannah Coyle", "answer_start": 8}], **extra}]
+    article = {"title": "Weirs", "source": "mine", "paragraphs": [{"context": WEIR, "qas": qas}]}
+    (folder / name).write_text(json.dumps({"version": "1.1", "data": [article]}))
+    return folder / name
+
+
+def test_a_file_of_squad_1_1_becomes_one_of_2_0_with_plausible_answers(tmp_path):
+    bertvision.near_misses(squad(tmp_path), tmp_path / "out.json.gz", {"share": 1.0, "rules": ["number"]})
+    written = json.loads(gzip.decompress((tmp_path / "out.json.gz").read_bytes()))
+    own, near = written["data"][0]["paragraphs"][0]["qas"]
+    assert (written["version"], written["data"][0]["source"]) == ("v2.0", "mine")
+    assert own == {
+        **json.loads(squad(tmp_path).read_text())["data"][0]["paragraphs"][0]["qas"][0],
+        "is_impossible": False,
+    }
+    assert (near["id"], near["is_impossible"], near["answers"]) == ("q-near-number", True, [])
+    assert near["plausible_answers"] == own["answers"]
+    assert [each.is_impossible for each in read_squad(str(tmp_path / "out.json.gz")).examples] == [False, True]
+
+
+def test_made_again_from_what_was_written_nothing_is_doubled(tmp_path):
+    bertvision.near_misses(squad(tmp_path), tmp_path / "out.json", {"share": 1.0, "rules": ["negation"]})
+    with pytest.raises(DataError, match="none of its 1 answerable"):
+        bertvision.near_misses(tmp_path / "out.json", tmp_path / "two.json", {"share": 1.0, "rules": ["negation"]})
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, ["near-miss", *map(str, arguments)])
+
+
+def test_the_command_prints_counts_and_examples(tmp_path):
+    done = call(squad(tmp_path), "--out", tmp_path / "out.json", "--share", 1, "--rules", "number", "--quiet")
+    assert done.exit_code == 0
+    assert "1 near misses from 1 answerable questions (number 1)" in done.stdout
+    assert WHO.text in done.stdout
+    as_json = call(squad(tmp_path), "--out", tmp_path / "out.json", "--share", 1, "--rules", "number", "--json", "-q")
+    assert json.loads(as_json.stdout)["rules"] == dict.fromkeys(RULES, 0) | {"number": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--share", "1.5"], "share"),
+        (["--share", "nan"], "share"),
+        (["--rules", "name,spelling"], "rules"),
+        (["--rules", "name,name"], "twice"),
+        (["--rules", ""], "rules"),
+        (["--rules", "name", "--share", "1"], "none of its 1 answerable questions became a near miss"),
+    ],
+)
+def test_what_cannot_be_made_is_told_in_one_line(tmp_path, arguments, told):
+    done = call(squad(tmp_path), "--out", tmp_path / "out.json", *arguments, "--quiet")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert told in done.stderr
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_a_file_without_answers_and_the_file_itself_are_refused(tmp_path):
+    source = squad(tmp_path)
+    before = source.read_bytes()
+    (tmp_path / "none.json").write_text(
+        before.decode().replace(', "answer_start": 8', "").replace('{"text": "Hannah Coyle"}', "")
+    )
+    (tmp_path / "link.json").symlink_to(source)
+    for data, out, told in [
+        (tmp_path / "none.json", tmp_path / "out.json", "has no answerable question"),
+        (source, source, "is the file that is read"),
+        (source, tmp_path / "link.json", "is the file that is read"),
+        (tmp_path / "absent.json", tmp_path / "out.json", "cannot be read"),
+    ]:
+        done = call(data, "--out", out, "--quiet")
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+        assert told in done.stderr
+    assert source.read_bytes() == before
+
+
+def experiment(saved_encoder, near_misses, task="squad2"):
+    data = {"near_misses": near_misses, "held_out": 0.2 if task == "squad2" else 0.0}
+    return build_experiment({"encoder": str(saved_encoder), "task": task, "data": data, "device": "cpu"}, origin="here")
+
+
+def test_a_run_learns_from_near_misses_records_them_and_is_signed_with_them(saved_encoder, tmp_path):
+    plain = prepare(experiment(saved_encoder, None), tmp_path, SILENT)
+    context = prepare(experiment(saved_encoder, {"share": 0.5, "rules": ["negation"]}), tmp_path, SILENT)
+    made = sum(context.data()["train"].near_misses.values())
+    assert made
+    assert context.data()["train"].questions == plain.data()["train"].questions + made
+    assert len(context.train) > len(plain.train)
+    assert context.held_out.split.examples == plain.held_out.split.examples
+    assert "near_misses" not in plain.made_by("finetune")["train"]
+    assert context.made_by("finetune")["train"]["near_misses"]["rules"] == ["negation"]
+
+
+def test_a_task_that_knows_no_unanswerable_question_refuses_near_misses(saved_encoder, tmp_path):
+    with pytest.raises((SettingsError, DataError), match=r"squad2 and answerability|use task: squad2"):
+        prepare(experiment(saved_encoder, {"share": 0.5}, task="squad1"), tmp_path, SILENT)
