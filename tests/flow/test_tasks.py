@@ -23,6 +23,7 @@ from bertvision.serving.onnx_export import export_onnx
 from bertvision.steps.heads import _keep_epoch
 from bertvision.steps.predict_file import predict_file
 from bertvision.steps.run import run
+from bertvision.tasks import TASKS
 
 pytestmark = pytest.mark.flow
 PLACES, ACTS = ("river", "weir", "stone"), ("the {} was built", "hannah was in the {}", "by the {}, coyle")
@@ -641,3 +642,19 @@ def test_contrastive_tuning_on_numbers_needs_two_texts(encoder_folder, tmp_path)
     }
     with pytest.raises(SettingsError, match="give two columns of text, or use objective: task"):
         run(build_experiment(settings), tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_of_task_keeps_its_best_weights(name, saved_encoder, tmp_path):
+    case = CASES[name]
+    settings = settings_of(case, case.write(tmp_path), saved_encoder)
+    settings["heads"]["epochs"] = 2
+    is_one_text = name in ("choice", "answerability")  # of which nothing can be held out: dev chooses
+    share, part = (0.0, "") if is_one_text else (0.4, "held_out_")
+    best = (f"data.held_out={share}", "finetune.fractions=[4]", "finetune.keep_best=true", "heads.keep_best=true")
+    for record in run_with(settings, tmp_path / "out", *best):
+        if record.kind in ("encoder", "head", "control"):
+            scored = [point.score for point in record.training if point.score is not None]
+            # What was scored in training is scored again by who loads the model: other batches, other rounding.
+            assert record.scores[part + TASKS[case.task].scores[0]] == pytest.approx(max(scored), rel=1e-4)
+            assert any(note.startswith("its weights are those of ") for note in record.notes)

@@ -108,7 +108,11 @@ class FinetuneConfig(Config):
     def _contrasts_alone(self) -> "FinetuneConfig":
         if self.objective == "contrastive":
             unfit: dict[str, object] = {"head": self.head, "teacher": self.teacher, "keep_best": self.keep_best}
-            unfit |= {"patience": self.patience, "bottom": self.bottom not in (None, "live")}
+            unfit |= {
+                "evaluate_every": self.evaluate_every,
+                "patience": self.patience,
+                "bottom": self.bottom not in (None, "live"),
+            }
             if named := [name for name, given in unfit.items() if given]:
                 raise ValueError(f"`{named[0]}` has no part in `objective: contrastive`; leave it out")
         return self

@@ -300,7 +300,8 @@ def _own_settings(this: Pass, row: ResultModel) -> dict[str, Any]:
 
 def _finished_records(context: RunContext) -> list[RunRecord] | None:
     """Return the records of a fraction where all are there, made by this very experiment on these very data."""
-    config, folder = context.experiment.model_dump(mode="json"), context.folder
+    # Who was shown the training changes no result.
+    config, folder = {**context.experiment.model_dump(mode="json"), "report_to": None}, context.folder
     names = [] if output_layer_of(context) is None else [ENCODER]
     names += load_heads(context)
     names += [each.name for each in context.experiment.ensembles if all(name in names for name in each.of)]
@@ -309,7 +310,10 @@ def _finished_records(context: RunContext) -> list[RunRecord] | None:
     if not all(path.exists() for path in [*paths, *_answer_files(context, names)]):
         return None
     records = [read_record(path) for path in paths]
-    same = all(record.data == context.data() and first_difference(record.config, config) is None for record in records)
+    same = all(
+        record.data == context.data() and first_difference({**record.config, "report_to": None}, config) is None
+        for record in records
+    )
     return records if same else None
 
 
