@@ -30,12 +30,10 @@ def given(tool, tmp_path, encoder_folder):
 @pytest.mark.parametrize(
     ("task", "side"),
     [
-        ("SST-2", "default"),
         ("SST-2", "contrastive:pairs=8"),
         ("SST-2", "setfit"),
         ("SST-2", "logistic"),
         ("SST-2", "majority"),
-        ("STS-B", "contrastive:pairs=8"),
         ("STS-B", "logistic"),
     ],
 )

@@ -58,7 +58,7 @@ class FinetuneConfig(Config):
 
     # What is minimised: the task's own loss or, for few rows, that of cosines of pairs (encoder/contrastive.py).
     objective: Literal["task", "contrastive"] = "task"
-    pairs: int = Field(2000, ge=2)  # contrastive: of an epoch, half of them alike
+    pairs: int = Field(500, ge=2)  # contrastive: of an epoch, half of them alike
     fractions: tuple[float, ...] = (0.3, 1.0)  # of an epoch, windows seen / windows; 0: untuned; empty: skip this stage
     batch: BatchConfig = BatchConfig(tokens=8192)
     min_steps: int = Field(0, ge=0)  # fewer rows get smaller batches, down to 8, and then more epochs

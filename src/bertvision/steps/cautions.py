@@ -16,10 +16,10 @@ MORE = "give it more rows, or more steps (finetune.min_steps, heads.min_steps)"
 def caution(context: RunContext) -> list[str]:
     """Return what speaks against learning, before anything is trained."""
     experiment, found = context.experiment, []
-    if experiment.finetune.fractions and max(experiment.finetune.fractions) >= 1:  # parts of an epoch are on purpose
+    # Parts of an epoch are on purpose; so are the pairs of contrastive tuning, which gains from 30 steps (docs/log.md).
+    if max(experiment.finetune.fractions, default=0) >= 1 and context.contrast is None:
         steps = len(context.tuning_steps(experiment.finetune))
-        cure = "finetune.min_steps=200" if context.contrast is None else "finetune.pairs=2000"
-        found += _few_steps("fine-tuning takes", steps, cure)
+        found += _few_steps("fine-tuning takes", steps, "finetune.min_steps=200")
     if any(not is_regression(head) for head in experiment.heads.train):
         steps = _head_steps(context)
         found += _few_steps("heads take", steps, "heads.min_steps=300")

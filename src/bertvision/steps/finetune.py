@@ -90,7 +90,7 @@ def finetune(context: RunContext) -> None:
 def _fit_output(context: RunContext, encoder: Encoder, output: Output) -> None:
     """Fit the output layer, which contrastive tuning does not train, as SetFit does: a regression on the last state."""
     batch, tokens = context.experiment.finetune.batch, context.experiment.windows.max_length
-    encoder.model.eval()
+    encoder.model.train(False)
     output.head.to(context.compute.device)
     plan = plan_in_order_of_length(lengths_of(context.train), batch.tokens or tokens * (batch.windows or 1))
 
