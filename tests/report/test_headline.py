@@ -61,3 +61,8 @@ def test_a_baseline_without_the_main_score_stands_with_another_that_both_have(ma
         make_record(row="regression", scores={"spearman": 82.7, "rmse": 0.807}, **own),
     ]
     assert headline(records)[1] == "It has to beat, reading nothing, majority (RMSE 1.547, here 0.807)."
+
+
+def test_a_model_that_is_worse_than_a_baseline_is_said_to_be(make):
+    found = headline([make("majority", "baseline", 56.3), make("encoder", "encoder", 54.9, fraction=3.0)])
+    assert found[1] == "It has to beat, reading nothing, majority 56.3. majority is better."

@@ -110,12 +110,16 @@ def _named(best: Result, row: Result, measures: TaskMeasures) -> str:
 
 
 def _chance(best: Result, groups: Iterable[Sequence[Result]], key: str) -> str:
-    bounds = mean_interval(best, key)
-    if bounds is None:
-        return ""
-    near = [row.name for group in groups for row in group if key in row.scores and row.scores[key].mean >= bounds[0]]
-    verb = "lies" if len(near) == 1 else "lie"
-    return f" {_listed(near)} {verb} inside that interval: the difference may be chance." if near else ""
+    """Say which of these are better, and which are so near that a difference may be chance."""
+    own, bounds = best.scores[key].mean, mean_interval(best, key)
+    scores = {row.name: row.scores[key].mean for group in groups for row in group if key in row.scores}
+    better = [name for name, score in scores.items() if score > own]
+    near = [name for name, score in scores.items() if bounds is not None and bounds[0] <= score <= own]
+    found = f" {_listed(better)} {'is' if len(better) == 1 else 'are'} better." if better else ""
+    if near:
+        verb = "lies" if len(near) == 1 else "lie"
+        found += f" {_listed(near)} {verb} inside that interval: the difference may be chance."
+    return found
 
 
 def _more_data(curves: Sequence[DataCurve]) -> str:
