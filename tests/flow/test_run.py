@@ -18,7 +18,7 @@ from bertvision.metrics.squad import score_squad2
 from bertvision.model_folder import load_model
 from bertvision.predictions.ensemble import log_softmax
 from bertvision.predictions.logits import load_logits
-from bertvision.records import read_records
+from bertvision.records import read_mistakes, read_records
 from bertvision.report.page import write_report
 from bertvision.steps.heads import _keep_head
 from bertvision.steps.predict_file import predict_file
@@ -82,7 +82,7 @@ def test_the_run_folder_is_an_interface(settings, out):
         for row in ("encoder", *HEADS, "encoder+learned_pooling"):
             written = {path.name for path in (out / "predictions" / fraction / row).iterdir()}
             answers = {"predictions.json", "nbest_predictions.json", "best_spans.json", "null_odds.json"}
-            assert written == {*answers, "logits.safetensors"}
+            assert written == {*answers, "logits.safetensors", "mistakes.json"}
     assert not (out / "unfinished").exists()
 
 
@@ -442,3 +442,21 @@ def test_a_run_can_be_reported_from_its_records_alone(settings, out, tmp_path):
     run_with(settings, out)
     page = write_report(read_records(out / "records"), tmp_path / "report")
     assert "adapter_64_shared_skip" in page.read_text().replace("<wbr>", "")
+
+
+def test_answers_to_questions_have_intervals_and_errors_to_read(settings, out, tmp_path):
+    records, mistakes = run_with(settings, out), read_mistakes(out)
+    for record in records:
+        for key in ("exact", "f1"):
+            low, high = record.intervals[key]
+            assert low <= record.scores[key] <= high
+        (own,) = (each for each in mistakes if each.is_of(record))
+        answers = json.loads(
+            (out / "predictions" / f"{record.fraction:g}" / record.row / "predictions.json").read_text()
+        )
+        assert own.row == record.row
+        assert own.wrong >= len(own.errors) == min(own.wrong, 20)
+        assert all(each.predicted == (answers[each.id] or "(no answer)") != each.gold for each in own.errors)
+    page = write_report(records, tmp_path / "report", mistakes=mistakes).read_text(encoding="utf-8")
+    assert "to read</h2>" in page
+    assert "mislabelled" not in page  # answers have no probabilities of classes

@@ -1,5 +1,6 @@
 """Checkpoints that transformers fine-tuned: loaded with their output layer, equal to transformers' own forward."""
 
+import json
 import warnings
 
 import numpy as np
@@ -13,10 +14,16 @@ from transformers import (
     AutoModelForTokenClassification,
     PreTrainedTokenizerFast,
 )
+from typer.testing import CliRunner
 
 import bertvision
+from bertvision.cli import app
 from bertvision.data.example import Question, Sentence
-from bertvision.heads.output_layer import CLASSES
+from bertvision.data.held_out import write_squad
+from bertvision.errors import BertVisionError, EncoderError, FolderError
+from bertvision.heads.output_layer import CLASSES, NEVER
+from bertvision.model_folder import load_model
+from bertvision.steps.predict_file import predict_file
 
 with warnings.catch_warnings():  # DeBERTa's code in transformers uses what torch will drop
     warnings.simplefilter("ignore", DeprecationWarning)

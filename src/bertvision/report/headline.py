@@ -1,6 +1,6 @@
 """Records of one experiment -> what came out, in sentences: the best model, baselines, what more data would do."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bertvision.records import RunRecord
@@ -15,7 +15,6 @@ from bertvision.report.results import (
     trained,
 )
 
-READS = {"baseline": "reads nothing", "control": "reads the last layer alone"}
 ENOUGH = 1.0  # points that the last doubling of the data adds, below which more would hardly be seen
 
 
@@ -86,28 +85,41 @@ def _best(best: Result, measure: Measure) -> str:
 def _beside(best: Result, rows: Sequence[Result], measures: TaskMeasures) -> str:
     """Name the baselines and controls, which a model has to beat, and say where it may have done so by chance."""
     others = [row for row in rows if row.name != best.name]
-    beside = [row for row in others if row.kind == "baseline"]
-    beside += [row for row in others if row.kind == "control" and row.fraction == best.fraction]
-    named = [text for row in beside if (text := _named(best, row, measures))]
-    if not named:
+    groups = {
+        "reading nothing": [row for row in others if row.kind == "baseline"],
+        "reading the last layer alone": [
+            row for row in others if row.kind == "control" and row.fraction == best.fraction
+        ],
+    }
+    named = {how: [text for row in group if (text := _named(best, row, measures))] for how, group in groups.items()}
+    listed = [f"{how}, {_listed(texts)}" for how, texts in named.items() if texts]
+    if not listed:
         return ""
-    key, bounds = measures.main, mean_interval(best, measures.main)
-    known = [row for row in beside if bounds is not None and key in row.scores]
-    near = [row.name for row in known if bounds is not None and row.scores[key].mean >= bounds[0]]
-    verb = "lies" if len(near) == 1 else "lie"
-    chance = f" {_listed(near)} {verb} inside that interval: the difference may be chance." if near else ""
-    return f"It has to beat {_listed(named)}.{chance}"
+    return f"It has to beat, {'; '.join(listed)}.{_chance(best, groups.values(), measures.main)}"
 
 
 def _named(best: Result, row: Result, measures: TaskMeasures) -> str:
     """Write a model with its main score, or where it has none, as the mean of numbers, with one that both have."""
     if measures.main in row.scores:
-        return f"{row.name} {row.scores[measures.main].mean:.1f} ({READS[row.kind]})"
+        return f"{row.name} {row.scores[measures.main].mean:.1f}"
     shared = next((each for each in measures.columns if each.key in row.scores and each.key in best.scores), None)
     if shared is None:
         return ""
     own, its = (each.scores[shared.key].mean for each in (best, row))
-    return f"{row.name} ({READS[row.kind]}; {shared.head} {its:.{shared.digits}f}, here {own:.{shared.digits}f})"
+    return f"{row.name} ({shared.head} {its:.{shared.digits}f}, here {own:.{shared.digits}f})"
+
+
+def _chance(best: Result, groups: Iterable[Sequence[Result]], key: str) -> str:
+    """Say which of these are better, and which are so near that a difference may be chance."""
+    own, bounds = best.scores[key].mean, mean_interval(best, key)
+    scores = {row.name: row.scores[key].mean for group in groups for row in group if key in row.scores}
+    better = [name for name, score in scores.items() if score > own]
+    near = [name for name, score in scores.items() if bounds is not None and bounds[0] <= score <= own]
+    found = f" {_listed(better)} {'is' if len(better) == 1 else 'are'} better." if better else ""
+    if near:
+        verb = "lies" if len(near) == 1 else "lie"
+        found += f" {_listed(near)} {verb} inside that interval: the difference may be chance."
+    return found
 
 
 def _more_data(curves: Sequence[DataCurve]) -> str:

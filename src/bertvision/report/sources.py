@@ -22,15 +22,8 @@ class Fact(NamedTuple):
 
 def data_table(records: Sequence[RunRecord]) -> Table:
     """List the data files that were read, with their counts."""
-    columns = (
-        "split",
-        Column("file", "left"),
-        "examples",
-        "near misses",
-        "dropped",
-        "windows",
-        Column("sha256", "left"),
-    )
+    counts = ("examples", "near misses", "dropped", "windows")
+    columns = ("split", Column("file", "left"), *counts, Column("sha256", "left"))
     rows = _distinct(_data_cells(split, file) for record in records for split, file in record.data.items())
     return without_empty_columns(Table(DATA, columns, tuple(rows)))
 

@@ -1,0 +1,39 @@
+"""The page in a real browser, as wide as a phone."""
+
+import pytest
+from browser import NO_BROWSER, find_browser
+from playwright.sync_api import sync_playwright
+
+from bertvision.records import Mistake, MistakesRecord
+from bertvision.report.page import write_report
+
+PHONE = {"width": 400, "height": 800}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = find_browser()
+    assert path, NO_BROWSER  # in CI; elsewhere these tests are left out
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])  # CI is root in a container
+        yield browser
+        browser.close()
+
+
+def test_nothing_on_a_page_is_wider_than_a_phone_and_the_score_stands_beside_its_model(
+    browser, make_task_records, tmp_path
+):
+    records = make_task_records("sst2", {"accuracy": 80.0}, intervals={"accuracy": (75.0, 85.0)}, place=1)
+    record, long = records[1], "Unbreakable" * 40
+    shown = Mistake(split="dev", id=long, texts={"text": long}, gold=long, predicted="no", probability=0.9)
+    own = {key: getattr(record, key) for key in ("experiment", "variant", "task", "row", "place", "fraction", "seed")}
+    mistakes = MistakesRecord(
+        **own, examples=9, wrong=1, errors=[shown], checked={"dev": 9}, suspects={"dev": 1}, mislabelled=[shown]
+    )
+    page = browser.new_page(viewport=PHONE)
+    page.goto(write_report(records, tmp_path, mistakes=[mistakes]).as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    box = page.get_by_role("cell", name="81.5").first.bounding_box()
+    assert box["x"] + box["width"] <= PHONE["width"]
+    assert page.get_by_text("Rows that look mislabelled").is_visible()
+    page.close()
