@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import bertvision
-from bertvision.errors import SettingsError
+from bertvision.errors import FolderError, SettingsError
 
 TINY = {
     "windows": {"max_length": 16},
@@ -54,6 +54,8 @@ def test_one_call_trains_scores_reports_and_saves_what_load_reads(train, tmp_pat
     said, again = result.load("learned_pooling")("the old weir"), bertvision.load(saved, device="cpu")("the old weir")
     assert again.label == said.label
     assert again.probabilities == pytest.approx(said.probabilities, rel=1e-4)
+    with pytest.raises(FolderError, match="hannah/weir: the hub did not take it"):  # tests are offline
+        result.push("hannah/weir", "learned_pooling")
 
 
 def test_without_a_dev_file_a_fifth_of_the_examples_is_scored_and_not_learned_from(train):

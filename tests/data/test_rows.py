@@ -340,6 +340,7 @@ def test_what_stands_between_cells_is_known_by_the_header(write, name, content):
 def test_a_byte_order_mark_tells_the_encoding(write, encoding, name, content):
     source = write(name, f"\ufeff{content}".replace("Good soup", "S\xf4upe \u65e5").encode(encoding))
     assert read(source).split.examples == (TextRow("0", ("S\xf4upe \u65e5",), 1), *ROWS[1:])
+    assert read(source, encoding="cp1252") == read(source)  # named for another of the run's files
 
 
 def test_a_row_with_the_other_delimiter_in_a_text_is_refused_and_not_cut(write):
@@ -392,6 +393,11 @@ def test_an_encoding_can_be_named(write):
     )
     assert "--set data.encoding=cp1252" in refusal(write("a.csv", raw))
     assert read(write("a.csv", raw), encoding="Windows-1252").split.examples[0].texts == ("“Café”",)
+
+
+def test_a_row_that_is_not_utf8_is_named_also_behind_a_byte_order_mark(write):
+    told = refusal(write("a.csv", b"\xef\xbb\xbfreview,stars\nfine,1\nCaf\xe9,5\n"))
+    assert told.startswith("line 3: column `review` is not UTF-8 text")
 
 
 def test_a_header_that_is_not_utf8_names_the_setting(write):

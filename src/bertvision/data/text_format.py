@@ -15,6 +15,7 @@ BYTE_ORDER_MARKS = {  # UTF-32's first, whose mark begins with that of UTF-16
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
+    codecs.BOM_UTF8: "utf-8",
 }
 DELIMITERS = (",", ";", "\t")
 NAMES = {",": "`,`", ";": "`;`", "\t": "a tab"}
@@ -45,9 +46,9 @@ def known_encoding(name: str) -> str | None:
 
 
 def decode_text(path: Path, raw: bytes, encoding: str | None) -> str:
-    """Return a file's text: in its encoding or, where none is named, UTF-8 or what its byte order mark says."""
-    named = encoding or next((name for mark, name in BYTE_ORDER_MARKS.items() if raw.startswith(mark)), None)
-    if named is None:
+    """Return a file's text: as its byte order mark says, else in the encoding that is named, else UTF-8."""
+    named = next((name for mark, name in BYTE_ORDER_MARKS.items() if raw.startswith(mark)), encoding)
+    if named is None or named == "utf-8":
         _refuse_unmarked(path, raw)
         # Bytes that are no UTF-8 stay recognisable, so that their row and column can be named.
         return raw.decode("utf-8-sig", errors="surrogateescape")
