@@ -115,8 +115,10 @@ def answers_for(folder: Path, task: TaskName) -> AnswerConfig:
 
 def _names_squad1_alone(folder: Path) -> bool:
     """Look for the datasets in the front matter of a checkpoint's model card, where transformers puts them."""
-    path = folder / CARD
-    text = path.read_text(encoding="utf-8", errors="replace")[:CARD_START] if path.is_file() else ""
+    if not (folder / CARD).is_file():
+        return False
+    with (folder / CARD).open(encoding="utf-8", errors="replace") as file:
+        text = file.read(CARD_START)
     front = text.split("\n---", 1)[0] if text.startswith("---") else ""
     return re.search(r"\bsquad\b", front) is not None and re.search(r"squad[ _-]?v?2", front, re.IGNORECASE) is None
 
