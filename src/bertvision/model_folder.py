@@ -268,8 +268,7 @@ def read_model_config(folder: Path) -> ModelConfig:
         raise FolderError(f"{folder}: no such folder{hint or EXPECTED}")
     if is_checkpoint(folder):
         raise FolderError(
-            f"{folder}: is a checkpoint of transformers; save it as a model first: "
-            f'bertvision.load("{folder}").save_pretrained("mine")'
+            f"{folder}: is a checkpoint of transformers; save it as a model first: bertvision save {folder} --out mine"
         )
     if not (folder / CONFIG).is_file():
         raise FolderError(f"{folder}: no {CONFIG} in it{EXPECTED}")

@@ -160,6 +160,14 @@ def test_encoders_without_token_types_are_not_given_any(config, model, more, enc
     assert encode(roberta, batch).shape == (8, 3, batch.ids.shape[1], 32)
 
 
+def test_positions_that_stand_behind_the_paddings_leave_fewer_tokens(encoder):
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
+    config = RobertaConfig(vocab_size=len(encoder.tokenizer), max_position_embeddings=130, **shape)
+    roberta = Encoder("other", RobertaModel(config).eval(), encoder.tokenizer)
+    assert roberta.max_length == 128
+    roberta.model(torch.full((1, roberta.max_length), 5))  # one more has no position
+
+
 def test_nothing_of_the_default_encoder_is_left_open_after_the_check(tmp_path, monkeypatch):
     source = load.default_encoder()
     shutil.copytree(source, tmp_path / "model")

@@ -77,3 +77,8 @@ def test_an_inside_without_beginning_is_an_entity():
 def test_finding_nothing_scores_0_and_all_o_has_its_accuracy():
     scores = score_tags([["B-PER", "O", "O", "O"]], [["O"] * 4])
     assert scores == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "accuracy": 75.0}
+
+
+def test_entities_of_other_schemes_are_whole():
+    assert entities(["B-PER", "E-PER", "S-PER", "O"]) == [(0, 2, "PER"), (2, 3, "PER")]
+    assert entities(["PER", "PER", "LOC", "O", "LOC"]) == [(0, 2, "PER"), (2, 3, "LOC"), (4, 5, "LOC")]

@@ -1,7 +1,9 @@
 """Checkpoints that transformers fine-tuned: loaded with their output layer, equal to transformers' own forward."""
 
 import json
+import shutil
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +22,10 @@ import bertvision
 from bertvision.cli import app
 from bertvision.data.example import Question, Sentence
 from bertvision.data.held_out import write_squad
-from bertvision.errors import BertVisionError, EncoderError, FolderError
+from bertvision.encoder.load import load_encoder
+from bertvision.errors import BertVisionError, EncoderError, FolderError, SettingsError
 from bertvision.heads.output_layer import CLASSES, NEVER
-from bertvision.model_folder import load_model
+from bertvision.model_folder import load_model, read_model_config
 from bertvision.steps.predict_file import predict_file
 
 with warnings.catch_warnings():  # DeBERTa's code in transformers uses what torch will drop
@@ -65,6 +68,7 @@ MORE = {
 }
 BYTES = ("camembert", "roberta", "xlm-roberta")  # whose rows are <s> a </s></s> b </s>, without token types
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}  # float32, the same sums in another order
+NAMES = ("LABEL_0", "LABEL_1", "LABEL_2")  # transformers' own
 LABELS = ("O", "B-PER", "I-PER")
 CONTEXT = "the weir was built in 1887 by hannah coyle, and the stone by the river was there"
 
@@ -152,7 +156,7 @@ def test_a_classifiers_logits_are_those_of_transformers(kind, make_checkpoint):
     found = [*model(texts), model(*pair)]
     for own, expected in zip(found, transformers_logits(folder, "texts", rows), strict=True):
         shares = torch.softmax(torch.as_tensor(expected[0]), 0).tolist()
-        assert own.probabilities == pytest.approx(dict(zip(["LABEL_0", "LABEL_1", "LABEL_2"], shares)), abs=1e-5)
+        assert own.probabilities == pytest.approx(dict(zip(NAMES, shares, strict=True)), abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -179,3 +183,176 @@ def test_modernberts_classes_are_read_from_the_mean_where_its_config_says_so(mak
     ((expected,),) = transformers_logits(folder, "texts", [row])
     shares = torch.softmax(torch.as_tensor(expected), 0).tolist()
     assert list(model(CONTEXT).probabilities.values()) == pytest.approx(shares, abs=1e-5)
+
+
+def test_one_label_is_a_number_and_several_problems_are_told_apart(make_checkpoint):
+    number = bertvision.load(make_checkpoint("distilbert", "texts", num_labels=1), device="cpu")
+    folder = number.served.folder
+    ((expected,),) = transformers_logits(folder, "texts", [dict(number.served.tokenizer("the weir"))])
+    assert number("the weir").label == pytest.approx(float(expected[0]), abs=1e-5)
+    labels = {0: "wet", 1: "dry"}
+    several = make_checkpoint(
+        "roberta", "texts", id2label=labels, problem_type="multi_label_classification", classifier_dropout=0.5
+    )
+    model = bertvision.load(several, device="cpu")
+    ((logits,),) = transformers_logits(several, "texts", [dict(model.served.tokenizer("the weir"))])
+    shares = torch.sigmoid(torch.as_tensor(logits)).tolist()
+    assert model("the weir").probabilities == pytest.approx({"wet": shares[0], "dry": shares[1]}, abs=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "purpose"), [("mpnet", "questions"), ("electra", "texts"), ("bert", "texts")])
+def test_a_checkpoint_is_the_same_once_it_is_saved_or_exported(kind, purpose, make_checkpoint, tmp_path):
+    model = bertvision.load(make_checkpoint(kind, purpose), device="cpu", precision="float32")
+    model.save_pretrained(tmp_path / "saved")
+    done = CliRunner().invoke(app, ["export", str(model.served.folder), "--onnx", str(tmp_path / "onnx")])
+    assert done.exit_code == 0, done.output
+    texts = ("who built the weir?", CONTEXT)
+    expected = model(*texts)
+    for place, tolerance in (("saved", 0.0), ("onnx", 1e-4)):
+        found = bertvision.load(tmp_path / place, device="cpu", precision="float32")(*texts)
+        assert found.probability == pytest.approx(expected.probability, abs=tolerance)
+        if purpose == "questions":
+            assert (found.text, found.start) == (expected.text, expected.start)
+        else:
+            assert found.probabilities == pytest.approx(expected.probabilities, abs=tolerance)
+            assert bertvision.load(tmp_path / place, device="cpu")("the weir").label in NAMES
+    card = (tmp_path / "saved" / "README.md").read_text()
+    assert f"A checkpoint of transformers, `{model.served.config.head.name}`" in card
+
+
+def test_calibrate_writes_beside_a_checkpoint_what_load_and_predict_use(make_checkpoint, questions, tmp_path):
+    folder = tmp_path / "mine"
+    shutil.copytree(make_checkpoint(), folder)
+    data = tmp_path / "questions.json"
+    write_squad(data, questions)
+    assert bertvision.load(folder, device="cpu").served.calibration.threshold == 0.0
+    command = ["calibrate", str(folder), "--data", str(data), "--write", "--json", "--device", "cpu"]
+    shown = CliRunner().invoke(app, command)
+    assert shown.exit_code == 0, shown.output
+    fitted = json.loads(shown.stdout)["calibration"]
+    assert bertvision.load(folder, device="cpu").served.calibration.model_dump() == fitted
+    predicted = predict_file(folder, str(data)).predictions
+    assert [each.text == "" for each in predicted] == [
+        each.null_odds > fitted["official_threshold"] for each in predicted
+    ]
+
+
+@pytest.mark.parametrize(
+    ("card", "threshold"),
+    [
+        ("---\ndatasets:\n- squad\n---\n# A reader\n", NEVER),
+        ("---\ndatasets:\n- squad\n- squad_v2\n---\n", 0.0),
+        ("---\ndatasets: [rajpurkar/squad_v2]\n---\n", 0.0),
+        ("# A reader\nas good as any on squad\n", 0.0),  # no front matter: nothing is known
+    ],
+)
+def test_a_checkpoint_whose_card_names_squad_1_alone_never_abstains(card, threshold, make_checkpoint, tmp_path):
+    folder = tmp_path / "mine"
+    shutil.copytree(make_checkpoint(), folder)
+    (folder / "README.md").write_text(card)
+    reader = bertvision.load(folder, device="cpu")
+    assert reader.served.calibration.threshold == threshold
+    if threshold == NEVER:
+        assert reader("who?", CONTEXT).no_answer_probability == pytest.approx(0.0)
+        assert reader("who?", CONTEXT, null_threshold=-1000.0).text == ""
+
+
+def test_predict_takes_a_checkpoints_labels_by_other_names(make_checkpoint, tmp_path):
+    folder = make_checkpoint("albert", "texts", num_labels=3)
+    table = tmp_path / "rows.csv"
+    table.write_text("one,two,label\nthe weir,was built,no\nwho,hannah,yes\n")
+    settings = {"data": {"columns": {"text": ["one", "two"]}, "labels": ["no", "maybe", "yes"]}}
+    found = predict_file(folder, str(table), settings=settings)
+    assert found.scores is not None
+    numbers = [each.label for each in found.predictions]
+    expected = bertvision.load(folder, device="cpu")(["the weir", "who"], ["was built", "hannah"])
+    assert [NAMES[number] for number in numbers] == [each.label for each in expected]
+    with pytest.raises(SettingsError, match=r"data\.labels has 2 names, and the model 3 labels"):
+        predict_file(folder, str(table), settings={"data": {"labels": ["no", "yes"]}})
+
+
+def test_a_checkpoint_of_the_hub_is_downloaded(make_checkpoint, squad_file, tmp_path, monkeypatch):
+    folder, asked = make_checkpoint(), []
+
+    def download(hub_id, allow_patterns, ignore_patterns, local_files_only):
+        asked.append((hub_id, ignore_patterns))
+        return str(folder)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    command = ["predict", "hannah/weir", "--data", str(squad_file()), "--out", str(tmp_path / "answers")]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert load_model(Path("hannah/weir")).config.head.name == "BertForQuestionAnswering"
+    assert asked[0] == ("hannah/weir", ["*/*"])  # other formats lie in folders inside
+
+
+def test_the_encoder_of_a_checkpoint_is_loaded_without_a_word(make_checkpoint, capfd, caplog):
+    folder = make_checkpoint("deberta-v2", "texts")
+    capfd.readouterr()
+    encoder = load_encoder(str(folder))
+    assert (capfd.readouterr(), caplog.text) == (("", ""), "")
+    assert encoder.shape == (3, 32)
+
+
+def change(folder, tmp_path, **settings):
+    """Copy a checkpoint and change its config.json; None takes a setting away."""
+    shutil.copytree(folder, tmp_path / "changed")
+    path = tmp_path / "changed" / "config.json"
+    content = {**json.loads(path.read_text()), **settings}
+    path.write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
+    return tmp_path / "changed"
+
+
+@pytest.mark.parametrize(
+    ("purpose", "settings", "message"),
+    [
+        ("texts", {"id2label": {"0": "a"}}, "`id2label` does not name each of its 2 labels"),
+        ("texts", {"id2label": {"0": "a", "1": "a"}}, "have the same name"),
+        ("texts", {"id2label": ["a", "b"]}, "does not name each"),
+        ("texts", {"problem_type": "guessing"}, "`problem_type` is 'guessing'; known: regression"),
+        ("texts", {"problem_type": "regression"}, "2 numbers for a text"),
+        ("questions", {"architectures": ["BertForTokenClassification"]}, r"lack 'classifier\.weight'"),
+        ("tokens", {"architectures": ["BertForQuestionAnswering"]}, r"lack 'qa_outputs\.weight'"),
+        ("tokens", {"architectures": ["BertForSequenceClassification"]}, "lack the encoder's pooler"),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_its_config_is_refused_in_one_line(
+    purpose, settings, message, make_checkpoint, tmp_path
+):
+    folder = change(make_checkpoint("bert", purpose), tmp_path, **settings)
+    with pytest.raises(BertVisionError, match=message) as caught:
+        bertvision.load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_without_names_have_those_of_transformers(make_checkpoint, tmp_path):
+    folder = change(make_checkpoint("bert", "texts", num_labels=3), tmp_path, id2label=None, label2id=None)
+    assert bertvision.load(folder).served.config.labels == NAMES
+
+
+def test_an_architecture_whose_output_layer_is_not_known_is_refused_with_those_that_are(make_checkpoint):
+    folder = make_checkpoint("nystromformer", "texts", num_landmarks=2, segment_means_seq_len=64)
+    with pytest.raises(EncoderError, match="known for albert, bert, .* and not for 'nystromformer'; train heads on"):
+        bertvision.load(folder)
+
+
+def test_no_code_of_a_checkpoint_is_run_and_no_link_followed(make_checkpoint, tmp_path):
+    folder = change(make_checkpoint(), tmp_path, auto_map={"AutoModelForQuestionAnswering": "own.Model"})
+    (folder / "own.py").write_text("raise SystemExit('this was run')")
+    assert bertvision.load(folder, device="cpu").has_null
+    (tmp_path / "card").write_text("secret")
+    (folder / "README.md").symlink_to(tmp_path / "card")
+    with pytest.raises(FolderError, match="is a link to"):
+        bertvision.load(folder)
+
+
+def test_pickled_weights_are_refused_with_the_class_that_converts_them(make_checkpoint, tmp_path):
+    folder = change(make_checkpoint(), tmp_path)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(EncoderError, match=r"AutoModelForQuestionAnswering\.from_pretrained"):
+        bertvision.load(folder)
+
+
+def test_what_needs_a_model_of_ours_says_how_to_make_one_of_a_checkpoint(make_checkpoint):
+    with pytest.raises(FolderError, match=r"save it as a model first: bertvision save .*bert --out mine"):
+        read_model_config(make_checkpoint())

@@ -185,6 +185,15 @@ def test_int8_is_smaller_and_near(exported, int8):
     assert json.loads((int8 / "model.json").read_text())["int8"] is True
 
 
+def test_int8_of_a_classifier_leaves_the_product_that_gives_its_logits(exported, tmp_path):
+    export_onnx(exported["sst2"] / "torch", tmp_path / "int8", int8=True)
+    nodes = onnx.load(tmp_path / "int8" / "model.onnx").graph.node
+    assert [node.op_type for node in nodes][-2:] == ["MatMul", "Add"]
+    assert "MatMulInteger" in {node.op_type for node in nodes}
+    one, other = (bertvision.load(folder) for folder in (exported["sst2"] / "onnx", tmp_path / "int8"))
+    assert one("the weir").probability == pytest.approx(other("the weir").probability, abs=0.1)
+
+
 def test_the_default_model_is_exported_with_its_calibration(exported, tmp_path, monkeypatch):
     shutil.copytree(exported["squad2"] / "torch", tmp_path / "shipped")
     calibration = {"threshold": -8.5, "temperature": 3.2}

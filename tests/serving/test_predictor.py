@@ -50,7 +50,7 @@ def test_a_hub_id_without_a_network_is_refused_at_once_with_what_to_do():
 def test_a_hub_id_is_downloaded_without_anything_that_could_be_run(make_folder, monkeypatch):
     asked = []
 
-    def download(hub_id, allow_patterns, local_files_only):
+    def download(hub_id, allow_patterns, ignore_patterns, local_files_only):
         asked.append((hub_id, allow_patterns))
         return str(make_folder())
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bertvision.cli.console import (
+    MODEL,
     AllowOutside,
     Json,
     Quiet,
@@ -158,7 +159,9 @@ def analyze(
 def calibrate(
     folder: Annotated[
         str,
-        typer.Argument(metavar="DIR", help="A MODEL_DIR with --data; OUT/predictions/FRACTION/ROW or `predict --out`."),
+        typer.Argument(
+            metavar="DIR", help="With --data, a MODEL_DIR or checkpoint; else OUT/predictions/FRACTION/ROW."
+        ),
     ],
     gold: Annotated[
         str | None, typer.Option("--gold", metavar="FILE", help="Of predictions: the SQuAD file with the answers.")
@@ -252,9 +255,7 @@ def ensemble(
 
 @in_one_line
 def layers(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL_DIR", help="OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION or default.")
-    ],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL)],
     data: Annotated[str, typer.Option("--data", help="A SQuAD .json or .json.gz; answers in it are optional.")],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.md", help="Write Markdown there instead of printing.")

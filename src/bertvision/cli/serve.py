@@ -23,7 +23,7 @@ def serve(
         typer.Option(
             "--model",
             metavar="NAME=DIR",
-            help="A MODEL_DIR or hub id, and its name; any number of them. Without any, the default model.",
+            help="A MODEL_DIR, checkpoint or hub id, and its name; any number. Without any, the default model.",
         ),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = LOOPBACK[0],

@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertvision.cli.console import AllowOutside, Json, in_one_line, print_json, results
+from bertvision.cli.console import MODEL, AllowOutside, Json, in_one_line, print_json, results
 
 if TYPE_CHECKING:
     from bertvision.serving.predictor import Predictor
 
-Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION or a saved model.")
-]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)]
 
 
 @in_one_line

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bertvision.cli.console import (
+    MODEL,
     AllowOutside,
     Json,
     Quiet,
@@ -33,7 +34,7 @@ def ask(
         list[str], typer.Option("--question", help="What you want to know; several times for several questions.")
     ],
     source: Annotated[str | None, typer.Argument(metavar="-", help="Read the context from standard input.")] = None,
-    model: Annotated[str, typer.Option("--model", help="The default model, a MODEL_DIR or a hub id.")] = "default",
+    model: Annotated[str, typer.Option("--model", help="default, a MODEL_DIR, a checkpoint or a hub id.")] = "default",
     context: Annotated[str | None, typer.Option("--context", help="The text that may hold the answer.")] = None,
     file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="A text file (UTF-8) instead.")] = None,
     top_k: Annotated[int, typer.Option("--top-k", help="How many answers to show.", min=1)] = 3,
@@ -112,9 +113,7 @@ def _context(source: str | None, context: str | None, file: str | None) -> str:
 
 @in_one_line
 def predict(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL_DIR", help="OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION or default.")
-    ],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL)],
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT", help="Texts instead of a file; - for standard input.")
     ] = None,
@@ -179,9 +178,7 @@ def _settings(overrides: Sequence[str] | None) -> dict[str, Any]:
 
 @in_one_line
 def export(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION or a saved model.")
-    ],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL)],
     onnx: Annotated[Path, typer.Option("--onnx", metavar="DIR", help="The new folder to write.")],
     int8: Annotated[bool, typer.Option("--int8", help="Round products to int8: smaller, faster, less exact.")] = False,
     allow_outside: AllowOutside = False,

@@ -83,7 +83,12 @@ def purpose_of(folder: Path) -> str | None:
     content = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
     classes = content.get("architectures") if isinstance(content, dict) else None
     name = classes[0] if isinstance(classes, list) and classes else None
-    found = re.fullmatch(rf"[A-Za-z0-9]+For({'|'.join(PURPOSES)})", name) if isinstance(name, str) else None
+    return purpose_of_class(name) if isinstance(name, str) else None
+
+
+def purpose_of_class(name: str) -> str | None:
+    """Return what a class of transformers is for: of BertForQuestionAnswering, QuestionAnswering."""
+    found = re.fullmatch(rf"[A-Za-z0-9]+For({'|'.join(PURPOSES)})", name)
     return None if found is None else found[1]
 
 

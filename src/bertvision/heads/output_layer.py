@@ -16,7 +16,7 @@ from bertvision.encoder.pooling import Pooling
 from bertvision.errors import EncoderError, told_as
 from bertvision.files import read_json
 from bertvision.heads.build import HeadConfig
-from bertvision.heads.poolers.last_dense import ACTIVATIONS, LastDenseConfig
+from bertvision.heads.poolers.last_dense import ACTIVATIONS, LastDenseConfig, Norm
 from bertvision.heads.poolers.last_state import LastStateConfig
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.windows.window import WindowConfig
@@ -115,8 +115,10 @@ def answers_for(folder: Path, task: TaskName) -> AnswerConfig:
 
 def _names_squad1_alone(folder: Path) -> bool:
     """Look for the datasets in the front matter of a checkpoint's model card, where transformers puts them."""
-    path = folder / CARD
-    text = path.read_text(encoding="utf-8", errors="replace")[:CARD_START] if path.is_file() else ""
+    if not (folder / CARD).is_file():
+        return False
+    with (folder / CARD).open(encoding="utf-8", errors="replace") as file:
+        text = file.read(CARD_START)
     front = text.split("\n---", 1)[0] if text.startswith("---") else ""
     return re.search(r"\bsquad\b", front) is not None and re.search(r"squad[ _-]?v?2", front, re.IGNORECASE) is None
 
@@ -153,7 +155,7 @@ def _pooler(layers: Layers, config: PreTrainedConfig) -> LastStateConfig | LastD
         raise EncoderError(f"its activation is {str(activation)[:80]!r}; known: {', '.join(ACTIVATIONS)}")
     if layers.norm is None:
         return LastDenseConfig(activation=activation)
-    norm = "weight and bias" if config.norm_bias else "weight"
+    norm: Norm = "weight and bias" if config.norm_bias else "weight"
     return LastDenseConfig(activation=activation, bias=config.classifier_bias, norm=norm, norm_eps=config.norm_eps)
 
 
@@ -178,8 +180,9 @@ def _meaning(content: Mapping[str, Any], purpose: str | None, rows: int) -> tupl
 def _labels(content: Mapping[str, Any], rows: int) -> tuple[str, ...]:
     """Return the names of labels by number; transformers leaves them out where they are its own."""
     given = content.get("id2label") or {str(number): f"LABEL_{number}" for number in range(rows)}
-    names = tuple(given.get(str(number)) for number in range(rows)) if isinstance(given, dict) else ()
-    if len(names) != rows or len(given) != rows or not all(isinstance(name, str) and name for name in names):
+    listed = [given.get(str(number)) for number in range(rows)] if isinstance(given, dict) else []
+    names = tuple(name for name in listed if isinstance(name, str) and name)
+    if len(names) != rows or len(given) != rows:
         raise EncoderError(f"its `id2label` does not name each of its {rows} labels; fix config.json")
     if len(set(names)) < rows:
         raise EncoderError("two labels of its `id2label` have the same name; fix config.json")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import yaml
 
 from bertvision.data.sources import parse_hub_id
+from bertvision.encoder.folder import purpose_of_class
 from bertvision.metrics.squad import Scores
 from bertvision.model_config import Calibration, UseConfig
 from bertvision.model_folder import ModelConfig
@@ -62,8 +63,7 @@ def model_card(
             *_front(config, records, title, base),
             f"# {title}",
             "",
-            f"An encoder with the head `{config.head.name}` ({config.head.pooler.kind}) on its layers' states, trained",
-            f"for `{config.task}` by bertvision {VERSION}.",
+            *_origin(config),
             *_licence(base),
             "",
             "## How to use it",
@@ -82,6 +82,15 @@ def model_card(
             *([] if about.text else _limits(config, records)),
         ]
     )
+
+
+def _origin(config: ModelConfig) -> list[str]:
+    if purpose_of_class(config.head.name) is not None:
+        return [f"A checkpoint of transformers, `{config.head.name}`, saved by bertvision {VERSION}."]
+    return [
+        f"An encoder with the head `{config.head.name}` ({config.head.pooler.kind}) on its layers' states, trained",
+        f"for `{config.task}` by bertvision {VERSION}.",
+    ]
 
 
 def _front(config: ModelConfig, records: Sequence[RunRecord], title: str, base: BaseModel) -> list[str]:

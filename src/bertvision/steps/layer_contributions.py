@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bertvision.data.example import Question
+from bertvision.data.example import Question, TaskName
 from bertvision.encoder.encode import StateBatch, freeze
 from bertvision.encoder.load import Encoder
 from bertvision.errors import DataError, SettingsError
@@ -19,7 +19,7 @@ from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.layers import LayerMeans, QuestionParts, mean_parts
 from bertvision.heads.contributions import layer_contributions, refuse_unless_sum
 from bertvision.heads.head import Head, layer_weights
-from bertvision.model_folder import load_model
+from bertvision.model_folder import find_model, is_checkpoint, load_model, read_model_config
 from bertvision.predictions.logits import grid_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import best_spans, first_of_each
@@ -56,9 +56,11 @@ def layers_of_file(
     allow_outside: bool = False,
 ) -> LayerMeans:
     """Average over a file's questions what each layer adds to the scores of the best span, the gold and no answer."""
-    model = load_model(model_folder, allow_outside=allow_outside)
-    if not TASKS[task := model.config.task].kind.in_context:
-        raise SettingsError(f"{model_folder}: a model of {task} has no spans; give one of squad1 or squad2")
+    folder = find_model(model_folder)
+    if not is_checkpoint(folder):
+        _check_task(model_folder, read_model_config(folder).task)  # before weights are read
+    model = load_model(folder, allow_outside=allow_outside)
+    task = _check_task(model_folder, model.config.task)
     refuse_unless_sum(model.head)
     config = read_settings(model.config, settings)
     asked = read_questions(data)
@@ -73,6 +75,13 @@ def layers_of_file(
     return LayerMeans(
         str(model_folder), model.config.head.name, data, len(questions), len(by_question.gold), parts, total
     )
+
+
+def _check_task(model_folder: Path, task: TaskName) -> TaskName:
+    """Return the task of a model if answers to it are spans."""
+    if not TASKS[task].kind.in_context:
+        raise SettingsError(f"{model_folder}: a model of {task} has no spans; give one of squad1 or squad2")
+    return task
 
 
 def window_parts(
