@@ -117,3 +117,9 @@ def test_the_default_spelled_out_is_the_default():
     plain = build_experiment({})
     assert build_experiment({"tune": {"train": "all", "norms": True}, "measure": {"inference": False}}) == plain
     assert plain.tuning_settings()["tune"] is None
+
+
+def test_a_rate_that_is_no_number_is_refused(path):
+    path.write_text(VARIANTS.replace("[1e-4, 3e-4]", "[{of: 1e-4}]"))
+    with pytest.raises(SettingsError, match=r"variant top_1: `finetune\.lr` lists numbers, got {'of': 0\.0001}"):
+        read_experiments(path)

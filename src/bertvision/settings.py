@@ -140,6 +140,8 @@ def _with_each_rate(method: str, own: Settings) -> list[VariantSettings]:
     rates = finetune.get("lr") if isinstance(finetune, dict) else None
     if not isinstance(rates, list):
         return [VariantSettings(method, method, own, has_own_rate=False)]
+    if wrong := [rate for rate in rates if isinstance(rate, bool) or not isinstance(rate, int | float)]:
+        raise SettingsError(f"variant {method}: `finetune.lr` lists numbers, got {wrong[0]!r}")
     settings = {rate: merge(own, {"finetune": {"lr": rate}}) for rate in rates}
     return [VariantSettings(f"{method}-lr{rate}", method, each, has_own_rate=True) for rate, each in settings.items()]
 
