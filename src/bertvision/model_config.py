@@ -23,6 +23,7 @@ class Calibration(Config):
     threshold: float = 0.0  # the reader's: "no answer" scores less by it, and is given where it is likelier even so
     temperature: float = Field(1.0, gt=0)  # the reader's: scores are divided by it before they become probabilities
     official_threshold: float | None = None  # of the official decoder, for `predict`; None: the same as the reader's
+    min_accuracy: float | None = None  # of answers that are given, which the thresholds were chosen for; None: best F1
 
     @property
     def null_threshold(self) -> float:

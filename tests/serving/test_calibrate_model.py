@@ -55,6 +55,20 @@ def test_what_calibrate_writes_is_what_load_and_predict_use(make_folder, data, t
     assert all(each.text for each in asked)
 
 
+def test_a_least_accuracy_is_kept_with_the_model_or_refused(make_folder, data, monkeypatch):
+    folder = make_folder()
+    with monkeypatch.context() as found:  # this model is never right
+        found.setattr("bertvision.evaluate.calibration.threshold_of_accuracy", lambda _answers, accuracy: accuracy)
+        shown = calibrate(folder, "--data", data, "--write", "--device", "cpu", "--min-accuracy", "0.8")
+    assert shown.exit_code == 0, shown.output
+    loaded = bertvision.load(folder, device="cpu").served.calibration
+    assert (loaded.threshold, loaded.official_threshold, loaded.min_accuracy) == (0.8, 0.8, 0.8)
+    for share, problem in (("0.9", "these 12 questions show"), ("90", "lies between 0 and 1")):
+        refused = calibrate(folder, "--data", data, "--device", "cpu", "--min-accuracy", share)
+        assert refused.exit_code == 2
+        assert problem in refused.output
+
+
 @pytest.mark.parametrize(("threshold", "abstains"), [(-1e6, True), (1e6, False)])
 def test_predict_abstains_by_the_calibration_beside_the_model(make_folder, data, tmp_path, threshold, abstains):
     folder = make_folder()

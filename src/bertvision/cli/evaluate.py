@@ -173,6 +173,14 @@ def calibrate(
     write: Annotated[
         bool, typer.Option("--write", help="Of a model: write calibration.json, which load and predict use.")
     ] = False,
+    min_accuracy: Annotated[
+        float | None,
+        typer.Option(
+            "--min-accuracy",
+            metavar="SHARE",
+            help="Of a model: abstain so often that this share of its answers is right, such as 0.9.",
+        ),
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="Of a model: auto, cpu or cuda.")] = "auto",
     allow_outside: AllowOutside = False,
     held_out: Annotated[
@@ -190,12 +198,13 @@ def calibrate(
     """Tune the null threshold and probabilities.
 
     Of a model, on questions of your own: --data FILE shows scores and reliability before and after, and with --write
-    `ask`, `serve`, `load` and `predict` abstain accordingly. Of predictions (--gold), on held-out answers: those of the
-    run folder (data.held_out), those that are given, or else one half of the articles for the other half; nothing is
-    written, and torch is not needed.
+    `ask`, `serve`, `load` and `predict` abstain accordingly: for the best F1, or (--min-accuracy) so that answers which
+    are given are exactly right that often, on other questions of this kind with a probability of 90%. Of predictions
+    (--gold), on held-out answers: those of the run folder (data.held_out), those that are given, or else one half of
+    the articles for the other half; nothing is written, and torch is not needed.
     """
     target = check_file(out) if out is not None else None
-    if gold is not None and data is None and not write:
+    if gold is not None and data is None and not write and min_accuracy is None:
         from bertvision.evaluate.calibrate import calibrate_folder
 
         found = calibrate_folder(Path(folder), gold, held_out, held_out_gold)
@@ -203,10 +212,14 @@ def calibrate(
     elif data is not None and (gold, held_out, held_out_gold) == (None, None, None):
         from bertvision.serving.calibrate_model import calibrate_model
 
-        fitted = calibrate_model(folder, data, write=write, device=device, allow_outside=allow_outside)
+        fitted = calibrate_model(
+            folder, data, min_accuracy=min_accuracy, write=write, device=device, allow_outside=allow_outside
+        )
         show_page(fitted.as_page(), fitted.as_dict(), target, "calibration", as_json)
     else:
-        raise SettingsError("give a model with --data FILE (and --write), or predictions with --gold FILE")
+        raise SettingsError(
+            "give a model with --data FILE (and --min-accuracy, --write), or predictions with --gold FILE"
+        )
 
 
 @in_one_line

@@ -39,6 +39,7 @@ class CalibrationReport:
     best_f1: float
     best_threshold: float
     decision_before: Decision = Decision()
+    min_accuracy: float | None = None  # that the threshold was chosen for; None: the best F1
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values."""
@@ -65,8 +66,15 @@ class CalibrationReport:
             "expected calibration error; AURC: mean share of wrong answers among the most confident ones, over all "
             "coverages; both from 0 (best) to 1."
         )
-        header = ("", "threshold", "EM", "F1", "ECE", "AURC", "temperature")
-        rows = (_row("before", self.before, [self.decision_before]), _row("after", self.after, self.decisions))
+        header: tuple[str, ...] = ("", "threshold", "EM", "F1", "ECE", "AURC", "temperature")
+        rows: tuple[tuple[str, ...], ...] = (
+            _row("before", self.before, [self.decision_before]),
+            _row("after", self.after, self.decisions),
+        )
+        if self.min_accuracy is not None:
+            header = (*header, "answered", "right")
+            rows = tuple((*row, *_given(each)) for row, each in zip(rows, (self.before, self.after), strict=True))
+            note += " Answered: percent of the questions that are given an answer; right: percent of these answers."
         return Table("Threshold and probabilities", header, rows, note)
 
 
@@ -158,6 +166,8 @@ def _plain(judgement: Judgement, decisions: Sequence[Decision]) -> dict[str, Any
         "temperatures": [each.temperature for each in decisions],
         "exact": judgement.exact,
         "f1": judgement.f1,
+        "answered": judgement.answered,
+        "right": judgement.right,
         "ece": judgement.error,
         "brier": judgement.brier,
         "risk_coverage_area": judgement.area,
@@ -173,6 +183,10 @@ def _row(name: str, judgement: Judgement, decisions: Sequence[Decision]) -> tupl
         *(number_cell(value, 3) for value in (judgement.error, judgement.area)),
         " / ".join(f"{each.temperature:.2f}" for each in decisions),
     )
+
+
+def _given(judgement: Judgement) -> tuple[str, str]:
+    return number_cell(judgement.answered, 1), number_cell(judgement.right, 1)
 
 
 def _bins_section(before: Sequence[Bin], after: Sequence[Bin]) -> Table:

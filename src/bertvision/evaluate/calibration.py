@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bertvision.data.example import Question
+from bertvision.errors import DataError
 from bertvision.evaluate.confidence import Answers, Bools, Floats, build_answers, fit_temperature
 from bertvision.metrics.squad import Scores, score_squad2
 from bertvision.predictions.prediction import Prediction
@@ -14,6 +15,8 @@ from bertvision.records import Curves
 BINS = 15
 POINTS = 101  # of a curve: every percent
 DIGITS = 6  # of a curve's numbers, so that records stay small
+RISK = 0.1  # that a threshold which was chosen for its accuracy has less of it on other questions
+COVERAGES = np.linspace(0.05, 1.0, 20)  # shares of questions that are answered at the thresholds to choose from
 
 
 Predicted = tuple[Sequence[Question], Sequence[Prediction]]
@@ -40,6 +43,8 @@ class Judgement(NamedTuple):
 
     exact: float  # in percent
     f1: float
+    answered: float  # share of the questions that are given an answer, in percent
+    right: float  # share of these answers that are exactly right, in percent; 100 where none is given
     bins: list[Bin]
     risks: Floats  # by coverage
     brier: float  # mean squared distance of the confidence from having been exactly right
@@ -55,9 +60,9 @@ class Judgement(NamedTuple):
         return float(self.risks.mean())
 
 
-def fit_decision(held_out: Answers) -> Decision:
-    """Choose the threshold with the best F1, then the temperature that fits the answers taken at it."""
-    threshold = tune_threshold(held_out)
+def fit_decision(held_out: Answers, min_accuracy: float | None = None) -> Decision:
+    """Choose the threshold with the best F1, or that is right so often; then the temperature that fits at it."""
+    threshold = tune_threshold(held_out) if min_accuracy is None else threshold_of_accuracy(held_out, min_accuracy)
     return Decision(threshold, fit_temperature(held_out, threshold))
 
 
@@ -94,13 +99,16 @@ def judge(parts: Sequence[Answers], decisions: Sequence[Decision]) -> Judgement:
             part.confidence(*decision),
             part.worth(part.exact, decision.threshold),
             part.worth(part.f1, decision.threshold),
+            ~part.abstains(decision.threshold),
         )
         for part, decision in zip(parts, decisions, strict=True)
     ]
-    confidence, exact, f1 = map(np.concatenate, zip(*judged, strict=True))
+    confidence, exact, f1, is_given = map(np.concatenate, zip(*judged, strict=True))
     return Judgement(
         exact=100.0 * float(exact.mean()),
         f1=100.0 * float(f1.mean()),
+        answered=100.0 * float(is_given.mean()),
+        right=100.0 * float(exact[is_given].mean()) if is_given.any() else 100.0,
         bins=reliability_bins(confidence, exact > 0),
         risks=risks_by_coverage(confidence, exact > 0),
         brier=float(np.square(confidence - (exact > 0)).mean()),
@@ -114,6 +122,35 @@ def tune_threshold(answers: Answers) -> float:
     if scores["best_f1"] <= 100.0 * int(answers.is_impossible.sum()) / len(answers.questions):
         return float(np.nextafter(answers.odds.min(), -np.inf))
     return scores["best_f1_thresh"]
+
+
+def threshold_of_accuracy(answers: Answers, accuracy: float) -> float:
+    """Return the highest of some thresholds at which answers that are given are exactly right that often.
+
+    It holds for other questions of the same kind too, with a probability of 1 - RISK over the choice of these: by a
+    binomial test of each threshold, at RISK shared among all of them (Learn then Test, Angelopoulos et al. 2021).
+    """
+    wrong = np.cumsum(answers.exact[np.argsort(answers.odds, kind="stable")] == 0)
+    odds = np.sort(answers.odds)
+    given = np.searchsorted(odds, np.quantile(odds, COVERAGES, method="inverted_cdf"), side="right")
+    for count in given[::-1].tolist():
+        if binomial_tail(int(wrong[count - 1]), count, 1 - accuracy) <= RISK / len(COVERAGES):
+            return float(odds[count - 1])
+    best = max((1 - wrong[count - 1] / count, count) for count in given.tolist())
+    raise DataError(
+        f"at no threshold these {len(odds):,} questions show that {accuracy:.0%} of the answers are right: at best "
+        f"{best[0]:.0%} of {best[1]:,} answers; ask for less, or give more questions"
+    )
+
+
+def binomial_tail(most: int, draws: int, share: float) -> float:
+    """Return the probability of at most so many hits in a number of draws that hit with a share."""
+    if share in (0.0, 1.0) or most >= draws:
+        return float(share < 1.0 or most >= draws)
+    hits = np.arange(most + 1)
+    factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, draws + 1)))])
+    logs = factorials[draws] - factorials[hits] - factorials[draws - hits]
+    return float(np.exp(logs + hits * np.log(share) + (draws - hits) * np.log1p(-share)).sum())
 
 
 def scores_at(answers: Answers, threshold: float) -> Scores:

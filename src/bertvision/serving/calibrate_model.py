@@ -11,7 +11,7 @@ import numpy as np
 from bertvision.data.example import Question
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.calibrate import CalibrationReport
-from bertvision.evaluate.calibration import Decision, answers_of, fit_decision, judge, scores_at, tune_threshold
+from bertvision.evaluate.calibration import Decision, answers_of, fit_decision, judge, scores_at
 from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.reader_scores import reader_answers
@@ -53,9 +53,21 @@ class ModelCalibration:
 
 
 def calibrate_model(
-    model: str, data: str, *, write: bool = False, device: str = "auto", allow_outside: bool = False
+    model: str,
+    data: str,
+    *,
+    min_accuracy: float | None = None,
+    write: bool = False,
+    device: str = "auto",
+    allow_outside: bool = False,
 ) -> ModelCalibration:
-    """Fit a model's null thresholds and temperature on questions that it did not learn from; write them if asked to."""
+    """Fit a model's null thresholds and temperature on questions that it did not learn from; write them if asked to.
+
+    Thresholds are those of the best F1, or with `min_accuracy` those at which answers that are given are exactly right
+    at least that often (see `threshold_of_accuracy`).
+    """
+    if min_accuracy is not None and not 0 < min_accuracy < 1:
+        raise SettingsError(f"--min-accuracy lies between 0 and 1, such as 0.9, got {min_accuracy:g}")
     if write and not (Path(model) / CONFIG).is_file() and not is_checkpoint(Path(model)):
         raise SettingsError(
             f"{model}: --write needs a folder of your own; save the model first: "
@@ -71,32 +83,38 @@ def calibrate_model(
         raise DataError(
             f"{data}: not all of its questions say what the answers are; give a SQuAD 2.0 file with answers"
         )
-    fitted, report = _fit(reader, asked.questions, model)
+    fitted, report = _fit(reader, asked.questions, model, min_accuracy)
     if write:
         _write(reader, fitted)
     return ModelCalibration(fitted, report, reader.served.folder / CALIBRATION if write else None)
 
 
-def _fit(reader: Reader, questions: Sequence[Question], name: str) -> tuple[Calibration, CalibrationReport]:
+def _fit(
+    reader: Reader, questions: Sequence[Question], name: str, min_accuracy: float | None
+) -> tuple[Calibration, CalibrationReport]:
     served = reader.served
     answering = served.answering(questions)
     logits = served.logits(answering.windows)
     official = answers_of(questions, answering.answer(logits))
     answers = reader_answers(questions, answering.layout, logits, served.config.answers, has_null=True)
-    decision = fit_decision(answers)
-    fitted = Calibration(**decision._asdict(), official_threshold=tune_threshold(official))
-    return fitted, _report(
-        answers, Decision(served.calibration.threshold, served.calibration.temperature), decision, name
-    )
+    decision = fit_decision(answers, min_accuracy)
+    threshold = fit_decision(official, min_accuracy).threshold
+    fitted = Calibration(**decision._asdict(), official_threshold=threshold, min_accuracy=min_accuracy)
+    before = Decision(served.calibration.threshold, served.calibration.temperature)
+    return fitted, _report(answers, before, decision, name, min_accuracy)
 
 
-def _report(answers: Answers, before: Decision, fitted: Decision, name: str) -> CalibrationReport:
+def _report(
+    answers: Answers, before: Decision, fitted: Decision, name: str, min_accuracy: float | None
+) -> CalibrationReport:
     """Judge by halves of the paragraphs, each with what the other half would choose: nothing judges itself."""
     halves = [answers.take(places) for places in _halves(answers.questions) if len(places)]
-    if len(halves) == 2:
-        decisions = [fit_decision(half) for half in reversed(halves)]
-        fitted_on = "after: each half of the paragraphs is tuned on the other half"
-    else:
+    try:
+        decisions = [fit_decision(half, min_accuracy) for half in reversed(halves)]
+    except DataError:  # half of the questions do not show the accuracy that all of them do
+        halves = []
+    fitted_on = "after: each half of the paragraphs is tuned on the other half"
+    if len(halves) != 2:
         decisions, fitted_on = [fitted], "after: judged on the very questions that it was fitted on"
     best = scores_at(answers, 0.0)
     return CalibrationReport(
@@ -109,6 +127,7 @@ def _report(answers: Answers, before: Decision, fitted: Decision, name: str) -> 
         best_f1=best["best_f1"],
         best_threshold=best["best_f1_thresh"],
         decision_before=before,
+        min_accuracy=min_accuracy,
     )
 
 

@@ -181,6 +181,8 @@ def settings_table(config: UseConfig, calibration: Calibration) -> list[str]:
     if config.task == "squad2":
         rows.append(("null threshold", f"{calibration.threshold:.4f}"))
         rows.append(("null threshold of `predict`", f"{calibration.null_threshold:.4f}"))
+        if calibration.min_accuracy is not None:
+            rows.append(("chosen so that answers are right in", f"{calibration.min_accuracy:.0%}"))
     if TASKS[config.task].kind.in_context:
         rows.append(("temperature", f"{calibration.temperature:.4f}"))
     return ["## Settings", "", *_table(("setting", "value"), rows)]
