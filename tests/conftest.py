@@ -10,6 +10,7 @@ from jaxtyping import install_import_hook
 install_import_hook(["bertvision", "benchmarks"], "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 import json
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -344,3 +345,13 @@ def invent_task(task: str, scores: dict[str, float], **changes: Any) -> list[Run
 def make_task_records() -> Callable[..., list[RunRecord]]:
     """Return the inventor of experiments on any task."""
     return invent_task
+
+
+@pytest.fixture
+def signals_act():
+    """Let signals do what they do in a terminal, also where tests run in the background or under nohup."""
+    acting = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, action) for number, action in acting.items()}
+    yield
+    for number, action in before.items():
+        signal.signal(number, action)

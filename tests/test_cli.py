@@ -15,7 +15,7 @@ from bertvision.experiment import read_experiment
 
 VERBS_BY_PANEL = {
     "Use a model": ["ask", "serve", "predict", "save", "push", "export"],
-    "Train": ["quickstart", "run", "finetune", "train-heads", "plan", "inspect", "heads", "configs"],
+    "Train": ["quickstart", "run", "finetune", "train-heads", "plan", "inspect", "near-miss", "heads", "configs"],
     "Evaluate": ["score", "compare", "analyze", "calibrate", "ensemble", "layers"],
     "Study": ["report", "costs", "compare-methods"],
 }
@@ -112,7 +112,7 @@ def test_stages_print_what_they_made_and_a_model_answers_a_file(config, tmp_path
 def test_a_report_is_drawn_again_from_records(config, tmp_path):
     call("run", config, "--out", tmp_path / "out")
     before = (tmp_path / "out" / "report.html").read_bytes()
-    assert call("report", tmp_path / "out" / "records", "--out", tmp_path / "again").exit_code == 0
+    assert call("report", tmp_path / "out", "--out", tmp_path / "again").exit_code == 0
     assert (tmp_path / "again" / "report.html").read_bytes() == before
 
 

@@ -142,6 +142,7 @@ def test_a_full_standard_output_is_one_line():
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("signals_act")
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_signal_stops_a_run_which_says_how_to_go_on(monkeypatch, tmp_path, name, code):
     monkeypatch.setattr("bertvision.steps.run.run", lambda *given: signal.raise_signal(getattr(signal, name)))
@@ -152,6 +153,7 @@ def test_a_signal_stops_a_run_which_says_how_to_go_on(monkeypatch, tmp_path, nam
     ]
 
 
+@pytest.mark.usefixtures("signals_act")
 def test_a_signal_that_is_ignored_stays_so():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:

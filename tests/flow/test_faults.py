@@ -231,7 +231,7 @@ def uninterrupted(saving_never, tmp_path_factory):
 
 
 @pytest.fixture
-def call(saving_never, tmp_path, monkeypatch):
+def call(saving_never, tmp_path, monkeypatch, signals_act):
     """Return a function that trains as the command line does, reporting to what is given."""
     (tmp_path / "tiny.yaml").write_text(json.dumps(saving_never))
 
@@ -270,6 +270,7 @@ def test_a_second_signal_ends_a_training_at_once(call, tmp_path):
     assert not (tmp_path / "out" / "unfinished" / "finetune" / "progress").exists()
 
 
+@pytest.mark.usefixtures("signals_act")
 @pytest.mark.parametrize("work", ["fine-tune", "train 1 heads, epoch 1"])
 def test_a_python_caller_gets_the_interrupt_once_all_is_saved(saving_never, tmp_path, work):
     with pytest.raises(KeyboardInterrupt) as stopped:
