@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bertvision.encoder.contrastive import GROUPS, contrastive_losses
 from bertvision.encoder.encode import StateBatch, has_pooler, read_output
-from bertvision.encoder.fast_steps import StepKind, batch_maker, choose_step, compiled, recomputed
+from bertvision.encoder.fast_steps import MakeBatches, StepKind, batch_maker, choose_step, compiled, recomputed
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.tuning.freezing import still_weights
 from bertvision.errors import TrainingError
@@ -175,12 +175,10 @@ def finetune_encoder(
     if config.dropout is not None:
         set_dropout(encoder.model, config.dropout)
     steps = plan_steps(windows, config, seed, objective.group if contrast is None else GROUPS[contrast])
-    stops = steps_of_fractions(config.fractions, steps, len(windows))
     evaluations = _evaluations(config, steps, len(windows)) if evaluate is not None else set()
     asked = "eager" if config.gradient_checkpointing else config.step  # blocks that run twice are in no graph
     reads_last = read is None and contrast is None
     kind = choose_step(asked, encoder, compute, reads_last=reads_last, is_live=is_live)
-    make_batches = batch_maker(kind, steps, windows, encoder, compute)
     losses_of = (
         _losses_of(encoder, output, config, compute, objective, read, teach)
         if contrast is None
@@ -189,68 +187,117 @@ def finetune_encoder(
     still = _still_weights(encoder, output, objective)
     graphs = StepGraphs(compute.device) if compute.device.type == "cuda" and kind != "eager" else None
     group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of, still, graphs)
-    position = load_progress(saved, [group]) if saved is not None else None
-    done, before = (position["step"], Costs(**position["costs"])) if position else (0, spent)
-    num_windows = [sum(len(rows) for rows in step) for step in steps]
-    seen = np.cumsum([0, *num_windows]) / max(len(windows), 1)
-    history = History([group], len(steps), lambda number: float(seen[number]), log, (position or {}).get("history"))
-    model, points = group.learners[0].model, history.points[ENCODER]
-    best = BestWeights(model, points, saved if position else None, is_asked=config.keeps_best)
-    meter = Meter(compute.device, before)
-    pending = [(fraction, stop) for fraction, stop in stops if stop >= done]
-
-    def checkpoint(fraction: float, costs: Costs) -> Checkpoint:
-        history.mark()
-        return Checkpoint(fraction, costs, tuple(points), best.step)
-
-    while pending and (pending[0][1] == done or best.is_over(config.patience)):
-        with best.in_place():
-            yield checkpoint(pending.pop(0)[0], before if done else UNSPENT)
-    if not pending:
+    tuning = _Tuning(group, steps, len(windows), config, saved, spent, log, compute)
+    yield from tuning.reached_before()
+    if not tuning.pending:
         return
-    batches = (make_batches(step) for step in steps[done:])
     with (
         recomputed(encoder, config.gradient_checkpointing),
         # Evaluations would be compiled again, for every shape of theirs.
-        compiled(encoder, kind, 0 if evaluations else len(steps) - done, compute, progress),
-        progress.bar("fine-tune", sum(num_windows)) as bar,
+        compiled(encoder, kind, 0 if evaluations else len(steps) - tuning.done, compute, progress),
+        progress.bar("fine-tune", sum(map(_size, steps))) as bar,
         HeldSignals(saved) as signals,
     ):
-        bar.advance(sum(num_windows[:done]))
-        last_saved = time.perf_counter()
-        meter.go()
-        for step in train_steps([group], meter.timed(batches), first_number=done + 1):
+        bar.advance(sum(map(_size, steps[: tuning.done])))
+        for step in tuning.take_steps(batch_maker(kind, steps, windows, encoder, compute)):
             bar.advance(step.num_examples, partial(_note, step))
-            history.add(step, step.number, meter.elapsed)
             if step.number in evaluations and evaluate is not None:
-                _check(group, step.number)
-                meter.stop()
-                score = evaluate()
-                history.mark({ENCODER: score})
-                best.offer(step.number, score)
-                meter.go()
-            is_due = time.perf_counter() - last_saved > config.save_every and step.number < len(steps)
-            if saved is not None and (is_due or signals.came is not None):
-                _check(group, step.number)
-                position = {"step": step.number, "costs": meter.stop()._asdict(), "history": history.state()}
-                save_progress(saved, [group], position, best.tensors)
-                signals.act()
-                last_saved = time.perf_counter()
-                meter.go()
-            is_over = best.is_over(config.patience)
-            while pending and (pending[0][1] == step.number or is_over):
-                _check(group, step.number)
-                signals.let_go()
-                costs = meter.stop()
-                with best.in_place():
-                    yield checkpoint(pending.pop(0)[0], costs)
-                signals.hold()
-                meter.go()
-            if is_over and step.number < len(steps):
+                tuning.evaluate(step.number, evaluate)
+            tuning.save_if_due(step.number, signals)
+            yield from tuning.reached_with(step.number, signals)
+            if tuning.is_over and step.number < len(steps):
                 progress.say(f"fine-tuning stopped early, after step {step.number} of {len(steps)}")
                 return
-    if pending:
+    if tuning.pending:
         _check(group, len(steps))
+
+
+class _Tuning:
+    """A fine-tuning under way: what it has cost and shown so far, its best weights, and the fractions to come."""
+
+    def __init__(
+        self,
+        group: Group,
+        steps: Sequence[Sequence[Rows]],
+        num_windows: int,
+        config: FinetuneConfig,
+        saved: Path | None,
+        spent: Costs,
+        log: TrainingLog,
+        compute: Compute,
+    ) -> None:
+        """Begin, or go on from what is saved."""
+        position = load_progress(saved, [group]) if saved is not None else None
+        self.done: int = position["step"] if position else 0  # steps taken before
+        self._before = Costs(**position["costs"]) if position else spent
+        self._group, self._steps, self._config, self._saved = group, steps, config, saved
+        self._meter, self._last_saved = Meter(compute.device, self._before), time.perf_counter()
+        seen = np.cumsum([0, *map(_size, steps)]) / max(num_windows, 1)
+        history = (position or {}).get("history")
+        self._history = History([group], len(steps), lambda number: float(seen[number]), log, history)
+        model, kept = group.learners[0].model, saved if position else None
+        self._best = BestWeights(model, self._history.points[ENCODER], kept, is_asked=config.keeps_best)
+        stops = steps_of_fractions(config.fractions, steps, num_windows)
+        self.pending = [(fraction, stop) for fraction, stop in stops if stop >= self.done]
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it has waited long enough for better weights."""
+        return self._best.is_over(self._config.patience)
+
+    def take_steps(self, make_batches: MakeBatches) -> Iterator[Step]:
+        """Take the steps that are left; between two of them the caller may evaluate, save and hand control back."""
+        batches = (make_batches(step) for step in self._steps[self.done :])
+        self._last_saved = time.perf_counter()
+        self._meter.go()
+        for step in train_steps([self._group], self._meter.timed(batches), first_number=self.done + 1):
+            self._history.add(step, step.number, self._meter.elapsed)
+            yield step
+
+    def evaluate(self, number: int, evaluate: Evaluate) -> None:
+        """Score the weights as they are after a step, and keep them if they are the best."""
+        _check(self._group, number)
+        self._meter.stop()
+        score = evaluate()
+        self._history.mark({ENCODER: score})
+        self._best.offer(number, score)
+        self._meter.go()
+
+    def save_if_due(self, number: int, signals: HeldSignals) -> None:
+        """Save all that is needed to go on after a step, now and then and where the process was asked to end."""
+        is_due = time.perf_counter() - self._last_saved > self._config.save_every and number < len(self._steps)
+        if self._saved is None or not (is_due or signals.came is not None):
+            return
+        _check(self._group, number)
+        position = {"step": number, "costs": self._meter.stop()._asdict(), "history": self._history.state()}
+        save_progress(self._saved, [self._group], position, self._best.tensors)
+        signals.act()
+        self._last_saved = time.perf_counter()
+        self._meter.go()
+
+    def reached_before(self) -> Iterator[Checkpoint]:
+        """Hand control back at each fraction that needs no further step."""
+        while self._is_reached(self.done):
+            yield from self._checkpoint(self._before if self.done else UNSPENT)
+
+    def reached_with(self, number: int, signals: HeldSignals) -> Iterator[Checkpoint]:
+        """Hand control back at each fraction that ends with a step; signals act meanwhile."""
+        while self._is_reached(number):
+            _check(self._group, number)
+            signals.let_go()
+            yield from self._checkpoint(self._meter.stop())
+            signals.hold()
+            self._meter.go()
+
+    def _is_reached(self, number: int) -> bool:
+        """Return whether the next fraction ends here: with this step, or because training stops early."""
+        return bool(self.pending) and (self.pending[0][1] == number or self.is_over)
+
+    def _checkpoint(self, costs: Costs) -> Iterator[Checkpoint]:
+        with self._best.in_place():
+            self._history.mark()
+            points = tuple(self._history.points[ENCODER])
+            yield Checkpoint(self.pending.pop(0)[0], costs, points, self._best.step)
 
 
 def _evaluations(config: FinetuneConfig, steps: Sequence[Sequence[Rows]], num_windows: int) -> set[int]:
@@ -281,7 +328,7 @@ def plan_steps(windows: Sequence[Window], config: FinetuneConfig, seed: int, gro
             if seen >= target:
                 break
             steps.append(batches[first : first + config.accumulate])
-            seen += sum(len(rows) for rows in steps[-1])
+            seen += _size(steps[-1])
         epoch += 1
     return steps
 
@@ -295,8 +342,13 @@ def steps_of_fractions(
     fractions: Sequence[float], steps: Sequence[Sequence[Rows]], num_windows: int
 ) -> list[tuple[float, int]]:
     """Return, for each fraction, after how many steps its share of windows was first seen."""
-    seen = np.cumsum([0, *(sum(len(rows) for rows in step) for step in steps)])
+    seen = np.cumsum([0, *map(_size, steps)])
     return [(fraction, int(np.searchsorted(seen, num_windows_of(fraction, num_windows)))) for fraction in fractions]
+
+
+def _size(step: Sequence[Rows]) -> int:
+    """Count the windows of a step."""
+    return sum(map(len, step))
 
 
 def _check(group: Group, number: int) -> None:
