@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from bertvision.errors import FolderError, reason_of
 
@@ -30,15 +30,16 @@ def hub_problem() -> str | None:
     return unreachable if answer.status_code >= 500 else None  # a proxy that does not reach it says so
 
 
-def find_model_folder(model: str | Path) -> Path:
+def find_model_folder(model: str | PurePath) -> Path:
     """Return the path of a model; one that is no path here and looks like a hub id is downloaded first."""
     place = Path(model)
-    if place.exists() or place.parent.is_dir() or not HUB_ID.fullmatch(str(model)):
+    hub_id = place.as_posix()  # a path's own separator is another one on Windows
+    if place.exists() or place.parent.is_dir() or not HUB_ID.fullmatch(hub_id):
         return place
     try:
-        return download(str(model), MODEL_FILES)
+        return download(hub_id, MODEL_FILES)
     except FolderError as error:
-        raise FolderError(f"{model}: {error}; give `default` or a MODEL_DIR") from None
+        raise FolderError(f"{hub_id}: {error}; give `default` or a MODEL_DIR") from None
 
 
 def download(hub_id: str, patterns: list[str]) -> Path:

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from bertvision.cli import app
 from bertvision.data.example import ColumnsConfig, DataConfig
+from bertvision.data.held_out import hold_out
 from bertvision.records import DataFile, write_record
 from bertvision.tasks import read_task
 
@@ -103,6 +104,24 @@ def test_a_fold_of_the_training_file_is_the_gold_where_the_run_had_no_other(run,
     found = {each: "5" if int(each) % 2 else "1" for each in ids} | {ids[0]: "1" if int(ids[0]) % 2 else "5"}
     (out / "predictions/given/good/predictions.json").write_text(json.dumps(found))
     assert scores_of("--predictions", out / "predictions/given/good")["accuracy"] == 80
+
+
+@pytest.mark.parametrize("held_out", [0.5, "apart.csv"])
+def test_held_out_rows_are_found_in_the_training_file_or_in_their_own(run, tmp_path, held_out):
+    for name, rows in (("train", 8), ("apart", 4)):
+        lines = (f"{name} {n};{5 if n % 2 else 1}\n" for n in range(rows))
+        (tmp_path / f"{name}.csv").write_text("review;stars\n" + "".join(lines))
+    out = run(train="train.csv", held_out=held_out)
+    settings = DataConfig(train="train.csv", dev="dev.csv", columns=ColumnsConfig(text="review", label="stars"))
+    train = read_task("classification", settings).train
+    ids = [row.id for row in hold_out(train, 0.5)[1].examples] if held_out == 0.5 else ["0", "1", "2", "3"]
+    assert len(ids) == 4
+    folder = out / "predictions_held_out/given/good"
+    folder.mkdir(parents=True)
+    (out / "held_out.json").write_text(json.dumps(ids))
+    found = {each: "5" if int(each) % 2 else "1" for each in ids} | {ids[0]: "1" if int(ids[0]) % 2 else "5"}
+    (folder / "predictions.json").write_text(json.dumps(found))
+    assert scores_of("--predictions", folder)["accuracy"] == 75
 
 
 def test_what_is_given_goes_before_what_the_run_says(run, tmp_path):

@@ -173,6 +173,22 @@ def test_a_file_of_its_own_can_be_held_out_of_nothing(settings, questions, tmp_p
     assert json.loads(answered.read_text()).keys() == {each.id for each in moved}
 
 
+def test_a_held_out_file_that_has_changed_is_answered_anew_and_refused_where_heads_have_scores_on_it(
+    settings, questions, tmp_path
+):
+    apart = tmp_path / "apart.json"
+    moved = [replace(each, context=f"{each.context} x", id=f"{each.id}-apart") for each in questions[:3]]
+    for out, epochs in ((tmp_path / "once", 1), (tmp_path / "twice", 2)):
+        write_squad(apart, moved)
+        run_with(settings, out, f"data.held_out={apart}", f"heads.epochs={epochs}")
+    write_squad(apart, moved[:2])
+    record = run_with(settings, tmp_path / "once", f"data.held_out={apart}", "heads.epochs=1")[0]
+    assert record.data["held_out"].questions == 2
+    assert len(read_squad(str(tmp_path / "once" / "held_out.json")).examples) == 2
+    with pytest.raises(FolderError, match="made by other settings .scored_on.held_out was"):
+        run_with(settings, tmp_path / "twice", f"data.held_out={apart}", "heads.epochs=2")
+
+
 def test_a_held_out_file_may_share_no_paragraph_with_what_is_learned_from(settings, tmp_path):
     with pytest.raises(DataError, match="8 of its examples, such as .* have texts of .*train.json"):
         run_with(settings, tmp_path / "out", f"data.held_out={settings['data']['train']}")

@@ -1,10 +1,12 @@
 import subprocess
 import sys
+from pathlib import PureWindowsPath
 
 import pytest
 
 import bertvision
 from bertvision.errors import FolderError
+from bertvision.hub import find_model_folder
 from bertvision.model_folder import read_model_config
 
 
@@ -45,6 +47,11 @@ def test_a_precision_that_there_is_none_of_is_refused():
 def test_a_hub_id_without_a_network_is_refused_at_once_with_what_to_do():
     with pytest.raises(FolderError, match="cannot be reached .*HF_HUB_OFFLINE.*; give `default` or a MODEL_DIR$"):
         bertvision.load("nobody/nothing")
+
+
+def test_a_hub_id_is_known_by_its_parts_whatever_stands_between_those_of_a_path():
+    with pytest.raises(FolderError, match="^hannah/weir: no such folder, never downloaded"):
+        find_model_folder(PureWindowsPath("hannah/weir"))
 
 
 def test_a_hub_id_is_downloaded_without_anything_that_could_be_run(make_folder, monkeypatch):

@@ -1,9 +1,11 @@
+import sys
 import time
 
 import numpy as np
 import pytest
 import torch
 
+from bertvision.training import accounting
 from bertvision.training.accounting import Costs, Meter, device_joules, peak_process_bytes
 
 CPU = torch.device("cpu")
@@ -55,6 +57,12 @@ def test_memory_is_the_most_that_was_held(clock):
     np.ones(40_000_000)  # 320 MB, gone at once
     assert meter.stop().peak_process_bytes - before > 150_000_000
     assert Meter(CPU, Costs(peak_process_bytes=10**15)).stop().peak_process_bytes == 10**15
+
+
+def test_memory_is_0_where_the_system_does_not_say(monkeypatch, tmp_path):
+    monkeypatch.setattr(accounting, "PROCESS", tmp_path)  # no /proc, and as on Windows no module
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert peak_process_bytes() == 0
 
 
 def test_a_cpu_has_neither_a_meter_nor_memory_of_its_own():

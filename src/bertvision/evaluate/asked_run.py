@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bertvision.data.example import DataConfig, TaskName
+from bertvision.data.held_out import hold_out
 from bertvision.data.sources import exists, parse_source
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.evaluate.golds import GoldConfig, read_golds
 from bertvision.files import sha256_of
 from bertvision.kinds.kind import Golds
 from bertvision.predictions.files import PREDICTIONS
-from bertvision.records import RunRecord, read_record, read_records
+from bertvision.records import DataFile, RunRecord, read_record, read_records
 from bertvision.run_folder import RunFolder, folder_of_seed
 from bertvision.settings import Settings, merge, validate
 from bertvision.tasks import TASKS, read_task, task_name
@@ -45,17 +46,25 @@ class AskedRun(NamedTuple):
             return read_golds(self.task, gold, self.data, self.paths)
         if self.place is None:
             raise SettingsError(f"{self.paths[0]}: lies in no run folder, which would name its file; {GIVE_GOLD}")
-        out = self.place.out
         if self.place.is_held_out:
-            return read_golds(self.task, str(RunFolder(out, out).held_out), self.data, self.paths)
+            return self._read_held_out(self.place)
         if self.data.folds is not None:
             task = read_task(self.task, self.data)
             return Golds(self.task, task.info, task.dev.examples, task.labels)
-        return self._read_dev(self.place)
+        source = self.data.also[self.place.part] if self.place.part else self.data.dev
+        return self._read_file(source, self.place.record.data.get(self.place.part or "dev"))
 
-    def _read_dev(self, place: RunPlace) -> Golds:
-        source = self.data.also[place.part] if place.part else self.data.dev
-        before = place.record.data.get(place.part or "dev")
+    def _read_held_out(self, place: RunPlace) -> Golds:
+        """Read what nothing was trained on: questions from the run folder, which has others by their ids alone."""
+        held_out = self.data.held_out
+        if TASKS[self.task].kind.asks_questions:
+            return read_golds(self.task, str(RunFolder(place.out, place.out).held_out), self.data, self.paths)
+        if isinstance(held_out, str):
+            return self._read_file(held_out, place.record.data.get("held_out"))
+        task = read_task(self.task, self.data)
+        return Golds(self.task, task.info, hold_out(task.train, held_out)[1].examples, task.labels)
+
+    def _read_file(self, source: str, before: DataFile | None) -> Golds:
         path = Path(parse_source(source).whole)
         if exists(str(path)) and before is not None and before.sha256 not in (None, sha256_of(path)):
             raise DataError(f"{path}: is no longer the file that the run was scored on; {GIVE_GOLD}")

@@ -130,8 +130,4 @@ def _commit_text(origin: Provenance) -> str:
 
 
 def _distinct(values: Iterable[Value]) -> list[Value]:
-    found: list[Value] = []
-    for value in values:  # those that hold a mapping cannot be hashed
-        if value not in found:
-            found.append(value)
-    return found
+    return list(dict.fromkeys(values))

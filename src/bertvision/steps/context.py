@@ -149,9 +149,7 @@ class RunContext:
         """Name what decides a stage's result, beside the settings of the stage itself."""
         data, split = self.experiment.data, self.task.train
         apart = {"held_out"} if isinstance(data.held_out, str) else set()  # no part of what is learned from
-        files = {"train", "dev", "also", "on_bad"} | apart
-        files |= {"near_misses"} if data.near_misses is None else set()  # stages of older versions go on without them
-        layout = data.model_dump(mode="json", exclude=files)
+        layout = data.model_dump(mode="json", exclude={"train", "dev", "also", "on_bad"} | apart)
         source: Settings = {"name": split.name, "sha256": split.sha256, "on_bad": data.on_bad, **layout}
         return {
             "stage": stage,

@@ -336,13 +336,19 @@ def _made_by(context: RunContext, heads: list[HeadConfig]) -> Settings:
         horizon=context.experiment.finetune.horizon,
         heads=_settings(context),
         states=context.experiment.states.model_dump(mode="json", exclude={"folder", "keep"}),
-        # Scores after every epoch are part of the result, and depend on these.
-        scored_on={"dev": context.task.dev.sha256, "answers": _answers(context)}
-        if context.experiment.heads.epochs > 1
-        else None,
+        scored_on=_scored_on(context, heads),
         **({"chosen_on": context.chosen_on.split.sha256} if context.experiment.heads.keeps_best else {}),
         trained=[head.model_dump(mode="json") for head in heads],
     )
+
+
+def _scored_on(context: RunContext, heads: Sequence[HeadConfig]) -> Settings | None:
+    """Return what the scores that are part of a result depend on: those after every epoch, and those of fewer rows."""
+    if context.experiment.heads.epochs == 1 and not (can_tell(context) and any(map(is_regression, heads))):
+        return None
+    held_out = context.held_out if isinstance(context.experiment.data.held_out, str) else None
+    apart = {} if held_out is None else {"held_out": held_out.split.sha256}  # a share of train is told by train
+    return {"dev": context.task.dev.sha256, "answers": _answers(context), **apart}
 
 
 def _settings(context: RunContext) -> Settings:

@@ -102,8 +102,7 @@ def predict(context: RunContext) -> list[RunRecord]:
     held_out = None
     if context.held_out is not None:
         held_out = _ask(context, rows, encoder, context.held_out)
-        if not context.folder.held_out.exists():
-            write_held_out(context.folder.held_out, context.held_out.split.examples)
+        write_held_out(context.folder.held_out, context.held_out.split.examples)  # a file of them may have changed
     also = {name: _ask(context, rows, encoder, each) for name, each in context.also.items()}
     measured = _measured(context, rows, encoder)
     notes, pooled = _notes(context, rows), has_pooler(encoder)

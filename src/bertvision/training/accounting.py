@@ -1,7 +1,6 @@
 """What a training costs: seconds, memory, energy."""
 
 import ctypes
-import resource
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -78,11 +77,18 @@ def peak_bytes(device: torch.device) -> int:
 
 
 def peak_process_bytes() -> int:
-    """Return the most memory that this process has held since the peaks were last forgotten (Linux), or ever."""
+    """Return the most memory that this process has held since the peaks were last forgotten (Linux), or ever.
+
+    0 where the system does not say.
+    """
     status = PROCESS / "status"
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
+    try:
+        import resource  # not on Windows
+    except ModuleNotFoundError:
+        return 0
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
