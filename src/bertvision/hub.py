@@ -8,9 +8,11 @@ from pathlib import Path, PurePath
 from bertvision.errors import FolderError, reason_of
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")  # of a model
+CARD = "README.md"  # a model's own page
+CARD_START = 2_000_000  # characters of it in which its front matter ends; benchmarks' scores can make it long
 SECONDS = 5.0  # that a hub which answers has for it
 # Of models: nothing that could be unpickled or run.
-MODEL_FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", "README.md"]
+MODEL_FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", CARD]
 
 
 def hub_problem() -> str | None:
@@ -64,6 +66,17 @@ def downloaded_file(hub_id: str, name: str) -> Path | None:
 
     found = try_to_load_from_cache(hub_id, name)
     return Path(found) if isinstance(found, str) else None
+
+
+def front_matter(card: Path) -> str:
+    """Return what stands between the dashes at the head of a model card, as YAML; nothing where it is no such card."""
+    if not card.is_file():
+        return ""
+    with card.open(encoding="utf-8", errors="replace") as file:
+        head = file.read(CARD_START)
+    opening, _, rest = head.partition("---\n")
+    front, closing, _ = rest.partition("\n---")
+    return front if closing and not opening.strip() else ""
 
 
 @contextmanager

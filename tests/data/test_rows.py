@@ -434,3 +434,8 @@ def test_utf8_by_name_is_the_default():
 def test_what_cannot_stand_between_cells_is_refused(given):
     with pytest.raises(ValueError, match="delimiter"):
         DataConfig(delimiter=given)
+
+
+@pytest.mark.parametrize(("text", "names"), [("a", ("a",)), (("a", "b"), ("a", "b")), (("a", 1), ()), ((0, "b"), ())])
+def test_texts_have_names_where_each_of_them_has_one(text, names):
+    assert ColumnsConfig(text=text).text_names == names

@@ -1,8 +1,17 @@
+from functools import partial
+
 import pytest
 import torch
 
-from bertvision.encoder.encode import StateSource, encode, encode_cls, freeze
-from bertvision.states.live import KeptBatches, LiveStates, states_in_order_of_length, states_of
+from bertvision.encoder.encode import StateSource, encode, encode_cls, freeze, read_output
+from bertvision.states.live import (
+    KeptBatches,
+    LiveStates,
+    outputs_in_order_of_length,
+    states_in_order_of_length,
+    states_of,
+)
+from bertvision.training.objective import SPANS
 from bertvision.windows.batches import BatchConfig, collate, lengths_of, plan_epoch
 
 PAIRS, SIX = BatchConfig(windows=2), BatchConfig(windows=6)
@@ -85,3 +94,10 @@ def test_batches_that_fit_are_computed_once_and_others_each_time(make):
     assert [asked(roomy) > 0, asked(roomy), asked(tight) > 0, asked(tight) > 0] == [True, 0, True, True]
     whole = [each.states for each in make(pooling="mean").epoch(0)]
     assert all(torch.equal(a.states, b) for a, b in zip(roomy.through("mean", iter(())), whole, strict=True))
+
+
+def test_whoever_looks_at_an_output_layers_batches_may_compute_gradients(encoder, windows, cpu):
+    read = partial(read_output, objective=SPANS)
+    seen = outputs_in_order_of_length(encoder, read, windows, 64, cpu)
+    assert not next(seen).states.requires_grad
+    assert torch.is_grad_enabled()  # a fit that needs no more batches leaves the rest

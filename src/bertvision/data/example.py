@@ -25,6 +25,13 @@ class ColumnsConfig(Config):
     label: Column | tuple[Column, ...] = "label"  # several for `multilabel`: a column of 0 and 1 for each label
     id: Column | None = None  # None: rows are numbered from 0 on
 
+    @property
+    def text_names(self) -> tuple[str, ...]:
+        """Return the names of the texts' columns; none where one of them has a number instead."""
+        texts = self.text if isinstance(self.text, tuple) else (self.text,)
+        names = tuple(column for column in texts if isinstance(column, str))
+        return names if len(names) == len(texts) else ()
+
 
 class NearMissConfig(Config):
     """Unanswerable questions made by rule from the answerable ones, to learn from (`data/near_miss.py`)."""

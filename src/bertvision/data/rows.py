@@ -71,7 +71,7 @@ def read_rows(
 ) -> Rows:
     """Read the rows of a table; without `needs_labels`, a table without a column of labels has rows without them."""
     whole = parse_source(source).whole
-    headers = [] if layout.header is False else [_named_texts(each) for each in layout.layouts]
+    headers = [] if layout.header is False else [each.text_names for each in layout.layouts]
     table, columns = _fit(open_table(whole, layout.hub, hub_split, layout.form, headers), layout)
     labelled = needs_labels or all(table.has(column) for column in _listed(columns.label))
     _check_columns(table, columns, labelled, layout)
@@ -206,12 +206,6 @@ def _refuse_header(raws: Sequence[_Raw | Found[TextRow]], table: TableFile, layo
             f"{first.where}: no other line has its label {first.label!r}; is it a header? Say data.header=true or "
             "=false"
         )
-
-
-def _named_texts(columns: ColumnsConfig) -> list[str]:
-    """Return the names of the texts' columns; none where they have numbers."""
-    texts = _listed(columns.text)
-    return [column for column in texts if isinstance(column, str)] if isinstance(texts[0], str) else []
 
 
 def _listed(columns: Column | tuple[Column, ...]) -> tuple[Column, ...]:

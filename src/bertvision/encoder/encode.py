@@ -3,7 +3,7 @@
 Batches of states are what heads learn from; a head cannot tell where they come from.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -225,6 +225,9 @@ class PackedStates(NamedTuple):
         side_by_side = logits[:, 0].transpose(0, 1).reshape(tokens, heads * scores)
         padded = self.windows.packing.pad(side_by_side, rows, width)
         return padded.view(rows, width, heads, scores).permute(2, 0, 1, 3)
+
+
+Read = Callable[[Encoder, WindowBatch], StateBatch]  # runs an encoder for what a head, or an output layer, is to see
 
 
 @runtime_checkable

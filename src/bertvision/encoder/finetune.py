@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from bertvision.encoder.contrastive import GROUPS, contrastive_losses
-from bertvision.encoder.encode import StateBatch, has_pooler, read_output
+from bertvision.encoder.encode import Read, has_pooler, read_output
 from bertvision.encoder.fast_steps import MakeBatches, StepKind, batch_maker, choose_step, compiled, recomputed
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.tuning.freezing import still_weights
@@ -37,7 +37,6 @@ from bertvision.windows.window import Window
 UNSPENT = Costs()
 ENCODER = "encoder"
 Evaluate = Callable[[], float | None]  # scores encoder and output layer as they are; None: there is no score
-Read = Callable[[Encoder, WindowBatch], StateBatch]  # gives what an output layer is to see of a batch
 
 
 @runtime_checkable

@@ -15,7 +15,7 @@ from bertvision.encoder.folder import build_encoder, build_tokenizer
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, load_adapters
 from bertvision.errors import EncoderError, FolderError, told_as
 from bertvision.files import sha256_of
-from bertvision.hub import download, without_hub
+from bertvision.hub import CARD, download, without_hub
 from bertvision.manifest import check_manifest
 from bertvision.outside import OUTSIDE, check_links
 from bertvision.settings import DEFAULT as DEFAULT
@@ -36,7 +36,7 @@ FILES = [
     "*.model",
     "*.vocab",
     "adapters.safetensors",
-    "README.md",  # names its licence
+    CARD,  # names its licence
 ]
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 

@@ -3,7 +3,7 @@
 And what one head sees of an encoder when no other head shares the pass.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -11,8 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertvision.encoder.encode import StateBatch, encode, read_states
-from bertvision.encoder.finetune import Read
+from bertvision.encoder.encode import Read, StateBatch, encode, read_states
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.heads.build import HeadConfig, reads_last_alone
@@ -21,10 +20,10 @@ from bertvision.heads.head import Head, score_columns
 from bertvision.kinds.kind import Per
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
-from bertvision.states.live import KeptBatches, states_in_order_of_length
+from bertvision.states.live import KeptBatches, outputs_in_order_of_length, states_in_order_of_length
 from bertvision.states.packed import PackedEncoder, packs_states
 from bertvision.training.device import Compute, fetch_behind
-from bertvision.windows.batches import WindowBatch, collate, lengths_of, plan_in_order_of_length
+from bertvision.windows.batches import WindowBatch, lengths_of
 from bertvision.windows.packing import cut_in_order, packed_shape
 from bertvision.windows.padding import CPU_TOKENS, places_of
 from bertvision.windows.window import Window
@@ -154,21 +153,14 @@ def output_logits(
     """Return the logits of an output layer on an encoder that is in training; `read` gives what it sees."""
     if compute.device.type == "cpu":
         tokens = min(tokens, CPU_TOKENS)
-    lengths = lengths_of(windows)
-    window_at = np.concatenate([[0], np.cumsum(lengths)])
+    window_at = np.concatenate([[0], np.cumsum(lengths_of(windows))])
 
     def place(scores: Tensor, batch: WindowBatch) -> Placed:
         return (places_of(window_at, batch.rows), scores[batch.mask]) if per == "token" else (batch.rows, scores)
 
-    def batches() -> Iterator[StateBatch]:
-        for rows in plan_in_order_of_length(lengths, tokens):
-            batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
-            with torch.no_grad(), compute.autocast():
-                yield read(encoder, batch)
-
-    encoder.model.train(False)
+    batches = outputs_in_order_of_length(encoder, read, windows, tokens, compute)
     size = int(window_at[-1]) if per == "token" else len(windows)
-    return _fill({"output": head}, batches(), size, place, compute, SILENT, len(windows))["output"]
+    return _fill({"output": head}, batches, size, place, compute, SILENT, len(windows))["output"]
 
 
 def _fill(

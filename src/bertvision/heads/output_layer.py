@@ -18,11 +18,10 @@ from bertvision.files import read_json
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.poolers.last_dense import ACTIVATIONS, LastDenseConfig, Norm
 from bertvision.heads.poolers.last_state import LastStateConfig
+from bertvision.hub import CARD, front_matter
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.windows.window import WindowConfig
 
-CARD = "README.md"
-CARD_START = 20_000  # characters of a model card in which its front matter ends
 NEVER = 1000.0  # a null threshold that no null odds exceed
 READ_AT_ONCE = 384  # tokens of question and context, as in the pipeline and in run_qa
 PROBLEMS: dict[str, TaskName] = {
@@ -115,11 +114,7 @@ def answers_for(folder: Path, task: TaskName) -> AnswerConfig:
 
 def _names_squad1_alone(folder: Path) -> bool:
     """Look for the datasets in the front matter of a checkpoint's model card, where transformers puts them."""
-    if not (folder / CARD).is_file():
-        return False
-    with (folder / CARD).open(encoding="utf-8", errors="replace") as file:
-        text = file.read(CARD_START)
-    front = text.split("\n---", 1)[0] if text.startswith("---") else ""
+    front = front_matter(folder / CARD)
     return re.search(r"\bsquad\b", front) is not None and re.search(r"squad[ _-]?v?2", front, re.IGNORECASE) is None
 
 

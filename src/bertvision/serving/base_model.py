@@ -5,12 +5,11 @@ from typing import Any, NamedTuple
 
 from bertvision.encoder.load import DEFAULT, DEFAULT_HUB_ID, DEFAULT_MODEL, default_encoder
 from bertvision.errors import EncoderError, SettingsError
-from bertvision.hub import HUB_ID, downloaded_file
+from bertvision.hub import CARD, HUB_ID, downloaded_file, front_matter
 from bertvision.model_folder import ModelConfig
 from bertvision.records import RunRecord
 from bertvision.settings import Settings, parse_yaml
 
-CARD = "README.md"
 LIBRARY = "bertvision"
 TAKEN = ("license", "license_name", "license_link", "language")
 
@@ -39,14 +38,9 @@ def find_base(folder: Path, config: ModelConfig, record: RunRecord | None) -> Ba
 
 
 def read_front(card: Path | None) -> Settings:
-    """Return what stands between the dashes at the head of a model card; nothing where it is no such card."""
-    if card is None or not card.is_file():
-        return {}
-    parts = card.read_text(encoding="utf-8", errors="replace").split("---\n", 2)
-    if len(parts) < 3 or parts[0].strip():
-        return {}
+    """Return what the front matter of a model card says; nothing where it has none."""
     try:
-        content = parse_yaml(parts[1], str(card))
+        content = {} if card is None else parse_yaml(front_matter(card), str(card))
     except SettingsError:
         return {}
     return content if isinstance(content, dict) else {}

@@ -16,6 +16,7 @@ from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.reader_scores import reader_answers
 from bertvision.files import locked, write_json, write_text
+from bertvision.hub import CARD
 from bertvision.manifest import changed_file
 from bertvision.model_config import CALIBRATION, CONFIG, Calibration
 from bertvision.model_folder import is_checkpoint
@@ -24,8 +25,6 @@ from bertvision.serving.predictor import load
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import Served
 from bertvision.tables import Page
-
-CARD = "README.md"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from bertvision.errors import EncoderError, FolderError, MissingExtraError, Sett
 from bertvision.files import check_folder, given_folder, sha256_of, write_json, write_text
 from bertvision.heads.build import reads_last_alone
 from bertvision.heads.head import score_columns
+from bertvision.hub import CARD
 from bertvision.manifest import write_manifest
 from bertvision.model_config import CALIBRATION, CONFIG, UseConfig
 from bertvision.model_folder import Model
@@ -204,7 +205,7 @@ def export_onnx(model: Path, out: Path, *, int8: bool = False, allow_outside: bo
         write_json(beside / CONFIG, _config(served, beside / GRAPH, int8).model_dump(mode="json"))
         write_json(beside / CALIBRATION, served.calibration.model_dump(mode="json"))
         exported = Exported(out, (beside / GRAPH).stat().st_size, *found)
-        write_text(beside / "README.md", "\n".join([served.card(), *_paragraph(exported)]))
+        write_text(beside / CARD, "\n".join([served.card(), *_paragraph(exported)]))
         write_manifest(beside, leave_out=[GRAPH])  # whose hash is in its config
     return exported
 

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from bertvision.data.example import Split
 from bertvision.errors import DataError, FolderError, SettingsError, reason_of
 from bertvision.files import check_folder, given_folder, write_text
-from bertvision.hub import HUB_ID, hub_problem
+from bertvision.hub import CARD, HUB_ID, hub_problem
 from bertvision.kinds.kind import Answering, Kind
 from bertvision.model_config import Calibration, UseConfig, read_calibration_file
 from bertvision.predictions.logits import Logits
@@ -126,7 +126,7 @@ class Saveable:
     def _save_for_hub(self, folder: Path, repo_id: str, records: Sequence[RunRecord] | None) -> Path:
         """Save the model with a card that names its place on the hub."""
         place = self.save_pretrained(folder / "model", records)
-        card = place / "README.md"
+        card = place / CARD
         if card.is_file():
             write_text(card, card.read_text(encoding="utf-8").replace(PLACE, repo_id))
         return place

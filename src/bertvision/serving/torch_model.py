@@ -15,6 +15,7 @@ from bertvision.encoder.encode import freeze
 from bertvision.files import write_json, write_text
 from bertvision.heads.contributions import layer_contributions
 from bertvision.heads.logits import logits_of
+from bertvision.hub import CARD
 from bertvision.manifest import write_manifest
 from bertvision.model_config import CALIBRATION, Calibration
 from bertvision.model_folder import Model, ModelConfig, find_model, load_model, save_as_changes, save_encoder
@@ -22,7 +23,7 @@ from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
 from bertvision.serving.answers import LayerPart
-from bertvision.serving.base_model import CARD, LIBRARY, find_base, read_front
+from bertvision.serving.base_model import LIBRARY, find_base, read_front
 from bertvision.serving.card import model_card
 from bertvision.serving.served import Served, find_record, read_calibration
 from bertvision.serving.steps import AskedWindows, Steps

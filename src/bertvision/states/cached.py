@@ -12,8 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertvision.encoder.encode import StateBatch
-from bertvision.encoder.finetune import Read
+from bertvision.encoder.encode import Read, StateBatch
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.tuning.freezing import starting_at
 from bertvision.states.blocks import BlockStore

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
-from bertvision.encoder.encode import StateBatch, encode, read_states
-from bertvision.encoder.finetune import Read
+from bertvision.encoder.encode import Read, StateBatch, encode, read_states
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.freezing import quiet_bottom, state_entering
@@ -72,6 +71,18 @@ def states_in_order_of_length(
     """Return every window's states once, in large batches of equal length, for prediction."""
     for rows in plan_in_order_of_length(lengths_of(windows), tokens):
         yield states_of(encoder, windows, rows, compute, layers=layers, pooling=pooling)
+
+
+def outputs_in_order_of_length(
+    encoder: Encoder, read: Read, windows: Sequence[Window], tokens: int, compute: Compute
+) -> Iterator[StateBatch]:
+    """Do the same with an encoder that is in training: return what an output layer sees of every window."""
+    encoder.model.train(False)
+    for rows in plan_in_order_of_length(lengths_of(windows), tokens):
+        batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
+        with torch.no_grad(), compute.autocast():
+            seen = read(encoder, batch)
+        yield seen  # outside: what the caller does with it is none of these
 
 
 class KeptBatches:

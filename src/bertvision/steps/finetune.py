@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from bertvision.encoder.encode import StateBatch, freeze, layers_of_output, read_output, shape_of_states
-from bertvision.encoder.finetune import Checkpoint, Read, finetune_encoder, steps_of_fractions
+from bertvision.encoder.encode import Read, freeze, layers_of_output, read_output, shape_of_states
+from bertvision.encoder.finetune import Checkpoint, finetune_encoder, steps_of_fractions
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.adapter_file import save_adapters
@@ -31,6 +31,7 @@ from bertvision.records import TrainingPoint
 from bertvision.run_folder import is_made, resumable, sign
 from bertvision.settings import Settings
 from bertvision.shapes import StackShape
+from bertvision.states.live import outputs_in_order_of_length
 from bertvision.steps.context import RunContext
 from bertvision.steps.frozen_source import Bottom, live_bottom, open_bottom
 from bertvision.training.accounting import Costs
@@ -38,7 +39,7 @@ from bertvision.training.checkpoint import fingerprint
 from bertvision.training.history import UNLOGGED, TrainingLog
 from bertvision.training.loop import seed_for
 from bertvision.training.losses import Teach
-from bertvision.windows.batches import WindowBatch, collate, lengths_of, plan_in_order_of_length
+from bertvision.windows.batches import WindowBatch
 
 TIMING = "timing.json"
 PLAIN_OUTPUT = output_head(None)
@@ -90,17 +91,11 @@ def finetune(context: RunContext) -> None:
 def _fit_output(context: RunContext, encoder: Encoder, output: Output) -> None:
     """Fit the output layer, which contrastive tuning does not train, as SetFit does: a regression on the last state."""
     batch, tokens = context.experiment.finetune.batch, context.experiment.windows.max_length
-    encoder.model.train(False)
+    read = partial(read_output, objective=context.objective, pooling=output.pooling)
+    at_once = batch.tokens or tokens * (batch.windows or 1)
+    states = outputs_in_order_of_length(encoder, read, context.train, at_once, context.compute)
     output.head.to(context.compute.device)
-    plan = plan_in_order_of_length(lengths_of(context.train), batch.tokens or tokens * (batch.windows or 1))
-
-    def states() -> Iterator[StateBatch]:
-        for rows in plan:
-            seen = collate(context.train, rows, encoder.tokenizer.pad_token_id).to(context.compute.device)
-            with torch.no_grad(), context.compute.autocast():
-                yield read_output(encoder, seen, context.objective, output.pooling)
-
-    fit_regression(output.head, states(), context.objective, seed_for(context.seed, "regression"))
+    fit_regression(output.head, states, context.objective, seed_for(context.seed, "regression"))
 
 
 def tune_together(

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from bertvision.encoder.encode import read_output
-from bertvision.encoder.finetune import Read
+from bertvision.encoder.encode import Read, read_output
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.tuning.freezing import first_above_bottom
 from bertvision.files import read_json, write_json

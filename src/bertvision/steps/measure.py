@@ -13,7 +13,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from bertvision.encoder.finetune import Read
+from bertvision.encoder.encode import Read
 from bertvision.encoder.load import Encoder
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.head import Head

@@ -63,9 +63,7 @@ class _Used(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of the columns of its texts; none where they have numbers."""
-        texts = () if self.columns is None else self.columns.text
-        listed = texts if isinstance(texts, tuple) else (texts,)
-        return tuple(name for name in listed if isinstance(name, str))
+        return () if self.columns is None else self.columns.text_names
 
 
 def predict_file(
