@@ -24,7 +24,7 @@ from benchmarks.measuring import clear, cudnn_attention
 from benchmarks.trainer import Recipe, copy_back, question_model, train_with_trainer
 from bertvision.data.example import DataConfig
 from bertvision.encoder.encode import freeze
-from bertvision.encoder.finetune import FinetuneConfig
+from bertvision.encoder.finetune_plan import FinetuneConfig
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError
 from bertvision.experiment import Experiment, build_experiment

@@ -2,7 +2,8 @@
 
 from bertvision.data.squad import read_squad
 from bertvision.encoder.encode import freeze
-from bertvision.encoder.finetune import FinetuneConfig, finetune_encoder
+from bertvision.encoder.finetune import finetune_encoder
+from bertvision.encoder.finetune_plan import FinetuneConfig
 from bertvision.encoder.load import load_encoder
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.logits import token_logits

@@ -1,24 +1,25 @@
-"""A whole experiment file, gathered from the stages' configs, and the named recipes it can start from."""
+"""A whole experiment file, gathered from the stages' configs."""
 
 import re
 from collections.abc import Iterable
 from importlib.resources import files
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from bertvision.data.example import DataConfig, TaskName
-from bertvision.encoder.finetune import FinetuneConfig
+from bertvision.encoder.finetune_plan import FinetuneConfig
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.catalog import serves
-from bertvision.heads.training import DEFAULT_HEADS, HeadsConfig, with_every_setting
+from bertvision.heads.training import HeadsConfig, with_every_setting
 from bertvision.kinds.kind import Contrast
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
+from bertvision.recipes import recipe_for, with_baseline
 from bertvision.settings import (
     NAME,
     Config,
@@ -69,6 +70,7 @@ class MeasureConfig(Config):
 
 Tracker = Literal["tensorboard", "trackio", "wandb"]
 TAKEN = ("costs", "figures", "records")  # folders in the one of all variants
+LEAST_BATCH = 8  # that batches shrink to before epochs are added
 
 
 class Experiment(Config):
@@ -184,80 +186,6 @@ class Experiment(Config):
         return {"finetune": finetune, "tune": None if self.tune is None else self.tune.model_dump(mode="json")}
 
 
-OPTIM_V2: Settings = {
-    "eps": 1e-6,
-    "bias_correction": False,
-    "weight_decay": 0.01,
-    "schedule": "linear",
-    "warmup": 0.1,
-    "max_grad_norm": None,
-}
-# What the original systems did, as far as it is known (SPEC 4, 5, 7 and 8); a YAML's own settings go on top.
-RECIPES: dict[str, Settings] = {
-    "default": {},
-    "paper-v1": {  # summer 2020: BERT-large, Keras' Adam at a constant rate, float32, no clipping, no decay
-        "windows": {"max_length": 386, "stride": 128, "stride_as": "step", "max_question_length": 64},
-        "finetune": {
-            "fractions": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1],
-            "batch": {"windows": 4},
-            "lr": 1e-5,
-            "loss": "sum",
-            "optim": {"eps": 1e-7, "weight_decay": 0.0, "schedule": "constant", "max_grad_norm": None},
-        },
-        "heads": {
-            "batch": {"windows": 16},
-            "lr": 1e-3,
-            "loss": "sum",
-            "optim": {"weight_decay": 0.0, "schedule": "constant", "max_grad_norm": None},
-        },
-        "answers": {"decoders": ["official", "paper-v1"]},
-        "precision": "float32",
-    },
-    "paper-v2": {  # spring 2021: AdamW without bias correction, warmup and linear decay over one epoch
-        "windows": {"max_length": 384, "stride": 128, "stride_as": "overlap", "max_question_length": None},
-        "finetune": {
-            "fractions": [1],
-            "batch": {"windows": 16},
-            "lr": 2e-5,
-            "loss": "mean",
-            "optim": OPTIM_V2,
-        },
-        "heads": {
-            "batch": {"windows": 16},
-            "lr": 2e-5,
-            "loss": "mean",
-            "optim": OPTIM_V2,
-        },
-    },
-}
-
-
-# Rows are fewer and shorter than questions: BERT's own recipe for them, three epochs of 32 rows a step.
-THREE_EPOCHS: Settings = {
-    "finetune": {"fractions": [3], "batch": {"windows": 32}, "optim": {"schedule": "linear", "warmup": 0.1}},
-    "heads": {"epochs": 3, "batch": {"windows": 32}},
-}
-# And where one thing is asked of a row: what holds from 16 rows on, as tried in docs/log.md.
-ROWS: Settings = merge(
-    THREE_EPOCHS,
-    {
-        "finetune": {"least_rows": 2000, "min_steps": 200, "start": "prior"},
-        "states": {"pooling": "auto"},
-        "heads": {
-            "train": ["regression", *DEFAULT_HEADS],
-            "baseline": True,
-            "min_steps": 300,
-            "start": "prior",
-        },
-    },
-)
-# SetFit's recipe: batches of 16 pairs, a warmup over a tenth of one epoch, then linear decay; its rate of 2e-5 needs
-# several times the steps (docs/log.md).
-CONTRASTIVE: Settings = {"fractions": [1], "least_rows": 0, "min_steps": 0, "lr": 1e-4}
-LEAST_BATCH = 8  # that batches shrink to before epochs are added
-BASELINE = "last_regression"
-
-
 def read_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
     """Read an experiment's YAML, with `a.b=value` overrides on top; it is named after its file unless it says so."""
     found = read_experiments(path, overrides)
@@ -316,11 +244,8 @@ def quickstart_experiment(overrides: Iterable[str] = ()) -> Experiment:
 def build_experiment(settings: Settings, overrides: Iterable[str] = (), origin: str = "settings") -> Experiment:
     """Lay recipe, settings and overrides over each other and check the result."""
     settings = with_overrides(_spelled_out(settings), (_spelled_out_override(each) for each in overrides))
-    chosen: Any = settings.get("recipe", "default")
-    if not isinstance(chosen, str) or chosen not in RECIPES:
-        raise SettingsError(f"{origin}: no recipe {chosen!r}; known: {', '.join(RECIPES)}")
-    whole = merge(_rows_recipe(settings) if chosen == "default" else RECIPES[chosen], settings)
-    return validate(Experiment, {**whole, "heads": _with_baseline(with_every_setting(whole.get("heads", {})))}, origin)
+    whole = merge(recipe_for(settings, origin), settings)
+    return validate(Experiment, {**whole, "heads": with_baseline(with_every_setting(whole.get("heads", {})))}, origin)
 
 
 def fit_to_rows(experiment: Experiment, num_rows: int, *, pairs: bool) -> Experiment:
@@ -352,37 +277,6 @@ def enough_steps(batch: BatchConfig, epochs: float, num_rows: int, min_steps: in
     while size > LEAST_BATCH and epochs * ceil(num_rows / size) < min_steps:
         size = max(LEAST_BATCH, size // 2)
     return BatchConfig(windows=size), max(epochs, ceil(min_steps / ceil(num_rows / size)))
-
-
-def _rows_recipe(settings: Settings) -> Settings:
-    """Return the defaults of a task of rows; who gives epochs or batches gets no other ones."""
-    info = next((info for name, info in TASKS.items() if name == settings.get("task")), None)
-    if info is None or info.kind.asks_questions:
-        return {}
-    if info.kind.per != "row":
-        return THREE_EPOCHS
-    finetune, heads = (settings.get(stage) or {} for stage in ("finetune", "heads"))
-    if finetune.get("objective") == "contrastive":
-        return merge(ROWS, {"finetune": CONTRASTIVE})
-    unasked: dict[str, set[str]] = {"finetune": set(), "heads": set()}
-    if "fractions" in finetune:
-        unasked["finetune"] |= {"least_rows", "min_steps"}
-    if "batch" in finetune:
-        unasked["finetune"] |= {"min_steps"}
-    if "epochs" in heads or "batch" in heads:
-        unasked["heads"] |= {"min_steps"}
-    without = {stage: {key: ROWS[stage][key] for key in ROWS[stage] if key not in unasked[stage]} for stage in unasked}
-    return {**ROWS, **without}
-
-
-def _with_baseline(heads: Settings) -> Settings:
-    """Add the regression on the last state to heads of rows, wherever there are any."""
-    if not isinstance(heads, dict) or not heads.get("baseline"):
-        return heads
-    train = heads.get("train", list(DEFAULT_HEADS))
-    if not isinstance(train, list) or not train or BASELINE in train:
-        return heads
-    return {**heads, "train": [*train, BASELINE]}
 
 
 def _spelled_out(settings: Settings) -> Settings:

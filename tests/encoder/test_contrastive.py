@@ -10,7 +10,8 @@ from torch import nn
 
 from bertvision.encoder.contrastive import contrast_windows, contrastive_losses
 from bertvision.encoder.encode import encode_pooled, freeze
-from bertvision.encoder.finetune import FinetuneConfig, finetune_encoder
+from bertvision.encoder.finetune import finetune_encoder
+from bertvision.encoder.finetune_plan import FinetuneConfig
 from bertvision.encoder.load import load_encoder
 from bertvision.encoder.pooling import split_pairs
 from bertvision.errors import DataError, SettingsError

@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 from bertvision.encoder.fast_steps import MIN_STEPS_TO_COMPILE, choose_step, compiled
-from bertvision.encoder.finetune import FinetuneConfig, finetune_encoder
+from bertvision.encoder.finetune import finetune_encoder
+from bertvision.encoder.finetune_plan import FinetuneConfig
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig

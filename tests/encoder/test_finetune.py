@@ -4,13 +4,8 @@ import torch
 from torch import nn
 
 from bertvision.encoder.encode import freeze, layers_of_output, read_states
-from bertvision.encoder.finetune import (
-    FinetuneConfig,
-    finetune_encoder,
-    plan_steps,
-    set_dropout,
-    steps_of_fractions,
-)
+from bertvision.encoder.finetune import finetune_encoder, set_dropout
+from bertvision.encoder.finetune_plan import FinetuneConfig, plan_steps, steps_of_fractions
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import SettingsError, TrainingError
 from bertvision.heads.build import HeadConfig

@@ -7,7 +7,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModel
 
 from bertvision.encoder.encode import encode, encode_cls
-from bertvision.encoder.finetune import FinetuneConfig, finetune_encoder
+from bertvision.encoder.finetune import finetune_encoder
+from bertvision.encoder.finetune_plan import FinetuneConfig
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.packed import FIRST_POSITION_0, FIRST_POSITION_BEHIND_PADDING, can_pack
 from bertvision.encoder.tuning.config import TuneConfig

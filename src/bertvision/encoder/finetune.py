@@ -5,22 +5,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import nan
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from bertvision.encoder.contrastive import GROUPS, contrastive_losses
 from bertvision.encoder.encode import Read, has_pooler, read_output
-from bertvision.encoder.fast_steps import MakeBatches, StepKind, batch_maker, choose_step, compiled, recomputed
+from bertvision.encoder.fast_steps import MakeBatches, batch_maker, choose_step, compiled, recomputed
+from bertvision.encoder.finetune_plan import FinetuneConfig, evaluation_steps, plan_steps, size_of, steps_of_fractions
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.tuning.freezing import still_weights
 from bertvision.errors import TrainingError
 from bertvision.kinds.kind import Contrast, Kind
 from bertvision.progress import SILENT, Progress
 from bertvision.records import TrainingPoint
-from bertvision.settings import Config
 from bertvision.training.accounting import Costs, Meter
 from bertvision.training.best import BestWeights
 from bertvision.training.checkpoint import HeldSignals, load_progress, save_progress
@@ -28,10 +27,10 @@ from bertvision.training.device import Compute
 from bertvision.training.graphs import StepGraphs
 from bertvision.training.history import UNLOGGED, History, TrainingLog
 from bertvision.training.loop import Group, Learner, RandomStream, Step, Still, diverged_among, seed_for, train_steps
-from bertvision.training.losses import SpanLoss, Teach, TeacherConfig, taught_loss
-from bertvision.training.objective import SPANS, Objective, Start, loss_of
-from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
-from bertvision.windows.batches import BatchConfig, Rows, WindowBatch, lengths_of, plan_epoch
+from bertvision.training.losses import Teach, taught_loss
+from bertvision.training.objective import SPANS, Objective, loss_of
+from bertvision.training.optim import build_optimizer, build_schedule
+from bertvision.windows.batches import Rows, WindowBatch
 from bertvision.windows.window import Window
 
 UNSPENT = Costs()
@@ -50,81 +49,6 @@ class OutputLayer(Protocol):
     def ignores_shifts(self, kind: Kind) -> bool:
         """Return whether no loss changes when the same is added to every last state."""
         ...
-
-
-class FinetuneConfig(Config):
-    """How the encoder is tuned; the defaults are those of the lab runs with small encoders."""
-
-    # What is minimised: the task's own loss or, for few rows, that of cosines of pairs (encoder/contrastive.py).
-    objective: Literal["task", "contrastive"] = "task"
-    pairs: int = Field(500, ge=2)  # contrastive: of an epoch, half of them alike
-    fractions: tuple[float, ...] = (0.3, 1.0)  # of an epoch, windows seen / windows; 0: untuned; empty: skip this stage
-    batch: BatchConfig = BatchConfig(tokens=8192)
-    min_steps: int = Field(0, ge=0)  # fewer rows get smaller batches, down to 8, and then more epochs
-    least_rows: int = Field(0, ge=0)  # fewer rows leave the encoder as it is, and heads alone learn
-    accumulate: int = Field(1, ge=1)  # batches in a step
-    lr: float = Field(1e-4, gt=0)
-    optim: OptimConfig = OptimConfig()
-    loss: SpanLoss = "sum"
-    dropout: float | None = Field(None, ge=0, lt=1)  # None: the encoder's own; 0 halves the time of a step on a CPU
-    save_every: float = Field(120.0, gt=0)  # seconds between savings from which a killed run goes on
-    # Epochs between two evaluations on held-out rows (data.held_out; without any: on dev), the fractions themselves
-    # included; None: 1 where the best weights are kept, else never.
-    evaluate_every: float | None = Field(None, gt=0)
-    keep_best: bool = False  # a fraction's weights are those of the best evaluation until then, not the last ones
-    patience: int | None = Field(None, ge=1)  # evaluations without a better score until training stops; keeps the best
-    gradient_checkpointing: bool = False  # a block's inside is computed again in the backward pass: less memory
-    # The output layer: a head of the catalog, or a mapping as in heads.train; None: a linear layer on the last state.
-    head: str | dict[str, Any] | None = None
-    start: Start = "zero"  # of the output layer's biases
-    teacher: TeacherConfig | None = None  # a larger model to learn from beside the labels
-    # Whether frozen bottom blocks run in every epoch or once, their output kept; None, or `auto`: what is quicker here.
-    bottom: Literal["live", "ram", "disk"] | None = None
-    # How a GPU is kept busy: windows packed without padding, or padded to few lengths (each step is replayed as a CUDA
-    # graph), or as they come; auto: the first of these that the encoder allows. A CPU takes them as they come.
-    step: StepKind | Literal["auto"] = "auto"
-
-    @field_validator("bottom", mode="before")
-    @classmethod
-    def _auto_is_none(cls, given: object) -> object:
-        return None if given == "auto" else given
-
-    @model_validator(mode="after")
-    def _fractions_ascend(self) -> "FinetuneConfig":
-        names = {f"{fraction:g}" for fraction in self.fractions}  # their folders
-        ascend = list(self.fractions) == sorted(self.fractions) and len(names) == len(self.fractions)
-        if not ascend or min(self.fractions, default=0) < 0:
-            raise ValueError(f"`fractions` must ascend from 0 or more, each once, got {list(self.fractions)}")
-        return self
-
-    @model_validator(mode="after")
-    def _replays_or_recomputes(self) -> "FinetuneConfig":
-        if self.gradient_checkpointing and self.step in ("packed", "bucketed"):
-            raise ValueError(f"gradient_checkpointing does not go with step: {self.step}; use step: auto or eager")
-        return self
-
-    @model_validator(mode="after")
-    def _contrasts_alone(self) -> "FinetuneConfig":
-        if self.objective == "contrastive":
-            unfit: dict[str, object] = {"head": self.head, "teacher": self.teacher, "keep_best": self.keep_best}
-            unfit |= {
-                "evaluate_every": self.evaluate_every,
-                "patience": self.patience,
-                "bottom": self.bottom not in (None, "live"),
-            }
-            if named := [name for name, given in unfit.items() if given]:
-                raise ValueError(f"`{named[0]}` has no part in `objective: contrastive`; leave it out")
-        return self
-
-    @property
-    def keeps_best(self) -> bool:
-        """Return whether the best weights count, not the last ones."""
-        return self.keep_best or self.patience is not None
-
-    @property
-    def horizon(self) -> float | None:
-        """Return at which fraction the schedule ends, where checkpoints before it depend on that; else None."""
-        return max(self.fractions, default=None) if self.optim.schedule == "linear" or self.optim.warmup else None
 
 
 class Checkpoint(NamedTuple):
@@ -174,7 +98,7 @@ def finetune_encoder(
     if config.dropout is not None:
         set_dropout(encoder.model, config.dropout)
     steps = plan_steps(windows, config, seed, objective.group if contrast is None else GROUPS[contrast])
-    evaluations = _evaluations(config, steps, len(windows)) if evaluate is not None else set()
+    evaluations = evaluation_steps(config, steps, len(windows)) if evaluate is not None else set()
     asked = "eager" if config.gradient_checkpointing else config.step  # blocks that run twice are in no graph
     reads_last = read is None and contrast is None
     kind = choose_step(asked, encoder, compute, reads_last=reads_last, is_live=is_live)
@@ -194,10 +118,10 @@ def finetune_encoder(
         recomputed(encoder, config.gradient_checkpointing),
         # Evaluations would be compiled again, for every shape of theirs.
         compiled(encoder, kind, 0 if evaluations else len(steps) - tuning.done, compute, progress),
-        progress.bar("fine-tune", sum(map(_size, steps))) as bar,
+        progress.bar("fine-tune", sum(map(size_of, steps))) as bar,
         HeldSignals(saved) as signals,
     ):
-        bar.advance(sum(map(_size, steps[: tuning.done])))
+        bar.advance(sum(map(size_of, steps[: tuning.done])))
         for step in tuning.take_steps(batch_maker(kind, steps, windows, encoder, compute)):
             bar.advance(step.num_examples, partial(_note, step))
             if step.number in evaluations and evaluate is not None:
@@ -231,7 +155,7 @@ class _Tuning:
         self._before = Costs(**position["costs"]) if position else spent
         self._group, self._steps, self._config, self._saved = group, steps, config, saved
         self._meter, self._last_saved = Meter(compute.device, self._before), time.perf_counter()
-        seen = np.cumsum([0, *map(_size, steps)]) / max(num_windows, 1)
+        seen = np.cumsum([0, *map(size_of, steps)]) / max(num_windows, 1)
         history = (position or {}).get("history")
         self._history = History([group], len(steps), lambda number: float(seen[number]), log, history)
         model, kept = group.learners[0].model, saved if position else None
@@ -299,55 +223,11 @@ class _Tuning:
             yield Checkpoint(self.pending.pop(0)[0], costs, points, self._best.step)
 
 
-def _evaluations(config: FinetuneConfig, steps: Sequence[Sequence[Rows]], num_windows: int) -> set[int]:
-    """Return after which steps the encoder is evaluated."""
-    every = config.evaluate_every or (1.0 if config.keeps_best else None)
-    if every is None or not config.fractions:
-        return set()
-    regular = [every * (place + 1) for place in range(int(config.fractions[-1] / every + 1e-9))]
-    found = steps_of_fractions([*regular, *config.fractions], steps, num_windows)
-    return {step for _, step in found if step}
-
-
 def set_dropout(model: nn.Module, share: float) -> None:
     """Change every dropout of a model."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = share
-
-
-def plan_steps(windows: Sequence[Window], config: FinetuneConfig, seed: int, group: int = 1) -> list[list[Rows]]:
-    """Decide which windows every step up to the last fraction sees; groups of neighbours stay together."""
-    lengths, target = lengths_of(windows), num_windows_of(max(config.fractions, default=0.0), len(windows))
-    steps: list[list[Rows]] = []
-    seen, epoch = 0, 0
-    while seen < target:
-        batches = plan_epoch(lengths, config.batch, seed, epoch, group)
-        for first in range(0, len(batches), config.accumulate):
-            if seen >= target:
-                break
-            steps.append(batches[first : first + config.accumulate])
-            seen += _size(steps[-1])
-        epoch += 1
-    return steps
-
-
-def num_windows_of(fraction: float, num_windows: int) -> int:
-    """Return the windows to be seen for a fraction: at least one, unless it is 0."""
-    return max(round(fraction * num_windows), 1 if fraction else 0)
-
-
-def steps_of_fractions(
-    fractions: Sequence[float], steps: Sequence[Sequence[Rows]], num_windows: int
-) -> list[tuple[float, int]]:
-    """Return, for each fraction, after how many steps its share of windows was first seen."""
-    seen = np.cumsum([0, *map(_size, steps)])
-    return [(fraction, int(np.searchsorted(seen, num_windows_of(fraction, num_windows)))) for fraction in fractions]
-
-
-def _size(step: Sequence[Rows]) -> int:
-    """Count the windows of a step."""
-    return sum(map(len, step))
 
 
 def _check(group: Group, number: int) -> None:
