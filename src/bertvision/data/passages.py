@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sentence:
+class PassageSentence:
     """A sentence's characters in the context, and the stems of its words."""
 
     start: int
@@ -65,11 +65,13 @@ class Passage:
     text: str
 
     @cached_property
-    def sentences(self) -> tuple[Sentence, ...]:
+    def sentences(self) -> tuple[PassageSentence, ...]:
         """Return the sentences."""
         ends = [found.end() for found in SENTENCE_END.finditer(self.text)]
         bounds = zip([0, *ends], [*ends, len(self.text)], strict=True)
-        return tuple(Sentence(start, end, stems_of(self.text[start:end])) for start, end in bounds if start < end)
+        return tuple(
+            PassageSentence(start, end, stems_of(self.text[start:end])) for start, end in bounds if start < end
+        )
 
     @cached_property
     def stems(self) -> frozenset[str]:

@@ -63,7 +63,7 @@ CLASSES: dict[str, Layers] = {
 }
 
 
-class OutputLayer(NamedTuple):
+class CheckpointHead(NamedTuple):
     """A checkpoint's head: what it is for, how it is built, and its weights by their names in our head."""
 
     task: TaskName
@@ -79,7 +79,7 @@ def has_output_layer(folder: Path) -> bool:
     return purpose_of(folder) is not None
 
 
-def read_output_layer(folder: Path, encoder: Encoder) -> OutputLayer:
+def read_output_layer(folder: Path, encoder: Encoder) -> CheckpointHead:
     """Read the output layer of a checkpoint; refuse one whose layers are not known."""
     with told_as(EncoderError, f"{folder}: its output layer cannot be read"):
         content, purpose = read_json(folder / CONFIG), purpose_of(folder)
@@ -91,7 +91,7 @@ def read_output_layer(folder: Path, encoder: Encoder) -> OutputLayer:
         reads_pooler = purpose == "SequenceClassification" and layers.dense is None
         if reads_pooler and not has_pooler(encoder):
             raise EncoderError("its weights lack the encoder's pooler, which it reads; get it again")
-        return OutputLayer(
+        return CheckpointHead(
             task,
             labels,
             HeadConfig(name=content["architectures"][0], pooler=_pooler(layers, encoder.model.config), kind="control"),

@@ -13,7 +13,7 @@ from bertvision.data.held_out import check_apart, hold_out
 from bertvision.data.near_miss import with_near_misses
 from bertvision.encoder.contrastive import GROUPS, contrast_windows
 from bertvision.encoder.encode import places_of_states, shape_of_states
-from bertvision.encoder.finetune import FinetuneConfig, plan_steps
+from bertvision.encoder.finetune_plan import FinetuneConfig, plan_steps
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.errors import EncoderError, SettingsError
@@ -85,9 +85,10 @@ class RunContext:
 
     def is_own_checkpoint(self) -> bool:
         """Return whether the encoder is an earlier run's on the same task, whose output layer goes on."""
-        if not is_checkpoint(self.experiment.encoder):
+        place = folder_of(self.experiment.encoder)
+        if not (place / CONFIG).is_file():
             return False
-        model = read_model_config(folder_of(self.experiment.encoder))
+        model = read_model_config(place)
         return model.objective == self.objective and model.labels == self.task.labels
 
     @property
@@ -104,6 +105,11 @@ class RunContext:
     def metric(self) -> str:
         """Return the task's main score."""
         return self.task.info.scores[0]
+
+    @property
+    def watched_score(self) -> str:
+        """Return the name that the main score has on what weights are chosen on."""
+        return self.metric if self.held_out is None else f"held_out_{self.metric}"
 
     @property
     def folder(self) -> RunFolder:
@@ -272,11 +278,6 @@ def check_length(encoder: Encoder, windows: WindowConfig) -> None:
             f"encoder {encoder.name!r} reads at most {encoder.max_length} tokens, windows.max_length is "
             f"{windows.max_length}; lower it"
         )
-
-
-def is_checkpoint(encoder: str) -> bool:
-    """Return whether an encoder is an earlier run's, with an output layer of its own."""
-    return (folder_of(encoder) / CONFIG).is_file()
 
 
 def _describe(split: Split[Any], windows: Sequence[Window]) -> DataFile:

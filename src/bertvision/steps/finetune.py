@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from bertvision.encoder.encode import Read, freeze, layers_of_output, read_output, shape_of_states
-from bertvision.encoder.finetune import Checkpoint, finetune_encoder, steps_of_fractions
+from bertvision.encoder.finetune import Checkpoint, finetune_encoder
+from bertvision.encoder.finetune_plan import steps_of_fractions
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.adapter_file import save_adapters

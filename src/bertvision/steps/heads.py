@@ -218,7 +218,7 @@ def _keep_epoch(
             write_json(beside / SCORES, scores)
             write_manifest(beside)
         if end.history is not None:
-            end.history.mark({name: own.get(watched_score(context)) for name, own in scores.items()})
+            end.history.mark({name: own.get(context.watched_score) for name, own in scores.items()})
     if config.keeps_best:
         _keep_best(context, stage, going, end, training)
 
@@ -235,7 +235,7 @@ def _keep_best(context: RunContext, stage: Path, heads: Mapping[str, Head], end:
 
 def _best_epoch(context: RunContext, stage: Path, name: str, last: int) -> int:
     """Return a head's first best epoch until the last one."""
-    epochs, metric = _epochs_of(stage, name, last), watched_score(context)
+    epochs, metric = _epochs_of(stage, name, last), context.watched_score
     return [*epochs][best_of([scores.get(metric) for scores in epochs.values()])]
 
 
@@ -243,11 +243,6 @@ def _waited(context: RunContext, stage: Path, trained: Sequence[HeadConfig], end
     """Count the epochs in which no head that takes steps got better."""
     names = [head.name for head in trained if not is_regression(head) and head.name not in end.diverged]
     return min((end.epoch - _best_epoch(context, stage, name, end.epoch) for name in names), default=0)
-
-
-def watched_score(context: RunContext) -> str:
-    """Return the name of the score that weights are chosen by."""
-    return context.metric if context.held_out is None else f"held_out_{context.metric}"
 
 
 def _kept_states(context: RunContext) -> dict[str, KeptBatches]:
@@ -263,7 +258,7 @@ def _score_heads(
     if context.held_out is not None:
         for name, own in _score_on(context, encoder, kept["held_out"], heads, context.held_out).items():
             if context.metric in own:
-                scores[name] = {**scores[name], watched_score(context): own[context.metric]}
+                scores[name] = {**scores[name], context.watched_score: own[context.metric]}
     return scores
 
 

@@ -37,7 +37,7 @@ from bertvision.settings import first_difference
 from bertvision.steps.cautions import same_answer
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import finetune_costs, finetune_seconds
-from bertvision.steps.heads import frozen_encoder, load_heads, watched_score
+from bertvision.steps.heads import frozen_encoder, load_heads
 from bertvision.steps.measure import measure_inference
 from bertvision.steps.mistakes import describe, mistakes_of
 from bertvision.steps.results import ENCODER, MAJORITY, ResultModel, list_models, output_layer_of
@@ -67,7 +67,7 @@ class SplitLogits(NamedTuple):
         return reader_answers_of(self.answering, self.logits[row.name])
 
 
-class Scored(NamedTuple):
+class RowScores(NamedTuple):
     """What came out of one row."""
 
     scores: Scores
@@ -179,11 +179,11 @@ def _efficiency(this: Pass, row: ResultModel) -> Efficiency | None:
     )
 
 
-def _score(this: Pass, row: ResultModel, place: int) -> Scored:
+def _score(this: Pass, row: ResultModel, place: int) -> RowScores:
     """Write a row's answers and score those to dev; what is tuned is tuned on the held-out ones."""
     context, folder = this.context, this.context.folder
     if row.kind == "baseline":
-        return Scored(_baseline_scores(context))
+        return RowScores(_baseline_scores(context))
     with whole_folder(folder.predictions(row.name)) as beside:
         answers = this.dev.answer(row, beside)
         scores = this.dev.score(row, answers)
@@ -197,13 +197,13 @@ def _score(this: Pass, row: ResultModel, place: int) -> Scored:
         with whole_folder(folder.held_out_predictions(row.name)) as beside:
             held_out = (this.held_out.answering.split.examples, this.held_out.answer(row, beside))
         score = this.held_out.score(row, held_out[1]).get(context.metric)
-        scores |= {} if score is None else {watched_score(context): score}  # to choose settings by
+        scores |= {} if score is None else {context.watched_score: score}  # to choose settings by
     scores |= _reader_scores(this, row)
     if not context.task.kind.has_null:
-        return Scored(scores, None, note, described)
+        return RowScores(scores, None, note, described)
     dev = (this.dev.answering.split.examples, answers)
     calibrated, curves = score_calibration(dev, held_out, context.experiment.answers.null_threshold)
-    return Scored(scores | calibrated, curves, note, described)
+    return RowScores(scores | calibrated, curves, note, described)
 
 
 def _reader_scores(this: Pass, row: ResultModel) -> Scores:
@@ -225,7 +225,7 @@ def _baseline_scores(context: RunContext) -> Scores:
     return scores
 
 
-def _record(this: Pass, row: ResultModel, place: int, found: Scored) -> RunRecord:
+def _record(this: Pass, row: ResultModel, place: int, found: RowScores) -> RunRecord:
     context, config = this.context, this.context.experiment
     epochs = {**row.epochs, row.best or config.heads.reported: found.scores} if row.kind in ("head", "control") else {}
     return RunRecord(
@@ -269,7 +269,7 @@ def _course(this: Pass, row: ResultModel, scores: Scores) -> list[TrainingPoint]
     """Return the course of a row's training; weights that are those of its last step have the score of the row."""
     points = thinned(row.points)
     if points and points[-1].score is None and row.best is None and this.context.experiment.heads.report_epoch is None:
-        points[-1] = points[-1].model_copy(update={"score": scores.get(watched_score(this.context))})
+        points[-1] = points[-1].model_copy(update={"score": scores.get(this.context.watched_score)})
     return points
 
 
