@@ -632,6 +632,26 @@ def test_contrastive_tuning_gives_an_encoder_with_a_regression_and_heads_on_all_
     assert [record.scores for record in again] == [record.scores for record in records]
 
 
+def test_regressions_that_tell_what_fewer_rows_give_on_dev_are_refused_on_another_dev(encoder_folder, tmp_path):
+    written = write_classes(tmp_path)
+    settings = {
+        "task": "classification",
+        "data": written.data,
+        "encoder": str(encoder_folder),
+        "device": "cpu",
+        "windows": {"max_length": 16},
+        "finetune": {"fractions": []},
+        "heads": {"train": ["regression"], "epochs": 1},
+    }
+    assert any(record.fewer_rows for record in run(build_experiment(settings), tmp_path / "out"))
+    dev = Path(written.data["dev"])
+    shorter = tmp_path / f"shorter{dev.suffix}"
+    shorter.write_text("".join(dev.read_text().splitlines(keepends=True)[:-1]))
+    settings["data"] = {**written.data, "dev": str(shorter)}
+    with pytest.raises(FolderError, match="made by other settings .scored_on.dev was"):
+        run(build_experiment(settings), tmp_path / "out")
+
+
 def test_contrastive_tuning_on_numbers_needs_two_texts(encoder_folder, tmp_path):
     settings = {
         "task": "regression",
