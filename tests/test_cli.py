@@ -105,7 +105,7 @@ def test_stages_print_what_they_made_and_a_model_answers_a_file(config, tmp_path
     longer = call(
         "predict", made[1], "--data", squad_file(), "--out", tmp_path / "b", "--set", "answers.null_threshold=-1e9"
     )
-    assert "8 questions, 8 declined" in longer.stdout
+    assert "8 questions, 8 abstained" in longer.stdout
 
 
 @pytest.mark.flow
