@@ -56,8 +56,9 @@ def best_model(folder: Path) -> Path:
 
 def _model_of(out: Path, record: RunRecord) -> Path:
     place = folder_of_seed(out, record.seed, tuple(record.config["seeds"]), record.fraction)
-    is_tuned = record.row == "encoder" and record.fraction is not None
-    return place.encoder(record.fraction) if is_tuned else place.head(record.row)
+    if record.row == "encoder" and record.fraction is not None:
+        return place.encoder(record.fraction)
+    return place.head(record.row)
 
 
 def read_calibration_file(folder: Path) -> Calibration | None:

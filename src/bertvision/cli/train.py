@@ -163,7 +163,7 @@ def _say_how_to_use(out: Path) -> None:
     from bertvision.model_config import best_model
 
     if (best := best_model(out)) != out:
-        results.print(f"best model: {best}; use it on a file of your own:", markup=False)
+        results.print(f"best model: {best.relative_to(out)}; use it on a file of your own:", markup=False)
         results.print(f"  {_program()} predict {out} --data FILE --out FOLDER", markup=False)
 
 
