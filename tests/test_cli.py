@@ -81,7 +81,10 @@ def test_a_run_prints_its_table_within_80_columns_and_writes_a_report(config, tm
     assert shown.exit_code == 0, shown.output
     assert "[encoder tuned for 1 epoch]" in shown.stdout
     assert shown.stdout.count("parameters") == 1  # one table
-    assert max(len(line) for line in shown.stdout.splitlines() if "report:" not in line) <= 80
+    assert max(len(line) for line in shown.stdout.splitlines() if str(tmp_path) not in line) <= 80
+    *_, best, command = shown.stdout.splitlines()
+    assert best.startswith(("best model: heads/1/", "best model: encoder/1;"))
+    assert f"predict {tmp_path / 'out'} --data FILE" in command
     assert (tmp_path / "out" / "report.html").is_file()
 
 
@@ -105,7 +108,7 @@ def test_stages_print_what_they_made_and_a_model_answers_a_file(config, tmp_path
     longer = call(
         "predict", made[1], "--data", squad_file(), "--out", tmp_path / "b", "--set", "answers.null_threshold=-1e9"
     )
-    assert "8 questions, 8 declined" in longer.stdout
+    assert "8 questions, 8 abstained" in longer.stdout
 
 
 @pytest.mark.flow

@@ -146,7 +146,7 @@ def test_a_run_prints_a_baseline_and_its_model_answers_files_with_and_without_la
     labelled = json.loads(call("predict", model, "--data", "rte.tsv", "--out", "one", "--json", "--quiet").stdout)
     assert (labelled["examples"], set(labelled["scores"])) == (6, {"accuracy"})
     unlabelled = call("predict", model, "--data", "test.tsv", "--out", "other", "--quiet")
-    assert unlabelled.stdout == "6 examples; answers in other/predictions.json\n"
+    assert unlabelled.stdout == "6 examples; predictions in other/predictions.json\n"
 
 
 def test_a_plan_is_made_for_heads_on_the_first_token(call):

@@ -1,9 +1,11 @@
 import json
 import sys
 from io import BytesIO, TextIOWrapper
+from types import SimpleNamespace
 
 import pytest
 
+from bertvision.cli import bars
 from bertvision.cli.console import print_json
 
 
@@ -26,3 +28,17 @@ def test_json_is_ascii_where_standard_output_is(monkeypatch):
     monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, "ascii", write_through=True))
     print_json({"text": "字"})
     assert json.loads(written.getvalue()) == {"text": "字"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "printed"),
+    [([3.0], ["3.0"]), ([0.2] * 9, []), ([0.2] * 51, ["0.2"]), ([3.0, 0.2, 4.0], ["3.0", "4.0"])],
+)
+def test_a_log_file_has_lines_of_long_work_and_one_now_and_then_of_short_work(monkeypatch, capsys, seconds, printed):
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(bars, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    progress = bars.TerminalProgress()
+    for each in seconds:
+        with progress.bar("epoch", 8):
+            clock.now += each
+    assert capsys.readouterr().err.splitlines() == [f"epoch: 8 in {each} s" for each in printed]

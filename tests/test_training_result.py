@@ -1,5 +1,8 @@
 """`bertvision.train`: one call from a file to models that can be saved and loaded."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -48,6 +51,7 @@ def test_one_call_trains_scores_reports_and_saves_what_load_reads(train, tmp_pat
     result = train(heads=["learned_pooling", "last_linear"])
     assert set(result.scores) == {"majority", "encoder", "learned_pooling", "last_linear", "last_regression"}
     assert all(0 <= each["accuracy"] <= 100 for each in result.scores.values())
+    assert repr(result).endswith(": majority, encoder, learned_pooling, last_linear, last_regression)")
     assert result.best in set(result.scores) - {"majority"}
     assert result.report().read_text().startswith("<!doctype html>")
     saved = result.save(tmp_path / "saved", "learned_pooling")
@@ -97,3 +101,9 @@ def test_a_pooler_without_features_and_a_name_that_is_taken_are_refused(train):
 def test_a_model_that_the_result_does_not_have_is_named_with_those_it_has(train):
     with pytest.raises(SettingsError, match="no model 'lst' in this result; known: encoder, last_linear"):
         train(heads=["last_linear"]).load("lst")
+
+
+def test_a_callback_without_its_method_is_refused_before_anything_is_read():
+    code = "import bertvision; bertvision.train('nowhere.csv', task='classification', callbacks=[print])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # without beartype
+    assert "SettingsError: callbacks: <built-in function print> has no method on_point(point)" in done.stderr

@@ -9,7 +9,10 @@ from bertvision.data.example import DataConfig, TaskName
 from bertvision.files import read_json
 from bertvision.manifest import check_manifest
 from bertvision.predictions.prediction import AnswerConfig
+from bertvision.records import RunRecord, read_records
+from bertvision.run_folder import folder_of_seed
 from bertvision.settings import Config, validate
+from bertvision.tasks import main_score
 from bertvision.windows.window import WindowConfig
 
 CONFIG = "model.json"
@@ -41,6 +44,21 @@ class UseConfig(Config):
     data: DataConfig = DataConfig()  # how the tables that it learned from are laid out
     windows: WindowConfig
     answers: AnswerConfig
+
+
+def best_model(folder: Path) -> Path:
+    """Return the model of a run folder that scores best on dev, or else the path itself."""
+    if (folder / CONFIG).exists() or not (folder / "records").is_dir():
+        return folder
+    records = [each for each in read_records(folder / "records") if (_model_of(folder, each) / CONFIG).is_file()]
+    return _model_of(folder, max(records, key=main_score)) if records else folder
+
+
+def _model_of(out: Path, record: RunRecord) -> Path:
+    place = folder_of_seed(out, record.seed, tuple(record.config["seeds"]), record.fraction)
+    if record.row == "encoder" and record.fraction is not None:
+        return place.encoder(record.fraction)
+    return place.head(record.row)
 
 
 def read_calibration_file(folder: Path) -> Calibration | None:

@@ -30,7 +30,7 @@ from bertvision.heads.poolers.own import OwnPoolerConfig
 from bertvision.hub import find_model_folder
 from bertvision.manifest import check_manifest
 from bertvision.model_config import CONFIG as CONFIG  # there because reading a config needs no torch
-from bertvision.model_config import ONNX_FORMAT, UseConfig
+from bertvision.model_config import ONNX_FORMAT, UseConfig, best_model
 from bertvision.outside import OUTSIDE, check_links, is_inside
 from bertvision.settings import DEFAULT, Settings, suggest, validate
 from bertvision.shapes import StackShape
@@ -38,7 +38,7 @@ from bertvision.tasks import TASKS
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
 from bertvision.training.objective import Objective, objective_of
 
-EXPECTED = "; give OUT/heads/<fraction>/<head> or OUT/encoder/<fraction>"
+EXPECTED = "; give OUT of a run, OUT/heads/<fraction>/<head> or OUT/encoder/<fraction>"
 WEIGHTS = "head.safetensors"
 LORA = "lora.safetensors"  # the tuning alone, of an encoder that has it merged into its weights
 
@@ -282,5 +282,5 @@ def read_model_config(folder: Path) -> ModelConfig:
 
 
 def find_model(folder: Path) -> Path:
-    """Return the folder of a model: its own, the default model's where it is called `default`, or a hub id's."""
-    return shipped_model() if str(folder) == DEFAULT else find_model_folder(folder)
+    """Return the folder of a model: its own, a run's best, the default model's (`default`), or a hub id's."""
+    return shipped_model() if str(folder) == DEFAULT else best_model(find_model_folder(folder))

@@ -3,6 +3,7 @@
 An experiment's `task` and `data` -> its splits; a split that is to be answered -> its examples, cut into windows.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from bertvision.kinds.spans import SQUAD1, SQUAD2
 from bertvision.kinds.tags import TAGS
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.progress import SILENT, Progress
+from bertvision.records import RunRecord
 from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import WindowConfig
 
@@ -174,6 +176,11 @@ def task_name(name: str) -> TaskName:
         if known == name:
             return known
     raise SettingsError(f"no task {name!r}; known: {', '.join(map(repr, TASKS))}")
+
+
+def main_score(record: RunRecord) -> float:
+    """Return the score that stands for the task; one that has no value is beaten by any."""
+    return record.scores.get(TASKS[task_name(record.task)].scores[0], -math.inf)
 
 
 def read_task(name: TaskName, data: DataConfig) -> Task:

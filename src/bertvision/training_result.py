@@ -37,6 +37,11 @@ class TrainingResult:
     folder: Path
     records: tuple[RunRecord, ...]
 
+    def __repr__(self) -> str:
+        """Return what fits into a line: records and settings would fill a notebook."""
+        names = ", ".join(record.row for record in self._last())
+        return f"TrainingResult({self.experiment.task}, {str(self.folder)!r}: {names})"
+
     @property
     def scores(self) -> dict[str, dict[str, float]]:
         """Return the scores on dev by model, of the longest fine-tuning and the first seed."""
@@ -122,6 +127,11 @@ def train(
     there, and without it the folder lasts as long as the result. `settings` are those of an experiment's YAML.
     `callbacks` see the course of training: objects with `on_point`, which is given a `TrainingLine`.
     """
+    for each in callbacks:
+        if not callable(getattr(each, "on_point", None)):
+            raise SettingsError(
+                f"callbacks: {each!r} has no method on_point(point); see bertvision.training.history.Callback"
+            )
     folder = check_folder(Path(tempfile.mkdtemp(prefix="bertvision-") if out is None else out))
     experiment = _with_poolers(_experiment(data, task, text, label, dev, encoder, heads, settings), poolers or {})
     result = TrainingResult(experiment, folder, tuple(run(experiment, folder, progress, callbacks)))

@@ -193,7 +193,11 @@ def test_the_command_prints_counts_and_examples(tmp_path):
     done = call(squad(tmp_path), "--out", tmp_path / "out.json", "--share", 1, "--rules", "number", "--quiet")
     assert done.exit_code == 0
     assert "1 near misses from 1 answerable questions (number 1)" in done.stdout
-    assert WHO.text in done.stdout
+    assert done.stdout.splitlines()[2:4] == [
+        "number:",
+        f"  {WHO.text}",
+    ]  # a line each: two beside each other are too wide
+    assert done.stdout.splitlines()[4].startswith("  → ")
     as_json = call(squad(tmp_path), "--out", tmp_path / "out.json", "--share", 1, "--rules", "number", "--json", "-q")
     assert json.loads(as_json.stdout)["rules"] == dict.fromkeys(RULES, 0) | {"number": 1}
 

@@ -308,6 +308,12 @@ def test_cells_may_be_longer_than_python_s_own_limit(write):
     assert len(split.examples[0].texts[0]) == 200_000
 
 
+@pytest.mark.parametrize(("label", "is_hinted"), [("2.5", True), ("many", False)])
+def test_numbers_that_train_lacks_are_told_of_regression(write, label, is_hinted):
+    told = refusal(write("a.csv", f"review,stars\nx,{label}\n"), labels=("1", "5"))
+    assert ("say task: regression" in told) == is_hinted
+
+
 def test_a_number_is_no_label_of_own_data_unless_it_is_its_name(write):
     source = write("a.csv", "review,stars\nx,5\ny,0\n")
     assert refusal(source, labels=("1", "5")).startswith("line 3: column `stars`: '0' is no label; expected '1', '5'")
@@ -360,17 +366,18 @@ def test_texts_full_of_semicolons_in_a_table_of_one_column_stay_whole(write):
         (
             SEMICOLONS,
             ColumnsConfig(text="text"),
-            "; with `;` between cells it has 2 columns: --set 'data.delimiter=\";\"'",
+            "; with `;` between cells it has 2 columns (review, stars): correct data.columns, or "
+            "--set 'data.delimiter=\";\"'",
         ),
         (
             "x;b\ny;a\nz;a\n",
             ColumnsConfig(text=0, label=1),
-            "it has 1 columns; with `;` between cells it has 2 columns: ",
+            "it has 1 columns; with `;` between cells it has 2 columns (x, b): ",
         ),
         (
             "x\tb\ny\ta\n",
             ColumnsConfig(text=0, label=1),
-            "with a tab between cells it has 2 columns: --set 'data.delimiter=\"\\t\"'",
+            "with a tab between cells it has 2 columns (x, b): correct data.columns, or --set 'data.delimiter=\"\\t\"'",
         ),
         ("x|b\ny|a\n", ColumnsConfig(text=0, label=1), "it has 1 columns; say with data.columns"),
     ],

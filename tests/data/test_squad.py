@@ -188,7 +188,7 @@ def test_characters_are_counted_not_bytes(write):
         (b"", "data.json.gz", "the file is empty; expected SQuAD JSON"),
         (gzip.compress(b"", mtime=0), "data.json.gz", "the file is empty; expected SQuAD JSON"),
         ({"data": []}, "data.json", "no question in it; is it the right file?"),
-        (b'{"data": "\xff\xfe"}', "data.json", "not UTF-8 text (byte 10); save it as UTF-8"),
+        (b'{"data": "\xff\xfe"}', "data.json", "not UTF-8 text (byte 10); give a SQuAD .json, saved as UTF-8"),
         (b'{"data": []}', "data.json.gz", "cannot be read (Not a gzipped file"),
     ],
 )

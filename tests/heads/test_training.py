@@ -1,9 +1,12 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
 from bertvision.encoder.encode import freeze, shape_of_states
 from bertvision.errors import SettingsError, TrainingError
+from bertvision.heads import training
 from bertvision.heads.head import Head
 from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together, with_every_setting
 from bertvision.kinds.catalog import KINDS
@@ -145,6 +148,18 @@ def test_a_training_that_was_cut_short_goes_on_to_the_same_weights(source, encod
     whole, _ = train(config, source, encoder, cpu)
     assert [end.epoch for end in ends] == [2]
     assert all(torch.equal(weights(resumed[name]), weights(whole[name])) for name in NAMES)
+
+
+def test_short_epochs_are_saved_too_once_save_every_has_passed(source, encoder, cpu, tmp_path, monkeypatch):
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(training, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    config, saved = make_config(epochs=4, save_every=100), tmp_path / "progress"
+    heads = build_heads(config.train, encoder.shape, seed=1)
+    found = []
+    for _ in train_heads_together(heads, source, config, seed=1, compute=cpu, saved=saved):
+        found.append(saved.exists())
+        clock.now += 60  # an epoch with its scoring
+    assert found == [False, False, True, True]
 
 
 def test_heads_start_from_the_seed_and_their_name_alone(encoder):

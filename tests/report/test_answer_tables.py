@@ -33,8 +33,8 @@ def classes(make_record):
 
 def test_a_confusion_matrix_is_that_of_the_best_model(classes):
     (table,) = confusion_tables(Evidence(classes))
-    assert table.title == "What good says of dev, by true class"
-    assert table.header == ("true", "says no", "says yes")
+    assert table.title == "Confusion matrix of good on dev"
+    assert table.header == ("true", "predicted no", "predicted yes")
     assert table.texts == (("no", "110", "38"), ("yes", "50", "1,102"))
 
 

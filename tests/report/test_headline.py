@@ -29,12 +29,19 @@ def test_the_best_model_stands_with_its_interval_beside_what_it_has_to_beat(make
     best, beside = headline(records)
     assert best == "regression: accuracy 72.0 (95% interval 67.0 to 77.0), the best model on the 300 examples of dev."
     assert beside == (
-        "It has to beat, reading nothing, majority 50.0; reading the last layer alone, last_linear 68.0 and "
+        "Baselines: reading no text, majority 50.0; reading the last layer alone, last_linear 68.0 and "
         "last_regression 66.0. last_linear lies inside that interval: the difference may be chance."
     )
 
 
-@pytest.mark.parametrize(("last", "verdict"), [(75.0, "should help"), (70.5, "would add little")])
+def test_a_best_model_of_the_last_layer_is_said_to_be_one(make):
+    records = [make("learned_pooling", "head", 70.0), make("last_linear", "control", 68.0)]
+    assert "no head on all layers" not in headline(records)[1]
+    (_, beside) = headline([*records, make("last_regression", "control", 72.0)])
+    assert "The best model reads the last layer alone too: no head on all layers beat it." in beside
+
+
+@pytest.mark.parametrize(("last", "verdict"), [(75.0, "may help"), (70.5, "would add little")])
 def test_fewer_rows_tell_whether_more_would_help(make, last, verdict):
     fewer = [FewerRows(rows=rows, draws=3, scores={"accuracy": score}) for rows, score in ((16, 60.0), (32, 70.0))]
     sentence = headline([make("regression", "head", last, fewer_rows=fewer)])[-1]
@@ -60,9 +67,9 @@ def test_a_baseline_without_the_main_score_stands_with_another_that_both_have(ma
         make_record(row="majority", kind="baseline", scores={"rmse": 1.547}, **own),
         make_record(row="regression", scores={"spearman": 82.7, "rmse": 0.807}, **own),
     ]
-    assert headline(records)[1] == "It has to beat, reading nothing, majority (RMSE 1.547, here 0.807)."
+    assert headline(records)[1] == "Baselines: reading no text, majority (RMSE 1.547, here 0.807)."
 
 
 def test_a_model_that_is_worse_than_a_baseline_is_said_to_be(make):
     found = headline([make("majority", "baseline", 56.3), make("encoder", "encoder", 54.9, fraction=3.0)])
-    assert found[1] == "It has to beat, reading nothing, majority 56.3. majority is better."
+    assert found[1] == "Baselines: reading no text, majority 56.3. majority is better."

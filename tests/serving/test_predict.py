@@ -66,7 +66,7 @@ def test_a_file_is_answered_to_csv_that_train_could_read(folder, expected, tmp_p
     check((tmp_path / "found.csv").read_text(), expected)
     right = sum(row["label"] == each.label for row, each in zip(rows, expected, strict=True))
     first, scores = shown.stdout.split("\n", 1)
-    assert first == f"3 examples; answers in {tmp_path / 'found.csv'}"
+    assert first == f"3 examples; predictions in {tmp_path / 'found.csv'}"
     assert json.loads(scores)["accuracy"] == pytest.approx(100 * right / 3)
     assert json.loads(predict(folder, "--data", tmp_path / "found.csv", "--out", tmp_path / "again", "--json").stdout)[
         "scores"

@@ -5,9 +5,11 @@ from pathlib import PureWindowsPath
 import pytest
 
 import bertvision
-from bertvision.errors import FolderError
+from bertvision.errors import FolderError, SettingsError
 from bertvision.hub import find_model_folder
+from bertvision.model_config import best_model
 from bertvision.model_folder import read_model_config
+from bertvision.records import write_record
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,7 @@ def test_a_missing_model_folder_is_called_missing_and_a_near_one_is_named(tmp_pa
     (tmp_path / "last_linear").mkdir()
     with pytest.raises(FolderError, match="last_linaer: no such folder; did you mean `last_linear`"):
         read_model_config(tmp_path / "last_linaer")
-    with pytest.raises(FolderError, match=r"nothing: no such folder; give OUT/heads/"):
+    with pytest.raises(FolderError, match=r"nothing: no such folder; give OUT of a run, OUT/heads/"):
         read_model_config(tmp_path / "nothing")
 
 
@@ -79,3 +81,26 @@ def test_the_task_decides_what_is_loaded(make_folder, task, labels, kind):
 def test_load_is_imported_when_it_is_used():
     code = "import sys, bertvision; 'load' in dir(bertvision); print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_a_run_folder_stands_for_its_best_model_that_can_be_loaded(make_record, tmp_path):
+    # The ensemble scores best and has no folder of its own; the second seed's stages lie below `seeds`.
+    rows = [
+        ("encoder", 1.0, 1, 60.0),
+        ("worse", 1.0, 1, 50.0),
+        ("better", None, 2, 70.0),
+        ("encoder+better", 1.0, 1, 90.0),
+    ]
+    for row, fraction, seed, exact in rows:
+        write_record(tmp_path / "records", make_record(row=row, fraction=fraction, seed=seed, scores={"exact": exact}))
+    for place in ("encoder/1", "heads/1/worse"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "model.json").write_text("{}")
+    assert best_model(tmp_path) == tmp_path / "encoder" / "1"
+    later = tmp_path / "seeds" / "2" / "heads" / "given" / "better"
+    later.mkdir(parents=True)
+    (later / "model.json").write_text("{}")
+    assert best_model(tmp_path) == later
+    assert best_model(later) == later
+    with pytest.raises(SettingsError, match=r"seeds/2/heads/given/better/model\.json: "):
+        bertvision.load(tmp_path)

@@ -24,9 +24,10 @@ class Said:
 def warnings_of(encoder_folder, tmp_path):
     from bertvision.progress import SILENT
 
-    def call(labels, **settings):
-        rows = [[text, label] for label, text in zip(labels, WORDS * (len(labels) // 4), strict=True)]
-        for name in ("train.csv", "dev.csv"):
+    def call(labels, dev_end=" ?", **settings):
+        pairs = list(zip(labels, WORDS * (len(labels) // 4), strict=True))
+        for name, end in (("train.csv", ""), ("dev.csv", dev_end)):
+            rows = [[text + end, label] for label, text in pairs]
             with (tmp_path / name).open("w", newline="") as file:
                 csv.writer(file).writerows([["text", "label"], *rows])
         data = {"train": str(tmp_path / "train.csv"), "dev": str(tmp_path / "dev.csv"), "labels": ["new", "old"]}
@@ -59,9 +60,18 @@ def test_one_class_in_train_is_told(warnings_of):
     assert said == ["warning: all training examples are 'old', so nothing can be told apart; add some of the others"]
 
 
+def test_examples_of_dev_that_are_in_train_are_told(warnings_of):
+    said, _ = warnings_of(
+        ["old", "new"] * 4, dev_end="", finetune={"fractions": []}, heads={"train": ["last_regression"]}
+    )
+    assert len(said) == 1
+    assert said[0].startswith("warning: 8 of the 8 examples of dev (")
+    assert "are in train too" in said[0]
+
+
 def test_a_run_by_default_on_few_rows_says_nothing(warnings_of):
-    said, records = warnings_of(["old", "new", "old", "new"] * 4)
-    assert not said
+    said, records = warnings_of(["old", "new", "old", "new"] * 4, dev_end="")
+    assert all("are in train too" in text for text in said)
     assert "regression" in [record.row for record in records]
     assert records[-1].row == "last_regression"
     assert {record.fraction for record in records} == {None}

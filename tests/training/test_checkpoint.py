@@ -26,3 +26,9 @@ def test_a_fingerprint_tells_weights_apart_and_not_where_they_lie():
     one, same, other = nn.Linear(2, 3), nn.Linear(2, 3), nn.Linear(2, 3)
     same.load_state_dict(one.state_dict())
     assert fingerprint(one) == fingerprint(same) != fingerprint(other)
+
+
+def test_others_may_read_weights_as_they_may_any_new_file(tmp_path):
+    (tmp_path / "usual").touch()
+    save_weights(tmp_path / "w.safetensors", nn.Linear(2, 3))
+    assert (tmp_path / "w.safetensors").stat().st_mode == (tmp_path / "usual").stat().st_mode

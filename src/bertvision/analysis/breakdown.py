@@ -42,7 +42,7 @@ class LengthsOfRight(NamedTuple):
     mean_pieces: float | None  # word pieces; None also where they are not known
 
 
-HEADS = {"exact": "EM", "f1": "F1", "declined": "declined"}
+HEADS = {"exact": "EM", "f1": "F1", "declined": "abstained"}
 ERROR_ROWS = {
     "wrong": "wrong",
     "has_answer": "  has answer",

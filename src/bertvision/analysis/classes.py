@@ -119,7 +119,7 @@ def confusion_section(model: str, scores: ClassScores) -> Table:
             for gold, given in scores.confusions.items()
         )
         header = ("gold", *(short_name(name, LETTERS) for name in labels))
-        return Table(f"What {model} says", header, rows, "Rows: gold classes; columns: what was given.")
+        return Table(f"Confusion matrix of {model}", header, rows, "Rows: gold classes; columns: predicted classes.")
     wrong = {
         (gold, name): count
         for gold, given in scores.confusions.items()
@@ -185,7 +185,7 @@ def _positive_rows(scores: Sequence[PositiveScores]) -> list[tuple[str, ...]]:
         ("  recall, %", *(_percent(each.recall) for each in scores), ""),
         ("true negatives", *(f"{each.true_negatives:,}" for each in scores), ""),
         ("  true-negative rate, %", *(_percent(each.true_negative_rate) for each in scores), ""),
-        (f"given as {name}, %", *(_percent(each.positive_rate) for each in scores), ""),
+        (f"predicted {name}, %", *(_percent(each.positive_rate) for each in scores), ""),
     ]
 
 

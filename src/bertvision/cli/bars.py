@@ -11,21 +11,24 @@ from bertvision.cli.console import messages
 from bertvision.progress import Bar, SilentBar
 
 SECONDS_BETWEEN_NOTES = 0.5
+SHORT = 1.0  # seconds: shorter work leaves no line, lest dozens of quick epochs bury the results
+LONGEST_SILENCE = 10.0  # seconds without a line in a log file, after which short work has one too
 
 
 class TerminalProgress:
-    """Draws bars on a terminal; elsewhere (a log file) prints one line per finished piece of work."""
+    """Draws bars on a terminal; elsewhere (a log file) prints a line per piece of work that was not short."""
 
     def __init__(self, *, is_passing: bool = False) -> None:
         self._is_passing = is_passing  # a bar vanishes when its work is done
+        self._printed = time.perf_counter()
 
     @contextmanager
     def bar(self, what: str, total: int) -> Iterator[Bar]:
         """Open a bar."""
+        started = time.perf_counter()
         if not messages.is_terminal:
-            started = time.perf_counter()
             yield SilentBar()
-            messages.print(f"{what}: {total:,} in {time.perf_counter() - started:.1f} s", markup=False)
+            self._print_finished(f"{what}: {total:,}", started)
             return
         columns = (
             TextColumn("{task.description:<14}"),
@@ -38,6 +41,13 @@ class TerminalProgress:
         )
         with RichBars(*columns, console=messages, transient=self._is_passing) as bars:
             yield TerminalBar(bars, bars.add_task(what, total=total, note=""))
+            bars.live.transient = self._is_passing or time.perf_counter() - started < SHORT
+
+    def _print_finished(self, what: str, started: float) -> None:
+        now = time.perf_counter()
+        if now - started >= SHORT or now - self._printed >= LONGEST_SILENCE:
+            messages.print(f"{what} in {now - started:.1f} s", markup=False)
+            self._printed = now
 
     def say(self, message: str) -> None:
         """Print one line."""

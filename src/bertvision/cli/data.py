@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bertvision.cli.console import Json, Quiet, in_one_line, print_json, print_table, progress_for, results
+from bertvision.cli.console import Json, Quiet, in_one_line, print_json, progress_for, results
 
 
 @in_one_line
@@ -35,5 +35,4 @@ def near_miss(
         print_json({**found.as_dict(), "out": str(out)})
         return
     results.print(f"{out}: {found.summary}", markup=False)
-    for table in found.as_tables():
-        print_table(table)
+    results.print("\n".join(["", *found.example_lines()]), markup=False, emoji=False)

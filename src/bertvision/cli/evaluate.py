@@ -260,7 +260,7 @@ def ensemble(
     if as_json:
         print_json({**made.as_dict(), "out": str(out)})
         return
-    results.print(f"{len(made.predictions):,} {made.nouns}, combined by {made.by}; answers in {out}", markup=False)
+    results.print(f"{len(made.predictions):,} {made.nouns}, combined by {made.by}; predictions in {out}", markup=False)
     if made.scores is not None:
         header, *rows = made.as_table()
         print_table(Table("", header, tuple(rows)))

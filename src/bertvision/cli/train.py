@@ -75,7 +75,10 @@ def run(
 
     experiments = read_experiments(config, _with_trackers(overrides, report_to))
     if len(experiments) == 1:
-        _run(experiments[0], _folder(out, experiments[0]), quiet, as_json)
+        folder = _folder(out, experiments[0])
+        _run(experiments[0], folder, quiet, as_json)
+        if not as_json:
+            _say_how_to_use(folder)
     else:
         _run_all(experiments, out, quiet, as_json)
 
@@ -153,6 +156,15 @@ def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out
         results.print(f"  {program} predict {head} --data {experiment.data.dev} --out {out / 'answers'}", markup=False)
     results.print("or a question about a text of yours with the default model:", markup=False)
     results.print(f'  {program} ask --question "Who built the weir?" --file YOURS.txt', markup=False)
+
+
+def _say_how_to_use(out: Path) -> None:
+    """Name the best model of a run, and the command that uses it."""
+    from bertvision.model_config import best_model
+
+    if (best := best_model(out)) != out:
+        results.print(f"best model: {best.relative_to(out)}; use it on a file of your own:", markup=False)
+        results.print(f"  {_program()} predict {out} --data FILE --out FOLDER", markup=False)
 
 
 def _show_answer(experiment: "Experiment", head: Path) -> None:

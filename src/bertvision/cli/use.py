@@ -165,7 +165,7 @@ def _show_predictions(answered: "FilePredictions", out: Path | None, as_json: bo
         print_json({"examples": len(answered.predictions), "out": str(out), "scores": answered.scores})
         return
     written = out if out.is_file() else out / "predictions.json"
-    results.print(f"{answered.summary}; answers in {written}", markup=False)
+    results.print(f"{answered.summary}; predictions in {written}", markup=False)
     if answered.scores is not None:
         print_json(answered.scores)
 

@@ -23,7 +23,6 @@ from bertvision.errors import DataError, SettingsError
 from bertvision.files import check_file, write_bytes
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import validate
-from bertvision.tables import Column, Number, Table
 
 # How readily each rule is tried first. People who wrote SQuAD 2.0's questions swapped names and numbers in 21% of a
 # sample, took an antonym in 20%, negated 9% and set an impossible condition in 4% (Rajpurkar et al. 2018, table 3).
@@ -67,15 +66,14 @@ class NearMisses:
         hidden = "; names cannot be seen, because the contexts have no capital letters" if self.are_names_hidden else ""
         return f"{len(self.made):,} near misses from {self.answerable:,} answerable questions ({by_rule}){hidden}"
 
-    def as_tables(self) -> list[Table]:
-        """Lay out how many each rule made, and a few of them."""
-        columns = (Column("rule", "left"), Column("made"))
-        counts = Table(
-            "Near misses", columns, tuple((rule, Number(made, ",.0f")) for rule, made in self.counts.items())
-        )
+    def example_lines(self) -> list[str]:
+        """Return a few of each rule: the question that it was made from, and what it became, a line each."""
         shown = [each for rule in RULES for each in islice((each for each in self.made if each.rule == rule), SHOWN)]
-        rows = tuple((each.rule, each.source.text.strip(), each.question.text) for each in shown)
-        return [counts, Table("Examples", (columns[0], Column("from", "left"), Column("to", "left")), rows)]
+        return [
+            line
+            for each in shown
+            for line in (f"{each.rule}:", f"  {each.source.text.strip()}", f"  → {each.question.text}")
+        ]
 
 
 def make_near_misses(

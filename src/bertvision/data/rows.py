@@ -179,6 +179,8 @@ def _numbered(raw: _Raw, labels: tuple[str, ...], columns: ColumnsConfig, layout
         shown = ", ".join(map(repr, labels[:8])) + (", ..." if len(labels) > 8 else "")
         column = place_of(_listed(columns.label)[0])
         advice = "" if layout.is_published else " (all that train has, unless data.labels names more)"
+        if layout.holds == "class" and not layout.is_published and all(map(_is_number, (unknown.args[0], *labels))):
+            advice += "; for numbers as such say task: regression"
         return Found(raw.where, None, f"{column}: {unknown.args[0]!r} is no label; expected {shown}{advice}")
     return Found(raw.where, TextRow(raw.id, raw.texts, label))
 

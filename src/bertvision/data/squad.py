@@ -78,7 +78,7 @@ def load_squad(path: Path) -> Any:  # noqa: ANN401 (checked by the walk)
     try:
         text = read_bytes(path, "a SQuAD .json or .json.gz").decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); give a SQuAD .json, saved as UTF-8") from None
     if not text.strip():
         raise DataError(f"{path}: the file is empty; expected SQuAD JSON")
     try:

@@ -92,7 +92,9 @@ def other_delimiter(text: str, delimiter: str) -> str:
     if counts[best] < 2 or len(_first_cells(text, delimiter)) > 1:
         return ""
     setting = f"--set 'data.delimiter={json.dumps(best)}'"
-    return f"; with {NAMES[best]} between cells it has {counts[best]} columns: {setting}"
+    cells = ", ".join(f"{cell:.30}" for cell in _first_cells(text, best)[:8])
+    found = f"; with {NAMES[best]} between cells it has {counts[best]} columns ({cells})"
+    return f"{found}: correct data.columns, or {setting}"
 
 
 def _first_cells(text: str, delimiter: str) -> list[str]:

@@ -1,7 +1,6 @@
 """Prediction folders -> what they are of: their run's task, layout of tables and gold file; needs no torch."""
 
 import glob
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from bertvision.predictions.files import PREDICTIONS
 from bertvision.records import DataFile, RunRecord, read_record, read_records
 from bertvision.run_folder import RunFolder, folder_of_seed
 from bertvision.settings import Settings, merge, validate
-from bertvision.tasks import TASKS, read_task, task_name
+from bertvision.tasks import main_score, read_task, task_name
 
 PARENTS = {"predictions": False, "predictions_held_out": True}  # whether it is of the held-out questions
 GIVE_GOLD = "give --gold FILE"
@@ -96,16 +95,11 @@ def find_predictions(path: Path) -> Path:
     records = [each for each in read_records(path / "records") if (_predictions_of(path, each) / PREDICTIONS).is_file()]
     if not records:
         raise FolderError(f"{path}: its run left no predictions; give a folder that holds {PREDICTIONS}")
-    return _predictions_of(path, max(records, key=_headline))
+    return _predictions_of(path, max(records, key=main_score))
 
 
 def _predictions_of(out: Path, record: RunRecord) -> Path:
     return folder_of_seed(out, record.seed, tuple(record.config["seeds"]), record.fraction).predictions(record.row)
-
-
-def _headline(record: RunRecord) -> float:
-    """Return the score that stands for the task; one that has no value is beaten by any."""
-    return record.scores.get(TASKS[task_name(record.task)].scores[0], -math.inf)
 
 
 def _find_place(path: Path) -> RunPlace | None:

@@ -164,12 +164,13 @@ def train_heads_together(
     first_epoch, done, seconds = (position["epoch"], position["step"], position["seconds"]) if position else (0, 0, 0.0)
     ends = [0, *accumulate(num_steps)]
     history = History(groups, ends[-1], partial(_epoch_at, ends), log, (position or {}).get("history"))
+    last_saved = time.perf_counter()
     for epoch in range(first_epoch, config.epochs):
         what = f"train {len(heads)} heads" + (f", epoch {epoch + 1}" if config.epochs > 1 else "")
         batches = ([batch] for batch in source.epoch(epoch, first_step=done))
-        with progress.bar(what, num_steps[epoch]) as bar, HeldSignals(saved) as signals:
+        with HeldSignals(saved) as signals, progress.bar(what, num_steps[epoch]) as bar:
             bar.advance(done)
-            started = last_saved = time.perf_counter()
+            started = time.perf_counter()
             for step in train_steps(groups, batches, first_number=done + 1):
                 bar.advance(1, partial(_note, step))
                 history.add(step, ends[epoch] + step.number, seconds + time.perf_counter() - started)

@@ -147,7 +147,7 @@ class Spans(Kind):
 
     def summarise(self, predictions: Sequence[Prediction]) -> str:
         """Count the questions that get no answer."""
-        return f"{len(predictions):,} questions, {sum(not each.text for each in predictions):,} declined"
+        return f"{len(predictions):,} questions, {sum(not each.text for each in predictions):,} abstained"
 
     def score(self, golds: Golds, predictions: Sequence[Prediction], config: AnswerConfig | None = None) -> Scores:
         """Return the official scores, at a null threshold and at the best one."""

@@ -30,11 +30,11 @@ def confusion_tables(evidence: Evidence) -> list[Table]:
         return []
     if len(confusions) > MOST_CLASSES:
         return [_commonest(best.name, confusions)]
-    columns = (Column("true", "left"), *(Column(f"says {name}") for name in confusions))
+    columns = (Column("true", "left"), *(Column(f"predicted {name}") for name in confusions))
     rows: list[Cells] = [
         (gold, *(Number(said.get(name, 0), ",") for name in confusions)) for gold, said in confusions.items()
     ]
-    return [Table(f"What {best.name} says of dev, by true class", columns, tuple(rows))]
+    return [Table(f"Confusion matrix of {best.name} on dev", columns, tuple(rows))]
 
 
 def example_lists(records: Sequence[RunRecord], mistakes: Sequence[MistakesRecord]) -> list[ExampleList]:
@@ -81,5 +81,7 @@ def _commonest(name: str, confusions: dict[str, dict[str, int]]) -> Table:
     )
     rows = tuple((gold, said, Number(count, ",")) for (gold, said), count in counts.most_common(COMMONEST))
     return Table(
-        f"Commonest confusions of {name} on dev", (Column("true", "left"), Column("says", "left"), "examples"), rows
+        f"Commonest confusions of {name} on dev",
+        (Column("true", "left"), Column("predicted", "left"), "examples"),
+        rows,
     )

@@ -86,7 +86,7 @@ def _beside(best: Result, rows: Sequence[Result], measures: TaskMeasures) -> str
     """Name the baselines and controls, which a model has to beat, and say where it may have done so by chance."""
     others = [row for row in rows if row.name != best.name]
     groups = {
-        "reading nothing": [row for row in others if row.kind == "baseline"],
+        "reading no text": [row for row in others if row.kind == "baseline"],
         "reading the last layer alone": [
             row for row in others if row.kind == "control" and row.fraction == best.fraction
         ],
@@ -95,7 +95,12 @@ def _beside(best: Result, rows: Sequence[Result], measures: TaskMeasures) -> str
     listed = [f"{how}, {_listed(texts)}" for how, texts in named.items() if texts]
     if not listed:
         return ""
-    return f"It has to beat, {'; '.join(listed)}.{_chance(best, groups.values(), measures.main)}"
+    alone = (
+        " The best model reads the last layer alone too: no head on all layers beat it."
+        if best.kind == "control"
+        else ""
+    )
+    return f"Baselines: {'; '.join(listed)}.{alone}{_chance(best, groups.values(), measures.main)}"
 
 
 def _named(best: Result, row: Result, measures: TaskMeasures) -> str:
@@ -129,7 +134,7 @@ def _more_data(curves: Sequence[DataCurve]) -> str:
     name, unit, points = max(long, key=lambda curve: curve.points[-1].score)
     amounts, scores = _listed([f"{each.data:,g}" for each in points]), _listed([f"{each.score:.1f}" for each in points])
     gain = points[-1].score - points[-2].score
-    verdict = "more data should help" if gain >= ENOUGH else "more data of this kind would add little"
+    verdict = "more data may help" if gain >= ENOUGH else "more data of this kind would add little"
     return f"With {amounts} {unit} {name} has {scores}. The last step added {gain:.1f}: {verdict}."
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from bertvision.errors import FolderError, SettingsError, needing_torch
 from bertvision.hub import find_model_folder
+from bertvision.model_config import best_model
 from bertvision.outside import check_links
 from bertvision.serving.classifier import Classifier
 from bertvision.serving.onnx_model import is_onnx, open_onnx
@@ -68,9 +69,10 @@ def _find(model: str | Path) -> Path:
         from bertvision.encoder.load import shipped_model  # torch again
 
         return shipped_model()
-    folder = find_model_folder(model)
+    folder = best_model(find_model_folder(model))
     if not folder.exists():
         raise FolderError(
-            f"{model}: no such folder; give OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a checkpoint or a hub id"
+            f"{model}: no such folder; give OUT of a run, OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, "
+            "a checkpoint or a hub id"
         )
     return folder

@@ -32,7 +32,10 @@ def save_weights(path: Path, model: nn.Module) -> None:
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a safetensors file."""
     with whole_file(path) as beside:
+        beside.touch()
+        usual = beside.stat().st_mode  # safetensors writes files that nobody else may read
         save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, beside)
+        beside.chmod(usual)
 
 
 def load_weights(path: Path, model: nn.Module) -> None:

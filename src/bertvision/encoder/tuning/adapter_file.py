@@ -58,6 +58,8 @@ def save_adapters(path: Path | str, model: PreTrainedModel, name: str | None = N
 def save_plain(folder: Path | str, model: PreTrainedModel) -> None:
     """Write the plain encoder as `save_pretrained` does, under its plain names, whatever tunings it has."""
     model.save_pretrained(folder, state_dict=plain_state(model))
+    for path in Path(folder).glob("*.safetensors"):  # safetensors writes files that nobody else may read
+        path.chmod((Path(folder) / "config.json").stat().st_mode)
 
 
 def load_adapters(path: Path | str, model: PreTrainedModel, name: str = "tuned", *, any_base: bool = False) -> Tuned:
