@@ -16,7 +16,7 @@ from bertvision.predictions.files import PREDICTIONS
 from bertvision.records import DataFile, RunRecord, read_record, read_records
 from bertvision.run_folder import RunFolder, folder_of_seed
 from bertvision.settings import Settings, merge, validate
-from bertvision.tasks import main_score, read_task, task_name
+from bertvision.tasks import TASKS, main_score, read_task, task_name
 
 PARENTS = {"predictions": False, "predictions_held_out": True}  # whether it is of the held-out questions
 GIVE_GOLD = "give --gold FILE"
