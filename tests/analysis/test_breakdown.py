@@ -18,7 +18,7 @@ def test_every_group_is_scored_by_itself(questions, scored):
     assert scores["has answer"]["A"] == pytest.approx((50, 100 * (1 + 2 / 3) / 2, 0))
     assert scores["no answer"]["A"] == (100, 100, 100)
     section = group_section(grouping, scores)
-    assert section.header == ("question type", "questions", "EM", "F1", "declined")
+    assert section.header == ("question type", "questions", "EM", "F1", "abstained")
     assert section.rows == (("has answer", "2", "50.0", "83.3", "0.0"), ("no answer", "2", "100.0", "100.0", "100.0"))
 
 
@@ -32,7 +32,7 @@ def test_an_empty_group_has_empty_cells(questions, scored):
 
 def test_errors_are_told_apart(questions, scored):
     errors = count_errors(questions, scored("", "Leeds", "Leeds", ""))
-    assert errors == (3, 2, 1, 50.0, 1)  # of the two answerable, one was declined
+    assert errors == (3, 2, 1, 50.0, 1)  # of the two answerable, one was abstained from
     assert [cells[1] for cells in error_section({"A": errors}).rows] == ["3", "2", "1", "50.0", "1"]
 
 

@@ -66,7 +66,7 @@ def test_the_calibration_of_the_run_is_saved(make_folder, make_record, tmp_path)
     write_record(tmp_path / "out" / "records", make_record())
     bertvision.load(folder, device="cpu").save_pretrained(tmp_path / "saved")
     content = json.loads((tmp_path / "saved" / "calibration.json").read_text())
-    assert content == {"threshold": 1.5, "temperature": 2.0, "official_threshold": None}
+    assert content == {"threshold": 1.5, "temperature": 2.0, "official_threshold": None, "min_accuracy": None}
     assert bertvision.load(tmp_path / "saved", device="cpu").served.calibration.threshold == 1.5
 
 
