@@ -33,9 +33,10 @@ Fault = Callable[[Operation], None]
 
 
 def killed(operation: Operation) -> None:
-    """End the process; what was not synced may be there by half."""
+    """End the process; what was not synced may be there by half, and what was synced before is."""
     if operation.what == "fsync" and operation.path.is_file():
-        os.truncate(operation.path, operation.path.stat().st_size // 2)
+        synced = _watch.synced.get(operation.path, 0) if _watch is not None else 0
+        os.truncate(operation.path, (synced + operation.path.stat().st_size) // 2)
     raise KilledError
 
 
@@ -51,6 +52,7 @@ class Watch:
     def __init__(self, root: Path, at: int | None, fault: Fault) -> None:
         self.root, self.at, self.fault = root.resolve(), at, fault
         self.operations: list[Operation] = []
+        self.synced: dict[Path, int] = {}  # bytes of files that were synced, by where they are now
         self._is_in_fault = False
 
     def note(self, what: str, path: Path, other: Path | None = None) -> None:
@@ -65,6 +67,10 @@ class Watch:
                 self.fault(operation)
             finally:
                 self._is_in_fault = False
+        if what == "fsync" and operation.path.is_file():
+            self.synced[operation.path] = operation.path.stat().st_size
+        elif what == "rename" and operation.other is not None:
+            self.synced[operation.other] = self.synced.pop(operation.path, 0)
 
 
 _watch: Watch | None = None

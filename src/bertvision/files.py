@@ -36,8 +36,13 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
 
 def append_text(path: Path, text: str) -> None:
     """Add lines to a file that is read while it grows; only here may a kill leave half of one."""
-    with _refusing_removed(path.parent), path.open("a", encoding="utf-8") as file:
-        file.write(text)
+    with _refusing_removed(path.parent):
+        is_new = not path.exists()
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+        _sync(path, path.parent)
+        if is_new:
+            _sync(path.parent, path.parent)
 
 
 def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 (anything that JSON can hold)
