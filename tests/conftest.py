@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import torch
-from browser import pytest_collection_modifyitems, pytest_terminal_summary  # noqa: F401 (hooks, by their names)
+from browser import browser, pytest_collection_modifyitems, pytest_terminal_summary  # noqa: F401 (by their names)
 from huggingface_hub.utils import close_session
 from hypothesis import HealthCheck, settings
 from transformers import BertConfig, BertModel, BertTokenizerFast

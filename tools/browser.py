@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -37,6 +38,19 @@ def install_browser() -> None:
 def is_left_out() -> bool:
     """Whether the page's tests are left out: without a browser, but not in CI."""
     return find_browser() is None and os.environ.get("CI") != "true"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    """Return a browser of playwright's."""
+    from playwright.sync_api import sync_playwright
+
+    path = find_browser()
+    assert path, NO_BROWSER  # in CI; elsewhere these tests are left out
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])  # CI is root in a container
+        yield launched
+        launched.close()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

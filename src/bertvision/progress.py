@@ -23,7 +23,7 @@ class Progress(Protocol):
         ...
 
     def say(self, message: str) -> None:
-        """Tell the user one line."""
+        """Show the user one line."""
         ...
 
 

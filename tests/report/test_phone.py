@@ -1,23 +1,9 @@
 """The page in a real browser, as wide as a phone."""
 
-import pytest
-from browser import NO_BROWSER, find_browser
-from playwright.sync_api import sync_playwright
-
 from bertvision.records import Mistake, MistakesRecord
 from bertvision.report.page import write_report
 
 PHONE = {"width": 400, "height": 800}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = find_browser()
-    assert path, NO_BROWSER  # in CI; elsewhere these tests are left out
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])  # CI is root in a container
-        yield browser
-        browser.close()
 
 
 def test_nothing_on_a_page_is_wider_than_a_phone_and_the_score_stands_beside_its_model(

@@ -5,8 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 import uvicorn
-from browser import NO_BROWSER, find_browser
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 import bertvision
 from bertvision.serving.app import build_app
@@ -16,16 +15,6 @@ from bertvision.windows.window import WindowConfig
 CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
 QUESTION = "who built the weir?"
 MARKUP = '<img src="x" onerror="window.broken=1"><script>window.broken=1</script> 😀 the <b>weir</b> &amp; ${7*7}'
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = find_browser()
-    assert path, NO_BROWSER  # in CI; elsewhere these tests are left out
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])  # CI is root in a container
-        yield browser
-        browser.close()
 
 
 @contextmanager

@@ -151,8 +151,8 @@ def _stack(states: list[Tensor]) -> LayerStates:
     return torch.stack(states).transpose(0, 1)
 
 
-class StateBatch(NamedTuple):
-    """What a head sees of a batch: states, mask and segments; and what its loss needs."""
+class _BatchOfStates(NamedTuple):
+    """States of a batch of windows, and what a loss needs of these."""
 
     states: LayerStates
     windows: WindowBatch
@@ -166,18 +166,22 @@ class StateBatch(NamedTuple):
         """Return by what the loss is multiplied in a step of so many windows."""
         return self.windows.share_of(num_examples)
 
-    @property
-    def shape(self) -> Hashable | None:
-        """Name the shape of all tensors where it comes again, as that of pooled states does; None: it may come once."""
-        return (self.states.shape, self.windows.labels.shape) if self.states.shape[2] == 1 else None
-
     def tensors(self) -> list[Tensor]:
         """List all tensors, in an order that is the same for batches of one shape."""
         return [self.states, *self.windows.tensors()]
 
-    def clone(self) -> "StateBatch":
+    def clone(self) -> "_BatchOfStates":
         """Return a copy in memory of its own."""
-        return StateBatch(self.states.clone(), self.windows.clone())
+        return type(self)(self.states.clone(), self.windows.clone())
+
+
+class StateBatch(_BatchOfStates):
+    """What a head sees of a batch: states, mask and segments; and what its loss needs."""
+
+    @property
+    def shape(self) -> Hashable | None:
+        """Name the shape of all tensors where it comes again, as that of pooled states does; None: it may come once."""
+        return (self.states.shape, self.windows.labels.shape) if self.states.shape[2] == 1 else None
 
     @property
     def seen(self) -> tuple[LayerStates, TokenMask, Segments]:
@@ -189,33 +193,16 @@ class StateBatch(NamedTuple):
         return StateBatch(self.states[first:stop], self.windows.part(first, stop))
 
 
-class PackedStates(NamedTuple):
-    """What heads that score every token by itself may see instead: the states of packed tokens, as of one row."""
+class PackedStates(_BatchOfStates):
+    """What heads that score every token by itself may see instead: states of packed tokens, as of one row.
 
-    states: LayerStates
-    windows: WindowBatch  # with its packing
-
-    @property
-    def size(self) -> int:
-        """Count the windows."""
-        return self.windows.size
-
-    def share_of(self, num_examples: int) -> float:
-        """Return by what the loss is multiplied in a step of so many windows."""
-        return self.windows.share_of(num_examples)
+    Its windows have their packing.
+    """
 
     @property
     def shape(self) -> Hashable:
         """Name the shape of all tensors."""
         return (self.states.shape, self.windows.shape)
-
-    def tensors(self) -> list[Tensor]:
-        """List all tensors, in an order that is the same for batches of one shape."""
-        return [self.states, *self.windows.tensors()]
-
-    def clone(self) -> "PackedStates":
-        """Return a copy in memory of its own."""
-        return PackedStates(self.states.clone(), self.windows.clone())
 
     def pad(self, logits: Float[Tensor, "head 1 packed score"]) -> Float[Tensor, "head batch token score"]:
         """Lay many heads' scores of the tokens out as padded rows."""

@@ -67,7 +67,7 @@ class Entry(NamedTuple):
 
     @property
     def kind(self) -> RoleKind:
-        """Tell heads from controls."""
+        """Return whether it is a head or a control."""
         return "control" if self.origin == "control" else "head"
 
 

@@ -182,7 +182,7 @@ def _giving(content: bytes, headers: Mapping[str, str]) -> Callable[[Request], A
 
 
 async def _say_what_is_wrong(request: Request, error: Exception) -> JSONResponse:
-    """Tell the caller which field is wrong, without sending the text back."""
+    """Answer which field is wrong, without sending the text back."""
     if not isinstance(error, RequestValidationError):
         return JSONResponse({"detail": str(error)}, 422)
     problems = [f"{_place(each['loc'])}: {each['msg']}" for each in error.errors()[:MOST_PROBLEMS]]

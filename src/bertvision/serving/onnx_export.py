@@ -265,7 +265,7 @@ def _write_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
 
 
 def _cuts(tokenizer: PreTrainedTokenizerBase) -> list[Any]:
-    """Tell all that features ask of a tokenizer, on a few texts."""
+    """Return all that features ask of a tokenizer, on a few texts."""
     arrays = [part for layout in read_layouts(tokenizer) for part in layout]
     arrays += [part for pair in tokenise(tokenizer, PROBES) for part in pair]
     return [tokenizer.pad_token_id, tokenizer.unk_token_id, *(array.tolist() for array in arrays)]

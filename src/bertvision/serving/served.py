@@ -63,7 +63,7 @@ class Served(ABC):
 
     @property
     def kind(self) -> Kind:
-        """Tell what is asked of a text."""
+        """Return what is asked of a text."""
         return TASKS[self.config.task].kind
 
     def answering(self, examples: Sequence[Any]) -> Answering:

@@ -129,28 +129,13 @@ def _open(
     context: RunContext, source: SourceName, wanted: Wanted, folder: Path, weights: str, heads: Iterable[Head]
 ) -> StateSource:
     batch, states_batch, data = context.experiment.heads.batch, context.experiment.states.batch, context.task.train
-    if source == "live" and _can_be_packed(wanted, list(heads)):
-        return PackedLiveStates(
-            wanted.encoder,
-            wanted.windows,
-            batch,
-            seed_for(context.seed, "heads"),
-            context.compute,
-            states_batch=states_batch,
-            layers=wanted.layers,
-        )
+    seed, compute = seed_for(context.seed, "heads"), context.compute
     if source == "live":
-        return LiveStates(
-            wanted.encoder,
-            wanted.windows,
-            batch,
-            seed_for(context.seed, "heads"),
-            context.compute,
-            states_batch=states_batch,
-            layers=wanted.layers,
-            pooling=wanted.pooling,
-            group=wanted.group,
-        )
+        given, layers = (wanted.encoder, wanted.windows, batch, seed, compute), wanted.layers
+        if _can_be_packed(wanted, list(heads)):
+            return PackedLiveStates(*given, states_batch=states_batch, layers=layers)
+        pooling, group = wanted.pooling, wanted.group
+        return LiveStates(*given, states_batch=states_batch, layers=layers, pooling=pooling, group=group)
     if source == "ram":
         store = keep_in_ram(wanted, context.progress)
     else:
@@ -160,8 +145,8 @@ def _open(
         store,
         wanted.windows,
         batch,
-        seed_for(context.seed, "heads"),
-        context.compute,
+        seed,
+        compute,
         pad_id=wanted.encoder.tokenizer.pad_token_id,
         states_batch=states_batch,
         group=wanted.group,
