@@ -86,10 +86,14 @@ def recomputed(encoder: Encoder, is_asked: bool) -> Iterator[None]:
 def compiled(encoder: Encoder, kind: StepKind, num_steps: int, compute: Compute, progress: Progress) -> Iterator[None]:
     """Within this, a known encoder's blocks are compiled where enough steps follow; what cannot be is run as it is."""
     is_known = str(encoder.model.config.model_type) in PARTS
-    if compute.device.type != "cuda" or kind == "eager" or num_steps < MIN_STEPS_TO_COMPILE or not is_known:
+    is_fast = compute.device.type == "cuda" and kind != "eager"
+    compiles = is_fast and num_steps >= MIN_STEPS_TO_COMPILE and is_known
+    if is_fast:
+        first = "; the encoder's blocks are compiled first, which takes seconds" if compiles else ""
+        progress.say(f"{kind} steps, replayed by the GPU{first}")
+    if not compiles:
         yield
         return
-    progress.say(f"{kind} steps, replayed by the GPU; the encoder's blocks are compiled first, which takes seconds")
     blocks: list[Any] = blocks_of(encoder.model)
     with torch._dynamo.config.patch(suppress_errors=True):
         for block in blocks:

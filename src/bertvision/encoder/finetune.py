@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bertvision.encoder.contrastive import GROUPS, contrastive_losses
 from bertvision.encoder.encode import Read, has_pooler, read_output
-from bertvision.encoder.fast_steps import MakeBatches, batch_maker, choose_step, compiled, recomputed
+from bertvision.encoder.fast_steps import MakeBatches, StepKind, batch_maker, choose_step, compiled, recomputed
 from bertvision.encoder.finetune_plan import FinetuneConfig, evaluation_steps, plan_steps, size_of, steps_of_fractions
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.tuning.freezing import still_weights
@@ -58,6 +58,7 @@ class Checkpoint(NamedTuple):
     costs: Costs  # of training up to here
     points: Sequence[TrainingPoint] = ()  # the course of training up to here
     best: int | None = None  # the step that the weights are of, where the best ones are kept
+    steps: str = "eager"  # how they were taken (`StepKind`), and why not as graphs where that failed
 
     @property
     def seconds(self) -> float:
@@ -110,7 +111,7 @@ def finetune_encoder(
     still = _still_weights(encoder, output, objective)
     graphs = StepGraphs(compute.device) if compute.device.type == "cuda" and kind != "eager" else None
     group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of, still, graphs)
-    tuning = _Tuning(group, steps, len(windows), config, saved, spent, log, compute)
+    tuning = _Tuning(group, steps, len(windows), config, saved, spent, log, compute, partial(_steps_as, kind, graphs))
     yield from tuning.reached_before()
     if not tuning.pending:
         return
@@ -148,12 +149,14 @@ class _Tuning:
         spent: Costs,
         log: TrainingLog,
         compute: Compute,
+        steps_as: Callable[[], str],
     ) -> None:
         """Begin, or go on from what is saved."""
         position = load_progress(saved, [group]) if saved is not None else None
         self.done: int = position["step"] if position else 0  # steps taken before
         self._before = Costs(**position["costs"]) if position else spent
         self._group, self._steps, self._config, self._saved = group, steps, config, saved
+        self._steps_as = steps_as
         self._meter, self._last_saved = Meter(compute.device, self._before), time.perf_counter()
         seen = np.cumsum([0, *map(size_of, steps)]) / max(num_windows, 1)
         history = (position or {}).get("history")
@@ -220,7 +223,7 @@ class _Tuning:
         with self._best.in_place():
             self._history.mark()
             points = tuple(self._history.points[ENCODER])
-            yield Checkpoint(self.pending.pop(0)[0], costs, points, self._best.step)
+            yield Checkpoint(self.pending.pop(0)[0], costs, points, self._best.step, self._steps_as())
 
 
 def set_dropout(model: nn.Module, share: float) -> None:
@@ -233,6 +236,10 @@ def set_dropout(model: nn.Module, share: float) -> None:
 def _check(group: Group, number: int) -> None:
     if diverged_among([group]):
         raise TrainingError(f"fine-tuning diverged before step {number}; try a lower finetune.lr or a warmup")
+
+
+def _steps_as(kind: StepKind, graphs: StepGraphs | None) -> str:
+    return kind if graphs is None or graphs.problem is None else f"{kind}, not as graphs: {graphs.problem}"
 
 
 def _note(step: Step) -> str:

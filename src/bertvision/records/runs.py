@@ -129,6 +129,8 @@ class RunRecord(Record):
     weighed_states: list[State] | None = None  # what the weights are of; None: layers 0, 1, ...
     # Where a head took its states from, or fine-tuning those of frozen blocks: computed each time, or kept, and how.
     states: str = "live"
+    # How fine-tuning took its steps: packed, bucketed or eager, and why not as graphs where that failed. Of encoders.
+    steps: str | None = None
     schedule_horizon: float | None  # fraction that the fine-tuning schedule was planned for; None where it has none
     notes: list[str] = []
     data: dict[str, DataFile]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
 
 from bertvision.encoder.encode import Read, freeze, layers_of_output, read_output, shape_of_states
 from bertvision.encoder.finetune import Checkpoint, finetune_encoder
@@ -19,7 +20,7 @@ from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.adapter_file import save_adapters
 from bertvision.encoder.tuning.freezing import count_trainable
 from bertvision.encoder.tuning.tune import start_tuning
-from bertvision.errors import SettingsError
+from bertvision.errors import SettingsError, told_as
 from bertvision.files import read_json, remove_folder, whole_folder, write_json
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.head import Head
@@ -41,6 +42,7 @@ from bertvision.training.history import UNLOGGED, TrainingLog
 from bertvision.training.loop import seed_for
 from bertvision.training.losses import Teach
 from bertvision.windows.batches import WindowBatch
+from bertvision.windows.translation import translation_between
 
 TIMING = "timing.json"
 PLAIN_OUTPUT = output_head(None)
@@ -122,7 +124,7 @@ def tune_together(
         objective=context.objective,
         read=bottom.read,
         is_live=bottom.states == "live",
-        teach=teacher_of(context, encoder.tokenizer.get_vocab()),
+        teach=teacher_of(context, encoder.tokenizer),
         contrast=context.contrast,
         rates=context.experiment.tune.rates if context.experiment.tune is not None else None,
         spent=bottom.costs,
@@ -180,6 +182,12 @@ def bottom_states(place: Path) -> str:
     return states
 
 
+def steps_as(place: Path) -> str | None:
+    """Return how a fine-tuning took its steps; None for a model without its run, or of an older one."""
+    steps: str | None = read_json(place / TIMING).get("steps") if (place / TIMING).exists() else None
+    return steps
+
+
 def tuning_points(place: Path) -> list[TrainingPoint]:
     """Return the course of a fine-tuning; none for a model without its run."""
     points = read_json(place / TIMING).get("points", []) if (place / TIMING).exists() else []
@@ -210,8 +218,10 @@ def _save(
             save_adapters(beside / LORA, encoder.model)
         trained = count_trainable(encoder.model) + count_trainable(output.head)
         bottom = {} if states == "live" else {"bottom": states}
-        points = {"points": [point.model_dump() for point in checkpoint.points], "best": checkpoint.best}
-        timing = {"seconds": round(costs.seconds, 3), "trained": trained, "costs": costs._asdict(), **bottom, **points}
+        how = {"steps": checkpoint.steps, "best": checkpoint.best, **bottom}
+        points = [point.model_dump() for point in checkpoint.points]
+        costs_as = {"seconds": round(costs.seconds, 3), "trained": trained, "costs": costs._asdict()}
+        timing = {**costs_as, **how, "points": points}
         write_json(beside / TIMING, timing)
         sign(beside, _made_by(context, checkpoint.fraction))
         write_manifest(beside)
@@ -258,8 +268,11 @@ def _made_by(context: RunContext, fraction: float | None) -> Settings:
     )
 
 
-def teacher_of(context: RunContext, vocabulary: dict[str, int]) -> Teach | None:
-    """Load an experiment's teacher and give what runs it on a batch; refuse one that cannot read the same tokens."""
+def teacher_of(context: RunContext, tokenizer: PreTrainedTokenizerBase) -> Teach | None:
+    """Load an experiment's teacher and give what runs it on a batch; refuse one that cannot read the same tokens.
+
+    A teacher whose vocabulary has the same word pieces in another order reads a translation.
+    """
     config = context.experiment.finetune.teacher
     if config is None:
         return None
@@ -272,8 +285,10 @@ def teacher_of(context: RunContext, vocabulary: dict[str, int]) -> Teach | None:
         raise SettingsError(
             f"finetune.teacher: {config.model} is a model of {model.config.task}; give one of this task"
         )
-    if model.encoder.tokenizer.get_vocab() != vocabulary:
-        raise SettingsError(f"finetune.teacher: {config.model} has another vocabulary; give one with the same tokens")
+    translation = None
+    if model.encoder.tokenizer.get_vocab() != tokenizer.get_vocab():
+        with told_as(SettingsError, f"finetune.teacher: {config.model} has another vocabulary"):
+            translation = translation_between(tokenizer, model.encoder.tokenizer).to(context.compute.device)
     if "joint" in (model.config.head.readout, context.experiment.output.readout):
         raise SettingsError(
             "finetune.teacher: joint readouts, which score pairs, cannot teach or be taught; use others"
@@ -282,9 +297,10 @@ def teacher_of(context: RunContext, vocabulary: dict[str, int]) -> Teach | None:
     read = reading_of(model.config.head, head)
 
     def teach(batch: WindowBatch) -> Tensor:
+        read_by_it = batch if translation is None else translation.batch(batch)
         with torch.no_grad(), context.compute.autocast():
-            logits: Tensor = head(*read(encoder, batch).seen)
-        return logits.float()
+            logits: Tensor = head(*read(encoder, read_by_it).seen)
+        return (logits if translation is None or logits.ndim < 3 else translation.back(logits, batch)).float()
 
     return teach
 

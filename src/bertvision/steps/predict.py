@@ -256,6 +256,7 @@ def _record(this: Pass, row: ResultModel, place: int, found: RowScores) -> RunRe
         layer_weights=layer_weights(row.head) if row.head is not None else None,
         weighed_states=weighed_states(row.head, has_pooler=this.has_pooler) if row.head is not None else None,
         states=row.states,
+        steps=row.steps,
         schedule_horizon=config.finetune.horizon,
         notes=[*this.notes, *_choice(this, row), *([] if found.note is None else [found.note])],
         data=context.data(),

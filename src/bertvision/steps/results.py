@@ -12,7 +12,7 @@ from bertvision.metrics.squad import Scores
 from bertvision.model_folder import load_head, read_model_config
 from bertvision.records import Parameters, ResultKind, TrainingPoint
 from bertvision.steps.context import RunContext
-from bertvision.steps.finetune import best_step, bottom_states, trained_parameters, tuning_points
+from bertvision.steps.finetune import best_step, bottom_states, steps_as, trained_parameters, tuning_points
 from bertvision.steps.heads import load_heads
 from bertvision.steps.mistakes import Told
 
@@ -35,6 +35,7 @@ class ResultModel:
     states: str = "live"  # where its training took states from
     points: Sequence[TrainingPoint] = ()  # the course of its training
     best: int | None = None  # where the best weights are kept: the encoder's step, a head's epoch
+    steps: str | None = None  # how fine-tuning took its steps
     told: Told = Told()  # what a regression tells beside its scores
 
 
@@ -54,7 +55,7 @@ def list_models(context: RunContext, encoder: Encoder) -> list[ResultModel]:
         config = read_model_config(place).head
         ship, states = inside + own.total, bottom_states(place)
         encoder_row = ResultModel(ENCODER, "encoder", parameters, output, config, ship, states=states)
-        rows.append(replace(encoder_row, points=tuning_points(place), best=best_step(place)))
+        rows.append(replace(encoder_row, points=tuning_points(place), best=best_step(place), steps=steps_as(place)))
     for name, trained in load_heads(context).items():
         count = count_parameters(trained.head)
         parameters = Parameters(total=count.total, trainable=count.trainable, encoder=size)
