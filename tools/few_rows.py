@@ -43,6 +43,8 @@ MOST_DRAWS = {"1000": 3, "all": 1}  # of sizes whose draws differ little; others
 MOST_PAIRED = 1000  # rows that SetFit pairs
 MOST_CHOSEN_ON = 1000  # rows that the logistic regression's strength is chosen on
 SIDES = ("default", "contrastive", "setfit", "logistic", "majority")
+TIMED = ("default", "contrastive", "setfit")
+Draws = dict[str, list[int]]  # by task
 NAMES = {
     "default": "default run",
     "regression": "its regression",
@@ -509,23 +511,25 @@ class Scores:
 def write_report(out: Path) -> None:
     """Write few_rows.md, and few_rows.png beside it."""
     scores = Scores(read_records(out))
-    parts = [each for encoder in scores.encoders() for each in (average_table(scores, encoder),)]
+    without = [side for side in scores.sides() if side != "contrastive"]  # which fewer draws were given to
+    parts = [average_table(scores, encoder, without) for encoder in scores.encoders()]
+    parts += [average_table(scores, encoder, scores.sides()) for encoder in scores.encoders()]
     parts += [task_table(scores, encoder) for encoder in scores.encoders()]
     (out / "few_rows.md").write_text("\n".join(parts), encoding="utf-8")
     draw_figure(scores, out / "few_rows.png")
 
 
-def compared_sides(scores: Scores, encoder: str, rows: str) -> list[str]:
-    """Return the sides that are there at a size."""
+def compared_draws(scores: Scores, encoder: str, rows: str, asked: Sequence[str]) -> tuple[list[str], Draws]:
+    """Return the sides that are there at a size, and the draws of each task that all of them have."""
     there = {cell.side for cell in scores.values if (cell.encoder, cell.rows) == (encoder, rows)}
-    return [side for side in scores.sides() if side in there]
-
-
-def averages(scores: Scores, encoder: str, rows: str) -> tuple[dict[str, float], int, int]:
-    """Return each side's mean over the tasks and draws that all sides have, and how many these are."""
-    sides = compared_sides(scores, encoder, rows)
+    sides = [side for side in asked if side in there]
     draws = {task: scores.draws(encoder, task, rows, sides) for task in TASKS} if sides else {}
-    draws = {task: own for task, own in draws.items() if own}
+    return sides, {task: own for task, own in draws.items() if own}
+
+
+def averages(scores: Scores, encoder: str, rows: str, asked: Sequence[str]) -> tuple[dict[str, float], int, int]:
+    """Return each side's mean over the tasks and draws that all sides have, and how many these are."""
+    sides, draws = compared_draws(scores, encoder, rows, asked)
     means = {
         side: float(np.mean([scores.mean(encoder, task, rows, side, own) for task, own in draws.items()]))
         for side in sides
@@ -534,18 +538,40 @@ def averages(scores: Scores, encoder: str, rows: str) -> tuple[dict[str, float],
     return means, len(draws), min(map(len, draws.values()), default=0)
 
 
-def average_table(scores: Scores, encoder: str) -> str:
-    """Lay out means over tasks, and seconds."""
-    names = [NAMES.get(side, side) for side in scores.sides()]
-    lines = [f"| {encoder}: rows | tasks | draws | {' | '.join(names)} | seconds: default, contrastive, SetFit |"]
-    lines.append("| --- " * (len(names) + 4) + "|")
+def average_table(scores: Scores, encoder: str, sides: Sequence[str]) -> str:
+    """Lay out means over tasks, how far the default run is above SetFit, and seconds."""
+    names, timed = [NAMES.get(side, side) for side in sides], [side for side in TIMED if side in sides]
+    seconds_of = ", ".join(NAMES[side] for side in timed)
+    lines = [f"| {encoder}: rows | tasks | draws | {' | '.join(names)} | above SetFit (95%) | seconds: {seconds_of} |"]
+    lines.append("| --- " * (len(names) + 5) + "|")
     for rows in SIZES:
-        means, tasks, draws = averages(scores, encoder, rows)
+        means, tasks, draws = averages(scores, encoder, rows, sides)
         if means:
-            cells = [f"{means[side]:.1f}" if side in means else "" for side in scores.sides()]
-            seconds = [_median_seconds(scores, encoder, rows, side) for side in ("default", "contrastive", "setfit")]
-            lines.append(f"| {rows} | {tasks} | {draws} | {' | '.join(cells)} | {', '.join(filter(None, seconds))} |")
+            cells = [f"{means[side]:.1f}" if side in means else "" for side in sides]
+            seconds = ", ".join(filter(None, (_median_seconds(scores, encoder, rows, side) for side in timed)))
+            above = above_setfit(scores, encoder, rows, sides)
+            lines.append(f"| {rows} | {tasks} | {draws} | {' | '.join(cells)} | {above} | {seconds} |")
     return "\n".join(lines) + "\n"
+
+
+def above_setfit(scores: Scores, encoder: str, rows: str, asked: Sequence[str]) -> str:
+    """Return how far the default run is above SetFit: mean over tasks, and its t interval over draws."""
+    sides, draws = compared_draws(scores, encoder, rows, asked)
+    if not {"default", "setfit"} <= set(sides) or not draws:
+        return ""
+    shared = sorted(set.intersection(*map(set, draws.values())))
+    by_draw = [
+        np.mean([scores.values[Cell(encoder, task, rows, draw, side)] for task in draws])
+        for side in ("default", "setfit")
+        for draw in shared
+    ]
+    above = np.subtract(*np.array(by_draw).reshape(2, -1))
+    if len(above) < 2:
+        return f"{above.mean():+.1f}" if len(above) else ""
+    from scipy import stats
+
+    half = stats.t.ppf(0.975, len(above) - 1) * above.std(ddof=1) / np.sqrt(len(above))
+    return f"{above.mean():+.1f} ({above.mean() - half:+.1f} to {above.mean() + half:+.1f})"
 
 
 def _median_seconds(scores: Scores, encoder: str, rows: str, side: str) -> str:
@@ -583,8 +609,9 @@ def draw_figure(scores: Scores, path: Path) -> None:
     figure = Figure(figsize=(5.0, 3.2 * max(1, len(encoders))), layout="constrained")
     for place, encoder in enumerate(encoders, start=1):
         axes = figure.add_subplot(len(encoders), 1, place)
-        means = {rows: averages(scores, encoder, rows)[0] for rows in SIZES}
-        for side in scores.sides():
+        sides = [side for side in scores.sides() if side != "contrastive"]
+        means = {rows: averages(scores, encoder, rows, sides)[0] for rows in SIZES}
+        for side in sides:
             points = [(SIZES.index(rows), own[side]) for rows, own in means.items() if side in own]
             if points:
                 axes.plot(*zip(*points, strict=True), marker="o", label=NAMES.get(side, side))
