@@ -1,9 +1,9 @@
-"""Makes the model that ships with the package: python tools/default_model.py MODEL_DIR [SCORES.json].
+"""Makes a model that ships with the package: python tools/default_model.py NAME MODEL_DIR [SCORES.json].
 
-Writes src/bertvision/default_model/: what differs from the default encoder, rounded to float16, with head, settings,
-calibration and model card. Says how far the rounding moves logits and answers on the shipped dev questions. The card
-shows the scores that `bertvision predict default --data dev-v2.0.json --out answers --json > SCORES.json` wrote, so
-scores are of the files that ship: make them first, then measure, then make them again with the scores.
+Writes src/bertvision/NAME_model/ (NAME: default or base): what differs from the encoder that comes from PyPI, rounded
+to float16, with head, settings, calibration and model card. Says how far the rounding moves logits and answers on the
+shipped dev questions. The card shows the scores that `bertvision predict NAME --data dev-v2.0.json --out answers --json
+> SCORES.json` wrote: make the files first, then measure, then make them again with the scores.
 """
 
 import sys
@@ -22,24 +22,23 @@ from bertvision.serving.card import About, Measured, model_card
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import find_record
 from bertvision.serving.torch_model import with_states
-from bertvision.settings import DEFAULT
+from bertvision.settings import BASE, DEFAULT
 
-LIMIT = 25_000_000  # bytes of all files together
+LIMITS = {DEFAULT: 25_000_000, BASE: 10_000_000}  # bytes of all files together
 MOST_MOVED = 0.1  # of any logit, by the rounding
-CARD = Path(__file__).with_suffix(".md")  # data, licences and limits
 
 
-def main(model: Path, scores: Path | None) -> None:
+def main(name: str, model: Path, scores: Path | None) -> None:
     """Write the folder, or say why not."""
     reader = bertvision.load(model, device="cpu", precision="float32")
     assert isinstance(reader, Reader), f"{model}: answers no questions"
     with tempfile.TemporaryDirectory() as beside:
-        saved = reader.save_pretrained(Path(beside) / "model", changes_of=DEFAULT)
+        saved = reader.save_pretrained(Path(beside) / "model", changes_of=name)
         rounded = bertvision.load(saved, device="cpu", precision="float32")
         assert isinstance(rounded, Reader)
         _compare(reader, rounded)
-        write_text(saved / "README.md", _card(reader, None if scores is None else read_json(scores)["scores"]))
-        _publish(saved)
+        write_text(saved / "README.md", _card(name, reader, None if scores is None else read_json(scores)["scores"]))
+        _publish(name, saved)
 
 
 def _compare(reader: Reader, rounded: Reader) -> None:
@@ -56,25 +55,26 @@ def _compare(reader: Reader, rounded: Reader) -> None:
         sys.exit(f"a logit moves by more than {MOST_MOVED}; ship more than float16, or look for what is wrong")
 
 
-def _card(reader: Reader, scores: Scores | None) -> str:
+def _card(name: str, reader: Reader, scores: Scores | None) -> str:
     config, calibration = with_states(reader.served).config, reader.served.calibration
     record = find_record(reader.served.folder, config)
-    command = f"bertvision predict {DEFAULT} --data dev-v2.0.json --out answers"
+    command = f"bertvision predict {name} --data dev-v2.0.json --out answers"
     measured = () if scores is None else (Measured(command, scores),)
-    about = About("The default model", DEFAULT, CARD.read_text(encoding="utf-8"), measured)
+    told = Path(__file__).with_name(f"{name}_model.md").read_text(encoding="utf-8")  # data, licences and limits
+    about = About(f"The {name} model", name, told, measured)
     base = find_base(reader.served.folder, config, record)
     return model_card(config, calibration, [] if record is None else [record], about, base)
 
 
-def _publish(saved: Path) -> None:
+def _publish(name: str, saved: Path) -> None:
     sizes = {path.name: path.stat().st_size for path in sorted(saved.iterdir())}
-    if sum(sizes.values()) > LIMIT:
-        sys.exit(f"{sum(sizes.values()):,} bytes, at most {LIMIT:,} are wanted: were the embeddings frozen?")
-    with whole_folder(SHIPPED) as beside:
-        for name in sizes:
-            (beside / name).write_bytes((saved / name).read_bytes())
-    print("\n".join(f"{size:>12,}  {name}" for name, size in sizes.items()))
+    if sum(sizes.values()) > LIMITS[name]:
+        sys.exit(f"{sum(sizes.values()):,} bytes, at most {LIMITS[name]:,} are wanted: were the embeddings frozen?")
+    with whole_folder(SHIPPED[name]) as beside:
+        for file in sizes:
+            (beside / file).write_bytes((saved / file).read_bytes())
+    print("\n".join(f"{size:>12,}  {file}" for file, size in sizes.items()))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None)
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]) if len(sys.argv) > 3 else None)

@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/commands.md and docs/default_model.md; a test holds the committed pages to it."""
+"""Writes the generated parts of docs/commands.md and of the models' pages; a test holds the committed pages to it."""
 
 from pathlib import Path
 
@@ -30,12 +30,26 @@ def commands_page() -> str:
 
 
 def default_model_page() -> str:
-    """Return the default model's card without what only the hub reads, and how its decoders compare."""
-    _, _, card = (SHIPPED / "README.md").read_text(encoding="utf-8").split("---\n", 2)
-    return f"{card.lstrip()}\n{DECODERS}\n{TABLE.read_text(encoding='utf-8')}"
+    """Return the default model's card, and how its decoders compare."""
+    return f"{_card('default')}\n{DECODERS}\n{TABLE.read_text(encoding='utf-8')}"
 
 
-PAGES = {DOCS / "commands.md": commands_page, DOCS / "default_model.md": default_model_page}
+def base_model_page() -> str:
+    """Return the base model's card."""
+    return _card("base")
+
+
+def _card(name: str) -> str:
+    """Return the card of a model that ships, without what only the hub reads."""
+    _, _, card = (SHIPPED[name] / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    return card.lstrip()
+
+
+PAGES = {
+    DOCS / "commands.md": commands_page,
+    DOCS / "default_model.md": default_model_page,
+    DOCS / "base_model.md": base_model_page,
+}
 
 
 def written(page: Path) -> str:

@@ -17,9 +17,9 @@ from torch import nn
 from bertvision.encoder.changes import changes_between, lay_over, save_changes, sign_changes
 from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.folder import read_shapes
-from bertvision.encoder.load import DEFAULT_MODEL, Encoder, load_encoder, quiet_transformers, shipped_model
+from bertvision.encoder.load import KNOWN, SHIPPED, Encoder, load_encoder, quiet_transformers, shipped_model
 from bertvision.encoder.pooling import Pooling
-from bertvision.encoder.tuning.adapter_file import ADAPTERS, save_adapters, save_plain
+from bertvision.encoder.tuning.adapter_file import ADAPTERS, load_adapters, save_adapters, save_plain
 from bertvision.encoder.tuning.variants import merge_tuning, variant_of, variants_of
 from bertvision.errors import EncoderError, FolderError, SettingsError, told_as
 from bertvision.files import read_json, write_json
@@ -32,7 +32,7 @@ from bertvision.manifest import check_manifest
 from bertvision.model_config import CONFIG as CONFIG  # there because reading a config needs no torch
 from bertvision.model_config import ONNX_FORMAT, UseConfig, best_model
 from bertvision.outside import OUTSIDE, check_links, is_inside
-from bertvision.settings import DEFAULT, Settings, suggest, validate
+from bertvision.settings import Settings, suggest, validate
 from bertvision.shapes import StackShape
 from bertvision.tasks import TASKS
 from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
@@ -92,17 +92,20 @@ def save_encoder(folder: Path, encoder: Encoder, output: Head, config: ModelConf
 def save_as_changes(folder: Path, model: Model, base: str) -> None:
     """Write a model as a folder of changes: what differs from another encoder, rounded to float16, and the head.
 
-    `base` is an encoder that whoever loads the folder has or gets: `default`, or a hub id.
+    `base` is an encoder that whoever loads the folder has or gets: `default`, `base`, or a hub id. Adapters stand in a
+    file of their own.
     """
     if Path(base).exists():
         raise EncoderError(
-            f"{base}: is a folder of this machine; name an encoder that others have: default, or a hub id"
+            f"{base}: is a folder of this machine; name an encoder that others have: default, base, or a hub id"
         )
-    if variants_of(model.encoder.model).active is not None:
-        raise EncoderError("adapters stand in a file of their own; save the whole model, or send that file")
     start = load_encoder(base)
     if start.tokenizer.get_vocab() != model.encoder.tokenizer.get_vocab():
         raise EncoderError(f"{base}: has other word pieces than this model; name the encoder that it was tuned from")
+    if variants_of(model.encoder.model).active is not None:
+        save_adapters(folder / ADAPTERS, model.encoder.model, is_rounded=True)
+        load_adapters(folder / ADAPTERS, start.model, any_base=True)
+        save_adapters(folder / ADAPTERS, start.model, is_rounded=True)  # with the fingerprint of what it is for
     changes = changes_between(model.encoder.model, start.model)
     save_changes(folder, changes)
     lay_over(start.model, changes, base)
@@ -196,7 +199,7 @@ def _check_fit(folder: Path, config: ModelConfig, encoder: Encoder) -> None:
 def _encoder_place(folder: Path, config: ModelConfig, allow_outside: bool) -> str:
     """Return where a model's encoder lies, or its name; refuse a place that the model may not lead to."""
     if not config.encoder_is_path:
-        if config.encoder not in (DEFAULT, DEFAULT_MODEL) and not allow_outside:
+        if config.encoder not in KNOWN and not allow_outside:
             raise FolderError(f"{folder / CONFIG}: names the encoder {config.encoder[:200]!r}, {OUTSIDE}")
         return config.encoder
     place = Path(os.path.normpath(folder.resolve() / config.encoder))
@@ -282,5 +285,6 @@ def read_model_config(folder: Path) -> ModelConfig:
 
 
 def find_model(folder: Path) -> Path:
-    """Return the folder of a model: its own, a run's best, the default model's (`default`), or a hub id's."""
-    return shipped_model() if str(folder) == DEFAULT else best_model(find_model_folder(folder))
+    """Return the folder of a model: its own, a run's best, one that ships (`default`, `base`), or a hub id's."""
+    name = str(folder)
+    return shipped_model(name) if name in SHIPPED else best_model(find_model_folder(folder))

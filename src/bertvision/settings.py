@@ -17,6 +17,7 @@ from bertvision.errors import SettingsError
 Settings = dict[str, Any]
 Precision = Literal["auto", "float32", "bf16"]
 DEFAULT = "default"  # the name of what comes with the package: an encoder, and a model on it
+BASE = "base"  # the same with a larger encoder
 
 NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$"  # of what gets a folder of its own: no path leads out of OUT
 

@@ -17,7 +17,7 @@ CHANGED = "encoder.layer.1.output.dense.weight"
 @pytest.fixture
 def tuned(encoder, encoder_folder, monkeypatch):
     """The tiny encoder, which goes for the default one here, with one weight that was tuned."""
-    monkeypatch.setattr(load, "default_encoder", lambda: str(encoder_folder))
+    monkeypatch.setattr(load, "pypi_encoder", lambda name: str(encoder_folder))
     model = deepcopy(encoder.model)
     with torch.no_grad():
         model.state_dict()[CHANGED].add_(torch.randn(32, 64))
@@ -97,14 +97,13 @@ def test_numbers_beyond_half_precision_are_refused(tuned, encoder):
 
 
 def test_without_its_files_the_default_model_is_a_one_line_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(load, "SHIPPED", tmp_path)
+    monkeypatch.setattr(load, "SHIPPED", {"default": tmp_path})
     with pytest.raises(FolderError, match="this installation has no default model") as caught:
         load_encoder("default-model")
     assert "\n" not in str(caught.value)
 
 
 def test_without_package_and_hub_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(load, "DEFAULT_HUB_ID", "nobody/nothing")  # tests are offline
-    monkeypatch.setattr(load, "default_encoder", lambda: "nobody/nothing")
+    monkeypatch.setattr(load, "pypi_encoder", lambda name: "nobody/nothing")  # tests are offline
     with pytest.raises(EncoderError, match=r"encoder 'default' cannot be loaded: pip install 'bertvision\[default\]'"):
         load_encoder("default")

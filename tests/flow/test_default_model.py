@@ -16,7 +16,7 @@ pytestmark = pytest.mark.flow
 @pytest.fixture
 def settings(squad_file, encoder_folder, tmp_path, monkeypatch):
     """An experiment that starts from the default model: a tuned tiny encoder, saved as changes."""
-    monkeypatch.setattr(load, "default_encoder", lambda: str(encoder_folder))
+    monkeypatch.setattr(load, "pypi_encoder", lambda name: str(encoder_folder))
     data = str(squad_file())
     own = {
         "data": {"train": data, "dev": data},
@@ -28,7 +28,7 @@ def settings(squad_file, encoder_folder, tmp_path, monkeypatch):
     run(build_experiment({**own, "encoder": "default", "finetune": finetune}), tmp_path / "first")
     reader = bertvision.load(tmp_path / "first" / "encoder" / "1", device="cpu")
     reader.save_pretrained(tmp_path / "default_model", changes_of="default")
-    monkeypatch.setattr(load, "SHIPPED", tmp_path / "default_model")
+    monkeypatch.setattr(load, "SHIPPED", {"default": tmp_path / "default_model"})
     return {**own, "encoder": "default-model", "finetune": {**finetune, "head": None}}
 
 

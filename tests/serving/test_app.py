@@ -346,6 +346,14 @@ def test_every_address_of_this_machine_alone_keeps_other_host_names_out(make_fol
             assert client.get("/models", headers={"Host": name}).status_code == 400
 
 
+def test_the_models_that_ship_need_no_folder(make_folder, started, monkeypatch):
+    place = make_folder()
+    monkeypatch.setattr("bertvision.encoder.load.shipped_model", lambda name: place)
+    assert call("--model", "base", "--device", "cpu", "--allow-outside").exit_code == 0
+    with TestClient(started[0][0].app, base_url="http://localhost") as client:
+        assert client.get("/models").json() == {"base": "squad2"}
+
+
 def test_the_verb_takes_the_token_from_the_environment(make_folder, started):
     call("--model", f"weir={make_folder()}", "--device", "cpu", env={"BERTVISION_TOKEN": "right"})
     with TestClient(started[0][0].app, base_url="http://localhost") as client:

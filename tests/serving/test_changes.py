@@ -23,7 +23,7 @@ QUESTION, CONTEXT = "who built the weir?", "the weir was built in 1887 by hannah
 @pytest.fixture
 def reader(encoder, encoder_folder, make_folder, monkeypatch):
     """A reader whose encoder was tuned from the tiny one, which goes for the default one here."""
-    monkeypatch.setattr(load, "default_encoder", lambda: str(encoder_folder))
+    monkeypatch.setattr(load, "pypi_encoder", lambda name: str(encoder_folder))
     with torch.no_grad():
         for name, weight in encoder.model.named_parameters():
             if name.startswith("encoder.layer.1."):
@@ -69,7 +69,7 @@ def test_a_folder_of_changes_can_be_saved_whole(saved, tmp_path):
 
 
 def test_the_default_model_is_found_by_every_way_in(saved, monkeypatch):
-    monkeypatch.setattr(load, "SHIPPED", saved)
+    monkeypatch.setattr(load, "SHIPPED", {"default": saved})
     assert bertvision.load("default", device="cpu").served.folder == saved
     weights = load_model(saved).encoder.model.state_dict()
     for model in (load_model(Path("default")), load_encoder("default-model")):
@@ -99,12 +99,24 @@ def test_an_encoder_with_other_word_pieces_is_refused(reader, spelling_encoder, 
         reader.save_pretrained(tmp_path / "saved", changes_of="default")
 
 
-def test_adapters_are_refused(encoder, make_folder, encoder_folder, monkeypatch, tmp_path):
-    monkeypatch.setattr(load, "default_encoder", lambda: str(encoder_folder))
-    tune(encoder.model, TuneConfig(train="none", insert="houlsby:4"), seed=0)
+def test_adapters_come_back_from_a_file_of_their_own(encoder, make_folder, encoder_folder, monkeypatch, tmp_path):
+    monkeypatch.setattr(load, "pypi_encoder", lambda name: str(encoder_folder))
+    tuned = tune(encoder.model, TuneConfig(train="none", insert="houlsby:4"), seed=0)
+    shift = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name in tuned.sizes:
+            weight = encoder.model.get_parameter(name)
+            weight.add_(torch.randn(weight.shape, generator=shift) / 8)
     reader = bertvision.load(make_folder(), device="cpu")
-    with pytest.raises(EncoderError, match="adapters stand in a file of their own"):
-        reader.save_pretrained(tmp_path / "saved", changes_of="default")
+    saved = reader.save_pretrained(tmp_path / "saved", changes_of="default")
+    before, after = (load_model(place, allow_outside=True).encoder.model for place in (reader.served.folder, saved))
+    plain = load_encoder("default").model
+    ids = torch.tensor([[2, 10, 20, 30, 3]])
+    with torch.no_grad():
+        wanted, found, without = (model(ids).last_hidden_state for model in (before, after, plain))
+    assert (wanted - without).abs().max() > 0.1  # the adapters do something
+    assert (wanted - found).abs().max() < 0.01  # of which float16 keeps three digits
+    assert not load_file(saved / "changes.safetensors")
 
 
 def test_the_manifest_names_the_encoder(saved):

@@ -13,6 +13,7 @@ from bertvision.encoder.load import SHIPPED
 from bertvision.errors import SettingsError
 from bertvision.files import sha256_of
 
+DEFAULT_FOLDER = SHIPPED["default"]
 CONTEXT = (
     "The weir at Coyle was built in 1887 by the engineer Hannah Coyle, who had studied in Edinburgh. It is 40 metres "
     "long and holds back the river Ennet for the paper mill. In 1931 a flood carried off its wooden crest, which was "
@@ -51,17 +52,17 @@ def test_layers_add_up_to_the_score(reader):
 
 
 def test_it_is_small_whole_and_part_of_the_wheel():
-    files = {path.name: path.stat().st_size for path in SHIPPED.iterdir()}
+    files = {path.name: path.stat().st_size for path in DEFAULT_FOLDER.iterdir()}
     assert sum(files.values()) <= 25_000_000
-    hashes = json.loads((SHIPPED / "sha256.json").read_text())["sha256"]
+    hashes = json.loads((DEFAULT_FOLDER / "sha256.json").read_text())["sha256"]
     assert hashes.keys() == files.keys() - {"README.md", "model.json", "sha256.json"}
-    assert {name: sha256_of(SHIPPED / name) for name in hashes} == hashes
+    assert {name: sha256_of(DEFAULT_FOLDER / name) for name in hashes} == hashes
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert "default_model/*" in project["tool"]["setuptools"]["package-data"]["bertvision"]
 
 
 def test_its_card_names_data_licences_limits_and_the_command_of_its_scores():
-    card = (SHIPPED / "README.md").read_text()
+    card = (DEFAULT_FOLDER / "README.md").read_text()
     for part in ("CC BY-SA 4.0", "CC BY 4.0", "Apache-2.0", "cannot do", "bertvision predict default", "| best_f1 |"):
         assert part in card
 
@@ -75,4 +76,4 @@ def test_without_models_it_is_served(monkeypatch):
 
     monkeypatch.setattr("bertvision.serving.app.build_app", build_app)
     assert CliRunner().invoke(app, ["serve", "--device", "cpu", "--port", "0"]).exit_code == 2
-    assert {name: model.served.folder for name, model in served.items()} == {"default": SHIPPED}
+    assert {name: model.served.folder for name, model in served.items()} == {"default": DEFAULT_FOLDER}

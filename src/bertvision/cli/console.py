@@ -41,7 +41,9 @@ ReportTo = Annotated[
     list[str] | None,
     typer.Option("--report-to", metavar="TRACKER", help="Show training in tensorboard, trackio or wandb."),
 ]
-MODEL = "default, OUT (its best), OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a saved model, a checkpoint, a hub id."
+MODEL = (
+    "default, base, OUT (its best), OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a saved model, checkpoint, hub id."
+)
 AllowOutside = Annotated[
     bool, typer.Option("--allow-outside", help="Let the model name an encoder anywhere: a path or a hub id.")
 ]

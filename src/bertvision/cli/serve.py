@@ -23,7 +23,7 @@ def serve(
         typer.Option(
             "--model",
             metavar="NAME=DIR",
-            help="A MODEL_DIR, checkpoint or hub id, and its name; any number. Without any, the default model.",
+            help="base, a MODEL_DIR, checkpoint or hub id, and its name; any number. Without any, the default model.",
         ),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = LOOPBACK[0],
@@ -50,9 +50,7 @@ def serve(
     /docs (all of these, to be tried) and /openapi.json. Only this machine can reach it unless --host says otherwise;
     with BERTVISION_TOKEN in the environment, requests must carry it as a bearer token (the page asks for it).
     """
-    from bertvision.settings import DEFAULT
-
-    named = [_named(each) for each in models or (f"{DEFAULT}={DEFAULT}",)]
+    named = [_named(each) for each in models or ("default",)]
     if len({name for name, _ in named}) < len(named):
         raise SettingsError("two models have the same name; give every --model its own")
     token = os.environ.get(TOKEN)
@@ -125,6 +123,8 @@ def _address(host: str, listening: socket.socket) -> str:
 
 
 def _named(given: str) -> tuple[str, str]:
+    if given in ("default", "base"):
+        return given, given
     name, equals, place = given.partition("=")
     if not equals or not name or not place:
         raise SettingsError(f"--model {given}: expected NAME=DIR, such as --model reader=runs/mine/heads/1/last_linear")

@@ -34,7 +34,9 @@ def ask(
         list[str], typer.Option("--question", help="What you want to know; several times for several questions.")
     ],
     source: Annotated[str | None, typer.Argument(metavar="-", help="Read the context from standard input.")] = None,
-    model: Annotated[str, typer.Option("--model", help="default, a MODEL_DIR, a checkpoint or a hub id.")] = "default",
+    model: Annotated[
+        str, typer.Option("--model", help="default, base, a MODEL_DIR, a checkpoint or a hub id.")
+    ] = "default",
     context: Annotated[str | None, typer.Option("--context", help="The text that may hold the answer.")] = None,
     file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="A text file (UTF-8) instead.")] = None,
     top_k: Annotated[int, typer.Option("--top-k", help="How many answers to show.", min=1)] = 3,

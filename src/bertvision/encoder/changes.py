@@ -21,7 +21,7 @@ class ChangesConfig(Config):
     """What a folder's changes belong to, and what they make of it."""
 
     format: Literal[1] = 1
-    base: str  # the encoder that they are laid over: `default`, or a hub id
+    base: str  # the encoder that they are laid over: `default`, `base`, or a hub id
     fingerprint: str  # of the whole encoder once they are
     sha256: dict[str, str] = {}  # of its files of weights, where an older version saved it without a manifest
 
@@ -31,7 +31,8 @@ def changes_between(model: PreTrainedModel, base: PreTrainedModel) -> dict[str, 
     tuned, start = model.state_dict(), base.state_dict()
     if odd := [name for name in tuned.keys() | start.keys() if _shape(tuned, name) != _shape(start, name)]:
         raise EncoderError(f"{len(odd)} weights differ in shape from those of the other encoder, such as {min(odd)!r}")
-    changes = {name: value.half() for name, value in tuned.items() if not torch.equal(value, start[name])}
+    rounded = {name: value.half() for name, value in tuned.items()}
+    changes = {name: value for name, value in rounded.items() if not torch.equal(value, start[name].half())}
     if wild := [name for name, value in changes.items() if not torch.isfinite(value).all()]:
         raise EncoderError(f"{wild[0]!r} holds numbers beyond float16; save the whole model instead")
     return changes

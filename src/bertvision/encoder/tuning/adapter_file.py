@@ -45,13 +45,19 @@ class AdapterManifest(Config):
     pooler: str | None = None  # only where its values matter to the tuning
 
 
-def save_adapters(path: Path | str, model: PreTrainedModel, name: str | None = None) -> None:
-    """Write a tuning (the active one unless named) without the encoder: what it inserted, and weights it trained."""
+def save_adapters(
+    path: Path | str, model: PreTrainedModel, name: str | None = None, *, is_rounded: bool = False
+) -> None:
+    """Write a tuning (the active one unless named) without the encoder: what it inserted, and weights it trained.
+
+    Where it `is_rounded`, to float16, the file is half as large.
+    """
     name = variants_of(model).active if name is None else name
     config, base = variant_of(model, name).config, _base_of(model)
     pooler = base.pooler if _changes_pooler(model, name) else None
     about = AdapterManifest(**_shape_of(model), tune=config, base=base.encoder, format=2, pooler=pooler)
-    tensors = {each: value.contiguous() for each, value in trained_state(model, name).items()}
+    trained = trained_state(model, name).items()
+    tensors = {each: (value.half() if is_rounded else value).contiguous() for each, value in trained}
     write_bytes(check_file(Path(path)), save(tensors, metadata={KEY: json.dumps(about.model_dump(mode="json"))}))
 
 
@@ -140,7 +146,7 @@ def _fill(path: Path, model: PreTrainedModel, name: str, tensors: dict[str, Tens
         param.data.copy_(tensors[each])
     set_active(model, None)
     variant = variant_of(model, name)
-    variant.values = {each: tensors[each] for each in variant.values}
+    variant.values = {each: tensors[each].to(value.dtype) for each, value in variant.values.items()}
     set_active(model, name)
 
 
