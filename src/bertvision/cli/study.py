@@ -95,6 +95,7 @@ def _show_plans(
 ) -> None:
     """Print what studies take and what was published; with `told_in_full` also every run."""
     from bertvision.reproduce import describe_plan, foresee, measure_speed, missing_files, plan_study, speed_for
+    from bertvision.studies.verdicts import published_table
 
     speed = measure_speed(encoder or "default")
     shown = []
@@ -108,6 +109,8 @@ def _show_plans(
         print_json([_plain_plan(*each) for each in shown])
         return
     for study, work, runs, missing in shown:
+        if len(shown) == 1 and study.published:
+            print_table(published_table(study))
         results.print(f"\n{study.name}: {study.title}", markup=False)
         for line in _plan_lines(study, work, runs, missing):
             results.print(textwrap.fill(line, 80, initial_indent="  ", subsequent_indent="    "), markup=False)

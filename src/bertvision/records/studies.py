@@ -29,7 +29,7 @@ class JudgedResult(Config):
     published_gain: float | None = None  # over the row that results are compared with, by the study's first score
     gain: Estimate | None = None
     over_control: Estimate | None = None
-    verdict: Verdict | None = None  # None for what the others are compared with, and for controls
+    verdict: Verdict | None = None  # None for controls
     note: str = ""  # what is known to be wrong with the published numbers
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from bertvision.errors import SettingsError
 from bertvision.records import Estimate, Verdict
-from bertvision.settings import Config, read_yaml, suggest, validate
+from bertvision.settings import Config, find_config, read_yaml, suggest, validate
 
 PAPERS = Path(__file__).parent / "papers"
 Expected = Literal["above", "below", "equal"]
@@ -18,7 +18,8 @@ Status = Literal["confirmed", "contradicted", "cannot tell", "untested"]
 RULE = (
     "A difference is the mean over seeds, paired by seed, with its 95% interval (Student's t). “Above” holds where the "
     "interval lies above 0 and does not where it lies below the margin; “equal” holds where it lies within the margin "
-    "on both sides and does not where it lies outside of it; all else, and a single seed, cannot tell."
+    "on both sides and does not where it lies outside of it; all else, and a single seed, cannot tell. What others are "
+    "compared with is to equal its published value, which another encoder than the paper's cannot tell."
 )
 
 
@@ -111,6 +112,11 @@ def find_study(name: str) -> Study:
         hint = suggest(name, studies) or f"; known: {', '.join(studies)}"
         raise SettingsError(f"no study {name!r}{hint}")
     return studies[name]
+
+
+def own_encoder(study: Study) -> str:
+    """Return the encoder that a paper's numbers are of."""
+    return str(read_yaml(find_config(Path(study.config))).get("encoder", "")) if study.config else ""
 
 
 def verdict_of(expected: Expected, ours: Estimate, margin: float) -> Verdict:

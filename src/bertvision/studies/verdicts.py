@@ -12,10 +12,11 @@ from bertvision.records import (
     JudgedResult,
     RunRecord,
     StudyRecord,
+    Verdict,
     fraction_name,
     merge_variants,
 )
-from bertvision.studies.study import RULE, Claim, Place, Study, expected_of, verdict_of
+from bertvision.studies.study import RULE, Claim, Place, PublishedResult, Study, expected_of, own_encoder, verdict_of
 from bertvision.tables import Cell, Column, Number, Table, without_empty_columns
 
 # Of Student's t at 97.5%, by degrees of freedom from 1 on.
@@ -70,7 +71,7 @@ def judge_results(study: Study, findings: Findings) -> list[JudgedResult]:
         base = _base(study, each.against or study.against, each)
         published = None if base is None else _published_gain(study, each, base)
         gain = None if base is None else compare(study, each, base, findings)
-        verdict = None
+        verdict = _value_verdict(study, each, ours, findings) if base is None else None
         if published is not None and gain is not None:
             verdict = verdict_of(expected_of(published, study.margin), gain.estimate, study.margin)
         judged.append(
@@ -87,6 +88,18 @@ def judge_results(study: Study, findings: Findings) -> list[JudgedResult]:
             )
         )
     return judged
+
+
+def _value_verdict(
+    study: Study, result: PublishedResult, ours: Mapping[str, Estimate], findings: Findings
+) -> Verdict | None:
+    """Judge a result that is compared with nothing but its published value."""
+    score = next((score for score in study.scores if score in result.scores and score in ours), None)
+    if score is None:
+        return None
+    if any(record.config.get("encoder") != own_encoder(study) for record in findings.records):
+        return "cannot tell"
+    return verdict_of("equal", _less(ours[score], result.scores[score]), study.margin)
 
 
 def judge_claim(study: Study, claim: Claim, findings: Findings) -> JudgedClaim:
@@ -111,7 +124,7 @@ def compare(study: Study, one: Place, other: Place | None, findings: Findings) -
         ours = by_seed(one, score, findings)
         theirs = dict.fromkeys(ours, 0.0) if other is None else by_seed(other, score, findings)
         if seeds := sorted(ours.keys() & theirs.keys()):
-            return Compared(estimate([ours[seed] - theirs[seed] for seed in seeds]), score)
+            return Compared(estimate([ours[seed] - theirs[seed] for seed in seeds]), _name_of(one) or score)
     return None
 
 
@@ -158,6 +171,17 @@ def study_tables(record: StudyRecord) -> list[Table]:
         without_empty_columns(Table(record.title, tuple(columns), rows, f"{about} {RULE} Margin: {record.margin:g}.")),
         claims_table(record.claims),
     ]
+
+
+def published_table(study: Study) -> Table:
+    """Lay out what a paper has published."""
+    scores = list(dict.fromkeys(score for each in study.published for score in each.scores))
+    rows = tuple(
+        (each.row, str(each.fraction), *(_number(each.scores.get(score)) for score in scores), each.note)
+        for each in study.published
+    )
+    heads = ("model", Column("fraction", "left"), *scores, Column("known to be wrong", "left"))
+    return without_empty_columns(Table("", heads, rows))
 
 
 def short_table(record: StudyRecord) -> Table:
@@ -271,6 +295,11 @@ def _value(place: Place, score: str, record: RunRecord) -> float | None:
 
 def _last_third(weights: Sequence[float] | None) -> float | None:
     return None if not weights else 100 * sum(weights[-(len(weights) // 3) :]) / sum(weights)
+
+
+def _name_of(place: Place) -> str:
+    """Name what is no score."""
+    return f"weights of the {place.layers.replace('_', ' ')}" if place.layers else " ".join(place.analysis)
 
 
 def _within(content: Any, way: Sequence[str]) -> float | None:  # noqa: ANN401 (JSON)
