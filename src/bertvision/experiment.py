@@ -150,8 +150,8 @@ class Experiment(Config):
         ensembles = [ensemble.name for ensemble in self.ensembles]
         if repeated := [name for name in ensembles if ensembles.count(name) > 1]:
             raise ValueError(f"two ensembles are called {repeated[0]!r}; leave one out")
-        if unknown := [each for each in self.transfer or () if each not in self.finetune.fractions]:
-            raise ValueError(f"`transfer` has {unknown[0]:g}, which is none of finetune.fractions; add it there")
+        if untuned := [each for each in self.transfer or () if each not in self.finetune.fractions]:
+            raise ValueError(f"`transfer` has {untuned[0]:g}, which is none of finetune.fractions; add it there")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"`seeds` holds one twice: {list(self.seeds)}")
         return self

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
 from bertvision.data.sources import parse_source
 from bertvision.encoder.load import load_encoder
@@ -118,7 +119,7 @@ def foresee(plan: StudyPlan, speed: Speed | None = None) -> Work:
 def measure_speed(name: str, device: str = "auto") -> Speed:
     """Time an encoder's steps and frozen passes on this machine, for a second or two."""
     encoder, compute = load_encoder(name), choose_compute(device, "auto")
-    encoder.model.to(compute.device)
+    nn.Module.to(encoder.model, compute.device)
     rows = TRIAL_TOKENS.get(compute.device.type, TRIAL_TOKENS["cpu"]) // TRIAL_LENGTH
     ids = torch.randint(0, encoder.model.config.vocab_size, (rows, TRIAL_LENGTH), device=compute.device)
 

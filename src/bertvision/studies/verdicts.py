@@ -180,8 +180,8 @@ def published_table(study: Study) -> Table:
         (each.row, str(each.fraction), *(_number(each.scores.get(score)) for score in scores), each.note)
         for each in study.published
     )
-    heads = ("model", Column("fraction", "left"), *scores, Column("known to be wrong", "left"))
-    return without_empty_columns(Table("", heads, rows))
+    names: list[Column | str] = ["model", Column("fraction", "left"), *scores, Column("known to be wrong", "left")]
+    return without_empty_columns(Table("", tuple(names), rows))
 
 
 def short_table(record: StudyRecord) -> Table:
