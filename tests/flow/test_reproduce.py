@@ -55,7 +55,7 @@ def test_every_study_can_be_planned(name, encoder):
     rows = {"encoder"} if plan.experiments[0].variant is None else {str(each.method) for each in plan.experiments}
     for each in plan.experiments:
         own = "" if each.method is None else f"{each.method}:"
-        heads = [head.name for head in each.heads.train]
+        heads = [head.setting_of or head.name for head in each.heads.train]
         rows |= {f"{own}{row}" for row in (*heads, *(ensemble.name for ensemble in each.ensembles))}
         rows |= {f"{own}{row}-of-{fraction:g}" for row in heads for fraction in each.transfer or ()}
     named = [each.row for each in study.published] + list(study.controls)
