@@ -94,6 +94,37 @@ def test_a_study_runs_on_a_tiny_encoder_and_writes_its_record(name, folder, save
         assert {each.verdict for each in record.claims if "second answer" in each.text} != {None}
 
 
+def test_shares_of_the_data_have_one_encoder_between_them(folder, saved_encoder, tmp_path):
+    shares = ["variant=share_30", "variant=share_60", "variant=share_100", "heads.train=[adapter_386_shared_skip]"]
+    plan = plan_study(find_study("less_data"), str(saved_encoder), folder, 1, [*SMALL, *BATCHES, *shares])
+    record = run_study(plan, tmp_path / "out")
+    encoders = list((tmp_path / "out").rglob("encoder/1/model.safetensors"))
+    assert len(encoders) == 3
+    assert all(each.samefile(encoders[0]) for each in encoders)
+    assert [claim.verdict for claim in record.claims] == ["cannot tell", "cannot tell", None]  # one seed; not run
+    assert {each.row for each in record.results} == {
+        "share_100",
+        *(f"share_{share}:adapter_386_shared_skip" for share in (30, 60, 100)),
+    }
+
+
+def test_a_study_of_several_tasks_runs_those_that_are_chosen(saved_encoder, tmp_path):
+    rows = [
+        f"{n}\tthe weir was built\tcoyle built the weir\t{label}"
+        for n, label in enumerate(("entailment", "not_entailment") * 4)
+    ]
+    text = "\n".join(["index\tsentence1\tsentence2\tlabel", *rows, ""])
+    for name in ("train.tsv", "dev.tsv"):
+        place = tmp_path / "glue" / "RTE" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    plan = plan_study(find_study("glue_2021"), str(saved_encoder), tmp_path, 2, ["variant=rte", "device=cpu"])
+    record = run_study(plan, tmp_path / "out")
+    assert {each.row for each in record.results} == {"rte", "rte:ap_glue", "rte:last_linear"}
+    assert {each.text: each.verdict is not None for each in record.claims}["ap_glue is above BERT-base on RTE."]
+    assert sum(each.verdict is not None for each in record.claims) == 2  # both of RTE
+
+
 def test_a_study_that_was_run_is_not_run_again(folder, saved_encoder, tmp_path):
     out = tmp_path / "out"
     plan = plan_study(find_study("two_epochs"), str(saved_encoder), folder, 1, [*SMALL, *BATCHES])

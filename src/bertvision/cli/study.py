@@ -94,14 +94,19 @@ def _show_plans(
     told_in_full: bool,
 ) -> None:
     """Print what studies take and what was published; with `told_in_full` also every run."""
-    from bertvision.reproduce import describe_plan, foresee, measure_speed, missing_files, plan_study, speed_for
+    from bertvision.errors import EncoderError
+    from bertvision.reproduce import Speed, describe_plan, foresee, measure_speed, missing_files, plan_study, speed_for
     from bertvision.studies.verdicts import published_table
 
-    speed = measure_speed(encoder or "default")
+    speed: Speed | None = None
+    try:
+        speed = measure_speed(encoder or "default")
+    except EncoderError as error:
+        messages.print(f"no times are foreseen: {error}", markup=False)
     shown = []
     for study in studies:
         plan = plan_study(study, encoder, data, seeds, overrides) if study.config else None
-        work = None if plan is None else foresee(plan, speed_for(plan, speed))
+        work = None if plan is None else foresee(plan, None if speed is None else speed_for(plan, speed))
         runs = [] if plan is None or not told_in_full else describe_plan(plan)
         missing = [] if plan is None else missing_files(plan)
         shown.append((study, work, runs, missing))
