@@ -217,7 +217,7 @@ def test_a_study_prints_its_results_and_verdicts(squad_file, saved_encoder, tmp_
     assert shown.exit_code == 0, shown.output
     assert "cannot tell: Two epochs are better than one." in shown.stdout
     assert "untested: The peak is at two epochs; six are no better." in shown.stdout
-    assert (out / "span_curve" / "study.json").is_file()
+    assert {"study.json", "study.md", "report.html"} <= {path.name for path in (out / "span_curve").iterdir()}
 
 
 @pytest.mark.parametrize(

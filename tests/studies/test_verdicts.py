@@ -94,6 +94,7 @@ def test_tables_show_what_was_published_what_came_out_and_the_verdict(records):
     assert cells["published gain"] == "+4.0"
     assert cells["gain"] == "+4.0 (+1.5 to +6.5)"
     assert cells["difference"] == "+0.0"
+    assert dict(zip(results.header, results.texts[0], strict=True))["difference"] == "+10.0"  # 80 where 70 was printed
     assert (cells["verdict"], cells["known to be wrong"]) == ("holds", "printed wrong")
     assert "their own F1." in results.note
     assert claims.texts == (("A head is above the encoder.", "section 1", "+4.0", "+4.0 (+1.5 to +6.5)", "holds"),)

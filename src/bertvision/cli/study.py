@@ -69,7 +69,8 @@ def reproduce(
 
     Sets what was published beside what comes out: the mean over seeds with its 95% interval, the paper's own score and
     the official one, the controls that the papers lack, and a verdict by a rule fixed beforehand. Writes
-    OUT/NAME/study.json and study.md; when it was stopped, the same command goes on. Studies share tuned encoders.
+    OUT/NAME/study.json, study.md and report.html; when it was stopped, the same command goes on. Studies share tuned
+    encoders.
     """
     from bertvision.errors import SettingsError
     from bertvision.studies.study import find_study, read_studies
@@ -159,18 +160,22 @@ def _reproduce(
     quiet: bool,
     as_json: bool,
 ) -> None:
+    from bertvision.records import read_costs, read_differences, read_records
     from bertvision.reproduce import plan_study, run_study
+    from bertvision.studies.reports import write_report
     from bertvision.studies.verdicts import claims_table, short_table
 
     plan = plan_study(study, encoder, data, seeds, overrides)
     record = run_study(plan, check_folder(out), progress_for(quiet))
+    folder = out / study.name
+    page = write_report(read_records(folder), folder, read_costs(folder), read_differences(folder))
     if as_json:
         print_json(record.model_dump(mode="json"))
         return
     print_table(short_table(record))
     for claim in claims_table(record.claims).texts:
         results.print(f"{claim[-1]}: {claim[0]} {claim[3]}".rstrip(), markup=False)
-    messages.print(f"study: {out / study.name / 'study.md'}", markup=False)
+    messages.print(f"study: {folder / 'study.md'}; report with figures: {page}", markup=False)
 
 
 @in_one_line

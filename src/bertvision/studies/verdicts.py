@@ -318,6 +318,10 @@ def _number(value: float | None, form: str = ".1f") -> Cell:
 
 
 def _difference(each: JudgedResult) -> Cell:
-    if each.gain is None or each.published_gain is None:
+    """Return how far our gain lies from the published one; of what others are compared with, how far its value does."""
+    if each.gain is not None and each.published_gain is not None:
+        return Number(each.gain.mean - each.published_gain, "+.1f")
+    score = next((score for score in each.ours if score in each.published), None)
+    if each.gain is not None or score is None:
         return ""
-    return Number(each.gain.mean - each.published_gain, "+.1f")
+    return Number(each.ours[score].mean - each.published[score], "+.1f")
