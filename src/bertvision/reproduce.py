@@ -1,7 +1,7 @@
 """`bertvision reproduce`: a study of `studies/papers` -> its experiments, what they take, their runs, its record."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -208,7 +208,7 @@ def _head_passes(experiment: Experiment) -> tuple[float, int]:
     return (fractions * config.epochs * config.share * len(experiment.seeds) if heads else 0.0), heads
 
 
-def _seconds_of(work: Any, device: torch.device, times: int = 3) -> float:  # noqa: ANN401 (a function)
+def _seconds_of(work: Callable[[], None], device: torch.device, times: int = 3) -> float:
     work()  # warm
     wait_for(device)
     started = time.perf_counter()

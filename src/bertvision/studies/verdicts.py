@@ -1,6 +1,6 @@
 """Records of a study's runs -> its `StudyRecord`: each published result and claim beside ours; and its tables."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from bertvision.records import (
     merge_variants,
 )
 from bertvision.studies.study import RULE, Claim, Place, PublishedResult, Study, expected_of, own_encoder, verdict_of
-from bertvision.tables import Cell, Column, Number, Table, without_empty_columns
+from bertvision.tables import Cell, Cells, Column, Number, Table, without_empty_columns
 
 # Of Student's t at 97.5%, by degrees of freedom from 1 on.
 QUANTILES = (
@@ -150,27 +150,28 @@ def study_tables(record: StudyRecord) -> list[Table]:
     """Lay out a study's results and claims."""
     scores = list(dict.fromkeys(score for each in record.results for score in each.ours))
     first = next((score for score in scores if any(score in each.published for each in record.results)), None)
-    columns: dict[Column, Callable[[JudgedResult], Cell]] = {
-        Column("model", "left"): lambda each: each.row,
-        Column("fraction", "left"): lambda each: fraction_name(each.fraction),
-        **{
-            Column(f"published {score}"): lambda each, score=score: _number(each.published.get(score))  # type: ignore[misc]
-            for score in scores
-        },
-        **{Column(score): lambda each, score=score: interval_text(each.ours.get(score)) for score in scores},  # type: ignore[misc]
-        Column("published gain"): lambda each: _number(each.published_gain, "+.1f"),
-        Column("gain"): lambda each: interval_text(each.gain, "+"),
-        Column("difference"): _difference,
-        Column("over control"): lambda each: interval_text(each.over_control, "+"),
-        Column("verdict", "left"): lambda each: each.verdict or "",
-        Column("known to be wrong", "left"): lambda each: each.note,
-    }
-    rows = tuple(tuple(cell(each) for cell in columns.values()) for each in record.results)
+    columns: list[Column | str] = ["model", Column("fraction", "left"), *(f"published {score}" for score in scores)]
+    columns += [*scores, "published gain", "gain", "difference", "over control"]
+    columns += [Column("verdict", "left"), Column("known to be wrong", "left")]
+    rows = tuple(_result_cells(each, scores) for each in record.results)
     about = f"Published: {record.metric} Gains are by {first}." if first else record.metric
-    return [
-        without_empty_columns(Table(record.title, tuple(columns), rows, f"{about} {RULE} Margin: {record.margin:g}.")),
-        claims_table(record.claims),
-    ]
+    note = f"{about} {RULE} Margin: {record.margin:g}."
+    return [without_empty_columns(Table(record.title, tuple(columns), rows, note)), claims_table(record.claims)]
+
+
+def _result_cells(each: JudgedResult, scores: Sequence[str]) -> Cells:
+    return (
+        each.row,
+        fraction_name(each.fraction),
+        *(_number(each.published.get(score)) for score in scores),
+        *(interval_text(each.ours.get(score)) for score in scores),
+        _number(each.published_gain, "+.1f"),
+        interval_text(each.gain, "+"),
+        _difference(each),
+        interval_text(each.over_control, "+"),
+        each.verdict or "",
+        each.note,
+    )
 
 
 def published_table(study: Study) -> Table:
