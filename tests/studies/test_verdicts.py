@@ -86,6 +86,28 @@ def test_what_others_are_compared_with_is_to_equal_its_published_value_on_the_pa
     assert judge(make_study(), own).results[0].verdict == "cannot tell"  # seeds lie 10 apart
 
 
+def test_a_result_is_judged_by_the_first_score_that_was_published_for_it(make_record):
+    study = make_study(
+        scores=["accuracy", "matthews"],
+        against=None,
+        controls=[],
+        control=None,
+        claims=[],
+        published=[
+            {"row": "cola", "scores": {"matthews": 50.0}},
+            {"row": "cola:ap_glue", "against": "cola", "scores": {"matthews": 56.0}},
+        ],
+    )
+    gains = {"cola": 0.0, "cola:ap_glue": 5.0}
+    records = [
+        make_record(row=row, seed=seed, scores={"accuracy": 80.0, "matthews": 40.0 + gain + seed / 10})
+        for row, gain in gains.items()
+        for seed in (1, 2, 3)
+    ]
+    head = judge(study, records).results[1]
+    assert (head.published_gain, head.gain.mean, head.verdict) == (6.0, pytest.approx(5.0), "holds")
+
+
 def test_tables_show_what_was_published_what_came_out_and_the_verdict(records):
     record = judge(make_study(), records)
     results, claims = study_tables(record)

@@ -69,8 +69,9 @@ def judge_results(study: Study, findings: Findings) -> list[JudgedResult]:
         if not ours:
             continue
         base = _base(study, each.against or study.against, each)
-        published = None if base is None else _published_gain(study, each, base)
-        gain = None if base is None else compare(study, each, base, findings)
+        score = next((score for score in study.scores if score in each.scores), None)
+        published = None if base is None or score is None else _published_gain(study, each, base, score)
+        gain = None if base is None else compare(study, each.model_copy(update={"score": score}), base, findings)
         verdict = _value_verdict(study, each, ours, findings) if base is None else None
         if published is not None and gain is not None:
             verdict = verdict_of(expected_of(published, study.margin), gain.estimate, study.margin)
@@ -255,9 +256,9 @@ def _base(study: Study, row: str | None, place: Place) -> Place | None:
     return None if (row, fraction) == (place.row, place.fraction) else Place(row=row, fraction=fraction)
 
 
-def _published_gain(study: Study, place: Place, base: Place) -> float | None:
+def _published_gain(study: Study, place: Place, base: Place, score: str) -> float | None:
     scores = {(each.row, each.fraction): each.scores for each in study.published if each.epoch in (None, place.epoch)}
-    one, other = (scores.get((each.row, each.fraction), {}).get(study.scores[0]) for each in (place, base))
+    one, other = (scores.get((each.row, each.fraction), {}).get(score) for each in (place, base))
     return None if one is None or other is None else one - other
 
 
