@@ -21,7 +21,8 @@ from bertvision.run_folder import folder_of_seed
 from bertvision.settings import Settings, find_config, merge, read_yaml
 from bertvision.steps.run import run
 from bertvision.studies.study import Study
-from bertvision.studies.verdicts import judge, study_tables
+from bertvision.studies.study_tables import study_tables
+from bertvision.studies.verdicts import judge
 from bertvision.training.device import choose_compute, wait_for
 
 DATA = "data/"  # where shipped experiments look for their files
@@ -37,20 +38,20 @@ TRIAL_LENGTH = 128
 PER_HEAD = 0.1  # of the encoder's forward pass, that a head's step costs: 20 heads cost 1.75 passes (docs/log.md)
 
 
-class Speed(NamedTuple):
+class EncoderSpeed(NamedTuple):
     """How fast this machine runs an encoder, in tokens a second."""
 
     tuning: float
     frozen: float
     parameters: int  # of the encoder that was measured
 
-    def for_encoder(self, parameters: int) -> "Speed":
+    def for_encoder(self, parameters: int) -> "EncoderSpeed":
         """Return the speed of an encoder of another size, as if work grew with its weights."""
         ratio = self.parameters / parameters
-        return Speed(self.tuning * ratio, self.frozen * ratio, parameters)
+        return EncoderSpeed(self.tuning * ratio, self.frozen * ratio, parameters)
 
 
-class Work(NamedTuple):
+class StudyWork(NamedTuple):
     """What a study takes: passes over its training data, all seeds together."""
 
     runs: int
@@ -98,7 +99,7 @@ def missing_files(plan: StudyPlan) -> list[str]:
     return [each for each in wholes if Path(each).suffix and not Path(each).exists()]
 
 
-def foresee(plan: StudyPlan, speed: Speed | None = None) -> Work:
+def foresee(plan: StudyPlan, speed: EncoderSpeed | None = None) -> StudyWork:
     """Count the passes of a plan over the papers' training data, and how long they would take at a speed."""
     study, experiments = plan.study, plan.experiments
     # Runs that differ in their heads alone share one tuned encoder.
@@ -106,7 +107,7 @@ def foresee(plan: StudyPlan, speed: Speed | None = None) -> Work:
     epochs = [max(each.finetune.fractions, default=0.0) * len(each.seeds) for each in tuned.values()]
     passes = [_head_passes(each) for each in experiments]
     share = 1 / len({each.task for each in experiments})  # the study's windows are those of all its tasks
-    work = Work(
+    work = StudyWork(
         len(experiments), len(experiments[0].seeds), sum(epochs) * share, sum(each for each, _ in passes) * share
     )
     if speed is None:
@@ -116,7 +117,7 @@ def foresee(plan: StudyPlan, speed: Speed | None = None) -> Work:
     return work._replace(seconds=tokens * (work.tuning_epochs / speed.tuning + costs / speed.frozen))
 
 
-def measure_speed(name: str, device: str = "auto") -> Speed:
+def measure_speed(name: str, device: str = "auto") -> EncoderSpeed:
     """Time an encoder's steps and frozen passes on this machine, for a second or two."""
     encoder, compute = load_encoder(name), choose_compute(device, "auto")
     nn.Module.to(encoder.model, compute.device)
@@ -136,10 +137,10 @@ def measure_speed(name: str, device: str = "auto") -> Speed:
         forward().backward()  # type: ignore[no-untyped-call]
 
     seconds = [_seconds_of(each, compute.device) for each in (tuning, frozen)]
-    return Speed(ids.numel() / seconds[0], ids.numel() / seconds[1], encoder.num_parameters)
+    return EncoderSpeed(ids.numel() / seconds[0], ids.numel() / seconds[1], encoder.num_parameters)
 
 
-def speed_for(plan: StudyPlan, measured: Speed) -> Speed:
+def speed_for(plan: StudyPlan, measured: EncoderSpeed) -> EncoderSpeed:
     """Return the speed of a plan's own encoder, where its size is known; else that of the one that was measured."""
     return measured.for_encoder(PARAMETERS.get(plan.experiments[0].encoder, measured.parameters))
 

@@ -1,12 +1,12 @@
 import pytest
 
 from bertvision.errors import SettingsError
-from bertvision.records import Estimate
+from bertvision.records import SeedMean
 from bertvision.studies.study import expected_of, find_study, read_studies, verdict_of
 
 
 def estimate(low, high):
-    return Estimate(mean=(low + high) / 2, low=low, high=high, seeds=3)
+    return SeedMean(mean=(low + high) / 2, low=low, high=high, seeds=3)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_verdict_follows_from_the_interval_and_the_margin(expected, low, high,
 
 @pytest.mark.parametrize("expected", ["above", "below", "equal"])
 def test_one_seed_cannot_tell(expected):
-    assert verdict_of(expected, Estimate(mean=9.0, low=None, high=None, seeds=1), 0.5) == "cannot tell"
+    assert verdict_of(expected, SeedMean(mean=9.0, low=None, high=None, seeds=1), 0.5) == "cannot tell"
 
 
 @pytest.mark.parametrize(("difference", "expected"), [(0.5, "equal"), (-0.5, "equal"), (0.6, "above"), (-0.6, "below")])

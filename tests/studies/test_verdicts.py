@@ -2,8 +2,9 @@ import json
 
 import pytest
 
-from bertvision.studies.study import Claim, Place, Study
-from bertvision.studies.verdicts import Findings, by_seed, estimate, judge, judge_claim, short_table, study_tables
+from bertvision.studies.study import Claim, NumberPlace, Study
+from bertvision.studies.study_tables import short_table, study_tables
+from bertvision.studies.verdicts import Findings, by_seed, estimate, judge, judge_claim
 
 
 def make_study(**changes):
@@ -132,31 +133,31 @@ def test_a_claim_is_judged_by_the_first_score_that_records_have(records):
 
 def test_a_claim_without_records_has_no_verdict(records):
     study = make_study()
-    claim = Claim(text="x", where="y", one=Place(row="never_run"), other=Place())
+    claim = Claim(text="x", where="y", one=NumberPlace(row="never_run"), other=NumberPlace())
     assert judge_claim(study, claim, Findings(records)).verdict is None
 
 
 def test_a_place_can_be_an_epoch_a_share_of_weights_or_a_number_of_an_analysis(records):
     found = Findings(records, {1: {"second": {"share": 44}}, 2: {"second": {}}})
-    head = Place(row="learned_pooling", fraction=1)
+    head = NumberPlace(row="learned_pooling", fraction=1)
     assert by_seed(head.model_copy(update={"epoch": 1}), "f1", found) == {1: 40.0, 2: 40.0, 3: 40.0}
     assert by_seed(head.model_copy(update={"epoch": "best"}), "f1", found) == {1: 55.0, 2: 55.0, 3: 55.0}
     assert by_seed(head.model_copy(update={"epoch": 9}), "f1", found) == {}
     assert by_seed(head.model_copy(update={"layers": "last_third"}), "f1", found)[1] == pytest.approx(40.0)
-    assert by_seed(Place(analysis=("second", "share")), "f1", found) == {1: 44.0}
+    assert by_seed(NumberPlace(analysis=("second", "share")), "f1", found) == {1: 44.0}
 
 
 def test_the_last_fraction_is_the_largest_that_a_row_has(records):
     early = [each.model_copy(update={"fraction": 0.3, "scores": {"f1": 1.0}}) for each in records]
     found = Findings([*early, *records])
-    assert by_seed(Place(row="learned_pooling"), "f1", found) == {1: 53.0, 2: 54.0, 3: 55.0}
-    assert by_seed(Place(row="learned_pooling", fraction=0.3), "f1", found) == {1: 1.0, 2: 1.0, 3: 1.0}
+    assert by_seed(NumberPlace(row="learned_pooling"), "f1", found) == {1: 53.0, 2: 54.0, 3: 55.0}
+    assert by_seed(NumberPlace(row="learned_pooling", fraction=0.3), "f1", found) == {1: 1.0, 2: 1.0, 3: 1.0}
 
 
 def test_a_claim_of_one_number_is_judged_by_how_far_ours_lies_from_it(records):
     study = make_study()
     claim = Claim(
-        text="x", where="y", one=Place(row="encoder", score="f1"), expected="equal", published=50.2, margin=0.5
+        text="x", where="y", one=NumberPlace(row="encoder", score="f1"), expected="equal", published=50.2, margin=0.5
     )
     judged = judge_claim(study, claim, Findings(records))
     assert judged.ours.mean == pytest.approx(-0.2)

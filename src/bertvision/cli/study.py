@@ -23,7 +23,7 @@ from bertvision.cli.console import (
 from bertvision.files import check_folder
 
 if TYPE_CHECKING:
-    from bertvision.reproduce import Work
+    from bertvision.reproduce import StudyWork
     from bertvision.studies.study import Study
 
 
@@ -96,10 +96,18 @@ def _show_plans(
 ) -> None:
     """Print what studies take and what was published; with `told_in_full` also every run."""
     from bertvision.errors import EncoderError
-    from bertvision.reproduce import Speed, describe_plan, foresee, measure_speed, missing_files, plan_study, speed_for
-    from bertvision.studies.verdicts import published_table
+    from bertvision.reproduce import (
+        EncoderSpeed,
+        describe_plan,
+        foresee,
+        measure_speed,
+        missing_files,
+        plan_study,
+        speed_for,
+    )
+    from bertvision.studies.study_tables import published_table
 
-    speed: Speed | None = None
+    speed: EncoderSpeed | None = None
     try:
         speed = measure_speed(encoder or "default")
     except EncoderError as error:
@@ -122,7 +130,7 @@ def _show_plans(
             results.print(textwrap.fill(line, 80, initial_indent="  ", subsequent_indent="    "), markup=False)
 
 
-def _plan_lines(study: "Study", work: "Work | None", runs: Sequence[str], missing: Sequence[str]) -> list[str]:
+def _plan_lines(study: "Study", work: "StudyWork | None", runs: Sequence[str], missing: Sequence[str]) -> list[str]:
     from bertvision.states.planner import in_time
 
     if work is None:
@@ -145,7 +153,9 @@ def _plan_lines(study: "Study", work: "Work | None", runs: Sequence[str], missin
     ]
 
 
-def _plain_plan(study: "Study", work: "Work | None", runs: Sequence[str], missing: Sequence[str]) -> dict[str, Any]:
+def _plain_plan(
+    study: "Study", work: "StudyWork | None", runs: Sequence[str], missing: Sequence[str]
+) -> dict[str, Any]:
     takes = None if work is None else work._asdict()
     return {**study.model_dump(mode="json"), "takes": takes, "runs": list(runs), "missing": list(missing)}
 
@@ -163,7 +173,7 @@ def _reproduce(
     from bertvision.records import read_costs, read_differences, read_records
     from bertvision.reproduce import plan_study, run_study
     from bertvision.studies.reports import write_report
-    from bertvision.studies.verdicts import claims_table, short_table
+    from bertvision.studies.study_tables import claims_table, short_table
 
     plan = plan_study(study, encoder, data, seeds, overrides)
     record = run_study(plan, check_folder(out), progress_for(quiet))

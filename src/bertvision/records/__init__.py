@@ -54,9 +54,9 @@ from bertvision.records.runs import (
 )
 from bertvision.records.studies import (
     STUDY_FILE,
-    Estimate,
     JudgedClaim,
     JudgedResult,
+    SeedMean,
     StudyRecord,
     Verdict,
     read_study_records,
@@ -73,7 +73,7 @@ __all__ = [
     "DataFile",
     "DifferenceRecord",
     "Efficiency",
-    "Estimate",
+    "SeedMean",
     "FewerRows",
     "GIVEN",
     "Inference",

@@ -10,7 +10,7 @@ STUDY_FILE = "study.json"
 Verdict = Literal["holds", "does not hold", "cannot tell"]
 
 
-class Estimate(Config):
+class SeedMean(Config):
     """A mean over seeds, and where it lies with 95%; None where there is only one seed."""
 
     mean: float
@@ -25,10 +25,10 @@ class JudgedResult(Config):
     row: str
     fraction: float | None
     published: dict[str, float]  # by score; empty for a control, which the papers lack
-    ours: dict[str, Estimate]  # by score: the paper's own, and the official ones
+    ours: dict[str, SeedMean]  # by score: the paper's own, and the official ones
     published_gain: float | None = None  # over the row that results are compared with, by the study's first score
-    gain: Estimate | None = None
-    over_control: Estimate | None = None
+    gain: SeedMean | None = None
+    over_control: SeedMean | None = None
     verdict: Verdict | None = None  # None for controls
     note: str = ""  # what is known to be wrong with the published numbers
 
@@ -40,7 +40,7 @@ class JudgedClaim(Config):
     where: str  # in the paper
     score: str | None = None  # that it was judged by
     published: float | None = None
-    ours: Estimate | None = None  # None where no records are of it
+    ours: SeedMean | None = None  # None where no records are of it
     verdict: Verdict | None = None  # None: untested
 
 

@@ -5,9 +5,10 @@ from os.path import commonpath
 from pathlib import Path
 from typing import NamedTuple, cast, get_args
 
-from bertvision.records import Estimate, RunRecord, merge_variants, read_record, read_study_records, record_paths
+from bertvision.records import RunRecord, SeedMean, merge_variants, read_record, read_study_records, record_paths
 from bertvision.studies.study import Claim, Status, Study, read_studies
-from bertvision.studies.verdicts import Findings, interval_text, judge_claim
+from bertvision.studies.study_tables import interval_text
+from bertvision.studies.verdicts import Findings, judge_claim
 from bertvision.tables import Column, Number, Table
 
 STATUS_BY_VERDICT: dict[str | None, Status] = {
@@ -18,7 +19,7 @@ STATUS_BY_VERDICT: dict[str | None, Status] = {
 }
 
 
-class Group(NamedTuple):
+class RecordGroup(NamedTuple):
     """The records of one experiment on one encoder."""
 
     place: str  # the folder that holds them
@@ -28,12 +29,12 @@ class Group(NamedTuple):
     findings: Findings
 
 
-class Evidence(NamedTuple):
+class ClaimEvidence(NamedTuple):
     """What one group says of a claim."""
 
-    group: Group
+    group: RecordGroup
     status: Status
-    ours: Estimate
+    ours: SeedMean
     score: str
 
 
@@ -43,7 +44,7 @@ class Settled(NamedTuple):
     study: Study
     claim: Claim
     status: Status
-    evidence: Sequence[Evidence]
+    evidence: Sequence[ClaimEvidence]
 
 
 def settle_claims(folder: Path) -> list[Settled]:
@@ -52,7 +53,7 @@ def settle_claims(folder: Path) -> list[Settled]:
     return [_settle(study, claim, groups) for study in read_studies().values() for claim in study.claims]
 
 
-def read_groups(folder: Path) -> list[Group]:
+def read_groups(folder: Path) -> list[RecordGroup]:
     """Read the records below a folder, by experiment and encoder, each method at its best learning rate."""
     found: dict[tuple[str, str], list[tuple[Path, RunRecord]]] = {}
     for path in record_paths(folder):
@@ -71,7 +72,7 @@ def read_groups(folder: Path) -> list[Group]:
         place = Path(commonpath([path.parent for path, _ in pairs])).relative_to(folder.parent).as_posix()
         tasks = frozenset(record.task for record in records)
         findings = Findings(merge_variants(records), analyses)
-        groups.append(Group(place.removesuffix("/records"), experiment, encoder, tasks, findings))
+        groups.append(RecordGroup(place.removesuffix("/records"), experiment, encoder, tasks, findings))
     return groups
 
 
@@ -90,7 +91,7 @@ def count_statuses(settled: Sequence[Settled]) -> dict[Status, int]:
     return {status: sum(each.status == status for each in settled) for status in statuses}
 
 
-def _settle(study: Study, claim: Claim, groups: Sequence[Group]) -> Settled:
+def _settle(study: Study, claim: Claim, groups: Sequence[RecordGroup]) -> Settled:
     if claim.settled is not None:
         return Settled(study, claim, claim.settled, [])
     evidence = list(_evidence(study, claim, groups))
@@ -100,13 +101,13 @@ def _settle(study: Study, claim: Claim, groups: Sequence[Group]) -> Settled:
     return Settled(study, claim, status, evidence)
 
 
-def _evidence(study: Study, claim: Claim, groups: Sequence[Group]) -> Iterator[Evidence]:
+def _evidence(study: Study, claim: Claim, groups: Sequence[RecordGroup]) -> Iterator[ClaimEvidence]:
     for group in groups:
         if study.task is not None and study.task not in group.tasks:
             continue
         judged = judge_claim(study, claim, group.findings)
         if judged.ours is not None and judged.score is not None:
-            yield Evidence(group, STATUS_BY_VERDICT[judged.verdict], judged.ours, judged.score)
+            yield ClaimEvidence(group, STATUS_BY_VERDICT[judged.verdict], judged.ours, judged.score)
 
 
 def _encoder_name(record: RunRecord) -> str:
@@ -121,6 +122,6 @@ def _row(each: Settled) -> tuple[str | Number, ...]:
     return (each.claim.text, each.claim.where, published, each.status, evidence)
 
 
-def _evidence_text(each: Evidence) -> str:
+def _evidence_text(each: ClaimEvidence) -> str:
     seeds = f"{each.ours.seeds} seed{'s' if each.ours.seeds > 1 else ''}"
     return f"{each.group.place}, {each.group.encoder}, {each.score}: {interval_text(each.ours, '+')}, {seeds}"

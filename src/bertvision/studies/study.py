@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from bertvision.errors import SettingsError
-from bertvision.records import Estimate, Verdict
+from bertvision.records import SeedMean, Verdict
 from bertvision.settings import Config, find_config, read_yaml, suggest, validate
 
 PAPERS = Path(__file__).parent / "papers"
@@ -23,7 +23,7 @@ RULE = (
 )
 
 
-class Place(Config):
+class NumberPlace(Config):
     """Where a number stands: in the records of a row, in an analysis, or among the weights of layers."""
 
     row: str = "encoder"  # as reports name it: a head, an ensemble; of variants a method, or method:head
@@ -36,7 +36,7 @@ class Place(Config):
     layers: Literal["last_third"] | None = None  # the share of a mix's weights, in percent, in place of a score
 
 
-class PublishedResult(Place):
+class PublishedResult(NumberPlace):
     """A row of a published table."""
 
     scores: dict[str, float]
@@ -49,8 +49,8 @@ class Claim(Config):
 
     text: str
     where: str  # in the paper
-    one: Place = Place()
-    other: Place | None = None  # None: `one` is compared with `published` itself
+    one: NumberPlace = NumberPlace()
+    other: NumberPlace | None = None  # None: `one` is compared with `published` itself
     expected: Expected = "above"
     published: float | None = None  # how far the papers have `one` above `other`, or what `one` is
     margin: float | None = Field(None, gt=0)  # None: the study's
@@ -119,7 +119,7 @@ def own_encoder(study: Study) -> str:
     return str(read_yaml(find_config(Path(study.config))).get("encoder", "")) if study.config else ""
 
 
-def verdict_of(expected: Expected, ours: Estimate, margin: float) -> Verdict:
+def verdict_of(expected: Expected, ours: SeedMean, margin: float) -> Verdict:
     """Judge a difference by the rule that was fixed beforehand (`RULE`)."""
     if ours.low is None or ours.high is None:
         return "cannot tell"

@@ -1,4 +1,4 @@
-"""Records of a study's runs -> its `StudyRecord`: each published result and claim beside ours; and its tables."""
+"""Records of a study's runs -> its `StudyRecord`: each published result and claim beside ours."""
 
 from collections.abc import Mapping, Sequence
 from math import sqrt
@@ -7,17 +7,15 @@ from typing import Any, NamedTuple
 
 from bertvision.records import (
     GIVEN,
-    Estimate,
     JudgedClaim,
     JudgedResult,
     RunRecord,
+    SeedMean,
     StudyRecord,
     Verdict,
-    fraction_name,
     merge_variants,
 )
-from bertvision.studies.study import RULE, Claim, Place, PublishedResult, Study, expected_of, own_encoder, verdict_of
-from bertvision.tables import Cell, Cells, Column, Number, Table, without_empty_columns
+from bertvision.studies.study import Claim, NumberPlace, PublishedResult, Study, expected_of, own_encoder, verdict_of
 
 # Of Student's t at 97.5%, by degrees of freedom from 1 on.
 QUANTILES = (
@@ -38,7 +36,7 @@ class Findings(NamedTuple):
 class Compared(NamedTuple):
     """A difference, or a value, and the score that it is of."""
 
-    estimate: Estimate
+    estimate: SeedMean
     score: str
 
 
@@ -92,7 +90,7 @@ def judge_results(study: Study, findings: Findings) -> list[JudgedResult]:
 
 
 def _value_verdict(
-    study: Study, result: PublishedResult, ours: Mapping[str, Estimate], findings: Findings
+    study: Study, result: PublishedResult, ours: Mapping[str, SeedMean], findings: Findings
 ) -> Verdict | None:
     """Judge a result that is compared with nothing but its published value."""
     score = next((score for score in study.scores if score in result.scores and score in ours), None)
@@ -119,7 +117,7 @@ def judge_claim(study: Study, claim: Claim, findings: Findings) -> JudgedClaim:
     )
 
 
-def compare(study: Study, one: Place, other: Place | None, findings: Findings) -> Compared | None:
+def compare(study: Study, one: NumberPlace, other: NumberPlace | None, findings: Findings) -> Compared | None:
     """Return how far one number lies above another, seed by seed, by the first score that the records of both have."""
     for score in (one.score,) if one.score else (*study.scores, *study.official):
         ours = by_seed(one, score, findings)
@@ -129,7 +127,7 @@ def compare(study: Study, one: Place, other: Place | None, findings: Findings) -
     return None
 
 
-def by_seed(place: Place, score: str, findings: Findings) -> BySeed:
+def by_seed(place: NumberPlace, score: str, findings: Findings) -> BySeed:
     """Return the number at a place, for each seed that has it."""
     if place.analysis:
         values = {seed: _within(each, place.analysis) for seed, each in findings.analyses.items()}
@@ -138,95 +136,20 @@ def by_seed(place: Place, score: str, findings: Findings) -> BySeed:
     return {seed: value for seed, value in values.items() if value is not None}
 
 
-def estimate(values: Sequence[float]) -> Estimate:
+def estimate(values: Sequence[float]) -> SeedMean:
     """Return the mean of one value per seed, with its 95% interval."""
     mean, count = fmean(values), len(values)
     if count == 1:
-        return Estimate(mean=mean, low=None, high=None, seeds=1)
+        return SeedMean(mean=mean, low=None, high=None, seeds=1)
     half = QUANTILES[min(count - 1, len(QUANTILES)) - 1] * stdev(values) / sqrt(count)
-    return Estimate(mean=mean, low=mean - half, high=mean + half, seeds=count)
-
-
-def study_tables(record: StudyRecord) -> list[Table]:
-    """Lay out a study's results and claims."""
-    scores = list(dict.fromkeys(score for each in record.results for score in each.ours))
-    first = next((score for score in scores if any(score in each.published for each in record.results)), None)
-    columns: list[Column | str] = ["model", Column("fraction", "left"), *(f"published {score}" for score in scores)]
-    columns += [*scores, "published gain", "gain", "difference", "over control"]
-    columns += [Column("verdict", "left"), Column("known to be wrong", "left")]
-    rows = tuple(_result_cells(each, scores) for each in record.results)
-    about = f"Published: {record.metric} Gains are by {first}." if first else record.metric
-    note = f"{about} {RULE} Margin: {record.margin:g}."
-    return [without_empty_columns(Table(record.title, tuple(columns), rows, note)), claims_table(record.claims)]
-
-
-def _result_cells(each: JudgedResult, scores: Sequence[str]) -> Cells:
-    return (
-        each.row,
-        fraction_name(each.fraction),
-        *(_number(each.published.get(score)) for score in scores),
-        *(interval_text(each.ours.get(score)) for score in scores),
-        _number(each.published_gain, "+.1f"),
-        interval_text(each.gain, "+"),
-        _difference(each),
-        interval_text(each.over_control, "+"),
-        each.verdict or "",
-        each.note,
-    )
-
-
-def published_table(study: Study) -> Table:
-    """Lay out what a paper has published."""
-    scores = list(dict.fromkeys(score for each in study.published for score in each.scores))
-    rows = tuple(
-        (each.row, str(each.fraction), *(_number(each.scores.get(score)) for score in scores), each.note)
-        for each in study.published
-    )
-    names: list[Column | str] = ["model", Column("fraction", "left"), *scores, Column("known to be wrong", "left")]
-    return without_empty_columns(Table("", tuple(names), rows))
-
-
-def short_table(record: StudyRecord) -> Table:
-    """Lay out a study's results for a terminal, by the score that they are judged by."""
-    rows = []
-    for each in record.results:
-        score = next((score for score in each.ours if score in each.published), next(iter(each.ours)))
-        ours = Number(each.ours[score].mean)
-        published, gain = _number(each.published.get(score)), interval_text(each.gain, "+")
-        rows.append((each.row, fraction_name(each.fraction), published, ours, gain, each.verdict or ""))
-    heads = (Column("fraction", "left"), "published", "ours", "gain (95%)", Column("verdict", "left"))
-    return Table(record.title, ("model", *heads), tuple(rows), record.metric)
-
-
-def claims_table(claims: Sequence[JudgedClaim]) -> Table:
-    """Lay out claims with their verdicts."""
-    heads = (Column("claim", "left"), Column("where", "left"), "published", "ours", Column("verdict", "left"))
-    rows = tuple(
-        (
-            each.text,
-            each.where,
-            _number(each.published, "+.1f"),
-            interval_text(each.ours, "+"),
-            each.verdict or "untested",
-        )
-        for each in claims
-    )
-    return Table("Claims", heads, rows)
-
-
-def interval_text(found: Estimate | None, sign: str = "") -> str:
-    """Write a mean with its interval."""
-    if found is None:
-        return ""
-    mean = f"{found.mean:{sign}.1f}"
-    return mean if found.low is None else f"{mean} ({found.low:{sign}.1f} to {found.high:{sign}.1f})"
+    return SeedMean(mean=mean, low=mean - half, high=mean + half, seeds=count)
 
 
 def _controls(study: Study, findings: Findings) -> list[JudgedResult]:
     """Return the rows that the papers lack, at every fraction that something published is of."""
     listed = []
     fractions = dict.fromkeys(each.fraction for each in study.published) or {"last": None}
-    for place in (Place(row=row, fraction=fraction) for fraction in fractions for row in study.controls):
+    for place in (NumberPlace(row=row, fraction=fraction) for fraction in fractions for row in study.controls):
         if ours := _scores(study, place, findings):
             base = _base(study, study.against, place)
             gain = None if base is None else compare(study, place, base, findings)
@@ -242,38 +165,38 @@ def _controls(study: Study, findings: Findings) -> list[JudgedResult]:
     return listed
 
 
-def _scores(study: Study, place: Place, findings: Findings) -> dict[str, Estimate]:
+def _scores(study: Study, place: NumberPlace, findings: Findings) -> dict[str, SeedMean]:
     scores = (*study.scores, *(each for each in study.official if each not in study.scores))
     found = {score: by_seed(place, score, findings) for score in scores}
     return {score: estimate(list(values.values())) for score, values in found.items() if values}
 
 
-def _base(study: Study, row: str | None, place: Place) -> Place | None:
+def _base(study: Study, row: str | None, place: NumberPlace) -> NumberPlace | None:
     """Return what a result is compared with; nothing for that row itself."""
     if row is None:
         return None
     fraction = place.fraction if study.against_fraction is None else study.against_fraction
-    return None if (row, fraction) == (place.row, place.fraction) else Place(row=row, fraction=fraction)
+    return None if (row, fraction) == (place.row, place.fraction) else NumberPlace(row=row, fraction=fraction)
 
 
-def _published_gain(study: Study, place: Place, base: Place, score: str) -> float | None:
+def _published_gain(study: Study, place: NumberPlace, base: NumberPlace, score: str) -> float | None:
     scores = {(each.row, each.fraction): each.scores for each in study.published if each.epoch in (None, place.epoch)}
     one, other = (scores.get((each.row, each.fraction), {}).get(score) for each in (place, base))
     return None if one is None or other is None else one - other
 
 
-def _over_control(study: Study, place: Place, findings: Findings) -> Estimate | None:
+def _over_control(study: Study, place: NumberPlace, findings: Findings) -> SeedMean | None:
     if study.control is None or place.row in (study.control, study.against):
         return None
-    found = compare(study, place, Place(row=study.control, fraction=place.fraction), findings)
+    found = compare(study, place, NumberPlace(row=study.control, fraction=place.fraction), findings)
     return None if found is None else found.estimate
 
 
-def _fraction(place: Place, findings: Findings) -> float | None:
+def _fraction(place: NumberPlace, findings: Findings) -> float | None:
     return next((record.fraction for record in _records_at(place, findings)), None)
 
 
-def _records_at(place: Place, findings: Findings) -> list[RunRecord]:
+def _records_at(place: NumberPlace, findings: Findings) -> list[RunRecord]:
     found = [record for record in findings.records if record.row == place.row]
     if place.fraction == "last":
         last = max((_order(record) for record in found), default=GIVEN)
@@ -285,7 +208,7 @@ def _order(record: RunRecord) -> float:
     return GIVEN if record.fraction is None else record.fraction
 
 
-def _value(place: Place, score: str, record: RunRecord) -> float | None:
+def _value(place: NumberPlace, score: str, record: RunRecord) -> float | None:
     if place.layers is not None:
         return _last_third(record.layer_weights)
     if place.epoch is None:
@@ -299,7 +222,7 @@ def _last_third(weights: Sequence[float] | None) -> float | None:
     return None if not weights else 100 * sum(weights[-(len(weights) // 3) :]) / sum(weights)
 
 
-def _name_of(place: Place) -> str:
+def _name_of(place: NumberPlace) -> str:
     """Name what is no score."""
     return f"weights of the {place.layers.replace('_', ' ')}" if place.layers else " ".join(place.analysis)
 
@@ -310,20 +233,6 @@ def _within(content: Any, way: Sequence[str]) -> float | None:  # noqa: ANN401 (
     return float(content) if isinstance(content, int | float) else None
 
 
-def _less(found: Estimate, value: float) -> Estimate:
+def _less(found: SeedMean, value: float) -> SeedMean:
     low, high = (None if each is None else each - value for each in (found.low, found.high))
-    return Estimate(mean=found.mean - value, low=low, high=high, seeds=found.seeds)
-
-
-def _number(value: float | None, form: str = ".1f") -> Cell:
-    return "" if value is None else Number(value, form)
-
-
-def _difference(each: JudgedResult) -> Cell:
-    """Return how far our gain lies from the published one; of what others are compared with, how far its value does."""
-    if each.gain is not None and each.published_gain is not None:
-        return Number(each.gain.mean - each.published_gain, "+.1f")
-    score = next((score for score in each.ours if score in each.published), None)
-    if each.gain is not None or score is None:
-        return ""
-    return Number(each.ours[score].mean - each.published[score], "+.1f")
+    return SeedMean(mean=found.mean - value, low=low, high=high, seeds=found.seeds)
