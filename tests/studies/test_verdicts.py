@@ -79,6 +79,19 @@ def test_results_are_judged_seed_by_seed_against_the_papers_reference(records):
     assert record.seeds == (1, 2, 3)
 
 
+def test_without_published_results_all_rows_are_shown_at_every_fraction(records):
+    early = [each.model_copy(update={"fraction": 0.3}) for each in records]
+    study = make_study(published=[], claims=[], controls=["encoder", "learned_pooling"])
+    found = judge(study, [*early, *records]).results
+    assert [(each.row, each.fraction) for each in found] == [
+        ("encoder", 0.3),
+        ("learned_pooling", 0.3),
+        ("encoder", 1.0),
+        ("learned_pooling", 1.0),
+    ]
+    assert [each.gain is not None for each in found] == [False, True, False, True]
+
+
 def test_what_others_are_compared_with_is_to_equal_its_published_value_on_the_papers_own_encoder(records):
     own = [each.model_copy(update={"config": {"encoder": "default"}}) for each in records]
     alike = [each.model_copy(update={"scores": {"paper_v1_f1": 70.1 + each.seed / 100}}) for each in own]

@@ -146,9 +146,10 @@ def estimate(values: Sequence[float]) -> SeedMean:
 
 
 def _controls(study: Study, findings: Findings) -> list[JudgedResult]:
-    """Return the rows that the papers lack, at every fraction that something published is of."""
+    """Return the rows that the papers lack, at every fraction that something published is of, or else at all."""
     listed = []
-    fractions = dict.fromkeys(each.fraction for each in study.published) or {"last": None}
+    tuned = sorted({record.fraction for record in findings.records if record.fraction is not None})
+    fractions = dict.fromkeys(each.fraction for each in study.published) or dict.fromkeys(tuned) or {"last": None}
     for place in (NumberPlace(row=row, fraction=fraction) for fraction in fractions for row in study.controls):
         if ours := _scores(study, place, findings):
             base = _base(study, study.against, place)
@@ -160,6 +161,7 @@ def _controls(study: Study, findings: Findings) -> list[JudgedResult]:
                     published={},
                     ours=ours,
                     gain=None if gain is None else gain.estimate,
+                    over_control=_over_control(study, place, findings),
                 )
             )
     return listed
