@@ -49,7 +49,7 @@ bench: $(VENV)/.dev
 readme: $(VENV)/.user
 	$(BIN)/python tools/readme.py
 
-# Writes --help into docs/commands.md and the default model's card into docs/default_model.md.
+# Writes --help into docs/commands.md, the default model's card into docs/default_model.md, and docs/claims.md from results/.
 pages: $(VENV)/.dev
 	$(BIN)/python tools/pages.py
 

@@ -17,7 +17,7 @@ VERBS_BY_PANEL = {
     "Use a model": ["ask", "serve", "predict", "save", "push", "export"],
     "Train": ["quickstart", "run", "finetune", "train-heads", "plan", "inspect", "near-miss", "heads", "configs"],
     "Evaluate": ["score", "compare", "analyze", "calibrate", "ensemble", "layers"],
-    "Study": ["report", "costs", "compare-methods"],
+    "Study": ["report", "reproduce", "costs", "compare-methods"],
 }
 VERBS = [verb for verbs in VERBS_BY_PANEL.values() for verb in verbs]
 
@@ -157,6 +157,9 @@ def test_heads_are_listed_with_the_papers_share_of_bert_large():
     row = next(line for line in shown.splitlines() if line.startswith("adapter_386_shared_skip"))
     assert "417,000" in row
     assert "0.124" in row
+    # SPEC 3.3: 6.181% and 0.080% are of the total, running statistics included.
+    shares = {line.split()[0]: line.split()[-1] for line in shown.splitlines() if line.startswith("xception")}
+    assert (shares["xception"], shares["xception_abbr_cls"]) == ("6.181", "0.080")
 
 
 def test_heads_are_counted_for_any_shape_and_any_encoder(encoder_folder):
@@ -167,9 +170,66 @@ def test_heads_are_counted_for_any_shape_and_any_encoder(encoder_folder):
     assert loaded["learned_pooling"]["trainable"] == 3 + 1 + 66
 
 
+def test_studies_are_listed_with_what_they_take_and_what_is_wrong_with_the_papers(saved_encoder):
+    shown = call("reproduce", "--list", "--encoder", saved_encoder, "--seeds", 2)
+    assert shown.exit_code == 0
+    text = " ".join(shown.stdout.split())
+    assert "span_tables: Tables 1, 2 and A.3: twenty heads after 0.3 of an epoch and after one" in text
+    assert "takes: 1 runs, 2 seeds: 2 epochs of tuning, 4 passes of heads; about" in text
+    assert "wrong: The printed rows are rotated." in text
+    assert "cannot be run here: needs pre-training" in text
+    assert "metric: official EM and F1 at the null threshold 0." in text
+
+
+def test_a_dry_run_shows_every_run_and_makes_nothing(saved_encoder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = ("reproduce", "less_data", "--dry-run", "--encoder", saved_encoder, "--data", tmp_path)
+    shown = call(*given)
+    assert shown.exit_code == 0
+    assert shown.stdout.count("run: less_data-share_") == 10
+    assert "4 heads on 10% of the data" in " ".join(shown.stdout.split())
+    assert "missing:" in shown.stdout
+    assert list(tmp_path.iterdir()) == []
+    (plan,) = json.loads(call(*given, "--json").stdout)
+    assert plan["takes"]["runs"] == 10
+    assert plan["published"][0]["scores"] == {"paper_v1_f1": 77.7, "paper_v1_exact": 72.8}
+
+
+def test_a_study_prints_its_results_and_verdicts(squad_file, saved_encoder, tmp_path):
+    data, out = squad_file("train-v2.0.json").parent, tmp_path / "out"
+    squad_file("dev-v2.0.json")
+    small = ["windows.max_length=24", "windows.stride=4", "finetune.batch.windows=4", "finetune.fractions=[1, 2]"]
+    changes = [each for setting in small for each in ("--set", setting)]
+    given = (
+        "reproduce",
+        "span_curve",
+        "--encoder",
+        saved_encoder,
+        "--data",
+        data,
+        "--seeds",
+        1,
+        "--out",
+        out,
+        *changes,
+    )
+    shown = call(*given, "--set", "device=cpu", "--quiet")
+    assert shown.exit_code == 0, shown.output
+    assert "cannot tell: Two epochs are better than one." in shown.stdout
+    assert "untested: The peak is at two epochs; six are no better." in shown.stdout
+    assert {"study.json", "study.md", "report.html"} <= {path.name for path in (out / "span_curve").iterdir()}
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (("reproduce",), "give the NAME of a study, or --list"),
+        (("reproduce", "span_curves"), "did you mean `span_curve`"),
+        (
+            ("reproduce", "two_epochs"),
+            "data/train-v2.0.json: no such file; give the folder of two_epochs's files as --data",
+        ),
+        (("reproduce", "bert_pretraining"), "cannot be run here; it needs pre-training"),
         (("run", "nowhere.yaml"), "cannot be read"),
         (("run", "CONFIG", "--set", "heads.epoch=3"), "did you mean `epochs`"),
         (("run", "CONFIG", "--set", "heads"), "expected key=value"),

@@ -111,6 +111,28 @@ PAPER_V2 = {
 }
 
 
+# SPEC 7: ten epochs of heads in batches of 64 on states after 0.2, 1 and 3 epochs.
+PAPER_V1_ANSWERABILITY = {
+    "task": "answerability",
+    "encoder": "bert-large-uncased",
+    "windows": PAPER_V1["windows"],
+    "finetune": {**PAPER_V1["finetune"], "fractions": [0.2, 1.0, 3.0]},
+    "heads": {**PAPER_V1["heads"], "epochs": 10, "batch": {"tokens": None, "windows": 64}},
+    "precision": "float32",
+}
+# SPEC 11.1 and 11.3: cased, batches of 8, three epochs, windows that start 128 tokens apart.
+HULBURD = {
+    "encoder": "bert-base-cased",
+    "windows": {"max_length": 384, "stride": 128, "stride_as": "step", "max_question_length": 64},
+    "finetune": {
+        "fractions": [3.0],
+        "batch": {"tokens": None, "windows": 8},
+        "optim": {**ADAMW_V2, "max_grad_norm": 1.0},
+    },
+    "answers": {"n_best": 20, "max_answer_length": 30, "null_threshold": 0.0},
+}
+
+
 def part_of(whole, like):
     """Take from a config what an expectation speaks of."""
     return {key: part_of(whole[key], value) if isinstance(value, dict) else whole[key] for key, value in like.items()}
@@ -125,14 +147,75 @@ def test_a_recipe_does_what_the_original_system_did(recipe, expected):
 @pytest.mark.parametrize(
     ("name", "recipe", "expected"),
     [
-        ("bert_large", "paper-v1", PAPER_V1 | {"encoder": "bert-large-uncased"}),
-        ("bert_base", "paper-v2", PAPER_V2 | {"encoder": "bert-base-uncased"}),
+        ("squad2/bert_large", "paper-v1", PAPER_V1 | {"encoder": "bert-large-uncased"}),
+        ("squad2/bert_base", "paper-v2", PAPER_V2 | {"encoder": "bert-base-uncased"}),
+        ("answerability/bert_large", "paper-v1", PAPER_V1_ANSWERABILITY),
+        ("squad2/hulburd", "default", HULBURD),
     ],
 )
 def test_the_papers_configs_follow_their_recipes(name, recipe, expected):
-    experiment = read_experiment(CONFIGS / "squad2" / f"{name}.yaml")
+    experiment = read_experiments(CONFIGS / f"{name}.yaml")[0]
+    whole = experiment.model_dump(mode="json")
+    # One run goes through all fractions of the papers, and beyond those that a recipe names by itself.
+    named = expected["finetune"]["fractions"]
+    assert whole["finetune"]["fractions"][: len(named)] == named
+    whole["finetune"]["fractions"] = named
     assert experiment.recipe == recipe
-    assert part_of(experiment.model_dump(mode="json"), expected) == expected
+    assert part_of(whole, expected) == expected
+
+
+def test_the_run_of_2020_has_the_twenty_heads_of_table_a3_and_goes_to_six_epochs():
+    experiment = read_experiment(CONFIGS / "squad2" / "bert_large.yaml")
+    assert experiment.finetune.fractions[-6:] == (1, 2, 3, 4, 5, 6)
+    assert sum(head.kind == "head" for head in experiment.heads.train) == 20
+    assert {head.name for head in experiment.heads.train if head.kind == "control"} == {
+        "last_linear",
+        "last_adapter",
+        "null_offset",
+        "null_offset_scale",
+    }
+
+
+# SPEC 8.3 and 8.5: rate, batch and length of fine-tuning; rate, width and batch of the head.
+GLUE_2021 = {
+    "qqp": (1e-5, 32, 128, 1e-5, 128, 32),
+    "qnli": (1e-5, 32, 128, 8.650653513727516e-4, 32, 16),
+    "mnli": (1e-5, 32, 128, 1e-5, 128, 32),
+    "rte": (2e-5, 16, 250, 3.593259178474023e-4, 8, 16),
+    "sst2": (2e-5, 32, 128, 9.739884755578448e-4, 32, 64),
+    "mrpc": (2e-5, 32, 128, 7.591458513071305e-4, 16, 16),
+    "cola": (2e-5, 16, 128, 2.25972e-5, 128, 16),
+    "stsb": (2e-5, 16, 128, 2.7762e-5, 128, 16),
+}
+
+
+def test_the_glue_runs_of_2021_have_the_settings_of_each_task():
+    found = {}
+    for each in read_experiments(CONFIGS / "glue" / "paper_2021.yaml"):
+        head = next(head for head in each.heads.train if head.name == "ap_glue")
+        tuning = (each.finetune.lr, each.finetune.batch.windows, each.windows.max_length)
+        found[each.task] = (*tuning, each.heads.lr, head.pooler.width, each.heads.batch.windows)
+        assert head.pooler.length == each.windows.max_length
+        assert part_of(each.model_dump(mode="json"), {"finetune": {"optim": ADAMW_V2}}) == {
+            "finetune": {"optim": ADAMW_V2}
+        }
+    assert found == GLUE_2021
+
+
+def test_hulburds_variants_train_what_his_tables_train():
+    tuned = {each.method: each.tune for each in read_experiments(CONFIGS / "squad2" / "hulburd.yaml")}
+    named = {name: None if tune is None else (tune.train, tune.insert) for name, tune in tuned.items()}
+    expected = {
+        "L12": None,
+        "L6": ("top:6", "none"),
+        "L3": ("top:3", "none"),
+        "L1": ("top:1", "none"),
+        "L0": ("none", "none"),
+        "L12_A64": ("all", "houlsby:64"),
+        "L0_A64": ("none", "houlsby:64"),
+        "L0_A768": ("none", "houlsby:768"),
+    }
+    assert {name: named[name] for name in expected} == expected
 
 
 def test_a_yaml_lies_above_its_recipe_and_an_override_above_both(tmp_path):
@@ -434,7 +517,7 @@ def test_rows_have_the_baseline_beside_their_heads_and_questions_and_tags_do_not
 
 def test_the_committed_experiments_on_rows_read_the_first_token_as_they_did():
     paths = [path for path in CONFIGS.rglob("*.yaml") if path.parent.name in ("glue", "swag", "classification")]
-    assert len(paths) == 12
+    assert len(paths) == 15
     for path in paths:
         for experiment in read_experiments(path):
             assert (experiment.states.pooling, experiment.finetune.start, experiment.heads.start) == (

@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/commands.md and of the models' pages; a test holds the committed pages to it."""
+"""Writes the generated parts of docs/commands.md, claims.md and the models' pages; a test holds the pages to it."""
 
 from pathlib import Path
 
@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 from bertvision.cli import app
 from bertvision.encoder.load import SHIPPED
 from bertvision.files import write_text
+from bertvision.report.renderers import to_markdown
+from bertvision.studies.claims import claims_tables, count_statuses, settle_claims
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- written by make pages -->\n", "<!-- end of what make pages wrote -->\n"
@@ -45,10 +47,19 @@ def _card(name: str) -> str:
     return card.lstrip()
 
 
+def claims_page() -> str:
+    """Return every claim of the papers with what the committed records say of it."""
+    settled = settle_claims(DOCS.parent / "results")
+    counts = ", ".join(f"{count} {status}" for status, count in count_statuses(settled).items())
+    tables = [f"## {table.title}\n\n{to_markdown(table)}" for table in claims_tables(settled)]
+    return "\n".join([f"Of {len(settled)} claims: {counts}.\n", *tables])
+
+
 PAGES = {
     DOCS / "commands.md": commands_page,
     DOCS / "default_model.md": default_model_page,
     DOCS / "base_model.md": base_model_page,
+    DOCS / "claims.md": claims_page,
 }
 
 

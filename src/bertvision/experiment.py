@@ -89,6 +89,7 @@ class Experiment(Config):
     states: StatesConfig = StatesConfig()
     heads: HeadsConfig = HeadsConfig()
     ensembles: tuple[EnsembleConfig, ...] = ()
+    transfer: tuple[Annotated[float, Field(gt=0)], ...] | None = None  # heads of these fractions read later states too
     answers: AnswerConfig = AnswerConfig()
     measure: MeasureConfig | None = None  # None: nothing more
     report_to: tuple[Tracker, ...] = ()  # trackers that see the course of training; training.jsonl always has it
@@ -149,6 +150,8 @@ class Experiment(Config):
         ensembles = [ensemble.name for ensemble in self.ensembles]
         if repeated := [name for name in ensembles if ensembles.count(name) > 1]:
             raise ValueError(f"two ensembles are called {repeated[0]!r}; leave one out")
+        if untuned := [each for each in self.transfer or () if each not in self.finetune.fractions]:
+            raise ValueError(f"`transfer` has {untuned[0]:g}, which is none of finetune.fractions; add it there")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"`seeds` holds one twice: {list(self.seeds)}")
         return self
@@ -202,35 +205,40 @@ def read_experiments(path: Path, overrides: Iterable[str] = ()) -> list[Experime
     and its own name chooses all of these. A path at which there is no file may name a shipped one: squad2/minilm.
     """
     path = find_config(path)
-    settings, overrides = {"name": path.stem, **read_yaml(path)}, list(overrides)
+    return build_experiments({"name": path.stem, **read_yaml(path)}, overrides, str(path))
+
+
+def build_experiments(settings: Settings, overrides: Iterable[str] = (), origin: str = "settings") -> list[Experiment]:
+    """Build what `read_experiments` reads, from the content of a file."""
+    settings, overrides = dict(settings), list(overrides)
     chosen = [each.partition("=")[2] for each in overrides if each.startswith("variant=")]
-    variants = expand_variants(settings.pop("variants", None), str(path))
+    variants = expand_variants(settings.pop("variants", None), origin)
     if unknown := [name for name in chosen if not any(name in (each.name, each.method) for each in variants)]:
         known = ", ".join(each.name for each in variants) or "none, it is one experiment"
-        raise SettingsError(f"{path}: no variant {unknown[0]!r}; known: {known}")
+        raise SettingsError(f"{origin}: no variant {unknown[0]!r}; known: {known}")
     variants = [each for each in variants if not chosen or {each.name, each.method} & set(chosen)]
     rest = [each for each in overrides if not each.startswith("variant=")]
-    _check_variants(path, variants, rest)
+    _check_variants(origin, variants, rest)
     if not variants:
-        return [build_experiment(settings, rest, str(path))]
+        return [build_experiment(settings, rest, origin)]
     return [
         build_experiment(
             merge(settings, {**own, "variant": name, "method": method}),
             rest,
-            f"{path}, {name}",
+            f"{origin}, {name}",
         )
         for name, method, own, _ in variants
     ]
 
 
-def _check_variants(path: Path, variants: Iterable[VariantSettings], overrides: Iterable[str]) -> None:
+def _check_variants(origin: str, variants: Iterable[VariantSettings], overrides: Iterable[str]) -> None:
     """Refuse names that a report's own folders have, and a rate that would belie those in names."""
     if taken := [each.name for each in variants if each.name in TAKEN]:
-        raise SettingsError(f"{path}: {taken[0]!r} is a folder of reports; call the variant something else")
+        raise SettingsError(f"{origin}: {taken[0]!r} is a folder of reports; call the variant something else")
     rated = [each.name for each in variants if each.has_own_rate]
     if rated and any(each.startswith("finetune.lr=") for each in overrides):
         raise SettingsError(
-            f"{path}: {rated[0]} has its learning rate by the list in the file; leave finetune.lr out and choose one "
+            f"{origin}: {rated[0]} has its learning rate by the list in the file; leave finetune.lr out and choose one "
             "with --set variant=NAME, or change the list"
         )
 

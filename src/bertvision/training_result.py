@@ -96,6 +96,7 @@ class TrainingResult:
 
     def _models(self) -> list[RunRecord]:
         found = [each for each in self._last() if each.kind in ("encoder", "head", "control")]
+        found = [each for each in found if each.head_fraction is None]
         return [each for each in found if each.row != "encoder" or each.fraction is not None]
 
     def _poolers(self) -> dict[str, nn.Module | None]:

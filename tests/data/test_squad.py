@@ -477,8 +477,17 @@ def test_squad1_refuses_unanswerable_questions_in_either_split(write, split):
     with pytest.raises(DataError) as caught:
         read_task("squad1", DataConfig(**files))
     assert message_of(caught) == (
-        f"{files[split]}: question 'why' has no answer, which SQuAD 1.1 does not know; use task: squad2"
+        f"{files[split]}: question 'why' has no answer, which SQuAD 1.1 does not know; use task: squad2, or "
+        "leave such questions out with data.on_bad=drop"
     )
+
+
+def test_squad1_leaves_unanswerable_questions_out_where_bad_ones_are_dropped(write):
+    source = write(squad2())
+    task = read_task("squad1", DataConfig(train=source, dev=source, on_bad="drop"))
+    kept = [question for question in QUESTIONS if question.answers]
+    assert (list(task.train.examples), task.train.dropped) == (kept, len(QUESTIONS) - len(kept))
+    assert task.train.dropped > 0
 
 
 def test_squad1_takes_answerable_questions(write):

@@ -1,4 +1,9 @@
+from pathlib import Path
+
+import pytest
+
 import bertvision
+from bertvision.records import read_costs, read_differences, read_records
 from bertvision.report.chapters import PLAIN
 from bertvision.studies.reports import PAPERS, write_report
 
@@ -21,3 +26,14 @@ def test_a_report_says_why_there_is_no_table_of_glue(tmp_path, make_task_records
     write_report([*records, *make_task_records("cola", {"matthews": 30.0}, experiment="again")], tmp_path)
     for name in ("report.html", "report.md"):
         assert "No table of GLUE: cola has records of 2" in (tmp_path / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["answerability", "swag"])
+def test_committed_reports_are_what_make_report_writes(name, tmp_path):
+    """The smallest of them: the others take a while to draw."""
+    folder = Path(__file__).parents[2] / "results" / name
+    write_report(read_records(folder), tmp_path, read_costs(folder), read_differences(folder))
+    for each in ("report.md", "tables.tex"):
+        assert (tmp_path / each).read_text(encoding="utf-8") == (folder / each).read_text(encoding="utf-8"), (
+            "make report"
+        )

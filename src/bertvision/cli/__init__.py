@@ -15,7 +15,7 @@ from bertvision.cli.data import near_miss
 from bertvision.cli.evaluate import analyze, calibrate, compare, ensemble, layers, score
 from bertvision.cli.serve import serve
 from bertvision.cli.share import push, save
-from bertvision.cli.study import compare_methods, costs, report
+from bertvision.cli.study import compare_methods, costs, report, reproduce
 from bertvision.cli.train import configs, finetune, heads, inspect, plan, quickstart, run, train_heads
 from bertvision.cli.use import ask, export, predict
 
@@ -24,7 +24,7 @@ VERBS_BY_PANEL = {
     "Use a model": (ask, serve, predict, save, push, export),
     "Train": (quickstart, run, finetune, train_heads, plan, inspect, near_miss, heads, configs),
     "Evaluate": (score, compare, analyze, calibrate, ensemble, layers),
-    "Study": (report, costs, compare_methods),
+    "Study": (report, reproduce, costs, compare_methods),
 }
 
 

@@ -1,7 +1,9 @@
-"""Verbs that show and compare whole experiments: reports, what variants cost, how far their answers lie apart."""
+"""Verbs that show and compare whole experiments: reports, the papers' tables, costs, how far answers lie apart."""
 
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +21,10 @@ from bertvision.cli.console import (
     results,
 )
 from bertvision.files import check_folder
+
+if TYPE_CHECKING:
+    from bertvision.reproduce import StudyWork
+    from bertvision.studies.study import Study
 
 
 @in_one_line
@@ -42,6 +48,144 @@ def report(
     page = write_report(found, check_folder(out), measured, read_differences(records), read_mistakes(records))
     print_records(with_costs(found, measured), as_json)
     messages.print(f"report: {page}", markup=False)
+
+
+@in_one_line
+def reproduce(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A study that --list names.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the studies, and what each takes here.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be run, and run nothing.")] = False,
+    encoder: Annotated[str | None, typer.Option("--encoder", help="In the place of the paper's own.")] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The files that experiments have below data/.")
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="Seeds 1 to N.", min=1)] = 3,
+    out: Annotated[Path, typer.Option("--out", help="The folder of all studies.")] = Path("runs/reproduce"),
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Run a table of the papers again, and say whether it holds.
+
+    Sets what was published beside what comes out: the mean over seeds with its 95% interval, the paper's own score and
+    the official one, the controls that the papers lack, and a verdict by a rule fixed beforehand. Writes
+    OUT/NAME/study.json, study.md and report.html; when it was stopped, the same command goes on. Studies share tuned
+    encoders.
+    """
+    from bertvision.errors import SettingsError
+    from bertvision.studies.study import find_study, read_studies
+
+    if name is None and not listed:
+        raise SettingsError("give the NAME of a study, or --list to see which there are")
+    chosen = list(read_studies().values()) if name is None else [find_study(name)]
+    if listed or dry_run:
+        _show_plans(chosen, encoder, data, seeds, overrides or (), as_json, told_in_full=not listed)
+        return
+    _reproduce(chosen[0], encoder, data, seeds, overrides or (), out, quiet, as_json)
+
+
+def _show_plans(
+    studies: "Sequence[Study]",
+    encoder: str | None,
+    data: Path | None,
+    seeds: int,
+    overrides: Sequence[str],
+    as_json: bool,
+    *,
+    told_in_full: bool,
+) -> None:
+    """Print what studies take and what was published; with `told_in_full` also every run."""
+    from bertvision.errors import EncoderError
+    from bertvision.reproduce import (
+        EncoderSpeed,
+        describe_plan,
+        foresee,
+        measure_speed,
+        missing_files,
+        plan_study,
+        speed_for,
+    )
+    from bertvision.studies.study_tables import published_table
+
+    speed: EncoderSpeed | None = None
+    try:
+        speed = measure_speed(encoder or "default")
+    except EncoderError as error:
+        messages.print(f"no times are foreseen: {error}", markup=False)
+    shown = []
+    for study in studies:
+        plan = plan_study(study, encoder, data, seeds, overrides) if study.config else None
+        work = None if plan is None else foresee(plan, None if speed is None else speed_for(plan, speed))
+        runs = [] if plan is None or not told_in_full else describe_plan(plan)
+        missing = [] if plan is None else missing_files(plan)
+        shown.append((study, work, runs, missing))
+    if as_json:
+        print_json([_plain_plan(*each) for each in shown])
+        return
+    for study, work, runs, missing in shown:
+        if len(shown) == 1 and study.published:
+            print_table(published_table(study))
+        results.print(f"\n{study.name}: {study.title}", markup=False)
+        for line in _plan_lines(study, work, runs, missing):
+            results.print(textwrap.fill(line, 80, initial_indent="  ", subsequent_indent="    "), markup=False)
+
+
+def _plan_lines(study: "Study", work: "StudyWork | None", runs: Sequence[str], missing: Sequence[str]) -> list[str]:
+    from bertvision.states.planner import in_time
+
+    if work is None:
+        takes = f"cannot be run here: needs {study.needs}"
+    else:
+        time = "" if work.seconds is None else f"; about {in_time(work.seconds)} on this machine with the papers' data"
+        passes = f"{work.tuning_epochs:g} epochs of tuning, {work.head_passes:g} passes of heads"
+        takes = f"takes: {work.runs} runs, {work.seeds} seeds: {passes}{time}"
+    best = max(
+        (each.scores[study.scores[0]] for each in study.published if study.scores[0] in each.scores), default=None
+    )
+    published = f"published: {len(study.published)} results" + ("" if best is None else f", the best {best:g}")
+    return [
+        f"{study.paper}; {takes}",
+        f"{published}, and {len(study.claims)} claims",
+        f"metric: {study.metric}",
+        *(f"wrong: {each}" for each in study.wrong),
+        *(f"run: {each}" for each in runs),
+        *(f"missing: {each}" for each in missing if runs),
+    ]
+
+
+def _plain_plan(
+    study: "Study", work: "StudyWork | None", runs: Sequence[str], missing: Sequence[str]
+) -> dict[str, Any]:
+    takes = None if work is None else work._asdict()
+    return {**study.model_dump(mode="json"), "takes": takes, "runs": list(runs), "missing": list(missing)}
+
+
+def _reproduce(
+    study: "Study",
+    encoder: str | None,
+    data: Path | None,
+    seeds: int,
+    overrides: Sequence[str],
+    out: Path,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    from bertvision.records import read_costs, read_differences, read_records
+    from bertvision.reproduce import plan_study, run_study
+    from bertvision.studies.reports import write_report
+    from bertvision.studies.study_tables import claims_table, short_table
+
+    plan = plan_study(study, encoder, data, seeds, overrides)
+    record = run_study(plan, check_folder(out), progress_for(quiet))
+    folder = out / study.name
+    page = write_report(read_records(folder), folder, read_costs(folder), read_differences(folder))
+    if as_json:
+        print_json(record.model_dump(mode="json"))
+        return
+    print_table(short_table(record))
+    for claim in claims_table(record.claims).texts:
+        results.print(f"{claim[-1]}: {claim[0]} {claim[3]}".rstrip(), markup=False)
+    messages.print(f"study: {folder / 'study.md'}; report with figures: {page}", markup=False)
 
 
 @in_one_line

@@ -297,7 +297,7 @@ def heads(
     results.print(sizes.title, markup=False)
     print_table(sizes.as_table())
     results.print(
-        "Percent of the encoder; total counts running statistics too. What each reads: docs/method.md", markup=False
+        "Total, running statistics included, in percent of the encoder. What each reads: docs/method.md", markup=False
     )
 
 

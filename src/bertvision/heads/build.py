@@ -14,7 +14,15 @@ from bertvision.heads.poolers.build import AnyPooler, build_pooler
 from bertvision.heads.poolers.last_dense import LastDenseConfig
 from bertvision.heads.poolers.last_state import LastStateConfig
 from bertvision.heads.poolers.regression import RegressionConfig
-from bertvision.heads.readouts import BILSTM_WIDTH, BiLstmReadout, ClassReadout, JointReadout, SpanReadout, TagReadout
+from bertvision.heads.readouts import (
+    BILSTM_WIDTH,
+    BiLstmReadout,
+    ClassReadout,
+    JointReadout,
+    NullOffsetReadout,
+    SpanReadout,
+    TagReadout,
+)
 from bertvision.settings import Config, validate
 from bertvision.shapes import StackShape
 from bertvision.training.objective import SPANS, Objective
@@ -80,6 +88,8 @@ def output_head(given: str | dict[str, Any] | None) -> HeadConfig:
     """
     mapping = given if isinstance(given, dict) else {"head": given or "last_linear"}
     head = validate(HeadConfig, {**mapping, "name": "output"}, "finetune.head")
+    if reads_output_layer(head):
+        raise SettingsError(f"finetune.head: a readout {head.readout} corrects an output layer; choose another head")
     if head.lr is not None or head.weight_decay is not None:
         raise SettingsError("finetune.head: it learns with the encoder; set finetune.lr and finetune.optim instead")
     return head
@@ -91,6 +101,11 @@ def reads_last_alone(config: HeadConfig) -> bool:
         isinstance(config.pooler, LastStateConfig | LastDenseConfig) or getattr(config.pooler, "mix", None) == "last"
     )
     return is_last and config.readout != "joint"
+
+
+def reads_output_layer(config: HeadConfig) -> bool:
+    """Return whether a head corrects the scores of the encoder's own output layer, which it has to be given."""
+    return config.readout in ("null_offset", "null_offset_scale")
 
 
 def is_regression(config: HeadConfig) -> bool:
@@ -131,6 +146,8 @@ def _build_readout(config: HeadConfig, shape: StackShape, features: int, objecti
             return JointReadout(features, shape, config.rank)
         case "bilstm":
             return BiLstmReadout(features, config.readout_width or BILSTM_WIDTH, objective.columns)
+        case "null_offset" | "null_offset_scale":
+            return NullOffsetReadout(features, scaled=config.readout == "null_offset_scale")
         case "linear":
             over_tokens = objective.kind.softmax == "tokens"
             return SpanReadout(features) if over_tokens else TagReadout(features, objective.columns)

@@ -30,8 +30,9 @@ from bertvision.kinds.kind import Kind
 from bertvision.settings import suggest
 
 RoleKind = Literal["head", "control"]
-# A linear layer; one that scores pairs of start and end too; or a recurrent network over the tokens.
-ReadoutKind = Literal["linear", "joint", "bilstm"]
+# A linear layer; one that scores pairs of start and end too; a recurrent network over the tokens; or the encoder's own
+# output layer as it is, with one or two numbers to train.
+ReadoutKind = Literal["linear", "joint", "bilstm", "null_offset", "null_offset_scale"]
 # Where a head comes from: the 2020 papers, a reconstruction of one that is lost, the 2021 code, Hulburd's study,
 # BERT's own paper, here.
 Origin = Literal["2020", "reconstructed", "2021", "hulburd", "bert", "new", "control"]
@@ -158,6 +159,15 @@ CATALOG = {
     "last_linear": Entry("control", LastStateConfig(), "control: the last state alone"),
     "last_adapter": Entry(
         "control", MixedAdapterConfig(mix="last"), "control: an adapter on the last state alone", BUDGET
+    ),
+    "null_offset": Entry(
+        "control",
+        LastStateConfig(),
+        "control: the encoder's own output layer, and an offset of “no answer” to train",
+        readout="null_offset",
+    ),
+    "null_offset_scale": Entry(
+        "control", LastStateConfig(), "control: the same, and a factor on its logits", readout="null_offset_scale"
     ),
     "last_regression": Entry("control", RegressionConfig(layers="last"), "control: a regression on the last state"),
 }

@@ -28,7 +28,7 @@ class HeadSize(NamedTuple):
     kinds: tuple[str, ...]  # of tasks that it serves
     total: int  # running statistics included
     trainable: int
-    share: float | None  # percent of the encoder; None where only a shape is known
+    share: float | None  # total in percent of the encoder, as the papers have it; None where only a shape is known
     about: str
 
 
@@ -65,7 +65,7 @@ def _size(name: str, shape: StackShape, of_first_token: StackShape, whole: int |
     # Most heads for rows read one state per layer; the first token's begin with the pooled one.
     reads_first = objective.per == "row" and entry.pooler.classes_from == "one state"
     count = count_head(HeadConfig.model_validate(name), of_first_token if reads_first else shape, objective)
-    share = None if whole is None else 100 * count.trainable / whole
+    share = None if whole is None else 100 * count.total / whole
     scores, total, trainable = _scores(entry.kinds), count.total, count.trainable
     return HeadSize(name, entry.kind, entry.origin, scores, entry.kinds, total, trainable, share, entry.about)
 

@@ -1,7 +1,8 @@
 """Features -> logits, one readout per kind of task.
 
 Of spans there is a second one, which scores every pair of start and end, with a say of all layers in whether there is
-an answer; of tags too, a recurrent one: what BERT's paper puts on frozen features (Devlin et al. 2019, table 7).
+an answer, and a control that trains one or two numbers; of tags too, a recurrent one: what BERT's paper puts on frozen
+features (Devlin et al. 2019, table 7).
 """
 
 import torch
@@ -14,6 +15,8 @@ from bertvision.shapes import ClassLogits, LayerStates, SpanLogits, StackShape, 
 RowFeatures = Float[Tensor, "batch place feature"]  # of every token, or one row for all of them
 # Factors start at a tenth of Glorot's size: with rank 8 and features near one, a pair's product is then 0.06 or so.
 FACTOR_START = 0.1
+# Adam moves a weight by about its rate in a step. Null odds lie tens apart, and 700 steps at 1e-3 would reach 0.7.
+OFFSET_UNIT = 30.0
 BILSTM_WIDTH = 384  # of each direction: 768 together, as in the paper
 
 
@@ -103,6 +106,40 @@ class JointReadout(nn.Module):
         columns[:, 0, 0] += in_float32(self.no_answer, first)[:, 0]
         bounds, factors = columns[..., :2], columns[..., 2:]
         return torch.cat([hide_padding(bounds, mask), factors.masked_fill(~mask[..., None], 0.0)], dim=-1)
+
+
+class NullOffsetReadout(nn.Module):
+    """Score spans as another output layer does, which stays as it is, and learn how much "no answer" is worth.
+
+    What is trained is one number, which is added to the start and the end of the first token, and with `scaled` the
+    logarithm of a factor on all logits. `take` brings the output layer.
+    """
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, features: int, *, scaled: bool = False) -> None:
+        super().__init__()
+        self.columns = 2
+        start = glorot_linear(features, 2)
+        self.register_buffer("weight", start.weight.detach().clone())
+        self.register_buffer("bias", start.bias.detach().clone())
+        self.offset = nn.Parameter(torch.zeros(()))
+        self.log_scale = nn.Parameter(torch.zeros(())) if scaled else None
+
+    def take(self, output: nn.Linear) -> None:
+        """Score spans as this layer does from now on."""
+        self.weight.copy_(output.weight.detach())
+        self.bias.copy_(output.bias.detach())
+
+    def forward(self, features: TokenFeatures, states: LayerStates, mask: TokenMask) -> SpanLogits:
+        """Return start and end logits; padding gets the lowest number."""
+        with torch.autocast(features.device.type, enabled=False):
+            logits = nn.functional.linear(features.float(), self.weight, self.bias)
+            logits = logits if self.log_scale is None else logits * self.log_scale.exp()
+            is_first = (torch.arange(logits.shape[1], device=logits.device) == 0)[:, None]
+            logits = logits + is_first * (OFFSET_UNIT * self.offset)
+        return hide_padding(logits, mask)
 
 
 class BiLstmReadout(nn.Module):

@@ -30,7 +30,7 @@ from bertvision.windows.window import Window, WindowConfig
 
 Per = Literal["token", "row"]
 PredictorName = Literal["reader", "classifier", "tagger"]
-Readout = Literal["linear", "joint", "bilstm"]
+Readout = Literal["linear", "joint", "bilstm", "null_offset", "null_offset_scale"]
 Bounds = tuple[float, float]
 CellsByName = dict[str, Any]  # one line of a table
 Contrast = Literal["rows", "texts"]  # what contrastive tuning compares: rows with each other, or a row's two texts

@@ -1,7 +1,7 @@
 """A span of the context that answers a question or, in SQuAD 2.0, "no answer"."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -64,7 +64,7 @@ class Spans(Kind):
     per: ClassVar[Per] = "token"
     noun: ClassVar[str] = "question"
     softmax: ClassVar[Literal["tokens"]] = "tokens"
-    readouts: ClassVar[tuple[Readout, ...]] = ("linear", "joint")
+    readouts: ClassVar[tuple[Readout, ...]] = ("linear", "joint", "null_offset", "null_offset_scale")
     in_context: ClassVar[bool] = True
     asks_questions: ClassVar[bool] = True
     can_be_taught: ClassVar[bool] = True
@@ -85,7 +85,7 @@ class Spans(Kind):
         """Read a SQuAD file; SQuAD 1.1 knows no question without an answer."""
         split = read_questions(source, reading)
         if not self.has_null and reading.need == "placed":
-            _refuse_unanswerable(split)
+            split = _answerable(split, drop=reading.data.on_bad == "drop")
         return Labelled(split, reading.labels)
 
     def cut(
@@ -332,9 +332,15 @@ def _disagreement(question: Question, a: ScoredAnswers, b: ScoredAnswers) -> Dis
     return Disagreement(plain, f"{right} right: {question.id}{article}", printed, NOTHING)
 
 
-def _refuse_unanswerable(split: Split[Question]) -> None:
-    for question in split.examples:
-        if question.is_impossible:
-            raise DataError(
-                f"{split.name}: question {question.id!r} has no answer, which SQuAD 1.1 does not know; use task: squad2"
-            )
+def _answerable(split: Split[Question], *, drop: bool) -> Split[Question]:
+    """Return a split whose questions all have an answer; others are refused, or left out."""
+    kept = tuple(question for question in split.examples if not question.is_impossible)
+    if len(kept) == len(split.examples):
+        return split
+    if not drop:
+        odd = next(question.id for question in split.examples if question.is_impossible)
+        raise DataError(
+            f"{split.name}: question {odd!r} has no answer, which SQuAD 1.1 does not know; use task: squad2, or leave "
+            "such questions out with data.on_bad=drop"
+        )
+    return replace(split, examples=kept, dropped=split.dropped + len(split.examples) - len(kept))

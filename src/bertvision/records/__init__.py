@@ -1,4 +1,4 @@
-"""What finished work leaves behind, as JSON files: runs, costs, differences, mistakes, benchmarks."""
+"""What finished work leaves behind, as JSON files: runs, costs, differences, mistakes, benchmarks, studies."""
 
 from bertvision.records.benchmarks import BenchRecord, Ratio, Side, bench_file, read_bench_records, write_bench_record
 from bertvision.records.costs import (
@@ -52,6 +52,16 @@ from bertvision.records.runs import (
     tuned_for,
     write_record,
 )
+from bertvision.records.studies import (
+    STUDY_FILE,
+    JudgedClaim,
+    JudgedResult,
+    SeedMean,
+    StudyRecord,
+    Verdict,
+    read_study_records,
+    write_study,
+)
 
 __all__ = [
     "Apart",
@@ -63,9 +73,12 @@ __all__ = [
     "DataFile",
     "DifferenceRecord",
     "Efficiency",
+    "SeedMean",
     "FewerRows",
     "GIVEN",
     "Inference",
+    "JudgedClaim",
+    "JudgedResult",
     "MISTAKES_FILE",
     "Mistake",
     "MistakesRecord",
@@ -77,13 +90,16 @@ __all__ = [
     "Round",
     "RowSize",
     "RunRecord",
+    "STUDY_FILE",
     "Seconds",
     "Side",
     "Speed",
     "Spent",
     "State",
+    "StudyRecord",
     "TrainingPoint",
     "Tried",
+    "Verdict",
     "bench_file",
     "choose",
     "costs_path",
@@ -98,6 +114,7 @@ __all__ = [
     "read_mistakes",
     "read_record",
     "read_records",
+    "read_study_records",
     "record_path",
     "record_paths",
     "state_name",
@@ -108,4 +125,5 @@ __all__ = [
     "write_differences",
     "write_mistakes",
     "write_record",
+    "write_study",
 ]

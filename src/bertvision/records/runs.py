@@ -110,6 +110,7 @@ class RunRecord(Record):
     kind: ResultKind
     place: int = 0  # among the rows of its fraction, as the experiment lists them
     fraction: float | None  # None where the encoder was used as given
+    head_fraction: float | None = None  # of a head that was trained on another fraction's states (`transfer`)
     seed: int
     encoder_lr: float | None = None  # learning rate of the encoder's tuning; None where it was used as given
     lr: float | None = None  # of a head

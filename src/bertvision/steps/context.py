@@ -56,6 +56,7 @@ class RunContext:
     seed: int
     fraction: float | None = None  # of an epoch that the encoder was tuned for; None: the encoder as given
     callbacks: Sequence[Callback] = ()  # that see the course of every training
+    lender: Path | None = None  # where other runs lie, whose tuned encoders serve where the settings are the same
 
     def at(self, seed: int, fraction: float | None = None) -> "RunContext":
         """Return the same context at another seed and fraction."""

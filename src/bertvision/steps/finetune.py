@@ -3,6 +3,8 @@
 A teacher is a trained model -> the logits that a smaller one is to learn.
 """
 
+import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -29,9 +31,9 @@ from bertvision.heads.regression import fit_regression
 from bertvision.heads.training import build_heads, start_at_prior
 from bertvision.manifest import write_manifest
 from bertvision.model_folder import LORA, as_saved, load_head, load_model, read_model_config, save_encoder
-from bertvision.records import TrainingPoint
-from bertvision.run_folder import is_made, resumable, sign
-from bertvision.settings import Settings
+from bertvision.records import TrainingPoint, fraction_name
+from bertvision.run_folder import MADE_BY, is_made, resumable, sign
+from bertvision.settings import Settings, first_difference
 from bertvision.shapes import StackShape
 from bertvision.states.live import outputs_in_order_of_length
 from bertvision.steps.context import RunContext
@@ -71,6 +73,8 @@ def finetune(context: RunContext) -> None:
     """Tune the encoder for every fraction that the run folder does not hold yet."""
     config, folder = context.experiment.finetune, context.folder
     wanted = {fraction: folder.encoder(fraction) for fraction in config.fractions}
+    for fraction, place in wanted.items():
+        _borrow(context, fraction, place)
     made = [is_made(place, _made_by(context, fraction)) for fraction, place in wanted.items()]
     if all(made):
         return
@@ -89,6 +93,27 @@ def finetune(context: RunContext) -> None:
                     if context.contrast is not None:
                         _fit_output(context, encoder, output)
                     _save(context, wanted[checkpoint.fraction], encoder, output, checkpoint, bottom.states)
+
+
+def _borrow(context: RunContext, fraction: float, place: Path) -> None:
+    """Take an encoder that another run has tuned by the same settings, where there is one."""
+    if context.lender is None or place.exists():
+        return
+    wanted = _made_by(context, fraction)
+    for made in sorted(context.lender.rglob(f"encoder/{fraction_name(fraction)}/{MADE_BY}")):
+        if first_difference(read_json(made), wanted) is None:
+            context.progress.say(f"the encoder of fraction {fraction:g} is that of {made.parent}")
+            with whole_folder(place) as beside:
+                shutil.copytree(made.parent, beside, copy_function=_link, dirs_exist_ok=True)
+            return
+
+
+def _link(source: str, target: str) -> None:
+    """Let two folders share a file; a copy where the file system cannot."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _fit_output(context: RunContext, encoder: Encoder, output: Output) -> None:

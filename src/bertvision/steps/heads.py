@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import cast
 
 from bertvision.encoder.encode import StateBatch, StateSource, freeze
-from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.encoder.pooling import Pooling
-from bertvision.errors import FolderError
+from bertvision.errors import FolderError, SettingsError
 from bertvision.files import read_json, remove_folder, whole_folder, write_json
-from bertvision.heads.build import HeadConfig, build_head, is_regression
+from bertvision.heads.build import HeadConfig, build_head, is_regression, reads_output_layer
 from bertvision.heads.head import Head
 from bertvision.heads.logits import logits_of
+from bertvision.heads.poolers.last_state import LastState
+from bertvision.heads.readouts import NullOffsetReadout, SpanReadout
 from bertvision.heads.regression import RegressionFit, fit_regression
 from bertvision.heads.training import EpochEnd, build_heads, start_at_prior, train_heads_together
 from bertvision.kinds.kind import Answering
@@ -78,6 +80,7 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
     heads = build_heads(together, context.shapes[pooling], context.seed, objective, pooling or "first")
     if config.start == "prior":
         start_at_prior(heads.values(), objective, context.head_windows())
+    _give_output_layer(context, heads, [head.name for head in together if reads_output_layer(head)])
     made_by = {**_made_by(context, together), "device": context.compute.device.type}
     with resumable(stage, made_by, [context.folder.head(head.name) for head in together]) as saved:
         states_of = open_states(
@@ -95,6 +98,31 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
         check_kept([stage / MADE_BY])  # else scores of earlier epochs may have gone with it
         for head in together:
             _keep_head(context, stage, head, weights, end, told.get(head.name, Told()))
+
+
+def _give_output_layer(context: RunContext, heads: Mapping[str, Head], names: Sequence[str]) -> None:
+    """Give the encoder's own output layer to the heads that correct its scores."""
+    if not names:
+        return
+    output = None
+    if context.fraction is not None or context.is_own_checkpoint():
+        place = encoder_folder(context)
+        output = load_head(place, read_model_config(place))
+    if output is None or not isinstance(output.pooler, LastState) or not isinstance(output.readout, SpanReadout):
+        raise SettingsError(
+            f"head {names[0]!r} corrects the scores of a linear output layer; tune the encoder with one"
+        )
+    for name in names:
+        readout = heads[name].readout
+        assert isinstance(readout, NullOffsetReadout)
+        readout.take(output.readout.linear)
+
+
+def encoder_folder(context: RunContext) -> Path:
+    """Return where the encoder of a fraction lies, with its output layer."""
+    if context.fraction is None:
+        return folder_of(context.experiment.encoder)
+    return context.folder.encoder(context.fraction)
 
 
 def _train(

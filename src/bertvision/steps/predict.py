@@ -40,7 +40,15 @@ from bertvision.steps.finetune import finetune_costs, finetune_seconds
 from bertvision.steps.heads import frozen_encoder, load_heads
 from bertvision.steps.measure import measure_inference
 from bertvision.steps.mistakes import describe, mistakes_of
-from bertvision.steps.results import ENCODER, MAJORITY, ResultModel, list_models, output_layer_of
+from bertvision.steps.results import (
+    ENCODER,
+    MAJORITY,
+    ResultModel,
+    earlier_fractions,
+    list_models,
+    output_layer_of,
+    transferred_name,
+)
 from bertvision.training.accounting import Costs
 from bertvision.training.history import thinned
 
@@ -121,7 +129,8 @@ def predict(context: RunContext) -> list[RunRecord]:
 def files_of(context: RunContext, record: RunRecord) -> list[Path]:
     """Return the files without which a record's result is not whole: itself, its answers, and its model."""
     folder, names = context.folder, [] if record.kind == "baseline" else [record.row]
-    models = [folder.head(record.row)] if record.kind in ("head", "control") else []
+    is_head = record.kind in ("head", "control") and record.head_fraction is None
+    models = [folder.head(record.row)] if is_head else []
     models += [folder.encoder(context.fraction)] if context.fraction is not None else []
     own = record_path(folder.records, record.row, record.fraction, record.seed)
     return [own, *_answer_files(context, names), *(place / MADE_BY for place in models)]
@@ -237,6 +246,7 @@ def _record(this: Pass, row: ResultModel, place: int, found: RowScores) -> RunRe
         kind=row.kind,
         place=place,
         fraction=context.fraction,
+        head_fraction=row.head_fraction,
         seed=context.seed,
         encoder_lr=None if context.fraction is None else config.finetune.lr,
         **_own_settings(this, row),
@@ -305,6 +315,8 @@ def _finished_records(context: RunContext) -> list[RunRecord] | None:
     names = [] if output_layer_of(context) is None else [ENCODER]
     names += load_heads(context)
     names += [each.name for each in context.experiment.ensembles if all(name in names for name in each.of)]
+    for fraction in earlier_fractions(context):
+        names += [transferred_name(name, fraction) for name in load_heads(context.at(context.seed, fraction))]
     baseline = [MAJORITY] if context.task.kind.has_baseline else []
     paths = [record_path(folder.records, name, context.fraction, context.seed) for name in [*baseline, *names]]
     if not all(path.exists() for path in [*paths, *_answer_files(context, names)]):

@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from bertvision.encoder.load import Encoder, folder_of
+from bertvision.encoder.load import Encoder
 from bertvision.experiment import EnsembleConfig
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.head import Head, count_parameters
 from bertvision.metrics.squad import Scores
 from bertvision.model_folder import load_head, read_model_config
-from bertvision.records import Parameters, ResultKind, TrainingPoint
+from bertvision.records import Parameters, ResultKind, TrainingPoint, fraction_name
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import best_step, bottom_states, steps_as, trained_parameters, tuning_points
-from bertvision.steps.heads import load_heads
+from bertvision.steps.heads import encoder_folder, load_heads
 from bertvision.steps.mistakes import Told
 
 ENCODER, MAJORITY = "encoder", "majority"
@@ -37,6 +36,7 @@ class ResultModel:
     best: int | None = None  # where the best weights are kept: the encoder's step, a head's epoch
     steps: str | None = None  # how fine-tuning took its steps
     told: Told = Told()  # what a regression tells beside its scores
+    head_fraction: float | None = None  # that its head was trained at, where it is another one than this
 
 
 BASELINE = ResultModel(MAJORITY, "baseline", Parameters(total=0, trainable=0, encoder=0))
@@ -47,7 +47,7 @@ def list_models(context: RunContext, encoder: Encoder) -> list[ResultModel]:
     size, inside = encoder.num_parameters, 0
     rows = [BASELINE] if context.task.kind.has_baseline else []
     if (output := output_layer_of(context)) is not None:
-        place, own = _encoder_folder(context), count_parameters(output)
+        place, own = encoder_folder(context), count_parameters(output)
         trained_there = trained_parameters(place)
         learned = size + own.total if trained_there is None else trained_there
         inside = learned - own.trainable if context.fraction is not None else 0
@@ -75,7 +75,40 @@ def list_models(context: RunContext, encoder: Encoder) -> list[ResultModel]:
                 told=trained.told,
             )
         )
-    return rows + _ensembles(context.experiment.ensembles, rows, size, inside)
+    rows += _ensembles(context.experiment.ensembles, rows, size, inside)
+    return rows + _transferred(context, size, inside)
+
+
+def _transferred(context: RunContext, size: int, inside: int) -> list[ResultModel]:
+    """List heads that were trained on an earlier fraction's states, to be asked with those of this one."""
+    rows = []
+    for fraction in earlier_fractions(context):
+        for name, trained in load_heads(context.at(context.seed, fraction)).items():
+            count = count_parameters(trained.head)
+            parameters = Parameters(total=count.total, trainable=count.trainable, encoder=size)
+            row = ResultModel(
+                transferred_name(name, fraction),
+                trained.config.kind,
+                parameters,
+                trained.head,
+                trained.config,
+                inside + count.total,
+                seconds=trained.seconds,
+                head_fraction=fraction,
+            )
+            rows.append(row)
+    return rows
+
+
+def earlier_fractions(context: RunContext) -> list[float]:
+    """Return the fractions whose heads are also asked with this one's states (`transfer`)."""
+    here = context.fraction
+    return [each for each in context.experiment.transfer or () if here is not None and each < here]
+
+
+def transferred_name(head: str, fraction: float) -> str:
+    """Return the row of a head that was trained on an earlier fraction's states."""
+    return f"{head}-of-{fraction_name(fraction)}"
 
 
 def _ensembles(
@@ -102,11 +135,5 @@ def output_layer_of(context: RunContext) -> Head | None:
     """Load the encoder's own output layer, or give None for an encoder as given that has none."""
     if context.fraction is None and not context.is_own_checkpoint():
         return None
-    place = _encoder_folder(context)
+    place = encoder_folder(context)
     return load_head(place, read_model_config(place))
-
-
-def _encoder_folder(context: RunContext) -> Path:
-    if context.fraction is None:
-        return folder_of(context.experiment.encoder)
-    return context.folder.encoder(context.fraction)

@@ -22,14 +22,19 @@ EXPERIMENT = "experiment.json"
 
 
 def run(
-    experiment: Experiment, out: Path, progress: Progress = SILENT, callbacks: Sequence[Callback] = ()
+    experiment: Experiment,
+    out: Path,
+    progress: Progress = SILENT,
+    callbacks: Sequence[Callback] = (),
+    lender: Path | None = None,
 ) -> list[RunRecord]:
     """Take one experiment from text to records, one per result, fraction and seed; what OUT already holds is kept.
 
-    `callbacks` see the course of every training, beside the trackers of `experiment.report_to`.
+    `callbacks` see the course of every training, beside the trackers of `experiment.report_to`. Encoders that a run
+    below `lender` tuned by the same settings are taken from there.
     """
     records = []
-    with opened(experiment, out, progress, callbacks) as context:
+    with opened(experiment, out, progress, callbacks, lender) as context:
         for seed in experiment.seeds:
             finetune(context.at(seed))
             for fraction in context.fractions:
@@ -68,12 +73,16 @@ def run_train_heads(experiment: Experiment, out: Path, progress: Progress = SILE
 
 @contextmanager
 def opened(
-    experiment: Experiment, out: Path, progress: Progress, callbacks: Sequence[Callback] = ()
+    experiment: Experiment,
+    out: Path,
+    progress: Progress,
+    callbacks: Sequence[Callback] = (),
+    lender: Path | None = None,
 ) -> Iterator[RunContext]:
     """Lock the run folder, prepare the context, and write down the experiment as it was resolved."""
     with locked(out), tracking(experiment, out) as trackers:
         tidy(out)
-        context = replace(prepare(experiment, out, progress), callbacks=(*callbacks, *trackers))
+        context = replace(prepare(experiment, out, progress), callbacks=(*callbacks, *trackers), lender=lender)
         if not (out / EXPERIMENT).exists():  # the settings of a folder that is refused stay as they are
             write_experiment(context.experiment, out)
         for said in caution(context):

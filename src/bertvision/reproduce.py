@@ -1,0 +1,250 @@
+"""`bertvision reproduce`: a study of `studies/papers` -> its experiments, what they take, their runs, its record."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from bertvision.data.sources import parse_source
+from bertvision.encoder.load import load_encoder
+from bertvision.errors import DataError, SettingsError
+from bertvision.evaluate.analyze import analyze_folder
+from bertvision.experiment import Experiment, build_experiments
+from bertvision.files import check_folder, write_text
+from bertvision.progress import SILENT, Progress
+from bertvision.records import RunRecord, StudyRecord, fraction_name, write_study
+from bertvision.report.renderers import markdown_text, to_markdown
+from bertvision.run_folder import folder_of_seed
+from bertvision.settings import Settings, find_config, merge, read_yaml
+from bertvision.steps.run import run
+from bertvision.studies.study import Study
+from bertvision.studies.study_tables import study_tables
+from bertvision.studies.verdicts import judge
+from bertvision.training.device import choose_compute, wait_for
+
+DATA = "data/"  # where shipped experiments look for their files
+# Weights of the papers' encoders, poolers included (SPEC 1): to foresee times without having them.
+PARAMETERS = {
+    "bert-base-cased": 108_310_272,
+    "bert-base-uncased": 109_482_240,
+    "bert-large-uncased": 335_141_888,
+    "thenlper/gte-small": 33_212_160,
+}
+TRIAL_TOKENS = {"cpu": 2_048, "cuda": 32_768}  # of a batch on which speed is measured
+TRIAL_LENGTH = 128
+PER_HEAD = 0.1  # of the encoder's forward pass, that a head's step costs: 20 heads cost 1.75 passes (docs/log.md)
+
+
+class EncoderSpeed(NamedTuple):
+    """How fast this machine runs an encoder, in tokens a second."""
+
+    tuning: float
+    frozen: float
+    parameters: int  # of the encoder that was measured
+
+    def for_encoder(self, parameters: int) -> "EncoderSpeed":
+        """Return the speed of an encoder of another size, as if work grew with its weights."""
+        ratio = self.parameters / parameters
+        return EncoderSpeed(self.tuning * ratio, self.frozen * ratio, parameters)
+
+
+class StudyWork(NamedTuple):
+    """What a study takes: passes over its training data, all seeds together."""
+
+    runs: int
+    seeds: int
+    tuning_epochs: float
+    head_passes: float
+    seconds: float | None = None  # None where no speed was measured
+
+
+class StudyPlan(NamedTuple):
+    """A study with its experiments, ready to run."""
+
+    study: Study
+    experiments: tuple[Experiment, ...]
+
+
+def plan_study(
+    study: Study,
+    encoder: str | None = None,
+    data: Path | None = None,
+    seeds: int = 3,
+    overrides: Iterable[str] = (),
+) -> StudyPlan:
+    """Lay the study's settings over its experiment; `data` is the folder that takes the place of `data/` there."""
+    if not study.config:
+        raise SettingsError(f"{study.name}: cannot be run here; it needs {study.needs}")
+    settings: Settings = merge(read_yaml(find_config(Path(study.config))), study.settings)
+    if encoder is not None and encoder != settings["encoder"]:
+        settings = merge(merge(settings, study.elsewhere), {"encoder": encoder})
+    settings = {**settings, "name": study.name, "seeds": list(range(1, seeds + 1))}
+    overrides = list(overrides)
+    if not any(each.startswith("variant=") for each in overrides):
+        overrides += [f"variant={method}" for method in study.methods]
+    if data is not None:
+        settings = _with_data(settings, data)
+    return StudyPlan(study, tuple(build_experiments(settings, overrides, study.name)))
+
+
+def missing_files(plan: StudyPlan) -> list[str]:
+    """Name the files of a plan that are not there."""
+    sources = [
+        source for each in plan.experiments for source in (each.data.train, each.data.dev, *each.data.also.values())
+    ]
+    wholes = dict.fromkeys(parse_source(source).whole for source in sources)
+    return [each for each in wholes if Path(each).suffix and not Path(each).exists()]
+
+
+def foresee(plan: StudyPlan, speed: EncoderSpeed | None = None) -> StudyWork:
+    """Count the passes of a plan over the papers' training data, and how long they would take at a speed."""
+    study, experiments = plan.study, plan.experiments
+    # Runs that differ in their heads alone share one tuned encoder.
+    tuned = {(each.task, str(each.tuning_settings()), str(each.windows)): each for each in experiments}
+    epochs = [max(each.finetune.fractions, default=0.0) * len(each.seeds) for each in tuned.values()]
+    passes = [_head_passes(each) for each in experiments]
+    share = 1 / len({each.task for each in experiments})  # the study's windows are those of all its tasks
+    work = StudyWork(
+        len(experiments), len(experiments[0].seeds), sum(epochs) * share, sum(each for each, _ in passes) * share
+    )
+    if speed is None:
+        return work
+    costs = sum(passed * (1 + PER_HEAD * heads) for passed, heads in passes) * share
+    tokens = study.windows * study.tokens
+    return work._replace(seconds=tokens * (work.tuning_epochs / speed.tuning + costs / speed.frozen))
+
+
+def measure_speed(name: str, device: str = "auto") -> EncoderSpeed:
+    """Time an encoder's steps and frozen passes on this machine, for a second or two."""
+    encoder, compute = load_encoder(name), choose_compute(device, "auto")
+    nn.Module.to(encoder.model, compute.device)
+    rows = TRIAL_TOKENS.get(compute.device.type, TRIAL_TOKENS["cpu"]) // TRIAL_LENGTH
+    ids = torch.randint(0, encoder.model.config.vocab_size, (rows, TRIAL_LENGTH), device=compute.device)
+
+    def forward() -> torch.Tensor:
+        with compute.autocast():
+            states: torch.Tensor = encoder.model(input_ids=ids).last_hidden_state
+        return states.float().pow(2).mean()
+
+    def frozen() -> None:
+        with torch.no_grad():
+            forward()
+
+    def tuning() -> None:
+        forward().backward()  # type: ignore[no-untyped-call]
+
+    seconds = [_seconds_of(each, compute.device) for each in (tuning, frozen)]
+    return EncoderSpeed(ids.numel() / seconds[0], ids.numel() / seconds[1], encoder.num_parameters)
+
+
+def speed_for(plan: StudyPlan, measured: EncoderSpeed) -> EncoderSpeed:
+    """Return the speed of a plan's own encoder, where its size is known; else that of the one that was measured."""
+    return measured.for_encoder(PARAMETERS.get(plan.experiments[0].encoder, measured.parameters))
+
+
+def run_study(plan: StudyPlan, out: Path, progress: Progress = SILENT) -> StudyRecord:
+    """Run all experiments of a plan below OUT/NAME, judge them, and write OUT/NAME/study.json and study.md.
+
+    What is there is kept, as in any run; an encoder that another study below OUT has tuned by the same settings serves.
+    """
+    if missing := missing_files(plan):
+        raise DataError(f"{missing[0]}: no such file; give the folder of {plan.study.name}'s files as --data, or --set")
+    records: list[RunRecord] = []
+    for experiment in plan.experiments:
+        if experiment.variant is not None:
+            progress.say(f"{experiment.variant}:")
+        records += run(experiment, check_folder(out / experiment.folder), progress, lender=out)
+    record = judge(plan.study, records, _analyses(plan, out))
+    write_study(out / plan.study.name, record)
+    write_text(out / plan.study.name / "study.md", study_page(plan.study, record))
+    return record
+
+
+def study_page(study: Study, record: StudyRecord) -> str:
+    """Write a study as Markdown."""
+    where = ", ".join(f"{name} {Path(each).name}" for name, each in record.data.items())
+    head = f"{study.paper}. Encoder: {record.encoder}; {len(record.seeds)} seeds; {where}."
+    wrong = [f"- {markdown_text(each)}" for each in study.wrong]
+    parts = [f"# {record.title}\n", f"{markdown_text(head)}\n"]
+    parts += ["Known to be wrong in the paper:\n", *wrong, ""] if wrong else []
+    for table in study_tables(record):
+        if table.rows:
+            parts += [
+                f"## {table.title}\n",
+                to_markdown(table),
+                *([f"{markdown_text(table.note)}\n"] if table.note else []),
+            ]
+    return "\n".join(parts)
+
+
+def _with_data(settings: Settings, folder: Path) -> Settings:
+    """Look up in a folder what shipped experiments have below `data/`."""
+    own = dict(settings)
+    if "data" in own:
+        own["data"] = _found(own["data"], folder)
+    if "variants" in own:
+        own["variants"] = {name: _with_data(each or {}, folder) for name, each in own["variants"].items()}
+    return own
+
+
+def _found(content: Any, folder: Path) -> Any:  # noqa: ANN401 (what the YAML holds)
+    if isinstance(content, dict):
+        return {key: _found(value, folder) for key, value in content.items()}
+    if not isinstance(content, str) or not content.startswith(DATA):
+        return content
+    whole = parse_source(content).whole
+    rest = whole.removeprefix(DATA)
+    places = (folder / rest, folder / f"{rest}.gz", *folder.glob(f"*/{rest}"), *folder.glob(f"*/{rest}.gz"))
+    found = next((place for place in places if place.exists()), places[0])
+    return f"{found}{content.removeprefix(whole)}"
+
+
+def _head_passes(experiment: Experiment) -> tuple[float, int]:
+    """Return how often heads read the training data, all seeds together, and how many heads there are."""
+    config, heads = experiment.heads, len(experiment.heads.train)
+    fractions = max(1, len(experiment.finetune.fractions))
+    return (fractions * config.epochs * config.share * len(experiment.seeds) if heads else 0.0), heads
+
+
+def _seconds_of(work: Callable[[], None], device: torch.device, times: int = 3) -> float:
+    work()  # warm
+    wait_for(device)
+    started = time.perf_counter()
+    for _ in range(times):
+        work()
+    wait_for(device)
+    return (time.perf_counter() - started) / times
+
+
+def _analyses(plan: StudyPlan, out: Path) -> dict[int, dict[str, Any]]:
+    """Set the answers of the study's two rows side by side, for every seed."""
+    analysed, experiment = plan.study.analysed, plan.experiments[0]
+    if analysed is None or analysed.fraction not in experiment.finetune.fractions:
+        return {}
+    found = {}
+    for seed in experiment.seeds:
+        folder = folder_of_seed(out / experiment.folder, seed, experiment.seeds, analysed.fraction)
+        one, other = folder.predictions(analysed.row), folder.predictions(analysed.against)
+        found[seed] = analyze_folder(one, against=other, disagreements=0).as_dict()
+    return found
+
+
+def describe_plan(plan: StudyPlan) -> list[str]:
+    """Say in lines what a plan would run."""
+    lines = []
+    for each in plan.experiments:
+        fractions = ", ".join(map(fraction_name, each.finetune.fractions)) or "as given"
+        heads = f"{len(each.heads.train)} heads" + (
+            f" on {each.heads.share:.0%} of the data" if each.heads.share < 1 else ""
+        )
+        lines.append(
+            f"{each.title}: {each.task}, {each.encoder}, fractions {fractions}, {heads}, seeds {_listed(each.seeds)}"
+        )
+    return lines
+
+
+def _listed(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values))

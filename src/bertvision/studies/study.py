@@ -1,0 +1,140 @@
+"""`Study`: a table of a paper as data. Which runs, what was published, by which metric, what is known to be wrong.
+
+They stand in `papers/*.yaml`, a file for each paper. The rule by which a claim is judged stands here, and nowhere else.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from bertvision.errors import SettingsError
+from bertvision.records import SeedMean, Verdict
+from bertvision.settings import Config, find_config, read_yaml, suggest, validate
+
+PAPERS = Path(__file__).parent / "papers"
+Expected = Literal["above", "below", "equal"]
+Status = Literal["confirmed", "contradicted", "cannot tell", "untested"]
+RULE = (
+    "A difference is the mean over seeds, paired by seed, with its 95% interval (Student's t). “Above” holds where the "
+    "interval lies above 0 and does not where it lies below the margin; “equal” holds where it lies within the margin "
+    "on both sides and does not where it lies outside of it; all else, and a single seed, cannot tell. What others are "
+    "compared with is to equal its published value, which another encoder than the paper's cannot tell."
+)
+
+
+class NumberPlace(Config):
+    """Where a number stands: in the records of a row, in an analysis, or among the weights of layers."""
+
+    row: str = "encoder"  # as reports name it: a head, an ensemble; of variants a method, or method:head
+    fraction: float | Literal["last"] = "last"
+    epoch: int | Literal["best"] | None = (
+        None  # of head training; best: on dev, as the 2020 paper chose; None: the last
+    )
+    score: str | None = None  # None: the study's first that records have
+    analysis: tuple[str, ...] = ()  # the way to a number in the study's analysis, in place of all above
+    layers: Literal["last_third"] | None = None  # the share of a mix's weights, in percent, in place of a score
+
+
+class PublishedResult(NumberPlace):
+    """A row of a published table."""
+
+    scores: dict[str, float]
+    against: str | None = None  # the row that it is compared with; None: the study's
+    note: str = ""
+
+
+class Claim(Config):
+    """A sentence of a paper that numbers can speak to."""
+
+    text: str
+    where: str  # in the paper
+    one: NumberPlace = NumberPlace()
+    other: NumberPlace | None = None  # None: `one` is compared with `published` itself
+    expected: Expected = "above"
+    published: float | None = None  # how far the papers have `one` above `other`, or what `one` is
+    margin: float | None = Field(None, gt=0)  # None: the study's
+    settled: Status | None = None  # what needs no run, such as a count, or cannot be run here
+    because: str = ""  # of what is settled: the evidence
+
+
+class Analysed(Config):
+    """Two rows whose answers are set side by side (`bertvision analyze --against`)."""
+
+    row: str
+    against: str = "encoder"
+    fraction: float
+
+
+class Study(Config):
+    """One table or figure of a paper."""
+
+    name: str
+    paper: str
+    title: str
+    config: str = ""  # a shipped experiment; empty: it cannot be run here, and `needs` says why
+    needs: str = ""
+    task: str | None = None  # None: several, and rows are named after them
+    settings: dict[str, Any] = {}  # on top of it
+    elsewhere: dict[str, Any] = {}  # on top of these where another encoder than the paper's is given
+    methods: tuple[str, ...] = ()  # those of the config's variants that are run; empty: all
+    windows: int = 131_911  # of an epoch of training, in the paper; of all tasks together where there are several
+    tokens: float = 171.0  # of a window, in the mean
+    metric: str  # how the published numbers were computed
+    scores: tuple[str, ...] = Field(min_length=1)  # the same in records, the one that is judged by first
+    official: tuple[str, ...] = ()  # shown beside them
+    against: str | None = "encoder"  # the row that others are compared with
+    against_fraction: float | None = None  # None: at the same fraction
+    controls: tuple[str, ...] = ()  # rows that the papers lack
+    control: str | None = None  # the one that every row's gain is set against
+    margin: float = 0.5
+    published: tuple[PublishedResult, ...] = ()
+    wrong: tuple[str, ...] = ()  # what is known to be wrong in the paper
+    claims: tuple[Claim, ...] = ()
+    analysed: Analysed | None = None
+
+
+def read_studies() -> dict[str, Study]:
+    """Read all studies, by name, in the order of papers and of their tables."""
+    found: dict[str, Study] = {}
+    for path in sorted(PAPERS.glob("*.yaml")):
+        content = read_yaml(path)
+        paper, shared = content.pop("paper"), content.pop("shared", {})
+        for name, own in content.items():
+            found[name] = validate(Study, {**shared, **own, "name": name, "paper": paper}, f"{path.name}, {name}")
+    return found
+
+
+def find_study(name: str) -> Study:
+    """Return a study by its name."""
+    studies = read_studies()
+    if name not in studies:
+        hint = suggest(name, studies) or f"; known: {', '.join(studies)}"
+        raise SettingsError(f"no study {name!r}{hint}")
+    return studies[name]
+
+
+def own_encoder(study: Study) -> str:
+    """Return the encoder that a paper's numbers are of."""
+    return str(read_yaml(find_config(Path(study.config))).get("encoder", "")) if study.config else ""
+
+
+def verdict_of(expected: Expected, ours: SeedMean, margin: float) -> Verdict:
+    """Judge a difference by the rule that was fixed beforehand (`RULE`)."""
+    if ours.low is None or ours.high is None:
+        return "cannot tell"
+    low, high = (ours.low, ours.high) if expected != "below" else (-ours.high, -ours.low)
+    if expected == "equal":
+        if -margin < low and high < margin:
+            return "holds"
+        return "does not hold" if low > margin or high < -margin else "cannot tell"
+    if low > 0:
+        return "holds"
+    return "does not hold" if high < margin else "cannot tell"
+
+
+def expected_of(difference: float, margin: float) -> Expected:
+    """Return what a published difference claims: within the margin, two results are equal."""
+    if abs(difference) <= margin:
+        return "equal"
+    return "above" if difference > 0 else "below"

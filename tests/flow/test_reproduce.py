@@ -1,0 +1,231 @@
+"""Studies of the papers on a tiny BERT: what they share, what they record, and that every one can be run."""
+
+import json
+
+import pytest
+
+from bertvision.errors import SettingsError
+from bertvision.experiment import build_experiment
+from bertvision.predictions.logits import load_logits
+from bertvision.records import read_records, read_study_records
+from bertvision.reproduce import foresee, measure_speed, missing_files, plan_study, run_study
+from bertvision.steps.run import run
+from bertvision.studies.study import find_study, read_studies
+
+pytestmark = pytest.mark.flow
+RUNNABLE = [name for name, study in read_studies().items() if study.config]
+SMALL = ["windows.max_length=24", "windows.stride=4", "device=cpu", "precision=float32", "states.source=live"]
+BATCHES = ["finetune.batch.windows=4", "heads.batch.windows=4", "states.batch=null", "measure=null"]
+
+
+@pytest.fixture
+def folder(squad_file, tmp_path):
+    """A folder of data as --data takes it."""
+    for name in ("train-v2.0.json", "dev-v2.0.json", "train-v1.1.json", "dev-v1.1.json"):
+        squad_file(name)
+    return tmp_path
+
+
+@pytest.fixture
+def settings(tiny):
+    return {
+        **tiny,
+        "finetune": {"fractions": [0.5, 1], "batch": {"windows": 2}, "lr": 1e-3},
+        "heads": {"train": ["last_linear", "null_offset", "null_offset_scale"], "batch": {"windows": 4}, "lr": 1e-2},
+    }
+
+
+def test_every_study_is_either_run_or_says_what_it_needs():
+    assert len(RUNNABLE) > 15
+    assert all(study.needs for name, study in read_studies().items() if name not in RUNNABLE)
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+@pytest.mark.parametrize("encoder", [None, "tiny"])
+def test_every_study_can_be_planned(name, encoder):
+    study = find_study(name)
+    plan = plan_study(study, encoder, seeds=2)
+    assert {each.name for each in plan.experiments} == {name}
+    assert {each.seeds for each in plan.experiments} == {(1, 2)}
+    work = foresee(plan)
+    assert work.tuning_epochs + work.head_passes > 0
+    if encoder is not None:
+        assert {each.encoder for each in plan.experiments} == {encoder}
+    # Every row that a study speaks of is one that its runs make.
+    rows = {"encoder"} if plan.experiments[0].variant is None else {str(each.method) for each in plan.experiments}
+    for each in plan.experiments:
+        own = "" if each.method is None else f"{each.method}:"
+        heads = [head.setting_of or head.name for head in each.heads.train]
+        rows |= {f"{own}{row}" for row in (*heads, *(ensemble.name for ensemble in each.ensembles))}
+        rows |= {f"{own}{row}-of-{fraction:g}" for row in heads for fraction in each.transfer or ()}
+    named = [each.row for each in study.published] + list(study.controls)
+    claimed = [place for each in study.claims if each.settled is None for place in (each.one, each.other) if place]
+    named += [place.row for place in claimed if not place.analysis]
+    assert set(named) <= rows
+    fractions = {fraction for each in plan.experiments for fraction in each.finetune.fractions}
+    asked = {place.fraction for place in (*study.published, *claimed)} - {"last"}
+    assert asked <= fractions
+
+
+# Fewer fractions where claims are about some of them alone.
+FRACTIONS = {"span_curve": "[0.1, 1, 2]", "ensembles": "[1]", "later_states": "[0.3, 1]", "null_offset": "[1]"}
+
+
+@pytest.mark.parametrize("name", [*FRACTIONS, "two_epochs", "analysis"])
+def test_a_study_runs_on_a_tiny_encoder_and_writes_its_record(name, folder, saved_encoder, tmp_path):
+    study, out = find_study(name), tmp_path / "out"
+    overrides = [*SMALL, *BATCHES, "data.held_out=0"]
+    overrides += [f"finetune.fractions={FRACTIONS[name]}"] if name in FRACTIONS else []
+    plan = plan_study(study, str(saved_encoder), folder, 2, overrides)
+    record = run_study(plan, out)
+    assert read_study_records(out) == [record]
+    assert record.seeds == (1, 2)
+    assert [each.text for each in record.claims] == [each.text for each in study.claims if each.settled is None]
+    judged = [each for each in record.claims if each.verdict is not None]
+    assert judged
+    assert all(each.ours.seeds == 2 for each in judged)
+    page = (out / name / "study.md").read_text(encoding="utf-8")
+    assert study.title in page
+    assert all(each.text in page for each in record.claims if "“" not in each.text and "_" not in each.text)
+    if study.controls:
+        assert set(study.controls) <= {each.row for each in record.results}
+    if name == "analysis":
+        assert len(record.analyses) == 2
+        assert {each.verdict for each in record.claims if "second answer" in each.text} != {None}
+
+
+def test_shares_of_the_data_have_one_encoder_between_them(folder, saved_encoder, tmp_path):
+    shares = ["variant=share_30", "variant=share_60", "variant=share_100", "heads.train=[adapter_386_shared_skip]"]
+    plan = plan_study(find_study("less_data"), str(saved_encoder), folder, 1, [*SMALL, *BATCHES, *shares])
+    record = run_study(plan, tmp_path / "out")
+    encoders = list((tmp_path / "out").rglob("encoder/1/model.safetensors"))
+    assert len(encoders) == 3
+    assert all(each.samefile(encoders[0]) for each in encoders)
+    assert [claim.verdict for claim in record.claims] == ["cannot tell", "cannot tell", None]  # one seed; not run
+    assert {each.row for each in record.results} == {
+        "share_100",
+        *(f"share_{share}:adapter_386_shared_skip" for share in (30, 60, 100)),
+    }
+
+
+def test_a_study_of_several_tasks_runs_those_that_are_chosen(saved_encoder, tmp_path):
+    rows = [
+        f"{n}\tthe weir was built\tcoyle built the weir\t{label}"
+        for n, label in enumerate(("entailment", "not_entailment") * 4)
+    ]
+    text = "\n".join(["index\tsentence1\tsentence2\tlabel", *rows, ""])
+    for name in ("train.tsv", "dev.tsv"):
+        place = tmp_path / "glue" / "RTE" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    plan = plan_study(find_study("glue_2021"), str(saved_encoder), tmp_path, 2, ["variant=rte", "device=cpu"])
+    record = run_study(plan, tmp_path / "out")
+    assert {each.row for each in record.results} == {"rte", "rte:ap_glue", "rte:last_linear"}
+    assert {each.text: each.verdict is not None for each in record.claims}["ap_glue is above BERT-base on RTE."]
+    assert sum(each.verdict is not None for each in record.claims) == 2  # both of RTE
+
+
+def test_a_study_that_was_run_is_not_run_again(folder, saved_encoder, tmp_path):
+    out = tmp_path / "out"
+    plan = plan_study(find_study("two_epochs"), str(saved_encoder), folder, 1, [*SMALL, *BATCHES])
+    first = run_study(plan, out)
+    times = {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
+    assert run_study(plan, out) == first
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")} == times
+
+
+def test_a_study_without_its_files_says_which_are_missing(saved_encoder, tmp_path):
+    plan = plan_study(find_study("two_epochs"), str(saved_encoder), tmp_path, 1)
+    assert missing_files(plan) == [str(tmp_path / "train-v2.0.json"), str(tmp_path / "dev-v2.0.json")]
+
+
+def test_data_are_found_below_a_folder_and_compressed(tmp_path):
+    (tmp_path / "squad2").mkdir()
+    for name in ("train-v2.0.json.gz", "dev-v2.0.json"):
+        (tmp_path / "squad2" / name).touch()
+    data = plan_study(find_study("two_epochs"), None, tmp_path, 1).experiments[0].data
+    assert (data.train, data.dev) == (
+        str(tmp_path / "squad2/train-v2.0.json.gz"),
+        str(tmp_path / "squad2/dev-v2.0.json"),
+    )
+
+
+def test_a_study_that_needs_what_is_not_here_cannot_be_planned():
+    with pytest.raises(SettingsError, match="needs pre-training"):
+        plan_study(find_study("bert_pretraining"))
+
+
+def test_an_encoder_that_another_run_tuned_by_the_same_settings_is_not_tuned_again(settings, tmp_path):
+    run(build_experiment(settings, ["finetune.fractions=[0.5, 1]", "heads.train=[]"]), tmp_path / "runs" / "one")
+    other = build_experiment(settings, ["finetune.fractions=[1]", "name=other"])
+    run(other, tmp_path / "runs" / "two", lender=tmp_path / "runs")
+    run(build_experiment(settings, ["finetune.fractions=[1]", "finetune.lr=0.002"]), tmp_path / "c", lender=tmp_path)
+    one, two, third = (
+        tmp_path / each / "encoder" / "1" / "model.safetensors" for each in ("runs/one", "runs/two", "c")
+    )
+    assert two.samefile(one)
+    assert third.read_bytes() != one.read_bytes()
+
+
+def test_controls_of_the_null_threshold_learn_in_the_same_pass_from_the_encoders_own_scores(settings, tmp_path):
+    records = run(build_experiment(settings), tmp_path / "out")
+    trained = {(each.row, each.fraction): each for each in records}
+    assert trained["null_offset", 1].parameters.trainable == 1
+    assert trained["null_offset_scale", 1].parameters.trainable == 2
+    assert trained["null_offset", 1].kind == "control"
+    folder = tmp_path / "out" / "predictions" / "1"
+    grid, theirs = load_logits(folder / "encoder" / "logits.safetensors")
+    _, ours = load_logits(folder / "null_offset" / "logits.safetensors")
+    first = grid.window_at[:-1]
+    moved = ours - theirs
+    # The first token of every window moves by one and the same number; nothing else does.
+    assert abs(moved[first]).min() > 0.01
+    assert moved[first].std() < 1e-4
+    moved[first] = 0
+    assert abs(moved).max() < 1e-4
+
+
+def test_a_null_offset_needs_an_output_layer_to_correct(settings, tmp_path):
+    with pytest.raises(SettingsError, match="'null_offset' corrects the scores of a linear output layer"):
+        run(build_experiment(settings, ["finetune.fractions=[]"]), tmp_path / "out")
+    with pytest.raises(SettingsError, match="tune the encoder with one"):
+        run(build_experiment(settings, ["finetune.head=adapter_64_shared"]), tmp_path / "other")
+
+
+def test_heads_of_an_early_fraction_answer_with_later_states(settings, tmp_path):
+    settings = {**settings, "heads": {**settings["heads"], "train": ["last_linear"]}, "transfer": [0.5]}
+    records = {(each.row, each.fraction): each for each in run(build_experiment(settings), tmp_path / "out")}
+    moved = records["last_linear-of-0.5", 1]
+    assert moved.head_fraction == 0.5
+    assert ("last_linear-of-0.5", 0.5) not in records
+    folder = tmp_path / "out" / "predictions"
+    logits = [
+        load_logits(folder / place / "logits.safetensors")[1] for place in ("1/last_linear-of-0.5", "1/last_linear")
+    ]
+    assert abs(logits[0] - logits[1]).max() > 1e-4
+    assert len(read_records(tmp_path / "out")) == 5
+    assert run(build_experiment(settings), tmp_path / "out") == list(records.values())
+
+
+def test_heads_of_a_fraction_that_is_not_tuned_for_are_refused(settings):
+    with pytest.raises(SettingsError, match=r"`transfer` has 0\.3, which is none of finetune\.fractions"):
+        build_experiment({**settings, "transfer": [0.3]})
+
+
+def test_times_are_foreseen_from_a_measured_speed(saved_encoder):
+    plan = plan_study(find_study("span_tables"), str(saved_encoder), seeds=1)
+    speed = measure_speed(str(saved_encoder), "cpu")
+    once, thrice = (foresee(plan_study(plan.study, str(saved_encoder), seeds=n), speed).seconds for n in (1, 3))
+    assert once > 0
+    assert thrice == pytest.approx(3 * once)
+    assert speed.for_encoder(2 * speed.parameters).frozen == pytest.approx(speed.frozen / 2)
+
+
+def test_questions_without_an_answer_are_left_out_of_squad_1_where_that_is_asked_for(folder, saved_encoder, tmp_path):
+    plan = plan_study(
+        find_study("no_null"), str(saved_encoder), folder, 1, [*SMALL, *BATCHES, "finetune.fractions=[1]"]
+    )
+    record = run_study(plan, tmp_path / "out")
+    made = json.loads(next((tmp_path / "out").rglob("encoder-1-seed1.json")).read_text())
+    assert made["data"]["train"]["dropped"] == 1  # of eight
+    assert {each.row for each in record.results} >= {"last_linear", "last_adapter"}

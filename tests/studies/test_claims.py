@@ -1,0 +1,56 @@
+from bertvision.records import write_record
+from bertvision.studies.claims import claims_tables, count_statuses, settle_claims
+
+CLAIM = "After one epoch the shared adapter is above BERT."
+COUNTED = "A head has 0.001% to 6.2% of BERT-large's parameters, each as printed."
+
+
+def write_runs(make_record, folder, experiment, gains):
+    for row, kind, values in (("encoder", "encoder", [0.0] * len(gains)), ("adapter_386_shared", "head", gains)):
+        for seed, gain in enumerate(values, start=1):
+            record = make_record(
+                row=row, kind=kind, seed=seed, experiment=experiment, fraction=1.0, scores={"f1": 50 + gain}
+            )
+            record = record.model_copy(update={"config": {"encoder": "somewhere/gte-small"}})
+            write_record(folder / "results" / experiment / "records", record)
+
+
+def settled(folder, text=CLAIM):
+    return next(each for each in settle_claims(folder / "results") if each.claim.text == text)
+
+
+def test_a_claim_without_records_is_untested_and_what_is_settled_needs_none(tmp_path):
+    (tmp_path / "results").mkdir()
+    assert settled(tmp_path).status == "untested"
+    assert settled(tmp_path, COUNTED).status == "confirmed"
+
+
+def test_records_confirm_or_contradict_a_claim_and_are_named(tmp_path, make_record):
+    write_runs(make_record, tmp_path, "one", [2.0, 2.1, 1.9])
+    found = settled(tmp_path)
+    assert found.status == "confirmed"
+    table = next(each for each in claims_tables([found]) if each.title == "BERTVision 2020")
+    assert table.texts[0][3] == "confirmed"
+    assert table.texts[0][4] == "results/one, gte-small, f1: +2.0 (+1.8 to +2.2), 3 seeds"
+
+
+def test_one_seed_cannot_tell_and_changes_nothing_beside_several(tmp_path, make_record):
+    write_runs(make_record, tmp_path, "single", [9.0])
+    assert settled(tmp_path).status == "cannot tell"
+    write_runs(make_record, tmp_path, "several", [-2.0, -2.1, -1.9])
+    assert settled(tmp_path).status == "contradicted"
+    assert len(settled(tmp_path).evidence) == 2
+
+
+def test_experiments_that_contradict_each_other_cannot_tell(tmp_path, make_record):
+    write_runs(make_record, tmp_path, "one", [2.0, 2.1, 1.9])
+    write_runs(make_record, tmp_path, "two", [-2.0, -2.1, -1.9])
+    assert settled(tmp_path).status == "cannot tell"
+
+
+def test_every_claim_has_one_line_and_one_status(tmp_path):
+    (tmp_path / "results").mkdir()
+    found = settle_claims(tmp_path / "results")
+    tables = claims_tables(found)
+    assert sum(len(table.rows) for table in tables) == len(found) == sum(count_statuses(found).values())
+    assert len(found) > 80
