@@ -4,13 +4,11 @@ Memory does not grow with the shards: they are read, answered and written in chu
 """
 
 import glob
-import gzip
 import json
 import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
@@ -22,7 +20,7 @@ from bertvision.data.sources import BadExampleError, exists, is_unicode
 from bertvision.data.tables import ENDINGS, ending_of
 from bertvision.encoder.encode import freeze
 from bertvision.errors import BusyError, DataError
-from bertvision.files import check_folder, locked, make_folder, read_json, whole_file, write_json
+from bertvision.files import check_folder, locked, make_folder, read_json, remove_file, whole_stream, write_json
 from bertvision.heads.logits import logits_of
 from bertvision.progress import SILENT, Bar, Progress
 from bertvision.run_folder import is_made, sign
@@ -176,12 +174,11 @@ class ShardPredictor:
     def _predict(self, shard: Shard, bar: Bar, what: str) -> ShardCounts:
         started = time.perf_counter()
         counts = ShardCounts(source=str(shard.source), source_bytes=shard.source.stat().st_size)
-        with _writing(shard.target) as good, _writing(shard.bad) as bad:  # the bad ones get their name first
+        with whole_stream(shard.target) as good, whole_stream(shard.bad) as bad:  # the bad ones get their name first
             for rows in _chunks(shard.source, self._format, bar, what):
                 counts = self._answer(rows, good, bad, counts)
         if not counts.bad:
-            with suppress(FileNotFoundError):
-                shard.bad.unlink()
+            remove_file(shard.bad)
         counts = counts.model_copy(update={"seconds": round(time.perf_counter() - started, 3)})
         write_json(shard.finished, counts.model_dump(mode="json"))
         return counts
@@ -245,17 +242,6 @@ def _chunks(source: Path, how: ShardFormat, bar: Bar, what: str) -> Iterator[lis
             chunk, letters = [], 0
     if chunk:
         yield chunk
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[BufferedIOBase]:
-    """Open a file that takes its place when the block ends well; packed where it is called so."""
-    with whole_file(path) as beside, beside.open("wb") as file:
-        if path.suffix != ".gz":
-            yield file
-            return
-        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:  # no time: the same rows are the same bytes
-            yield packed
 
 
 def _identity(row: ShardRow, layouts: Sequence[ColumnsConfig]) -> str:
