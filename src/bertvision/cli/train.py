@@ -15,10 +15,13 @@ from bertvision.cli.console import (
     Config,
     Json,
     Out,
+    ProcessCount,
     Quiet,
     ReportTo,
     Set,
     in_one_line,
+    is_done_by_several,
+    is_main,
     messages,
     print_json,
     print_table,
@@ -63,6 +66,7 @@ def run(
     out: Out = None,
     overrides: Set = None,
     report_to: ReportTo = None,
+    processes: ProcessCount = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -71,13 +75,15 @@ def run(
     Fine-tune, train heads, predict, score, record, report. When it was stopped, the same command goes on from there;
     what OUT already holds is kept. A file with `variants` is run variant by variant, each in a folder of its own.
     """
+    if is_done_by_several(processes):
+        return
     from bertvision.experiment import read_experiments
 
     experiments = read_experiments(config, _with_trackers(overrides, report_to))
     if len(experiments) == 1:
         folder = _folder(out, experiments[0])
-        _run(experiments[0], folder, quiet, as_json)
-        if not as_json:
+        records = _run(experiments[0], folder, quiet, as_json)
+        if records and not as_json:
             _say_how_to_use(folder)
     else:
         _run_all(experiments, out, quiet, as_json)
@@ -89,6 +95,7 @@ def finetune(
     out: Out = None,
     overrides: Set = None,
     report_to: ReportTo = None,
+    processes: ProcessCount = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -96,6 +103,8 @@ def finetune(
 
     Writes OUT/encoder/FRACTION for every fraction, from one run.
     """
+    if is_done_by_several(processes):
+        return
     from bertvision.steps.run import run_finetune
 
     experiment = _experiment(config, _with_trackers(overrides, report_to))
@@ -108,6 +117,7 @@ def train_heads(
     out: Out = None,
     overrides: Set = None,
     report_to: ReportTo = None,
+    processes: ProcessCount = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -115,6 +125,8 @@ def train_heads(
 
     Writes OUT/heads/FRACTION/HEAD for every head, all heads of a fraction in one pass of the frozen encoder.
     """
+    if is_done_by_several(processes):
+        return
     from bertvision.steps.run import run_train_heads
 
     experiment = _experiment(config, _with_trackers(overrides, report_to))
@@ -193,6 +205,8 @@ def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> "li
     from bertvision.studies.reports import write_report
 
     records = run_experiment(experiment, out, progress_for(quiet))
+    if not is_main():
+        return []
     page = write_report(records, out, read_costs(out), read_differences(out), read_mistakes(out))
     print_records(records, as_json)
     if not as_json:
@@ -214,6 +228,8 @@ def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool,
         if not quiet:
             messages.print(f"{experiment.variant}:", markup=False)
         records += run_experiment(experiment, _folder(out, experiment), progress_for(quiet))
+    if not is_main():
+        return
     together = _folder(out, experiments[0]).parent
     page = write_report(records, together, read_costs(together), read_differences(together), read_mistakes(together))
     print_records(records, as_json)

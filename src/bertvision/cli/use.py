@@ -11,9 +11,11 @@ from bertvision.cli.console import (
     MODEL,
     AllowOutside,
     Json,
+    ProcessCount,
     Quiet,
     Set,
     in_one_line,
+    is_done_by_several,
     passing_progress,
     print_csv,
     print_json,
@@ -130,6 +132,7 @@ def predict(
     ] = None,
     overrides: Set = None,
     allow_outside: AllowOutside = False,
+    processes: ProcessCount = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -151,8 +154,10 @@ def predict(
     if bool(texts) == bool(data):
         raise SettingsError("give texts, - for standard input, or --data FILE")
     if data and are_shards(data):
-        _predict_shards(model, data, out, overrides, allow_outside, quiet, as_json)
+        _predict_shards(model, data, out, overrides, allow_outside, processes, quiet, as_json)
         return
+    if processes is not None:
+        raise SettingsError("--processes is for shards, which the processes share; give a folder or a pattern")
     target = out if out is None else check_file(out) if steps.is_table(out) else check_folder(out)
     progress = progress_for(quiet) if data or texts == ["-"] else passing_progress(quiet)
     given = (target, _settings(overrides), progress)
@@ -171,14 +176,21 @@ def _predict_shards(
     out: Path | None,
     overrides: Sequence[str] | None,
     allow_outside: bool,
+    processes: int | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
-    from bertvision.steps.predict_shards import predict_shards
+    from bertvision.steps.predict_shards import predict_shards, read_counts
 
     if out is None or out.suffix.lower() == ".csv":
         raise SettingsError("shards need a folder for their predictions: --out FOLDER")
-    found = predict_shards(model, data, out, _settings(overrides), progress_for(quiet), allow_outside=allow_outside)
+    if is_done_by_several(processes):
+        found = read_counts(data, out)
+    else:
+        given = _settings(overrides)
+        found = predict_shards(model, data, out, given, progress_for(quiet), allow_outside=allow_outside)
+        if processes is not None and processes > 1:
+            return  # as one of several, whose results are told together
     if as_json:
         counts = {"shards": len(found.shards), "rows": found.rows, "bad": found.bad, "busy": found.busy}
         print_json({**counts, "out": str(out)})

@@ -92,8 +92,8 @@ class Pass(NamedTuple):
 
 def predict(context: RunContext) -> list[RunRecord]:
     """Answer dev with every row of a fraction, unless all of them have their record, and record what came out."""
-    if (made := _finished_records(context)) is not None:
-        return made
+    if (made := context.processes.agreed(lambda: _finished_records(context))) is not None:
+        return made if context.is_main else []
     encoder, weights = frozen_encoder(context)
     rows = list_models(context, encoder)
     started = time.perf_counter()
@@ -102,8 +102,11 @@ def predict(context: RunContext) -> list[RunRecord]:
     held_out = None
     if context.held_out is not None:
         held_out = _ask(context, rows, encoder, context.held_out)
-        write_held_out(context.folder.held_out, context.held_out.split.examples)  # a file of them may have changed
     also = {name: _ask(context, rows, encoder, each) for name, each in context.also.items()}
+    if not context.is_main:
+        return []
+    if context.held_out is not None:
+        write_held_out(context.folder.held_out, context.held_out.split.examples)  # a file of them may have changed
     measured = _measured(context, rows, encoder)
     notes, pooled = _notes(context, rows), has_pooler(encoder)
     this = Pass(context, weights, pooled, seconds, notes, dev, held_out, also, measured)

@@ -106,20 +106,26 @@ def predict_shards(
     make_folder(out)
     if not is_made(out, predictor.made_by):
         sign(out, predictor.made_by)
-    failed, busy = list[DataError](), 0
+    failed = list[DataError]()
     with progress.bar("predict", sum(shard.source.stat().st_size for shard in shards)) as bar:
         for place, shard in enumerate(shards, start=1):
             try:
                 predictor.predict(shard, bar, f"shard {place} of {len(shards)}")
             except BusyError:
-                busy += 1
+                continue
             except DataError as error:
                 failed.append(error)
     if failed:
         others = f"; {len(failed)} of {len(shards)} shards cannot be read to their end" if len(failed) > 1 else ""
         raise DataError(f"{failed[0]}{others}; all others are done, and the same command does what is missing")
+    return read_counts(sources, out)
+
+
+def read_counts(sources: Sequence[str], out: Path) -> ShardedPredictions:
+    """Count what has come of shards so far."""
+    shards = find_shards(sources, out)
     found = [counts for shard in shards if (counts := shard.counts()) is not None]
-    return ShardedPredictions(out, found, len(shards) - len(found) if busy else 0)
+    return ShardedPredictions(out, found, len(shards) - len(found))
 
 
 def find_shards(sources: Sequence[str], out: Path) -> list[Shard]:

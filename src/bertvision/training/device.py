@@ -1,5 +1,6 @@
 """Where to compute and in which precision."""
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
@@ -10,13 +11,22 @@ from torch import Tensor
 from bertvision.errors import SettingsError
 from bertvision.settings import Precision as Precision  # there because naming one needs no torch
 from bertvision.settings import check_precision
+from bertvision.training.processes import ALONE, Processes, is_several
 
 
 class Compute(NamedTuple):
-    """A device and the number format of its matrix products (weights in training stay float32)."""
+    """A device and the number format of its matrix products (weights in training stay float32).
+
+    And the processes that share the work, each with a device of its own.
+    """
 
     device: torch.device
     dtype: torch.dtype
+    processes: Processes = ALONE
+
+    def alone(self) -> "Compute":
+        """Return the same device for work that this process does by itself."""
+        return self._replace(processes=ALONE)
 
     def autocast(self) -> AbstractContextManager[object]:
         """Return the context in which forward passes of training run."""
@@ -27,9 +37,10 @@ class Compute(NamedTuple):
     @property
     def name(self) -> str:
         """Name the device for a record."""
+        several = f"{self.processes.count} x " if self.processes.count > 1 else ""
         if self.device.type == "cuda":
-            return torch.cuda.get_device_name(self.device)
-        return f"{self.device.type} ({torch.get_num_threads()} threads)"
+            return f"{several}{torch.cuda.get_device_name(self.device)}"
+        return f"{several}{self.device.type} ({torch.get_num_threads()} threads)"
 
     @property
     def precision(self) -> str:
@@ -45,6 +56,8 @@ def choose_compute(device: str = "auto", precision: Precision = "auto") -> Compu
     check_precision(precision)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and is_several():
+        device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
     try:
         chosen = torch.device(device)
         torch.empty(0, device=chosen)
