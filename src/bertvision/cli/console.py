@@ -51,6 +51,9 @@ MODEL = "default, OUT (its best), OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION,
 AllowOutside = Annotated[
     bool, typer.Option("--allow-outside", help="Let the model name an encoder anywhere: a path or a hub id.")
 ]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="The same bits in every run on the same device; slower on a GPU.")
+]
 ProcessCount = Annotated[
     int | None,
     typer.Option("--processes", metavar="N", min=1, help="Processes on this machine that share the work, one a GPU."),

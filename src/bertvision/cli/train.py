@@ -13,6 +13,7 @@ import typer
 
 from bertvision.cli.console import (
     Config,
+    Deterministic,
     Json,
     Out,
     ProcessCount,
@@ -52,7 +53,7 @@ def quickstart(
     """
     from bertvision.experiment import quickstart_experiment
 
-    experiment = quickstart_experiment(_with_trackers(overrides, report_to))
+    experiment = quickstart_experiment(_with_options(overrides, report_to))
     if not quiet:
         messages.print("Tuning the default model on shipped questions, and training heads on its layers.")
     records = _run(experiment, _folder(out, experiment), quiet, as_json)
@@ -66,6 +67,7 @@ def run(
     out: Out = None,
     overrides: Set = None,
     report_to: ReportTo = None,
+    deterministic: Deterministic = False,
     processes: ProcessCount = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -79,7 +81,7 @@ def run(
         return
     from bertvision.experiment import read_experiments
 
-    experiments = read_experiments(config, _with_trackers(overrides, report_to))
+    experiments = read_experiments(config, _with_options(overrides, report_to, deterministic))
     if len(experiments) == 1:
         folder = _folder(out, experiments[0])
         records = _run(experiments[0], folder, quiet, as_json)
@@ -95,6 +97,7 @@ def finetune(
     out: Out = None,
     overrides: Set = None,
     report_to: ReportTo = None,
+    deterministic: Deterministic = False,
     processes: ProcessCount = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -107,7 +110,7 @@ def finetune(
         return
     from bertvision.steps.run import run_finetune
 
-    experiment = _experiment(config, _with_trackers(overrides, report_to))
+    experiment = _experiment(config, _with_options(overrides, report_to, deterministic))
     _print_paths(run_finetune(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
 
 
@@ -117,6 +120,7 @@ def train_heads(
     out: Out = None,
     overrides: Set = None,
     report_to: ReportTo = None,
+    deterministic: Deterministic = False,
     processes: ProcessCount = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -129,29 +133,49 @@ def train_heads(
         return
     from bertvision.steps.run import run_train_heads
 
-    experiment = _experiment(config, _with_trackers(overrides, report_to))
+    experiment = _experiment(config, _with_options(overrides, report_to, deterministic))
     _print_paths(run_train_heads(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
 
 
 @in_one_line
-def plan(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False) -> None:
+def plan(
+    config: Config,
+    out: Out = None,
+    overrides: Set = None,
+    processes: Annotated[
+        int | None,
+        typer.Option("--processes", metavar="N", min=2, help="Also estimate the run in so many processes, one a GPU."),
+    ] = None,
+    link: Annotated[
+        float, typer.Option("--link", metavar="GB/S", min=0.001, help="How fast these add up gradients.")
+    ] = 50.0,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
     """Estimate live, kept and stored states.
 
     Measures encoder, heads, memory and disk for a few seconds, prints what training the heads would take with each
     source of states, for one seed and fraction, and says which one `states: auto` chooses. With `tune`, it also says
-    whether `finetune.bottom: auto` keeps the output of frozen blocks; without heads, only that.
+    whether `finetune.bottom: auto` keeps the output of frozen blocks; without heads, only that. With --processes it
+    measures tuning and answering too, and scales them: 50 GB/s is a network of 400 Gbit/s, NVLink has 450.
     """
+    from bertvision.steps.plan_processes import plan_processes
     from bertvision.steps.plan_states import plan_states
 
     experiment = _experiment(config, overrides)
-    planned = plan_states(experiment, _folder(out, experiment), progress_for(quiet))
+    folder, progress = _folder(out, experiment), progress_for(quiet)
+    planned = plan_states(experiment, folder, progress)
+    scaled = None if processes is None else plan_processes(experiment, folder, processes, link, progress)
     if as_json:
-        print_json(planned.as_dict())
+        print_json({**planned.as_dict(), **({} if scaled is None else {"scaled": scaled.as_dict()})})
         return
     if planned.choice is not None:
         results.print(planned.title, markup=False)
         print_table(planned.as_table())
     results.print(textwrap.fill(planned.sentence, 80), markup=False)
+    if scaled is not None:
+        print_table(scaled.as_table())
+        results.print(textwrap.fill(scaled.sentence, 80), markup=False)
 
 
 def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out: Path) -> None:
@@ -243,8 +267,12 @@ def _experiment(config: Path, overrides: Sequence[str] | None) -> "Experiment":
     return read_experiment(config, overrides or ())
 
 
-def _with_trackers(overrides: Sequence[str] | None, trackers: Sequence[str] | None) -> list[str]:
-    return [*(overrides or ()), *([f"report_to={json.dumps(trackers)}"] if trackers else [])]
+def _with_options(
+    overrides: Sequence[str] | None, trackers: Sequence[str] | None, deterministic: bool = False
+) -> list[str]:
+    """Write options that are settings too as overrides."""
+    options = [f"report_to={json.dumps(trackers)}"] if trackers else []
+    return [*(overrides or ()), *options, *(["deterministic=true"] if deterministic else [])]
 
 
 def _program() -> str:

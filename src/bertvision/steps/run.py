@@ -16,7 +16,7 @@ from bertvision.steps.finetune import finetune
 from bertvision.steps.heads import train_heads
 from bertvision.steps.predict import files_of, predict
 from bertvision.steps.trackers import tracking
-from bertvision.training.device import choose_compute
+from bertvision.training.device import choose_compute, deterministic
 from bertvision.training.history import Callback
 from bertvision.training.processes import join_processes
 
@@ -77,6 +77,15 @@ def run_train_heads(experiment: Experiment, out: Path, progress: Progress = SILE
 @contextmanager
 def opened(
     experiment: Experiment, out: Path, progress: Progress, callbacks: Sequence[Callback] = ()
+) -> Iterator[RunContext]:
+    """Open the run folder, and compute in it as the experiment says."""
+    with deterministic(experiment.deterministic), _opened(experiment, out, progress, callbacks) as context:
+        yield context
+
+
+@contextmanager
+def _opened(
+    experiment: Experiment, out: Path, progress: Progress, callbacks: Sequence[Callback]
 ) -> Iterator[RunContext]:
     """Lock the run folder, prepare the context, and write down the experiment as it was resolved.
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -72,6 +72,21 @@ def choose_compute(device: str = "auto", precision: Precision = "auto") -> Compu
         has_bf16 = chosen.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         precision = "bf16" if has_bf16 else "float32"
     return Compute(chosen, torch.bfloat16 if precision == "bf16" else torch.float32)
+
+
+@contextmanager
+def deterministic(is_asked: bool) -> Iterator[None]:
+    """Within this, where asked for, torch takes kernels that give the same bits every time, or refuses to go on."""
+    if not is_asked:
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when a process first multiplies on a GPU
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 def fetch_behind(results: Iterable[Tensor]) -> Iterator[Tensor]:

@@ -10,7 +10,8 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,8 @@ GO_ON = "the same command goes on from its last saving"
 SECONDS_TO_END = 30.0  # that a process has when it is asked to end
 
 
-class Processes(NamedTuple):
+@dataclass(frozen=True)
+class Processes:
     """The processes of a run, seen from one of them."""
 
     rank: int = 0
@@ -55,7 +57,7 @@ class Processes(NamedTuple):
             flat = torch.cat([tensor.reshape(-1) for tensor in own]).to(self.device)
             with _others_are_there():
                 distributed.all_reduce(flat)
-            for tensor, part in zip(own, flat.split([tensor.numel() for tensor in own]), strict=True):
+            for tensor, part in zip(own, torch.split(flat, [tensor.numel() for tensor in own]), strict=True):
                 tensor.copy_(part.view_as(tensor))
 
     def add_up_array(self, array: npt.NDArray[np.float32]) -> None:

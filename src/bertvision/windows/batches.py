@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +39,8 @@ class BatchConfig(Config):
         return self
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class Part:
     """Which of a step's windows one of several processes has: every `count`-th, in order of length."""
 
     place: int = 0
