@@ -3,6 +3,8 @@
 import gzip
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 from faults import content_of, was_killed
@@ -231,3 +233,17 @@ def test_the_command_takes_a_pattern_and_counts(folder, shards, tmp_path):
     shown = CliRunner().invoke(app, [*given, "--out", str(tmp_path / "out"), "--set", "device=cpu", "--json"])
     assert json.loads(shown.stdout) == {"shards": 2, "rows": 5, "bad": 0, "busy": 0, "out": str(tmp_path / "out")}
     assert "shards need a folder" in CliRunner().invoke(app, given).stderr
+
+
+def test_two_processes_share_the_shards(folder, shards, tmp_path):
+    given = [sys.executable, "-m", "bertvision", "predict", folder, "--data", shards, "--out", tmp_path / "out"]
+    shown = subprocess.run(
+        [*map(str, given), "--processes", "2", "--set", "device=cpu"], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == f"7 rows in 3 shards, 0 bad rows set aside; predictions in {tmp_path / 'out'}\n"
+    assert len(read(tmp_path / "out" / "a.jsonl")) == 3
+
+
+def test_processes_are_for_shards(folder, shards):
+    shown = CliRunner().invoke(app, ["predict", str(folder), "--data", str(shards / "a.jsonl"), "--processes", "2"])
+    assert (shown.exit_code, "--processes is for shards" in shown.stderr) == (2, True)

@@ -133,6 +133,7 @@ def predict(
     overrides: Set = None,
     allow_outside: AllowOutside = False,
     processes: ProcessCount = None,
+    on_ray: Annotated[bool, typer.Option("--ray", help="Let actors of a Ray cluster answer shards instead.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -154,10 +155,10 @@ def predict(
     if bool(texts) == bool(data):
         raise SettingsError("give texts, - for standard input, or --data FILE")
     if data and are_shards(data):
-        _predict_shards(model, data, out, overrides, allow_outside, processes, quiet, as_json)
+        _predict_shards(model, data, out, overrides, allow_outside, processes, on_ray, quiet, as_json)
         return
-    if processes is not None:
-        raise SettingsError("--processes is for shards, which the processes share; give a folder or a pattern")
+    if processes is not None or on_ray:
+        raise SettingsError("--processes and --ray are for shards; give a folder or a pattern")
     target = out if out is None else check_file(out) if steps.is_table(out) else check_folder(out)
     progress = progress_for(quiet) if data or texts == ["-"] else passing_progress(quiet)
     given = (target, _settings(overrides), progress)
@@ -177,18 +178,22 @@ def _predict_shards(
     overrides: Sequence[str] | None,
     allow_outside: bool,
     processes: int | None,
+    on_ray: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
     from bertvision.steps.predict_shards import predict_shards, read_counts
+    from bertvision.steps.ray_shards import predict_on_ray
 
     if out is None or out.suffix.lower() == ".csv":
         raise SettingsError("shards need a folder for their predictions: --out FOLDER")
-    if is_done_by_several(processes):
+    given = (model, data, out, _settings(overrides), progress_for(quiet))
+    if on_ray:
+        found = predict_on_ray(*given, allow_outside=allow_outside, actors=processes or 1)
+    elif is_done_by_several(processes):
         found = read_counts(data, out)
     else:
-        given = _settings(overrides)
-        found = predict_shards(model, data, out, given, progress_for(quiet), allow_outside=allow_outside)
+        found = predict_shards(*given, allow_outside=allow_outside)
         if processes is not None and processes > 1:
             return  # as one of several, whose results are told together
     if as_json:

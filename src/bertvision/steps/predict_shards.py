@@ -103,9 +103,7 @@ def predict_shards(
     """
     shards = find_shards(sources, check_folder(out))
     predictor = ShardPredictor(open_model_in_use(model_folder, settings, allow_outside))
-    make_folder(out)
-    if not is_made(out, predictor.made_by):
-        sign(out, predictor.made_by)
+    predictor.open(out)
     failed = list[DataError]()
     with progress.bar("predict", sum(shard.source.stat().st_size for shard in shards)) as bar:
         for place, shard in enumerate(shards, start=1):
@@ -167,6 +165,17 @@ class ShardPredictor:
             "data": used.config.data.model_dump(mode="json"),
             "precision": self._compute.precision,
         }
+
+    @property
+    def num_gpus(self) -> int:
+        """Return how many GPUs it runs on."""
+        return int(self._compute.device.type == "cuda")
+
+    def open(self, out: Path) -> None:
+        """Make a folder for its predictions; refuse one that holds those of another model, or of other settings."""
+        make_folder(out)
+        if not is_made(out, self.made_by):
+            sign(out, self.made_by)
 
     def predict(self, shard: Shard, bar: Bar, what: str = "") -> ShardCounts:
         """Answer a shard, unless it is done; `BusyError` where another process is at it."""
