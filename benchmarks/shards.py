@@ -24,7 +24,7 @@ class ShardsBench(Config):
 
     model: str = "default"
     data: str = "sample:dev"  # or a SQuAD file: its questions are asked again and again
-    rows: int = Field(64, ge=1)  # of a shard at 1x
+    rows: int = Field(512, ge=1)  # of a shard at 1x: more than are in memory at once, on a CPU
     times: tuple[int, ...] = (1, 10)  # as many rows
     rounds: int = Field(1, ge=1)
     device: str = "auto"

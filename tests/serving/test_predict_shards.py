@@ -78,7 +78,7 @@ def test_every_shard_gets_one_of_predictions_that_are_the_models(folder, shards,
 def test_a_chunk_more_or_less_changes_no_prediction(folder, write, tmp_path, monkeypatch):
     write("a.jsonl", [{"text": text} for text in TEXTS])
     predict_shards(folder, [str(tmp_path / "shards")], tmp_path / "one", CPU)
-    monkeypatch.setattr(steps, "ROWS", 2)
+    monkeypatch.setitem(steps.CHUNKS, "cpu", steps.Chunk(rows=2, letters=10**6))
     predict_shards(folder, [str(tmp_path / "shards")], tmp_path / "several", CPU)
     one, several = (read(tmp_path / name / "a.jsonl") for name in ("one", "several"))
     assert [line["label"] for line in one] == [line["label"] for line in several]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bertvision.data.example import ColumnsConfig, Split
 from bertvision.data.shards import ShardFormat, ShardRow, read_shard
@@ -32,8 +32,17 @@ from bertvision.training.device import Compute, choose_compute
 from bertvision.windows.padding import lengths_of
 
 FINISHED = "finished"  # a file for each finished shard, written last
-# Of a chunk: enough for some batches of a GPU, and little beside an encoder.
-ROWS, LETTERS = 2048, 2_000_000
+
+
+class Chunk(NamedTuple):
+    """How much of a shard is in memory at once: so many rows, or fewer where they are long."""
+
+    rows: int
+    letters: int
+
+
+# On a GPU enough for dozens of its batches; on a CPU, whose batches are small, little beside an encoder.
+CHUNKS = {"cpu": Chunk(256, 400_000), "cuda": Chunk(4096, 4_000_000)}
 
 
 class ShardCounts(Config):
@@ -149,6 +158,7 @@ class ShardPredictor:
         self._compute: Compute = choose_compute(used.config.device, used.config.precision)
         self._info = TASKS[self._config.task]
         self._encoder = freeze(used.model.encoder, self._compute)
+        self._chunk = CHUNKS.get(self._compute.device.type, CHUNKS["cpu"])
         columns = used.config.data.columns
         self._layouts: tuple[ColumnsConfig, ...] = self._info.layouts if columns is None else (columns,)
 
@@ -190,7 +200,7 @@ class ShardPredictor:
         started = time.perf_counter()
         counts = ShardCounts(source=str(shard.source), source_bytes=shard.source.stat().st_size)
         with whole_stream(shard.target) as good, whole_stream(shard.bad) as bad:  # the bad ones get their name first
-            for rows in _chunks(shard.source, self._format, bar, what):
+            for rows in _chunks(shard.source, self._format, self._chunk, bar, what):
                 counts = self._answer(rows, good, bad, counts)
         if not counts.bad:
             remove_file(shard.bad)
@@ -246,13 +256,13 @@ class ShardPredictor:
         return ShardFormat(data.form, has_names if data.header is None else data.header, names)
 
 
-def _chunks(source: Path, how: ShardFormat, bar: Bar, what: str) -> Iterator[list[ShardRow]]:
-    """Return the rows of a shard some at a time: so many, or fewer where they are long."""
+def _chunks(source: Path, how: ShardFormat, most: Chunk, bar: Bar, what: str) -> Iterator[list[ShardRow]]:
+    """Return the rows of a shard some at a time."""
     chunk, letters = list[ShardRow](), 0
     for row in read_shard(source, how, lambda more: bar.advance(more, lambda: what)):
         chunk.append(row)
         letters += len(row.raw) + sum(len(cell) for cell in row.cells.values() if isinstance(cell, str | list))
-        if len(chunk) >= ROWS or letters >= LETTERS:
+        if len(chunk) >= most.rows or letters >= most.letters:
             yield chunk
             chunk, letters = [], 0
     if chunk:
