@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeVar
 
 import numpy as np
@@ -18,11 +19,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, distributed
 
-from bertvision.errors import MissingExtraError, TrainingError, is_out_of_memory, reason_of
+from bertvision.errors import MissingExtraError, SettingsError, TrainingError, is_out_of_memory, reason_of
 from bertvision.windows.batches import Part
 
 Item = TypeVar("Item")
 GO_ON = "the same command goes on from its last saving"
+LONGEST_WAIT = timedelta(hours=12)  # for what the main process does alone; one that was killed is noticed at once
 SECONDS_TO_END = 30.0  # that a process has when it is asked to end
 
 
@@ -107,7 +109,9 @@ def join_processes(device: torch.device) -> Processes:
     except ImportError:
         raise MissingExtraError("accelerate", "accelerate") from None
     with _others_are_there():
-        state = PartialState(cpu=device.type == "cpu")
+        state = PartialState(cpu=device.type == "cpu", timeout=LONGEST_WAIT)
+    if state.num_processes == 1:
+        raise SettingsError(f"several processes need NVIDIA GPUs or CPUs, and the device is {device}; set device: cpu")
     atexit.register(_leave)
     return Processes(state.process_index, state.num_processes, state.device)
 
