@@ -246,4 +246,4 @@ def test_two_processes_share_the_shards(folder, shards, tmp_path):
 
 def test_processes_are_for_shards(folder, shards):
     shown = CliRunner().invoke(app, ["predict", str(folder), "--data", str(shards / "a.jsonl"), "--processes", "2"])
-    assert (shown.exit_code, "--processes is for shards" in shown.stderr) == (2, True)
+    assert (shown.exit_code, "--processes and --ray are for shards" in shown.stderr) == (2, True)
