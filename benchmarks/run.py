@@ -14,6 +14,7 @@ from benchmarks.heads import HeadsBench, bench_heads
 from benchmarks.inference import InferenceBench, bench_inference
 from benchmarks.seconds_to_score import SecondsBench, bench_seconds
 from benchmarks.serve import ServeBench, bench_serve
+from benchmarks.shards import ShardsBench, bench_shards
 from benchmarks.startup import StartupBench, bench_startup
 from benchmarks.states import StatesBench, bench_states
 from benchmarks.windows import WindowsBench, bench_windows
@@ -51,6 +52,7 @@ BENCHES = {
     "growth": Bench(GrowthBench, bench_growth),
     "decode": Bench(DecodeBench, bench_decode),
     "inference": Bench(InferenceBench, bench_inference),
+    "shards": Bench(ShardsBench, bench_shards),
     "serve": Bench(ServeBench, bench_serve),
     "startup": Bench(StartupBench, bench_startup),
     "windows": Bench(WindowsBench, bench_windows),
@@ -80,8 +82,9 @@ def bench(
     Trainer. seconds-to-score: until a reader's best F1. growth: how cost grows with the size of a step, layers, heads
     and data. decode: logits to scored answers, against run_qa's algorithm.
     inference: a reader on the CPU in torch, ONNX and int8, with their scores, and its head against the bare encoder.
-    serve: a server under load, over its limit, and at its end. startup: CPU seconds of --help, score and ask. windows:
-    cutting a file, against datasets.map. In turns, after a warm-up; prints ratios and writes a record.
+    shards: predictions of files of any size, with peak memory. serve: a server under load, over its limit, and at its
+    end. startup: CPU seconds of --help, score and ask. windows: cutting a file, against datasets.map. In turns, after a
+    warm-up; prints ratios and writes a record.
     """
     record = run_bench(name, overrides or (), progress_for(quiet))
     path = write_bench_record(check_folder(out), record)

@@ -42,3 +42,16 @@ def test_a_log_file_has_lines_of_long_work_and_one_now_and_then_of_short_work(mo
         with progress.bar("epoch", 8):
             clock.now += each
     assert capsys.readouterr().err.splitlines() == [f"epoch: 8 in {each} s" for each in printed]
+
+
+def test_a_log_file_says_now_and_then_how_long_work_will_still_take(monkeypatch, capsys):
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(bars, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    with bars.TerminalProgress().bar("predict", 1000) as bar:
+        for _ in range(10):
+            clock.now += 45
+            bar.advance(100, lambda: f"second {clock.now:.0f}")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "predict: 20%, about 6 min left; second 90"  # 90 s for a fifth: 360 s for the rest
+    assert lines[-1] == "predict: 1,000 in 450.0 s"
+    assert len(lines) == 5

@@ -34,7 +34,9 @@ def test_torch_comes_with_the_extras_that_need_it_alone():
     assert not [each for each in PROJECT["dependencies"] if each.startswith(("torch", "jaxtyping"))]
     extras = PROJECT["optional-dependencies"]
     assert [each for each in extras["torch"] if each.startswith("torch>=")]
-    assert [name for name, needed in extras.items() if "bertvision[torch]" in needed] == ["default", "peft"]
+    assert [name for name, needed in extras.items() if "bertvision[torch]" in needed] == [
+        *("accelerate", "default", "peft", "ray")
+    ]
 
 
 def test_scores_and_help_need_no_torch(tmp_path):

@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -214,7 +215,34 @@ def data_targets(folder: Path) -> list[Target]:
         (folder / name).write_bytes(content)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "a.parquet", compression="none")
     found = [Target(name, folder, (file,), reader(task, file)) for name, task, file in made]
-    return [*found, Target("parquet", folder, ("a.parquet",), reader("classification", "a.parquet"))]
+    found.append(Target("parquet", folder, ("a.parquet",), reader("classification", "a.parquet")))
+    return [*found, *_shard_targets(folder)]
+
+
+def _shard_targets(folder: Path) -> list[Target]:
+    """Rows of shards, taken for examples of every kind."""
+    from bertvision.data.example import ColumnsConfig
+    from bertvision.data.shards import ShardFormat, read_shard
+    from bertvision.data.sources import BadExampleError
+    from bertvision.data.text_format import TextFormat
+    from bertvision.kinds.catalog import KINDS as KINDS_OF_TASKS
+
+    rows: list[dict[str, Any]] = [{"id": 1, "text": "the weir"}, {"question": "who?", "context": "hannah"}]
+    rows += [{"words": ["the", "weir"]}, {"ctx": "the", "endings": ["weir", "stone"], "label": 1}]
+    (folder / "shard.jsonl.gz").write_bytes(gzip.compress("".join(f"{json.dumps(row)}\n" for row in rows).encode()))
+    (folder / "shard.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    def reader(name: str) -> Callable[[Path], object]:
+        def read(place: Path) -> None:
+            for row in read_shard(place / name, ShardFormat(TextFormat(), known_header=("text",)), lambda more: None):
+                for kind in KINDS_OF_TASKS.values():
+                    with suppress(BadExampleError):
+                        kind.from_row("1", row, (ColumnsConfig(),), ("0", "1"))
+
+        return read
+
+    files = ("shard.jsonl", "shard.jsonl.gz", "a.csv", "a.tsv", "a.parquet")
+    return [Target(f"shard {name}", folder, (name,), reader(name)) for name in files]
 
 
 def _squad() -> dict[str, Any]:

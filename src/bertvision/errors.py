@@ -34,6 +34,10 @@ class FolderError(BertVisionError):
     """A run folder or model folder is incomplete, damaged or belongs to another experiment."""
 
 
+class BusyError(FolderError):
+    """Another process is working there."""
+
+
 class TrainingError(BertVisionError):
     """Training cannot go on."""
 

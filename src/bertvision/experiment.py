@@ -96,6 +96,7 @@ class Experiment(Config):
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((1,), min_length=1)
     device: str = "auto"
     precision: Precision = "auto"
+    deterministic: bool = False  # whether kernels whose results differ from run to run are left out; slower on a GPU
 
     @field_validator("tune", "measure")
     @classmethod

@@ -6,17 +6,19 @@ place (`.<name>.bv-part`, `.<name>.bv-old`) is put right by `recover`, or by who
 
 import ctypes
 import errno
+import gzip
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BufferedIOBase
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import IO, Any
 
-from bertvision.errors import FolderError
+from bertvision.errors import BusyError, FolderError
 from bertvision.strict_json import parse_json
 
 PART, OLD, LOCK = ".bv-part", ".bv-old", ".bv-lock"
@@ -90,6 +92,17 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def whole_stream(path: Path) -> Iterator[BufferedIOBase]:
+    """Return a file to write to bit by bit, packed where it is called .gz; it takes its place as `whole_file` does."""
+    with whole_file(path) as beside, beside.open("wb") as file:
+        if path.suffix != ".gz":
+            yield file
+            return
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:  # no time: the same content is the same bytes
+            yield packed
+
+
+@contextmanager
 def whole_folder(path: Path, own: Collection[str] | None = None) -> Iterator[Path]:
     """Return a folder to fill that takes its place at `path` when the block ends well, replacing what was there.
 
@@ -129,6 +142,13 @@ def rename(before: Path, after: Path) -> None:
     """Rename a file or folder, replacing what had the name, and sync the folder."""
     os.replace(before, after)
     _sync(after.parent, after.parent)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file where there is one."""
+    if path.exists():
+        path.unlink()
+        _sync(path.parent, path.parent)
 
 
 def remove_folder(path: Path) -> None:
@@ -315,7 +335,7 @@ def _take_lock(path: Path, folder: Path) -> IO[str]:
         return file
     except OSError:
         file.close()
-        raise FolderError(
+        raise BusyError(
             f"{folder}: another bertvision is working in it; wait for it or choose another folder"
         ) from None
     if _is_at(path, file):

@@ -12,6 +12,7 @@ from bertvision.records import fraction_name
 from bertvision.settings import Settings, first_difference
 
 MADE_BY = "made_by.json"
+PROGRESS = "progress"  # of an unfinished stage: what a training needs to go on
 RESULTS = "results.json"  # of an unfinished stage: the folders that it is to make
 TRIAL = ".bertvision-"  # begins the name of a folder in which a disk's speed is measured
 PARTS = ("encoder", "figures", "heads", "predictions", "predictions_held_out", "records", "states", "unfinished")
@@ -83,12 +84,15 @@ def sign(folder: Path, made_by: Settings) -> None:
 
 
 @contextmanager
-def resumable(folder: Path, made_by: Settings, results: Sequence[Path]) -> Iterator[Path]:
+def resumable(folder: Path, made_by: Settings, results: Sequence[Path], *, is_main: bool = True) -> Iterator[Path]:
     """Return a folder for a stage's progress: kept when the block is cut short, removed when it ends well.
 
     It comes and goes together with its signature, and what lies there unsigned is never gone on with. `results` are the
-    folders that the stage is to make.
+    folders that the stage is to make. Without `is_main` another process makes and removes it.
     """
+    if not is_main:
+        yield folder / PROGRESS
+        return
     names = [os.path.relpath(result, folder.parent.parent) for result in results]
     if not is_made(folder, made_by):
         with whole_folder(folder) as beside:
@@ -96,7 +100,7 @@ def resumable(folder: Path, made_by: Settings, results: Sequence[Path]) -> Itera
             sign(beside, made_by)
     elif _results_of(folder) != names:
         write_json(folder / RESULTS, names)
-    yield folder / "progress"
+    yield folder / PROGRESS
     remove_folder(folder)
     remove_if_empty(folder.parent)  # what another stage left may lie in it
 

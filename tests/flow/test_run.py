@@ -18,6 +18,7 @@ from bertvision.metrics.squad import score_squad2
 from bertvision.model_folder import load_model
 from bertvision.predictions.ensemble import log_softmax
 from bertvision.predictions.logits import load_logits
+from bertvision.progress import Silent
 from bertvision.records import read_mistakes, read_records
 from bertvision.report.page import write_report
 from bertvision.steps.heads import _keep_head
@@ -460,3 +461,29 @@ def test_answers_to_questions_have_intervals_and_errors_to_read(settings, out, t
     page = write_report(records, tmp_path / "report", mistakes=mistakes).read_text(encoding="utf-8")
     assert "to read</h2>" in page
     assert "mislabelled" not in page  # answers have no probabilities of classes
+
+
+def test_a_deterministic_run_takes_kernels_that_are_and_says_so(settings, out):
+    seen = []
+
+    class Watching(Silent):
+        def bar(self, what, total):
+            seen.append(torch.are_deterministic_algorithms_enabled())
+            return super().bar(what, total)
+
+    records = run(build_experiment({**settings, "deterministic": True}), out, Watching())
+    assert seen
+    assert all(seen)
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert all(record.config["deterministic"] for record in records)
+
+
+@pytest.mark.gpu
+def test_two_deterministic_runs_on_a_gpu_have_the_same_bits(settings, tmp_path):
+    settings = {**settings, "device": "cuda", "deterministic": True}
+    for name in ("one", "two"):
+        run(build_experiment(settings), tmp_path / name)
+    weights = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*.safetensors"))
+    assert len(weights) > 5
+    for path in weights:
+        assert (tmp_path / "one" / path).read_bytes() == (tmp_path / "two" / path).read_bytes(), path

@@ -2,11 +2,11 @@ import pytest
 import torch
 
 from bertvision.errors import SettingsError
-from bertvision.training.device import choose_compute
+from bertvision.training.device import Compute, choose_compute
 
 
 def test_a_cpu_computes_in_float32_unless_asked():
-    assert choose_compute("cpu") == (torch.device("cpu"), torch.float32)
+    assert choose_compute("cpu") == Compute(torch.device("cpu"), torch.float32)
     assert choose_compute("cpu", "bf16").dtype == torch.bfloat16
 
 

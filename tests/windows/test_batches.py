@@ -10,10 +10,14 @@ from bertvision.errors import SettingsError
 from bertvision.settings import validate
 from bertvision.windows.batches import (
     BATCHES_PER_POOL,
+    WHOLE,
     BatchConfig,
+    Part,
     StepPlan,
     collate,
+    deal,
     lengths_of,
+    loss_weights,
     padding_share,
     plan_epoch,
     plan_in_order_of_length,
@@ -325,3 +329,37 @@ def test_a_batch_moves_to_a_device_with_all_its_tensors():
 
 def test_lengths_count_every_token_of_a_window():
     assert lengths_of([make_window(6), make_window(9)]).tolist() == [6, 9]
+
+
+@pytest.mark.parametrize(("rows", "group"), [(12, 1), (7, 1), (9, 3), (1, 1), (3, 3)])
+def test_parts_of_a_step_have_every_window_once_and_shares_that_add_up(rows, group):
+    random = np.random.default_rng(1)
+    lengths, weights = random.integers(5, 60, 30), random.integers(1, 9, 30)
+    step = (random.permutation(30 // group)[: rows // group, None] * group + np.arange(group)).reshape(-1)
+    dealt = [deal(step, lengths, weights, Part(place, 4), group) for place in range(4)]
+    own = [part for part, share in dealt if share]
+    assert sorted(np.concatenate(own)) == sorted(step)
+    assert sum(share for _, share in dealt) == pytest.approx(1)
+    for part, share in dealt:
+        assert (part.reshape(-1, group) // group == part[::group, None] // group).all()  # groups are whole
+        assert share == pytest.approx(weights[part].sum() / weights[step].sum() if share else 0)
+
+
+def test_parts_of_a_step_are_of_like_size_and_lengths():
+    lengths = np.random.default_rng(1).integers(5, 400, 64)
+    parts = [deal(np.arange(64), lengths, np.ones_like(lengths), Part(place, 4))[0] for place in range(4)]
+    computed = [int(lengths[part].max()) * len(part) for part in parts]
+    assert {len(part) for part in parts} == {16}
+    assert max(computed) / min(computed) < 1.1
+
+
+def test_a_process_that_is_alone_has_the_step_as_it_is():
+    rows = np.array([3, 1, 2])
+    assert deal(rows, np.arange(9), np.ones(9, np.int64), WHOLE) == (rows, None)
+
+
+def test_tags_count_by_their_tokens_and_other_windows_alike(make_task):
+    windows, _ = make_task("tags")
+    assert loss_weights(windows).tolist() == [2, 3, 4, 5]
+    windows, _ = make_task("class")
+    assert loss_weights(windows).tolist() == [1] * len(windows)

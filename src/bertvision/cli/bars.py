@@ -8,10 +8,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as RichBars
 
 from bertvision.cli.console import messages
-from bertvision.progress import Bar, SilentBar
+from bertvision.progress import Bar
 
 SECONDS_BETWEEN_NOTES = 0.5
 SHORT = 1.0  # seconds: shorter work leaves no line, lest dozens of quick epochs bury the results
+SECONDS_BETWEEN_LINES = 60.0  # of a log file, on work that is not done
 LONGEST_SILENCE = 10.0  # seconds without a line in a log file, after which short work has one too
 
 
@@ -27,7 +28,7 @@ class TerminalProgress:
         """Open a bar."""
         started = time.perf_counter()
         if not messages.is_terminal:
-            yield SilentBar()
+            yield LogBar(what, total)
             self._print_finished(f"{what}: {total:,}", started)
             return
         columns = (
@@ -52,6 +53,25 @@ class TerminalProgress:
     def say(self, message: str) -> None:
         """Print one line."""
         messages.print(message, markup=False)
+
+
+class LogBar:
+    """A bar of a log file: a line now and then says how far long work is, and what is left."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._total, self._done = what, total, 0
+        self._started = self._printed = time.perf_counter()
+
+    def advance(self, amount: int, note: Callable[[], str] | None = None) -> None:
+        """Count, and print a line where the last one is long ago."""
+        self._done += amount
+        now = time.perf_counter()
+        if now - self._printed < SECONDS_BETWEEN_LINES or not 0 < self._done < self._total:
+            return
+        self._printed, share = now, self._done / self._total
+        left = (now - self._started) * (1 / share - 1)
+        noted = "" if note is None else f"; {note()}"
+        messages.print(f"{self._what}: {share:.0%}, about {left / 60:.0f} min left{noted}", markup=False)
 
 
 class TerminalBar:

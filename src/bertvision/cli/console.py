@@ -27,8 +27,14 @@ STOPPED = "the same run goes on from its last saving (see finetune.save_every, h
 STEERING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 UNSEEN = re.compile(f"[\x00-\x08\x0b-\x1f]|{STEERING.pattern}")  # all but tabs and line ends
 
-results = Console(highlight=False, soft_wrap=True)  # standard output: what the user asked for
-messages = Console(stderr=True, highlight=False, soft_wrap=True)  # standard error: everything else
+
+def is_main() -> bool:
+    """Return whether this process shows anything: of those that share a run, the first one does."""
+    return int(os.environ.get("WORLD_SIZE", "1")) == 1 or os.environ.get("RANK", "0") == "0"
+
+
+results = Console(highlight=False, soft_wrap=True, quiet=not is_main())  # standard output: what the user asked for
+messages = Console(stderr=True, highlight=False, soft_wrap=True, quiet=not is_main())  # standard error: all else
 
 Config = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="An experiment: my.yaml, or a name of `bertvision configs`.")
@@ -47,13 +53,32 @@ MODEL = (
 AllowOutside = Annotated[
     bool, typer.Option("--allow-outside", help="Let the model name an encoder anywhere: a path or a hub id.")
 ]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="The same bits in every run on the same device; slower on a GPU.")
+]
+ProcessCount = Annotated[
+    int | None,
+    typer.Option("--processes", metavar="N", min=1, help="Processes on this machine that share the work, one a GPU."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 Json = Annotated[bool, typer.Option("--json", help="Print results as JSON.")]
 
 
 def progress_for(quiet: bool) -> Progress:
     """Choose between bars and silence."""
-    return SILENT if quiet else _bars()
+    return SILENT if quiet or not is_main() else _bars()
+
+
+def is_done_by_several(count: int | None) -> bool:
+    """Start this very command as several processes where that is asked for; return whether they have done it."""
+    if count in (None, 1) or "WORLD_SIZE" in os.environ:
+        return False
+    from bertvision.training.processes import launch
+
+    assert count is not None
+    if code := launch(count, [sys.executable, "-m", "bertvision", *sys.argv[1:]]):
+        raise typer.Exit(code)
+    return True
 
 
 def passing_progress(quiet: bool) -> Progress:
@@ -157,6 +182,8 @@ def _end(error: BaseException) -> NoReturn:
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    """Say what is wrong and end."""
+    """Say what is wrong and end; a bug is told by whichever process has it."""
+    if code == 1 and not is_main():
+        typer.echo(f"error: {' '.join(message.split())}", err=True)
     messages.print(f"error: {' '.join(message.split())}", markup=False)
     raise typer.Exit(code) from None

@@ -13,12 +13,16 @@ import typer
 
 from bertvision.cli.console import (
     Config,
+    Deterministic,
     Json,
     Out,
+    ProcessCount,
     Quiet,
     ReportTo,
     Set,
     in_one_line,
+    is_done_by_several,
+    is_main,
     messages,
     print_json,
     print_table,
@@ -49,7 +53,7 @@ def quickstart(
     """
     from bertvision.experiment import quickstart_experiment
 
-    experiment = quickstart_experiment(_with_trackers(overrides, report_to))
+    experiment = quickstart_experiment(_with_options(overrides, report_to))
     if not quiet:
         messages.print("Tuning the default model on shipped questions, and training heads on its layers.")
     records = _run(experiment, _folder(out, experiment), quiet, as_json)
@@ -63,6 +67,8 @@ def run(
     out: Out = None,
     overrides: Set = None,
     report_to: ReportTo = None,
+    deterministic: Deterministic = False,
+    processes: ProcessCount = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -71,13 +77,15 @@ def run(
     Fine-tune, train heads, predict, score, record, report. When it was stopped, the same command goes on from there;
     what OUT already holds is kept. A file with `variants` is run variant by variant, each in a folder of its own.
     """
+    if is_done_by_several(processes):
+        return
     from bertvision.experiment import read_experiments
 
-    experiments = read_experiments(config, _with_trackers(overrides, report_to))
+    experiments = read_experiments(config, _with_options(overrides, report_to, deterministic))
     if len(experiments) == 1:
         folder = _folder(out, experiments[0])
-        _run(experiments[0], folder, quiet, as_json)
-        if not as_json:
+        records = _run(experiments[0], folder, quiet, as_json)
+        if records and not as_json:
             _say_how_to_use(folder)
     else:
         _run_all(experiments, out, quiet, as_json)
@@ -89,6 +97,8 @@ def finetune(
     out: Out = None,
     overrides: Set = None,
     report_to: ReportTo = None,
+    deterministic: Deterministic = False,
+    processes: ProcessCount = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -96,9 +106,11 @@ def finetune(
 
     Writes OUT/encoder/FRACTION for every fraction, from one run.
     """
+    if is_done_by_several(processes):
+        return
     from bertvision.steps.run import run_finetune
 
-    experiment = _experiment(config, _with_trackers(overrides, report_to))
+    experiment = _experiment(config, _with_options(overrides, report_to, deterministic))
     _print_paths(run_finetune(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
 
 
@@ -108,6 +120,8 @@ def train_heads(
     out: Out = None,
     overrides: Set = None,
     report_to: ReportTo = None,
+    deterministic: Deterministic = False,
+    processes: ProcessCount = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -115,31 +129,53 @@ def train_heads(
 
     Writes OUT/heads/FRACTION/HEAD for every head, all heads of a fraction in one pass of the frozen encoder.
     """
+    if is_done_by_several(processes):
+        return
     from bertvision.steps.run import run_train_heads
 
-    experiment = _experiment(config, _with_trackers(overrides, report_to))
+    experiment = _experiment(config, _with_options(overrides, report_to, deterministic))
     _print_paths(run_train_heads(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
 
 
 @in_one_line
-def plan(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False) -> None:
+def plan(
+    config: Config,
+    out: Out = None,
+    overrides: Set = None,
+    processes: Annotated[
+        int | None,
+        typer.Option("--processes", metavar="N", min=2, help="Also estimate the run in so many processes, one a GPU."),
+    ] = None,
+    link: Annotated[
+        float, typer.Option("--link", metavar="GB/S", min=0.001, help="How fast these add up gradients.")
+    ] = 50.0,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
     """Estimate live, kept and stored states.
 
     Measures encoder, heads, memory and disk for a few seconds, prints what training the heads would take with each
     source of states, for one seed and fraction, and says which one `states: auto` chooses. With `tune`, it also says
-    whether `finetune.bottom: auto` keeps the output of frozen blocks; without heads, only that.
+    whether `finetune.bottom: auto` keeps the output of frozen blocks; without heads, only that. With --processes it
+    measures tuning and answering too, and scales them: 50 GB/s is a network of 400 Gbit/s, NVLink has 450.
     """
+    from bertvision.steps.plan_processes import plan_processes
     from bertvision.steps.plan_states import plan_states
 
     experiment = _experiment(config, overrides)
-    planned = plan_states(experiment, _folder(out, experiment), progress_for(quiet))
+    folder, progress = _folder(out, experiment), progress_for(quiet)
+    planned = plan_states(experiment, folder, progress)
+    scaled = None if processes is None else plan_processes(experiment, folder, processes, link, progress)
     if as_json:
-        print_json(planned.as_dict())
+        print_json({**planned.as_dict(), **({} if scaled is None else {"scaled": scaled.as_dict()})})
         return
     if planned.choice is not None:
         results.print(planned.title, markup=False)
         print_table(planned.as_table())
     results.print(textwrap.fill(planned.sentence, 80), markup=False)
+    if scaled is not None:
+        print_table(scaled.as_table())
+        results.print(textwrap.fill(scaled.sentence, 80), markup=False)
 
 
 def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out: Path) -> None:
@@ -193,6 +229,8 @@ def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> "li
     from bertvision.studies.reports import write_report
 
     records = run_experiment(experiment, out, progress_for(quiet))
+    if not is_main():
+        return []
     page = write_report(records, out, read_costs(out), read_differences(out), read_mistakes(out))
     print_records(records, as_json)
     if not as_json:
@@ -214,6 +252,8 @@ def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool,
         if not quiet:
             messages.print(f"{experiment.variant}:", markup=False)
         records += run_experiment(experiment, _folder(out, experiment), progress_for(quiet))
+    if not is_main():
+        return
     together = _folder(out, experiments[0]).parent
     page = write_report(records, together, read_costs(together), read_differences(together), read_mistakes(together))
     print_records(records, as_json)
@@ -227,8 +267,12 @@ def _experiment(config: Path, overrides: Sequence[str] | None) -> "Experiment":
     return read_experiment(config, overrides or ())
 
 
-def _with_trackers(overrides: Sequence[str] | None, trackers: Sequence[str] | None) -> list[str]:
-    return [*(overrides or ()), *([f"report_to={json.dumps(trackers)}"] if trackers else [])]
+def _with_options(
+    overrides: Sequence[str] | None, trackers: Sequence[str] | None, deterministic: bool = False
+) -> list[str]:
+    """Write options that are settings too as overrides."""
+    options = [f"report_to={json.dumps(trackers)}"] if trackers else []
+    return [*(overrides or ()), *options, *(["deterministic=true"] if deterministic else [])]
 
 
 def _program() -> str:

@@ -11,9 +11,11 @@ from bertvision.cli.console import (
     MODEL,
     AllowOutside,
     Json,
+    ProcessCount,
     Quiet,
     Set,
     in_one_line,
+    is_done_by_several,
     passing_progress,
     print_csv,
     print_json,
@@ -120,7 +122,11 @@ def predict(
         list[str] | None, typer.Argument(metavar="TEXT", help="Texts instead of a file; - for standard input.")
     ] = None,
     data: Annotated[
-        str | None, typer.Option("--data", help="A file as the model's task has them; answers in it are optional.")
+        list[str] | None,
+        typer.Option(
+            "--data",
+            help="A file of the model's task, answers in it are optional; or shards: a folder, 'DIR/*.jsonl.gz'.",
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -128,6 +134,8 @@ def predict(
     ] = None,
     overrides: Set = None,
     allow_outside: AllowOutside = False,
+    processes: ProcessCount = None,
+    on_ray: Annotated[bool, typer.Option("--ray", help="Let actors of a Ray cluster answer shards instead.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -138,21 +146,65 @@ def predict(
     nbest_predictions.json and null_odds.json as run_qa writes them, and logits.safetensors; for other tasks
     predictions.json, probabilities.json, GLUE's file for its test sets and CoNLL columns. Prints the scores where the
     file has answers.
+
+    Shards (a folder, a pattern in quotes, or --data several times) may hold millions of rows, as JSON lines or tables.
+    Each gets a shard of predictions in the folder --out, and one of its bad rows; the same command goes on where it was
+    stopped.
     """
     from bertvision.steps import predict_file as steps
+    from bertvision.steps.predict_shards import are_shards
 
-    if bool(texts) == (data is not None):
+    if bool(texts) == bool(data):
         raise SettingsError("give texts, - for standard input, or --data FILE")
+    if data and are_shards(data):
+        _predict_shards(model, data, out, overrides, allow_outside, processes, on_ray, quiet, as_json)
+        return
+    if processes is not None or on_ray:
+        raise SettingsError("--processes and --ray are for shards; give a folder or a pattern")
     target = out if out is None else check_file(out) if steps.is_table(out) else check_folder(out)
-    progress = progress_for(quiet) if data is not None or texts == ["-"] else passing_progress(quiet)
+    progress = progress_for(quiet) if data or texts == ["-"] else passing_progress(quiet)
     given = (target, _settings(overrides), progress)
-    if data is not None:
-        answered = steps.predict_file(model, data, *given, allow_outside=allow_outside)
+    if data:
+        answered = steps.predict_file(model, data[0], *given, allow_outside=allow_outside)
     elif texts == ["-"]:
         answered = steps.predict_stream(model, sys.stdin.buffer.read(), *given, allow_outside=allow_outside)
     else:
         answered = steps.predict_texts(model, texts or (), *given, allow_outside=allow_outside)
     _show_predictions(answered, out, as_json)
+
+
+def _predict_shards(
+    model: Path,
+    data: Sequence[str],
+    out: Path | None,
+    overrides: Sequence[str] | None,
+    allow_outside: bool,
+    processes: int | None,
+    on_ray: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    from bertvision.steps.predict_shards import predict_shards, read_counts
+    from bertvision.steps.ray_shards import predict_on_ray
+
+    if out is None or out.suffix.lower() == ".csv":
+        raise SettingsError("shards need a folder for their predictions: --out FOLDER")
+    given = (model, data, out, _settings(overrides), progress_for(quiet))
+    if on_ray:
+        found = predict_on_ray(*given, allow_outside=allow_outside, actors=processes or 1)
+    elif is_done_by_several(processes):
+        found = read_counts(data, out)
+    else:
+        found = predict_shards(*given, allow_outside=allow_outside)
+        if processes is not None and processes > 1:
+            return  # as one of several, whose results are told together
+    if as_json:
+        counts = {"shards": len(found.shards), "rows": found.rows, "bad": found.bad, "busy": found.busy}
+        print_json({**counts, "out": str(out)})
+        return
+    told = f"{found.rows:,} rows in {len(found.shards):,} shards, {found.bad:,} bad rows set aside"
+    busy = f"; another process is working on {found.busy:,} shards" if found.busy else ""
+    results.print(f"{told}; predictions in {out}{busy}", markup=False)
 
 
 def _show_predictions(answered: "FilePredictions", out: Path | None, as_json: bool) -> None:

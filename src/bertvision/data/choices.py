@@ -1,9 +1,9 @@
 """SWAG's tables and HellaSwag's lines -> beginnings with their possible continuations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bertvision.data.example import ChoiceRow, OnBad, Split
+from bertvision.data.example import ChoiceRow, Column, OnBad, Split
 from bertvision.data.sources import CAN_DROP, BadExampleError, Found, HubId, collect, parse_source, take_part
 from bertvision.data.tables import Line, TableFile, class_name, open_table, plain_text
 from bertvision.data.text_format import USUAL, TextFormat
@@ -30,6 +30,15 @@ def read_choices(
         there = ", ".join(table.names or ())
         raise DataError(f"{table.name}: it has the columns {there}{table.advice or f'; give {LAYOUTS}'}")
     return take_part(collect(_find_rows(table, needs_labels), table.name, on_bad, table.sha256, advice=advice), source)
+
+
+def choice_of(identity: str, cells: Mapping[Column, Any]) -> ChoiceRow:
+    """Return what a single row holds, its label not looked at."""
+    texts = {name: value for name, value in cells.items() if isinstance(name, str) and name != "label"}
+    table = TableFile("", (), tuple(texts), None)
+    if not any(all(map(table.has, header)) for header in HEADERS):
+        raise BadExampleError(f"give {LAYOUTS}")
+    return _row(table, Line("", texts), identity, needs_labels=False)
 
 
 def _find_rows(table: TableFile, needs_labels: bool) -> Iterator[Found[ChoiceRow]]:

@@ -23,6 +23,9 @@ DOCUMENT = "-DOCSTART-"
 TAG = re.compile(r"O|[BIES]-\S+")
 PREFIXES = {"auto": "BIES", "iob1": "BI", "iob2": "BI", "bioes": "BIES"}
 FIRST_OF_ENTITY = {"iob1": "BI", "iob2": "B", "bioes": "BS"}
+# Words and marks apart, nearly as CoNLL's files have them; U.S. and hyphens stay whole there, so that one who has a
+# better way to cut gives words.
+WORD = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")
 EXPECTED = "a CoNLL file: word first and tag last on a line, a blank line after each sentence"
 
 
@@ -55,6 +58,11 @@ def tag_names(split: Split[Sentence]) -> tuple[str, ...]:
     """Return O, and B and I of every type of entity in a split, sorted by type."""
     types = sorted({tag[2:] for sentence in split.examples for tag in sentence.tags or () if tag != "O"})
     return ("O", *(f"{prefix}-{each}" for each in types for prefix in "BI"))
+
+
+def word_spans(text: str) -> tuple[tuple[int, int], ...]:
+    """Return where the words of a text begin and end."""
+    return tuple(match.span() for match in WORD.finditer(text))
 
 
 def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:

@@ -26,11 +26,15 @@ class ColumnsConfig(Config):
     id: Column | None = None  # None: rows are numbered from 0 on
 
     @property
+    def texts(self) -> tuple[Column, ...]:
+        """Return the columns of the texts."""
+        return self.text if isinstance(self.text, tuple) else (self.text,)
+
+    @property
     def text_names(self) -> tuple[str, ...]:
         """Return the names of the texts' columns; none where one of them has a number instead."""
-        texts = self.text if isinstance(self.text, tuple) else (self.text,)
-        names = tuple(column for column in texts if isinstance(column, str))
-        return names if len(names) == len(texts) else ()
+        names = tuple(column for column in self.texts if isinstance(column, str))
+        return names if len(names) == len(self.texts) else ()
 
 
 class NearMissConfig(Config):

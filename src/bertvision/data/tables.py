@@ -102,7 +102,7 @@ def open_table(
 
     Columns that one of the `known_headers` names tell what stands between the cells, where `form` does not.
     """
-    ending = _ending(source)
+    ending = ending_of(source)
     if ending in ENDINGS or exists(source):
         return _open_file(Path(source), ending, form, known_headers)
     asked = parse_hub_id(source)
@@ -200,7 +200,8 @@ def _check_unpacked(path: Path, about: Any) -> None:  # noqa: ANN401 (pyarrow's 
         )
 
 
-def _ending(source: str) -> str:
+def ending_of(source: str) -> str:
+    """Return how a file's name ends, packed or not."""
     path = Path(source)
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 

@@ -166,6 +166,10 @@ class _BatchOfStates(NamedTuple):
         """Return by what the loss is multiplied in a step of so many windows."""
         return self.windows.share_of(num_examples)
 
+    def with_share(self, share: float | None) -> "_BatchOfStates":
+        """Return the same with its share of a step's loss, where other processes have the rest."""
+        return self if share is None else self._replace(windows=self.windows._replace(share=share))
+
     def tensors(self) -> list[Tensor]:
         """List all tensors, in an order that is the same for batches of one shape."""
         return [self.states, *self.windows.tensors()]

@@ -12,7 +12,7 @@ from bertvision.encoder.tuning.blocks import PARTS, blocks_of
 from bertvision.errors import SettingsError
 from bertvision.progress import Progress
 from bertvision.training.device import Compute
-from bertvision.windows.batches import Rows, WindowBatch, collate, collate_to, lengths_of
+from bertvision.windows.batches import Rows, WindowBatch, collate, collate_to, deal, lengths_of, loss_weights
 from bertvision.windows.packing import bucket_shapes, packed_shape, shape_for
 from bertvision.windows.window import Window
 
@@ -46,19 +46,37 @@ def choose_step(
 
 
 def batch_maker(
-    kind: StepKind, steps: Sequence[Sequence[Rows]], windows: Sequence[Window], encoder: Encoder, compute: Compute
+    kind: StepKind,
+    steps: Sequence[Sequence[Rows]],
+    windows: Sequence[Window],
+    encoder: Encoder,
+    compute: Compute,
+    group: int = 1,
 ) -> MakeBatches:
-    """Return what makes the batches of each of the steps."""
-    pad_id, lengths = encoder.tokenizer.pad_token_id, lengths_of(windows)
-    batches = [rows for step in steps for rows in step]
+    """Return what makes the batches of each of the steps, or this process's part of them; groups stay whole."""
+    pad_id, lengths, part = encoder.tokenizer.pad_token_id, lengths_of(windows), compute.processes.part
+    weights = loss_weights(windows) if part.count > 1 else lengths
+
+    def own(rows: Rows, num_windows: int) -> tuple[Rows, float | None]:
+        dealt, share = deal(rows, lengths, weights, part, group)
+        return dealt, None if share is None else share * len(rows) / num_windows
+
+    batches = [own(rows, 1)[0] for step in steps for rows in step]
     if kind == "eager" or not batches:
-        return lambda step: [collate(windows, rows, pad_id).to(compute.device) for rows in step]
-    shapes = [packed_shape(lengths, batches)] if kind == "packed" else bucket_shapes(lengths, batches, MAX_SHAPES)
+        shapes = []
+    else:
+        shapes = [packed_shape(lengths, batches)] if kind == "packed" else bucket_shapes(lengths, batches, MAX_SHAPES)
+
+    def collated(rows: Rows, num_windows: int) -> WindowBatch:
+        if not shapes:
+            return collate(windows, rows, pad_id)
+        return collate_to(windows, rows, pad_id, shape_for(int(lengths[rows].max()), shapes), num_windows)
 
     def make(step: Sequence[Rows]) -> list[WindowBatch]:
         num_windows = sum(len(rows) for rows in step)
-        fitting = [(rows, shape_for(int(lengths[rows].max()), shapes)) for rows in step]
-        return [collate_to(windows, rows, pad_id, shape, num_windows).to(compute.device) for rows, shape in fitting]
+        dealt = [own(rows, num_windows) for rows in step]
+        made = [collated(rows, num_windows if share is None else len(rows)) for rows, share in dealt]
+        return [batch._replace(share=share).to(compute.device) for batch, (_, share) in zip(made, dealt, strict=True)]
 
     return make
 

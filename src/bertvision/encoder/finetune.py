@@ -98,7 +98,8 @@ def finetune_encoder(
     """
     if config.dropout is not None:
         set_dropout(encoder.model, config.dropout)
-    steps = plan_steps(windows, config, seed, objective.group if contrast is None else GROUPS[contrast])
+    together = objective.group if contrast is None else GROUPS[contrast]
+    steps = plan_steps(windows, config, seed, together)
     evaluations = evaluation_steps(config, steps, len(windows)) if evaluate is not None else set()
     asked = "eager" if config.gradient_checkpointing else config.step  # blocks that run twice are in no graph
     reads_last = read is None and contrast is None
@@ -109,7 +110,8 @@ def finetune_encoder(
         else contrastive_losses(encoder, compute, contrast)
     )
     still = _still_weights(encoder, output, objective)
-    graphs = StepGraphs(compute.device) if compute.device.type == "cuda" and kind != "eager" else None
+    can_replay = compute.device.type == "cuda" and compute.processes.count == 1  # adding up is no part of a graph
+    graphs = StepGraphs(compute.device) if can_replay and kind != "eager" else None
     group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of, still, graphs)
     tuning = _Tuning(group, steps, len(windows), config, saved, spent, log, compute, partial(_steps_as, kind, graphs))
     yield from tuning.reached_before()
@@ -123,8 +125,8 @@ def finetune_encoder(
         HeldSignals(saved) as signals,
     ):
         bar.advance(sum(map(size_of, steps[: tuning.done])))
-        for step in tuning.take_steps(batch_maker(kind, steps, windows, encoder, compute)):
-            bar.advance(step.num_examples, partial(_note, step))
+        for step in tuning.take_steps(batch_maker(kind, steps, windows, encoder, compute, together)):
+            bar.advance(size_of(steps[step.number - 1]), partial(_note, step))
             if step.number in evaluations and evaluate is not None:
                 tuning.evaluate(step.number, evaluate)
             tuning.save_if_due(step.number, signals)
@@ -155,7 +157,8 @@ class _Tuning:
         position = load_progress(saved, [group]) if saved is not None else None
         self.done: int = position["step"] if position else 0  # steps taken before
         self._before = Costs(**position["costs"]) if position else spent
-        self._group, self._steps, self._config, self._saved = group, steps, config, saved
+        self._group, self._steps, self._config = group, steps, config
+        self._saved = saved if compute.processes.is_main else None  # others would save the same
         self._steps_as = steps_as
         self._meter, self._last_saved = Meter(compute.device, self._before), time.perf_counter()
         seen = np.cumsum([0, *map(size_of, steps)]) / max(num_windows, 1)
@@ -269,7 +272,7 @@ def _build_group(
         max_grad_norm=config.optim.max_grad_norm,
         still=still,
     )
-    return Group([learner], losses_of, graphs)
+    return Group([learner], losses_of, graphs, compute.processes)
 
 
 def _still_weights(encoder: Encoder, output: nn.Module, objective: Objective) -> list[Still]:

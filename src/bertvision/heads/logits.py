@@ -103,14 +103,16 @@ def _packed_logits(
     batches = cut_in_order(lengths, tokens)
     shape, running = packed_shape(lengths, batches), PackedEncoder(encoder, windows, compute, layers)
     own = [head.to(compute.device).eval() for head in heads.values()]
-    logits = np.empty((len(own), int(lengths.sum()), score_columns(own[0])), np.float32)
+    logits = np.zeros((len(own), int(lengths.sum()), score_columns(own[0])), np.float32)
+    numbers = compute.processes.own(range(len(batches)))
     bounds = np.concatenate([[0], np.cumsum([lengths[rows].sum() for rows in batches])])
     with progress.bar("predict", len(windows)) as bar, torch.no_grad():
-        found = (grouped_logits(own, running.states(rows, shape))[:, 0].float() for rows in batches)
-        for number, scores in enumerate(fetch_behind(found)):
+        found = (grouped_logits(own, running.states(batches[each], shape))[:, 0].float() for each in numbers)
+        for number, scores in zip(numbers, fetch_behind(found), strict=True):
             first, stop = bounds[number], bounds[number + 1]
             logits[:, first:stop] = scores[:, : stop - first].numpy()
-            bar.advance(len(batches[number]))
+            bar.advance(len(batches[number]) * compute.processes.count)
+    compute.processes.add_up_array(logits)
     return dict(zip(heads, logits, strict=True))
 
 
@@ -172,8 +174,11 @@ def _fill(
     progress: Progress,
     num_windows: int,
 ) -> dict[str, Logits]:
-    """Run every head on every batch of states; `place` says where its scores go among `size` of them."""
-    logits = {name: np.empty((size, score_columns(head)), np.float32) for name, head in heads.items()}
+    """Run every head on every batch of states; `place` says where its scores go among `size` of them.
+
+    Of several processes each has some of the batches, and the scores of all then.
+    """
+    logits = {name: np.zeros((size, score_columns(head)), np.float32) for name, head in heads.items()}
     for head in heads.values():
         head.to(compute.device).eval()
     with progress.bar("predict", num_windows) as bar:
@@ -183,7 +188,9 @@ def _fill(
                 for name, head in heads.items():
                     places, scores = place(head(*batch.seen), batch.windows)
                     logits[name][places] = scores.float().cpu().numpy()
-            bar.advance(batch.size)
+            bar.advance(batch.size * compute.processes.count)
+    for each in logits.values():
+        compute.processes.add_up_array(each)
     return logits
 
 

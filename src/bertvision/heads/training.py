@@ -175,7 +175,7 @@ def train_heads_together(
                 bar.advance(1, partial(_note, step))
                 history.add(step, ends[epoch] + step.number, seconds + time.perf_counter() - started)
                 is_due = signals.came is not None or time.perf_counter() - last_saved > config.save_every
-                if saved is not None and is_due:
+                if saved is not None and is_due and compute.processes.is_main:
                     seconds += time.perf_counter() - started
                     position = {"epoch": epoch, "step": step.number, "seconds": seconds, "history": history.state()}
                     save_progress(saved, groups, position)
@@ -205,10 +205,14 @@ def build_groups(
     learners = [_build_learner(name, head, config, num_steps, seed, compute, objective) for name, head in heads.items()]
     together = [learner for learner in learners if can_learn_together(heads[learner.name])]
     alone = [learner for learner in learners if learner not in together]
-    groups = [Group([each], _losses_alone(heads[each.name], config.loss, compute, objective)) for each in alone]
+    groups = [
+        Group([each], _losses_alone(heads[each.name], config.loss, compute, objective), processes=compute.processes)
+        for each in alone
+    ]
     if together:
         losses = _losses_together([heads[each.name] for each in together], config.loss, objective)
-        groups.insert(0, Group(together, losses, StepGraphs(compute.device) if _replays(compute) else None))
+        graphs = StepGraphs(compute.device) if _replays(compute) else None
+        groups.insert(0, Group(together, losses, graphs, compute.processes))
     return groups
 
 
@@ -218,7 +222,7 @@ def can_learn_together(head: Head) -> bool:
 
 
 def _replays(compute: Compute) -> bool:
-    return compute.device.type == "cuda"
+    return compute.device.type == "cuda" and compute.processes.count == 1  # adding up is no part of a graph
 
 
 def _build_learner(

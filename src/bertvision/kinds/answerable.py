@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.data.example import Question, TaskName
+from bertvision.data.example import ColumnsConfig, Question, TaskName
+from bertvision.data.shards import ShardRow
 from bertvision.files import write_json_rows
 from bertvision.kinds.classes import predict_classes
 from bertvision.kinds.kind import Answering, Golds, Labelled, Reading, TaskInfo
 from bertvision.kinds.label_values import PAPER_FILE
 from bertvision.kinds.labelled import LabelKind
-from bertvision.kinds.questions import count_answers, question_texts, read_questions
+from bertvision.kinds.questions import count_answers, question_of, question_texts, read_questions
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import Logits, softmax
 from bertvision.predictions.prediction import RowPrediction
@@ -55,6 +56,12 @@ class Answerable(LabelKind):
     def example(self, identity: str, text: str, second: Any = None) -> Question:  # noqa: ANN401 (a text)
         """Return a question about a context."""
         return Question(identity, text, second, (), "")
+
+    def from_row(
+        self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]
+    ) -> Question:
+        """Return the question and its context."""
+        return question_of(identity, row.cells)
 
     def count_labels(self, examples: Sequence[Question], labels: Sequence[str]) -> dict[str, int]:
         """Count the questions with and without an answer."""

@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
-from bertvision.data.choices import read_choices
-from bertvision.data.example import ChoiceRow, Split, TaskName
+from bertvision.data.choices import choice_of, read_choices
+from bertvision.data.example import ChoiceRow, ColumnsConfig, Split, TaskName
+from bertvision.data.shards import ShardRow
+from bertvision.data.sources import BadExampleError
 from bertvision.errors import DataError
 from bertvision.kinds.classes import predict_classes
 from bertvision.kinds.kind import Answering, Golds, Labelled, Reading, TaskInfo
@@ -66,6 +68,17 @@ class Choices(LabelKind):
     def example(self, identity: str, text: str, second: Any = None) -> ChoiceRow:  # noqa: ANN401 (texts)
         """Return a text with its endings."""
         return ChoiceRow(identity, text, tuple(second), None)
+
+    def from_row(
+        self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]
+    ) -> ChoiceRow:
+        """Return a beginning with as many endings as the model chooses from."""
+        found = choice_of(identity, row.cells)
+        if len(found.endings) != len(labels):
+            raise BadExampleError(
+                f"{len(found.endings)} endings, and the model chooses among {len(labels)}; give as many"
+            )
+        return found
 
     def count_labels(self, examples: Sequence[ChoiceRow], labels: Sequence[str]) -> dict[str, int]:
         """Count the rows whose right ending is the first, second and so on."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from bertvision.analysis.disagreements import Disagreement
 from bertvision.analysis.outcomes import Outcomes
 from bertvision.data.example import ColumnsConfig, DataConfig, Split, TaskName, TextRow
+from bertvision.data.shards import ShardRow
 from bertvision.data.sources import HubId
 from bertvision.data.squad import Need
 from bertvision.errors import DataError, FolderError
@@ -199,6 +200,13 @@ class Kind(ABC):
         """Return an unlabelled example of a text and, where there is one, what is given beside it."""
         return TextRow(identity, (text,) if second is None else (text, second), None)
 
+    @abstractmethod
+    def from_row(self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]) -> Any:  # noqa: ANN401 (of its kind)
+        """Return the unlabelled example that a row of a table holds, or raise a `BadExampleError`.
+
+        `layouts` are those of the task's tables, where it has any.
+        """
+
     def identity(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
         """Return what tells an example from others, also from those of another file."""
         return example.id
@@ -297,6 +305,10 @@ class Kind(ABC):
     @abstractmethod
     def tabulate(self, golds: Golds, predictions: Sequence[Predicted], names: Sequence[str] = ()) -> list[CellsByName]:
         """Return predictions, in the order of the examples, as lines of a table; `names` are those of the texts."""
+
+    @abstractmethod
+    def as_line(self, example: Any, prediction: Predicted, labels: Sequence[str]) -> CellsByName:  # noqa: ANN401
+        """Return a prediction as a JSON object, without the example's texts."""
 
     @abstractmethod
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> Any:  # noqa: ANN401 (as `Predicted`)

@@ -174,6 +174,13 @@ class LabelKind(Kind):
             **{f"probability of {name}": round(share, DIGITS) for name, share in shares},
         }
 
+    def as_line(self, example: Any, prediction: Any, labels: Sequence[str]) -> CellsByName:  # noqa: ANN401 (of its kind)
+        """Return the label and how likely each label is."""
+        shares = zip(labels, prediction.probabilities, strict=True) if prediction.probabilities else ()
+        found = {"id": example.id, "label": self.to_json(prediction.label, labels)}
+        probabilities = {name: round(share, DIGITS) for name, share in shares}
+        return found | ({"probabilities": probabilities} if probabilities else {})
+
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> list[Any]:
         """Read what `write` wrote, or another program in its format, in the order of the golds."""
         found = self._read(path, read_values(path), golds)

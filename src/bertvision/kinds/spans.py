@@ -10,7 +10,8 @@ from bertvision.analysis.disagreements import NOTHING, Disagreement, place_to_sh
 from bertvision.analysis.groups import group_types
 from bertvision.analysis.outcomes import OUTCOMES, Outcomes, count_right
 from bertvision.analysis.scored import ScoredAnswers, score_answers
-from bertvision.data.example import Question, Split, TaskName
+from bertvision.data.example import ColumnsConfig, Question, Split, TaskName
+from bertvision.data.shards import ShardRow
 from bertvision.errors import DataError, FolderError
 from bertvision.kinds.kind import (
     Answering,
@@ -28,7 +29,7 @@ from bertvision.kinds.kind import (
     TaskInfo,
 )
 from bertvision.kinds.paper_scores import PaperGold, paper_gold, paper_scores
-from bertvision.kinds.questions import count_answers, read_questions
+from bertvision.kinds.questions import count_answers, question_of, read_questions
 from bertvision.metrics.resampling import Draw, Paired, bounds_of, resample_means
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
 from bertvision.predictions.ensemble import How, combine_logits
@@ -108,6 +109,12 @@ class Spans(Kind):
     def example(self, identity: str, text: str, second: Any = None) -> Question:  # noqa: ANN401 (a text)
         """Return a question about a context."""
         return Question(identity, text, second, (), "")
+
+    def from_row(
+        self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]
+    ) -> Question:
+        """Return the question and its context."""
+        return question_of(identity, row.cells)
 
     def count_labels(self, examples: Sequence[Question], labels: Sequence[str]) -> dict[str, int]:
         """Count the questions with and without an answer."""
@@ -198,6 +205,11 @@ class Spans(Kind):
             | ({} if found.null_odds is None else {"null_odds": found.null_odds})
             for question, found in zip(golds.examples, predictions, strict=True)
         ]
+
+    def as_line(self, example: Question, prediction: Prediction, labels: Sequence[str]) -> CellsByName:
+        """Return the answer, and how far "no answer" is from the best span."""
+        odds = {} if prediction.null_odds is None else {"null_odds": prediction.null_odds}
+        return {"id": example.id, "answer": prediction.text, **odds}
 
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> ScoredAnswers:
         """Read answers, of a folder or of one file, each with what it is worth."""

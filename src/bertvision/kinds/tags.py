@@ -8,8 +8,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.data.conll import read_ner, tag_names
-from bertvision.data.example import Sentence, TaskName
+from bertvision.data.conll import read_ner, tag_names, word_spans
+from bertvision.data.example import ColumnsConfig, Sentence, TaskName
+from bertvision.data.shards import ShardRow
+from bertvision.data.sources import BadExampleError
+from bertvision.data.tables import plain_text
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
 from bertvision.kinds.kind import (
@@ -98,6 +101,18 @@ class Tags(LabelKind):
             labelled=labelled,
             progress=progress,
         )
+
+    def from_row(
+        self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]
+    ) -> Sentence:
+        """Return the list `words` (or `tokens`), or else the words of `text`: a document of its own."""
+        listed = row.cells.get("words", row.cells.get("tokens"))
+        if listed is None:
+            text = plain_text(row.cells.get("text"), "text")
+            listed = [text[slice(*span)] for span in word_spans(text)]
+        if not isinstance(listed, list) or not listed:
+            raise BadExampleError("column `words` is no list of words; give one, or a column `text`")
+        return Sentence(identity, tuple(plain_text(word, "words") for word in listed), None, row.line)
 
     def count_labels(self, examples: Sequence[Any], labels: Sequence[str]) -> dict[str, int]:
         """Count the words of each tag."""
@@ -200,6 +215,10 @@ class Tags(LabelKind):
             for sentence, found in zip(golds.examples, predictions, strict=True)
             for word, tag in zip(sentence.words, found.tags, strict=True)
         ]
+
+    def as_line(self, example: Sentence, prediction: TagPrediction, labels: Sequence[str]) -> CellsByName:
+        """Return the words and their tags."""
+        return {"id": example.id, "words": list(example.words), "tags": list(prediction.tags)}
 
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> list[TagPrediction]:
         """Read a tag for each word of each sentence."""

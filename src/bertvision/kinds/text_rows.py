@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bertvision.data.example import DataConfig, TaskName, TextRow
+from bertvision.data.example import ColumnsConfig, DataConfig, TaskName, TextRow
 from bertvision.data.rows import LabelColumn, RowLayout, read_rows
+from bertvision.data.shards import ShardRow
+from bertvision.data.tables import plain_text
 from bertvision.kinds.kind import Answering, Labelled, Reading, TaskInfo
 from bertvision.kinds.labelled import LabelKind
 from bertvision.predictions.logits import Logits
@@ -59,6 +61,13 @@ class TextRowKind(LabelKind):
     ) -> list[Window]:
         """Turn every row into one window."""
         return cut_rows(examples, tokenizer, config.max_length, self.holds, progress)
+
+    def from_row(
+        self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]
+    ) -> TextRow:
+        """Return the texts of the first layout whose columns are there."""
+        columns = next((each for each in layouts if all(name in row.cells for name in each.texts)), layouts[0])
+        return TextRow(identity, tuple(plain_text(row.cells.get(name), name) for name in columns.texts), None)
 
     def decode(self, asked: Answering, logits: Logits) -> list[RowPrediction]:
         """Return a label for every row."""

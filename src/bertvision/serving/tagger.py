@@ -1,6 +1,5 @@
 """Text in, a tag for each word out, and the entities that they make up."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
+from bertvision.data.conll import word_spans
 from bertvision.data.example import Sentence
 from bertvision.metrics.scores import entities
 from bertvision.predictions.logits import Logits, softmax
@@ -15,10 +15,6 @@ from bertvision.serving.answers import FoundEntity, TaggedWord, Tagging
 from bertvision.serving.served import Saveable, Served, check_text, list_texts
 from bertvision.serving.steps import AskedWindows, Steps, run_steps
 from bertvision.windows.window import NO_WORD, Window
-
-# Words and marks apart, nearly as CoNLL's files have them; U.S. and hyphens stay whole there, so that one who has a
-# better way to cut gives words (`tag_words`).
-WORD = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")
 
 
 class _Text(NamedTuple):
@@ -48,7 +44,7 @@ class Tagger(Saveable):
 
     def tag_steps(self, texts: Sequence[str]) -> Steps[list[Tagging]]:
         """Tag the words of checked texts step by step."""
-        return self._tag([_Text(each, tuple(match.span() for match in WORD.finditer(each))) for each in texts])
+        return self._tag([_Text(each, word_spans(each)) for each in texts])
 
     def tag_words(self, sentences: Sequence[Sequence[str]]) -> list[Tagging]:
         """Tag sentences that are cut into words already; characters are those of the words with blanks between."""

@@ -1,11 +1,12 @@
 """Reads kept states, in memory or in files, in the order and with the padding of the live source."""
 
+import copy
 import math
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,9 @@ from bertvision.encoder.encode import Read, StateBatch
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.tuning.freezing import starting_at
 from bertvision.states.blocks import BlockStore
+from bertvision.states.live import plan_of
 from bertvision.training.device import Compute
-from bertvision.windows.batches import BatchConfig, Rows, StepPlan, WindowBatch, collate, lengths_of
+from bertvision.windows.batches import BatchConfig, Rows, WindowBatch, collate
 from bertvision.windows.window import Window
 
 Item = TypeVar("Item")
@@ -40,7 +42,7 @@ class CachedStates:
         group: int = 1,
     ) -> None:
         self._store, self._windows, self._compute, self._pad_id = store, windows, compute, pad_id
-        self._plan = StepPlan(lengths_of(windows), batch, seed, states_batch, group)
+        self._plan = plan_of(windows, batch, seed, states_batch, group, compute)
         self._buffers = Buffers(pinned=self._on_gpu)
 
     def num_steps(self, epoch: int) -> int:
@@ -50,25 +52,41 @@ class CachedStates:
     def epoch(self, number: int, first_step: int = 0) -> Iterator[StateBatch]:
         """Return the steps of one epoch, from `first_step` on; a GPU works on one while the next one is read."""
         batches = self._plan.epoch(number, first_step)
-        steps = [(rows, batch.width) for batch in batches for rows in batch.steps[batch.done :]]
+        steps = [
+            _Step(rows, batch.width, batch.share_of(number))
+            for batch in batches
+            for number, rows in enumerate(batch.steps)
+            if number >= batch.done
+        ]
         # On a CPU the reader would take the heads' cores: 231,000 tokens a second against 308,000 in turns (2 cores).
         for batch in made_ahead(self._read, steps) if self._on_gpu else map(self._read, steps):
             states = batch.states.to(self._compute.device, non_blocking=True)
             yield StateBatch(states, batch.windows.to(self._compute.device))
 
+    def whole(self) -> "CachedStates":
+        """Return the same source for a process that needs all windows of every step."""
+        whole = copy.copy(self)
+        whole._plan = self._plan.whole()
+        return whole
+
     @property
     def _on_gpu(self) -> bool:
         return self._compute.device.type == "cuda"
 
-    def _read(self, step: tuple[Rows, int]) -> StateBatch:
-        rows, width = step
-        windows = collate(self._windows, rows, self._pad_id, width)
+    def _read(self, step: "_Step") -> StateBatch:
+        windows = collate(self._windows, step.rows, self._pad_id, step.width)._replace(share=step.share)
         if self._store.layout.pooled:
             windows = windows.first_tokens()
         layers, hidden, _ = self._store.layout.shape
         states = self._buffers.take((layers, *windows.mask.shape, hidden), self._compute.dtype)
-        self._store.read(rows, states)
+        self._store.read(step.rows, states)
         return StateBatch(states.transpose(0, 1), windows)
+
+
+class _Step(NamedTuple):
+    rows: Rows
+    width: int
+    share: float | None
 
 
 def made_ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:

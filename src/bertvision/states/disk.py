@@ -3,6 +3,7 @@
 import errno
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -32,12 +33,12 @@ SMALLER = (
 
 def keep_on_disk(wanted: Wanted, folder: Path, fingerprint: Settings, progress: Progress = SILENT) -> BlockStore:
     """Open the states that a folder holds, or build what they lack; refuse stale and damaged ones."""
-    layout = wanted.layout()
-    if not is_whole(check_folder(folder)):
-        with locked(folder):
-            if not is_whole(folder):  # another process may have just ended
+    layout, processes = wanted.layout(), wanted.compute.processes
+    if not processes.agreed(lambda: is_whole(check_folder(folder))):
+        with locked(folder) if processes.is_main else nullcontext():
+            if not processes.agreed(lambda: is_whole(folder)):  # another run may have just ended
                 _build(wanted, layout, folder, fingerprint, progress)
-    _check(folder, layout, _read_sums(folder / MANIFEST, fingerprint), progress)
+    processes.agreed(lambda: _check(folder, layout, _read_sums(folder / MANIFEST, fingerprint), progress))
     return BlockStore(layout, [_map(_shard(folder, number), size) for number, size in enumerate(layout.sizes)])
 
 
@@ -58,17 +59,25 @@ def write_shard(path: Path, shard: Bytes) -> str:
 
 
 def _build(wanted: Wanted, layout: BlockLayout, folder: Path, fingerprint: Settings, progress: Progress) -> None:
-    """Go on after the last shard that is listed."""
+    """Go on after the last shard that is listed; of several processes the main one writes."""
+    processes = wanted.compute.processes
+    sums = processes.agreed(lambda: _begin(layout, folder, fingerprint))
+    for shard in encode_shards(wanted, layout, len(sums), progress):
+        if processes.is_main:
+            sums.append(write_shard(_shard(folder, len(sums)), shard))
+            write_json(folder / UNFINISHED, {"fingerprint": fingerprint, "sha256": sums})
+    processes.agreed(lambda: rename(folder / UNFINISHED, folder / MANIFEST))
+
+
+def _begin(layout: BlockLayout, folder: Path, fingerprint: Settings) -> list[str]:
+    """Return the hashes of the shards that are there, if there is room for the others."""
     recover_all(folder)
     sums = _read_sums(folder / UNFINISHED, fingerprint) if (folder / UNFINISHED).exists() else []
     needed, free = sum(layout.sizes[len(sums) :]), free_disk(folder)
     if needed > free:
         raise FolderError(f"{folder}: the states need {in_units(needed)} and {in_units(free)} are free; {SMALLER}")
     write_json(folder / UNFINISHED, {"fingerprint": fingerprint, "sha256": sums})
-    for shard in encode_shards(wanted, layout, len(sums), progress):
-        sums.append(write_shard(_shard(folder, len(sums)), shard))
-        write_json(folder / UNFINISHED, {"fingerprint": fingerprint, "sha256": sums})
-    rename(folder / UNFINISHED, folder / MANIFEST)
+    return sums
 
 
 def _read_sums(path: Path, fingerprint: Settings) -> list[str]:

@@ -65,24 +65,28 @@ class Wanted:
 
 def keep_in_ram(wanted: Wanted, progress: Progress = SILENT) -> BlockStore:
     """Keep the states of all windows in memory."""
-    layout = wanted.layout()
-    if layout.num_bytes > free_ram():
+    layout, room = wanted.layout(), free_ram() // wanted.compute.processes.count
+    if layout.num_bytes > room:
         raise TrainingError(
-            f"the states need {in_units(layout.num_bytes)} of memory and {in_units(free_ram())} are free; set "
+            f"the states need {in_units(layout.num_bytes)} of memory and {in_units(room)} are free; set "
             f"{wanted.way_out}"
         )
     return BlockStore(layout, list(encode_shards(wanted, layout, progress=progress)))
 
 
 def encode_shards(wanted: Wanted, layout: BlockLayout, first: int = 0, progress: Progress = SILENT) -> Iterator[Bytes]:
-    """Make one shard after the other; each depends on its own windows alone."""
-    left = layout.shards[first:]
+    """Make one shard after the other; each depends on its own windows alone.
+
+    Several processes take turns at the batches of a shard, and all of them have all of it then.
+    """
+    left, processes = layout.shards[first:], wanted.compute.processes
     with progress.bar("keep states", sum(len(rows) for batches in left for rows in batches)) as bar:
         for size, batches in zip(layout.sizes[first:], left, strict=True):
             shard = torch.zeros(size, dtype=torch.uint8)
-            for rows in batches:
+            for rows in processes.own(batches):
                 write_blocks(layout, shard, rows, wanted.encode(rows).states.transpose(0, 1))
-                bar.advance(len(rows))
+                bar.advance(len(rows) * processes.count)
+            processes.add_up([shard])  # where one has a block, the others have zeros
             yield shard
 
 

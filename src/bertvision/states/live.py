@@ -1,6 +1,8 @@
 """Runs the frozen encoder, or the frozen bottom of one in training, each time: no states on disk, none read from it."""
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 import torch
 
@@ -17,6 +19,7 @@ from bertvision.windows.batches import (
     WindowBatch,
     collate,
     lengths_of,
+    loss_weights,
     plan_in_order_of_length,
 )
 from bertvision.windows.window import Window
@@ -44,7 +47,7 @@ class LiveStates:
     ) -> None:
         self._encoder, self._windows, self._compute = encoder, windows, compute
         self._layers, self._pooling = layers, pooling
-        self._plan = StepPlan(lengths_of(windows), batch, seed, states_batch, group)
+        self._plan = plan_of(windows, batch, seed, states_batch, group, compute)
 
     def num_steps(self, epoch: int) -> int:
         """Count the steps of an epoch."""
@@ -58,6 +61,26 @@ class LiveStates:
             )
             yield from _steps(batch, planned)
 
+    def whole(self) -> "LiveStates":
+        """Return the same source for a process that needs all windows of every step."""
+        whole = copy.copy(self)
+        whole._plan = self._plan.whole()
+        return whole
+
+
+def plan_of(
+    windows: Sequence[Window],
+    batch: BatchConfig,
+    seed: int,
+    states_batch: BatchConfig | None,
+    group: int,
+    compute: Compute,
+) -> StepPlan:
+    """Plan the steps of a source: those of all windows, or a process's part of each."""
+    part = compute.processes.part
+    weights = loss_weights(windows) if part.count > 1 else None
+    return StepPlan(lengths_of(windows), batch, seed, states_batch, group, part, weights)
+
 
 def states_in_order_of_length(
     encoder: Encoder,
@@ -68,8 +91,11 @@ def states_in_order_of_length(
     layers: tuple[int, ...] | None = None,
     pooling: Pooling | None = None,
 ) -> Iterator[StateBatch]:
-    """Return every window's states once, in large batches of equal length, for prediction."""
-    for rows in plan_in_order_of_length(lengths_of(windows), tokens):
+    """Return every window's states once, in large batches of equal length, for prediction.
+
+    Of several processes each has some of the batches.
+    """
+    for rows in compute.processes.own(plan_in_order_of_length(lengths_of(windows), tokens)):
         yield states_of(encoder, windows, rows, compute, layers=layers, pooling=pooling)
 
 
@@ -78,7 +104,7 @@ def outputs_in_order_of_length(
 ) -> Iterator[StateBatch]:
     """Do the same with an encoder that is in training: return what an output layer sees of every window."""
     encoder.model.train(False)
-    for rows in plan_in_order_of_length(lengths_of(windows), tokens):
+    for rows in compute.processes.own(plan_in_order_of_length(lengths_of(windows), tokens)):
         batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
         with torch.no_grad(), compute.autocast():
             seen = read(encoder, batch)
@@ -126,7 +152,7 @@ def _steps(batch: StateBatch, planned: EncoderBatch) -> Iterator[StateBatch]:
     first = 0
     for number, rows in enumerate(planned.steps):
         if number >= planned.done:
-            yield batch.part(first, first + len(rows))
+            yield cast(StateBatch, batch.part(first, first + len(rows)).with_share(planned.share_of(number)))
         first += len(rows)
 
 

@@ -14,9 +14,10 @@ from bertvision.encoder.encode import PackedStates, encode_packed
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.packed import can_pack
 from bertvision.shapes import LayerStates
+from bertvision.states.live import plan_of
 from bertvision.training.device import Compute
 from bertvision.training.graphs import StepGraphs
-from bertvision.windows.batches import BatchConfig, EncoderBatch, Rows, StepPlan, collate_to, lengths_of
+from bertvision.windows.batches import BatchConfig, EncoderBatch, Rows, collate_to, lengths_of
 from bertvision.windows.packing import BatchShape, Packing, pack, packed_shape
 from bertvision.windows.window import Window
 
@@ -66,7 +67,7 @@ class PackedLiveStates:
         self._encoder = PackedEncoder(encoder, windows, compute, layers)
         self._windows, self._lengths, self._device = windows, lengths_of(windows), compute.device
         self._pad_id = encoder.tokenizer.pad_token_id
-        self._plan = StepPlan(self._lengths, batch, seed, states_batch)
+        self._plan = plan_of(windows, batch, seed, states_batch, 1, compute)
 
     def num_steps(self, epoch: int) -> int:
         """Count the steps of an epoch."""
@@ -84,8 +85,10 @@ class PackedLiveStates:
         for planned in self._plan.epoch(number, first_step):
             states = self._encoder.states(planned.rows, of_batches)
             starts = self._starts(planned)
-            for start, step in list(zip(starts, planned.steps, strict=True))[planned.done :]:
-                windows = collate_to(self._windows, step, self._pad_id, shape, len(step)).to(self._device)
+            for number in range(planned.done, len(planned.steps)):
+                start, step, share = starts[number], planned.steps[number], planned.share_of(number)
+                windows = collate_to(self._windows, step, self._pad_id, shape, len(step))._replace(share=share)
+                windows = windows.to(self._device)
                 yield PackedStates(states[:, :, start : start + shape.tokens], windows)
 
     def _starts(self, planned: EncoderBatch) -> list[int]:

@@ -32,6 +32,7 @@ from bertvision.training.device import Compute, choose_compute
 from bertvision.training.history import Callback, TrainingLog
 from bertvision.training.loop import seed_for
 from bertvision.training.objective import Objective, objective_of
+from bertvision.training.processes import Processes
 from bertvision.windows.padding import Rows, spread
 from bertvision.windows.window import Window, WindowConfig
 
@@ -61,6 +62,20 @@ class RunContext:
     def at(self, seed: int, fraction: float | None = None) -> "RunContext":
         """Return the same context at another seed and fraction."""
         return replace(self, seed=seed, fraction=fraction)
+
+    def alone(self) -> "RunContext":
+        """Return the same context for work that this process does by itself."""
+        return replace(self, compute=self.compute.alone())
+
+    @property
+    def processes(self) -> Processes:
+        """Return the processes that share the work."""
+        return self.compute.processes
+
+    @property
+    def is_main(self) -> bool:
+        """Return whether this process is the one that writes."""
+        return self.processes.is_main
 
     def of(self, experiment: Experiment) -> "RunContext":
         """Return the same data under another experiment, at its first seed."""
@@ -95,7 +110,8 @@ class RunContext:
     @property
     def log(self) -> TrainingLog:
         """Return where the course of a training of this seed and fraction is told."""
-        return TrainingLog(self.folder.training, self.seed, self.fraction, self.callbacks)
+        path = self.folder.training if self.is_main else None
+        return TrainingLog(path, self.seed, self.fraction, self.callbacks)
 
     @property
     def chosen_on(self) -> Answering:

@@ -73,26 +73,35 @@ def finetune(context: RunContext) -> None:
     """Tune the encoder for every fraction that the run folder does not hold yet."""
     config, folder = context.experiment.finetune, context.folder
     wanted = {fraction: folder.encoder(fraction) for fraction in config.fractions}
-    for fraction, place in wanted.items():
-        _borrow(context, fraction, place)
-    made = [is_made(place, _made_by(context, fraction)) for fraction, place in wanted.items()]
+    if context.is_main:
+        for fraction, place in wanted.items():
+            _borrow(context, fraction, place)
+    made = context.processes.agreed(
+        lambda: [is_made(place, _made_by(context, fraction)) for fraction, place in wanted.items()]
+    )
     if all(made):
         return
     encoder, output = load_encoder(context.experiment.encoder), output_layer(context)
     start_tuning(encoder.model, context.experiment.tune, context.seed)
     unfinished = {**_made_by(context, None), "device": context.compute.device.type}
-    with resumable(folder.unfinished("finetune"), unfinished, list(wanted.values())) as saved:
+    stage, results = folder.unfinished("finetune"), list(wanted.values())
+    with resumable(stage, unfinished, results, is_main=context.is_main) as saved:
         missing = [fraction for fraction, is_there in zip(wanted, made, strict=True) if not is_there]
-        if _is_past(saved, context, missing):
-            remove_folder(saved)
+        context.processes.agreed(lambda: _forget_if_past(saved, context, missing))
         with open_bottom(
             context, encoder, _reading(context, output), sees_last=output_sees_last(output), saved=saved
         ) as bottom:
             for checkpoint in tune_together(context, encoder, output, saved, bottom, context.log):
-                if not wanted[checkpoint.fraction].exists():
+                if context.is_main and not wanted[checkpoint.fraction].exists():
                     if context.contrast is not None:
-                        _fit_output(context, encoder, output)
+                        _fit_output(context.alone(), encoder, output)
                     _save(context, wanted[checkpoint.fraction], encoder, output, checkpoint, bottom.states)
+    context.processes.wait()  # until all is written
+
+
+def _forget_if_past(saved: Path, context: RunContext, missing: list[float]) -> None:
+    if _is_past(saved, context, missing):
+        remove_folder(saved)
 
 
 def _borrow(context: RunContext, fraction: float, place: Path) -> None:

@@ -52,14 +52,18 @@ def open_bottom(
     first, asked = frozen_below(context, encoder), context.experiment.finetune.bottom
     if first is None and asked not in (None, "live"):
         context.progress.say(f"finetune.bottom: live, {_why_none(context)}")
-    source = "live" if first is None else _decide(context, encoder, first, saved, sees_last=sees_last)
+    source = "live"
+    if first is not None:
+        alone = context.alone()  # only the main process measures
+        source = context.processes.agreed(lambda: _decide(alone, encoder, first, saved, sees_last=sees_last))
     if first is None or source == "live":
         yield live_bottom(context, encoder, read)
         return
     folder = _folder(context, first) if source == "disk" else None
     store, costs = _keep(context, _wanted(context, encoder, first), folder, saved)
     yield Bottom(KeptBottom(store, _read(context, read), first, context.compute), f"{source}, {DTYPE}", costs)
-    if folder is not None and context.experiment.states.folder is None and not context.experiment.states.keep:
+    is_own = context.experiment.states.folder is None and not context.experiment.states.keep
+    if folder is not None and is_own and context.is_main:
         remove_states(folder)
 
 
@@ -120,7 +124,7 @@ def _keep(context: RunContext, wanted: Wanted, folder: Path | None, saved: Path 
         fingerprint = fingerprint_of(wanted, context.start_fingerprint, {"name": data.name, "sha256": data.sha256})
         store = keep_on_disk(wanted, folder, fingerprint, context.progress)
     costs = meter.stop()
-    if saved is None:
+    if saved is None or not context.is_main:
         return store, costs
     written = saved.with_name(WRITTEN)
     noted = read_json(written) if written.exists() else {}

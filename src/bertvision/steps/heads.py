@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
 
-from bertvision.encoder.encode import StateBatch, StateSource, freeze
+from bertvision.encoder.encode import StateSource, freeze
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.errors import FolderError, SettingsError
@@ -27,8 +26,9 @@ from bertvision.model_folder import ModelConfig, load_head, read_model_config, s
 from bertvision.records import TrainingPoint, fraction_name
 from bertvision.run_folder import MADE_BY, check_kept, is_made, resumable, sign
 from bertvision.settings import Settings
+from bertvision.states.cached import CachedStates
 from bertvision.states.config import free_ram
-from bertvision.states.live import KeptBatches
+from bertvision.states.live import KeptBatches, LiveStates
 from bertvision.steps.context import RunContext
 from bertvision.steps.mistakes import SHARES, Told, can_tell, tell
 from bertvision.steps.states import open_states, suffix_of
@@ -61,12 +61,13 @@ def train_heads(context: RunContext) -> None:
 
     Heads that read one state per layer have a pass of their own beside heads that read all tokens'.
     """
-    folder = context.folder
-    missing = [
-        head
-        for head in context.experiment.heads.train
-        if not is_made(folder.head(head.name), _made_by(context, [head]))
-    ]
+    made = context.processes.agreed(
+        lambda: [
+            is_made(context.folder.head(head.name), _made_by(context, [head]))
+            for head in context.experiment.heads.train
+        ]
+    )
+    missing = [head for head, is_there in zip(context.experiment.heads.train, made, strict=True) if not is_there]
     for pooling in context.shapes:
         if own := [head for head in missing if context.pooling_of(head) == pooling]:
             _train_together(context, own, pooling)
@@ -75,14 +76,17 @@ def train_heads(context: RunContext) -> None:
 def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Pooling | None) -> None:
     config, objective = context.experiment.heads, context.objective
     stage = context.folder.unfinished(f"heads-{fraction_name(context.fraction)}{suffix_of(pooling)}")
-    together = _going_on(stage, missing, config.train)
+    names = context.processes.agreed(lambda: [head.name for head in _going_on(stage, missing, config.train)])
+    together = [head for head in config.train if head.name in names]
     encoder, weights = frozen_encoder(context)
     heads = build_heads(together, context.shapes[pooling], context.seed, objective, pooling or "first")
     if config.start == "prior":
         start_at_prior(heads.values(), objective, context.head_windows())
     _give_output_layer(context, heads, [head.name for head in together if reads_output_layer(head)])
     made_by = {**_made_by(context, together), "device": context.compute.device.type}
-    with resumable(stage, made_by, [context.folder.head(head.name) for head in together]) as saved:
+    results = [context.folder.head(head.name) for head in together]
+    with resumable(stage, made_by, results, is_main=context.is_main) as saved:
+        context.processes.wait()
         states_of = open_states(
             context, encoder, weights, together, heads.values(), objective=objective, pooling=pooling
         )
@@ -91,13 +95,15 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
             score = partial(_score_heads, context, encoder, kept)
             for end in _train(context, together, heads, source, saved, fits):
                 _keep_epoch(context, stage, heads, end, states, score)
-                if config.patience is not None and _waited(context, stage, together, end) >= config.patience:
+                if _is_over(context, stage, together, end):
                     context.progress.say(f"heads stopped early, after epoch {end.epoch} of {config.epochs}")
                     break
             told = _tell(context, encoder, fits, kept["dev"]) if can_tell(context) else {}
-        check_kept([stage / MADE_BY])  # else scores of earlier epochs may have gone with it
-        for head in together:
-            _keep_head(context, stage, head, weights, end, told.get(head.name, Told()))
+        if context.is_main:
+            check_kept([stage / MADE_BY])  # else scores of earlier epochs may have gone with it
+            for head in together:
+                _keep_head(context, stage, head, weights, end, told.get(head.name, Told()))
+    context.processes.wait()  # until all is written
 
 
 def _give_output_layer(context: RunContext, heads: Mapping[str, Head], names: Sequence[str]) -> None:
@@ -138,7 +144,8 @@ def _train(
     shares = SHARES if can_tell(context) else ()
     for name in (head.name for head in configs if is_regression(head)):
         seed = seed_for(context.seed, "regression")
-        pooled = cast(Iterator[StateBatch], source.epoch(0))  # packed states are for heads that score tokens
+        assert isinstance(source, LiveStates | CachedStates)  # packed states are for heads that score tokens
+        pooled = source.whole().epoch(0)  # a fit has no steps to share: of several processes each makes the same
         fits[name] = fit_regression(heads[name], pooled, objective, seed, shares)
     stepping = {head.name: heads[head.name] for head in configs if not is_regression(head)}
     if not stepping:
@@ -234,7 +241,7 @@ def _keep_epoch(
     config = context.experiment.heads
     going = {name: head for name, head in heads.items() if name not in end.diverged}
     training = {"seconds": round(end.seconds, 3), "states": states}
-    if end.epoch == config.reported and not config.keeps_best:
+    if end.epoch == config.reported and not config.keeps_best and context.is_main:
         with whole_folder(stage / REPORTED) as beside:
             for name, head in going.items():
                 save_weights(beside / name, head)
@@ -242,12 +249,13 @@ def _keep_epoch(
             write_manifest(beside)
     if config.epochs > 1 or config.keeps_best:
         scores = score(going)
-        with whole_folder(stage / f"epoch-{end.epoch}") as beside:
-            write_json(beside / SCORES, scores)
-            write_manifest(beside)
+        if context.is_main:
+            with whole_folder(stage / f"epoch-{end.epoch}") as beside:
+                write_json(beside / SCORES, scores)
+                write_manifest(beside)
         if end.history is not None:
             end.history.mark({name: own.get(context.watched_score) for name, own in scores.items()})
-    if config.keeps_best:
+    if config.keeps_best and context.is_main:
         _keep_best(context, stage, going, end, training)
 
 
@@ -265,6 +273,14 @@ def _best_epoch(context: RunContext, stage: Path, name: str, last: int) -> int:
     """Return a head's first best epoch until the last one."""
     epochs, metric = _epochs_of(stage, name, last), context.watched_score
     return [*epochs][best_of([scores.get(metric) for scores in epochs.values()])]
+
+
+def _is_over(context: RunContext, stage: Path, trained: Sequence[HeadConfig], end: EpochEnd) -> bool:
+    """Return whether training has waited long enough for a head to get better."""
+    patience = context.experiment.heads.patience
+    if patience is None:
+        return False
+    return context.processes.agreed(lambda: _waited(context, stage, trained, end) >= patience)
 
 
 def _waited(context: RunContext, stage: Path, trained: Sequence[HeadConfig], end: EpochEnd) -> int:

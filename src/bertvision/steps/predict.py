@@ -33,7 +33,7 @@ from bertvision.records import (
     write_record,
 )
 from bertvision.run_folder import MADE_BY
-from bertvision.settings import first_difference
+from bertvision.settings import Settings, first_difference
 from bertvision.steps.cautions import same_answer
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import finetune_costs, finetune_seconds
@@ -100,8 +100,8 @@ class Pass(NamedTuple):
 
 def predict(context: RunContext) -> list[RunRecord]:
     """Answer dev with every row of a fraction, unless all of them have their record, and record what came out."""
-    if (made := _finished_records(context)) is not None:
-        return made
+    if (made := context.processes.agreed(lambda: _finished_records(context))) is not None:
+        return made if context.is_main else []
     encoder, weights = frozen_encoder(context)
     rows = list_models(context, encoder)
     started = time.perf_counter()
@@ -110,8 +110,11 @@ def predict(context: RunContext) -> list[RunRecord]:
     held_out = None
     if context.held_out is not None:
         held_out = _ask(context, rows, encoder, context.held_out)
-        write_held_out(context.folder.held_out, context.held_out.split.examples)  # a file of them may have changed
     also = {name: _ask(context, rows, encoder, each) for name, each in context.also.items()}
+    if not context.is_main:
+        return []
+    if context.held_out is not None:
+        write_held_out(context.folder.held_out, context.held_out.split.examples)  # a file of them may have changed
     measured = _measured(context, rows, encoder)
     notes, pooled = _notes(context, rows), has_pooler(encoder)
     this = Pass(context, weights, pooled, seconds, notes, dev, held_out, also, measured)
@@ -310,8 +313,9 @@ def _own_settings(this: Pass, row: ResultModel) -> dict[str, Any]:
 
 def _finished_records(context: RunContext) -> list[RunRecord] | None:
     """Return the records of a fraction where all are there, made by this very experiment on these very data."""
-    # Who was shown the training changes no result.
+    # Who was shown the training changes no result. Older records do not say whether they are deterministic.
     config, folder = {**context.experiment.model_dump(mode="json"), "report_to": None}, context.folder
+    older: Settings = {"deterministic": False}
     names = [] if output_layer_of(context) is None else [ENCODER]
     names += load_heads(context)
     names += [each.name for each in context.experiment.ensembles if all(name in names for name in each.of)]
@@ -323,7 +327,8 @@ def _finished_records(context: RunContext) -> list[RunRecord] | None:
         return None
     records = [read_record(path) for path in paths]
     same = all(
-        record.data == context.data() and first_difference({**record.config, "report_to": None}, config) is None
+        record.data == context.data()
+        and first_difference({**older, **record.config, "report_to": None}, config) is None
         for record in records
     )
     return records if same else None

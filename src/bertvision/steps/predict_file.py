@@ -47,7 +47,7 @@ class FilePredictions(NamedTuple):
     lines: list[CellsByName]  # of a table: texts, labels by name, probabilities
 
 
-class _Used(NamedTuple):
+class ModelInUse(NamedTuple):
     """A model, and how it is used."""
 
     model: Model
@@ -79,7 +79,7 @@ def predict_file(
 
     `out` is a folder for prediction files, or a .csv for a table; without it nothing is written.
     """
-    used = _open(model_folder, settings, allow_outside)
+    used = open_model_in_use(model_folder, settings, allow_outside)
     asked = read_asked(used.model.config.task, data, used.config.data, labels=used.model.config.labels)
     return _answer_to(out, used, asked, progress)
 
@@ -94,7 +94,7 @@ def predict_texts(
     allow_outside: bool = False,
 ) -> FilePredictions:
     """Answer texts with a model that says something of one text; `out` as for `predict_file`."""
-    used = _open(model_folder, settings, allow_outside)
+    used = open_model_in_use(model_folder, settings, allow_outside)
     return _answer_to(out, used, _asked_texts(used, texts), progress)
 
 
@@ -108,7 +108,7 @@ def predict_stream(
     allow_outside: bool = False,
 ) -> FilePredictions:
     """Answer what came by standard input: a table where it is JSON lines or has a header, else a text on each line."""
-    used = _open(model_folder, settings, allow_outside)
+    used = open_model_in_use(model_folder, settings, allow_outside)
     text = decode_text(Path("standard input"), content, used.config.data.encoding)
     ending = _ending_of(text, used)
     if ending is None:
@@ -122,14 +122,14 @@ def predict_stream(
     return _answer_to(out, used, asked, progress)
 
 
-def _ending_of(text: str, used: _Used) -> str | None:
+def _ending_of(text: str, used: ModelInUse) -> str | None:
     """Return how a file of such a table is called; None where the text has neither JSON nor a header that is known."""
     if text.lstrip().startswith("{"):
         return ".jsonl"
     return ".csv" if used.names and has_header(text, used.names, used.config.data.delimiter) else None
 
 
-def _asked_texts(used: _Used, texts: Sequence[str]) -> AskedFile:
+def _asked_texts(used: ModelInUse, texts: Sequence[str]) -> AskedFile:
     """Return texts as examples without golds."""
     config = used.model.config
     info = TASKS[config.task]
@@ -150,12 +150,13 @@ def _asked_texts(used: _Used, texts: Sequence[str]) -> AskedFile:
     return AskedFile(Golds(config.task, info, examples, config.labels), has_golds=False)
 
 
-def _open(model_folder: Path, settings: Settings | None, allow_outside: bool) -> _Used:
+def open_model_in_use(model_folder: Path, settings: Settings | None, allow_outside: bool) -> ModelInUse:
+    """Load a MODEL_DIR with changed settings, and with how it was calibrated."""
     model_folder = find_model(model_folder)  # its calibration lies there too
     model = load_model(model_folder, allow_outside=allow_outside)
     calibration = read_calibration_file(model_folder)
     config = read_settings(model.config, settings, calibration)
-    return _Used(_renamed(model, config.data.labels), config, calibration or Calibration())
+    return ModelInUse(_renamed(model, config.data.labels), config, calibration or Calibration())
 
 
 def _renamed(model: Model, labels: tuple[str, ...]) -> Model:
@@ -167,7 +168,7 @@ def _renamed(model: Model, labels: tuple[str, ...]) -> Model:
     return replace(model, config=model.config.model_copy(update={"labels": labels}))
 
 
-def _answer_to(out: Path | None, used: _Used, asked: AskedFile, progress: Progress) -> FilePredictions:
+def _answer_to(out: Path | None, used: ModelInUse, asked: AskedFile, progress: Progress) -> FilePredictions:
     """Answer examples, and write a folder or, where `out` is called so, a table."""
     if out is not None and not is_table(out):
         with given_folder(out, PREDICTION_FILES) as beside:
@@ -183,7 +184,7 @@ def is_table(out: Path) -> bool:
     return out.suffix.lower() == ".csv" and not out.is_dir()
 
 
-def _answer(used: _Used, asked: AskedFile, out: Path | None, progress: Progress) -> FilePredictions:
+def _answer(used: ModelInUse, asked: AskedFile, out: Path | None, progress: Progress) -> FilePredictions:
     model, config = used.model, used.config
     split: Split[Any] = Split("given", tuple(asked.golds.examples), 0, None)
     task = Task(model.config.task, split, split, model.config.labels)

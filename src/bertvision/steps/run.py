@@ -16,7 +16,9 @@ from bertvision.steps.finetune import finetune
 from bertvision.steps.heads import train_heads
 from bertvision.steps.predict import files_of, predict
 from bertvision.steps.trackers import tracking
+from bertvision.training.device import choose_compute, deterministic
 from bertvision.training.history import Callback
+from bertvision.training.processes import join_processes
 
 EXPERIMENT = "experiment.json"
 
@@ -31,7 +33,8 @@ def run(
     """Take one experiment from text to records, one per result, fraction and seed; what OUT already holds is kept.
 
     `callbacks` see the course of every training, beside the trackers of `experiment.report_to`. Encoders that a run
-    below `lender` tuned by the same settings are taken from there.
+    below `lender` tuned by the same settings are taken from there. Of several processes, which Accelerate or
+    `bertvision run --processes` starts, the main one returns the records, the others none.
     """
     records = []
     with opened(experiment, out, progress, callbacks, lender) as context:
@@ -40,9 +43,14 @@ def run(
             for fraction in context.fractions:
                 train_heads(context.at(seed, fraction))  # all heads, one pass
                 records += predict(context.at(seed, fraction))
-        check_kept(file for record in records for file in files_of(context.at(record.seed, record.fraction), record))
-        write_experiment(context.experiment, out)
+        if context.is_main:
+            _check_records(context, records)
+            write_experiment(context.experiment, out)
     return in_order(records)
+
+
+def _check_records(context: RunContext, records: Sequence[RunRecord]) -> None:
+    check_kept(file for record in records for file in files_of(context.at(record.seed, record.fraction), record))
 
 
 def run_finetune(experiment: Experiment, out: Path, progress: Progress = SILENT) -> list[Path]:
@@ -53,7 +61,7 @@ def run_finetune(experiment: Experiment, out: Path, progress: Progress = SILENT)
         folders = [context.at(seed).folder for seed in experiment.seeds]
         fractions = context.experiment.finetune.fractions
         places = [folder.encoder(fraction) for folder in folders for fraction in fractions]
-        check_kept(place / MADE_BY for place in places)
+        context.processes.agreed(lambda: check_kept(place / MADE_BY for place in places))
     return places
 
 
@@ -67,7 +75,7 @@ def run_train_heads(experiment: Experiment, out: Path, progress: Progress = SILE
                 train_heads(context.at(seed, fraction))
                 folder = context.at(seed, fraction).folder
                 places += [folder.head(head.name) for head in experiment.heads.train]
-        check_kept(place / MADE_BY for place in places)
+        context.processes.agreed(lambda: check_kept(place / MADE_BY for place in places))
     return places
 
 
@@ -79,15 +87,37 @@ def opened(
     callbacks: Sequence[Callback] = (),
     lender: Path | None = None,
 ) -> Iterator[RunContext]:
-    """Lock the run folder, prepare the context, and write down the experiment as it was resolved."""
+    """Open the run folder, and compute in it as the experiment says."""
+    with deterministic(experiment.deterministic), _opened(experiment, out, progress, callbacks, lender) as context:
+        yield context
+
+
+@contextmanager
+def _opened(
+    experiment: Experiment, out: Path, progress: Progress, callbacks: Sequence[Callback], lender: Path | None
+) -> Iterator[RunContext]:
+    """Lock the run folder, prepare the context, and write down the experiment as it was resolved.
+
+    Of several processes the main one does so; the others wait until the folder is tidy, and for the end of the run.
+    """
+    processes = join_processes(choose_compute(experiment.device, experiment.precision).device)
+    if not processes.is_main:
+        processes.wait()
+        context = prepare(experiment, out, SILENT)
+        yield replace(context, compute=context.compute._replace(processes=processes))
+        processes.wait()
+        return
     with locked(out), tracking(experiment, out) as trackers:
         tidy(out)
+        processes.wait()
         context = replace(prepare(experiment, out, progress), callbacks=(*callbacks, *trackers), lender=lender)
+        context = replace(context, compute=context.compute._replace(processes=processes))
         if not (out / EXPERIMENT).exists():  # the settings of a folder that is refused stay as they are
             write_experiment(context.experiment, out)
         for said in caution(context):
             progress.say(f"warning: {said}")
         yield context
+        processes.wait()
 
 
 def write_experiment(experiment: Experiment, out: Path) -> None:

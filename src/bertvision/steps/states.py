@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from bertvision.encoder.encode import StateSource, shape_of_states
@@ -46,12 +47,12 @@ def open_states(
     """
     config, folder = context.experiment.states, states_folder(context, weights, pooling=pooling)
     wanted = wanted_states(context, encoder, objective=objective, pooling=pooling)
-    source = _decide(context, wanted, folder, heads, objective)
+    source = context.processes.agreed(lambda: _decide(context, wanted, folder, heads, objective))
     yield (
         _open(context, source, wanted, folder, weights, built),
         source if source == "live" else f"{source}, {wanted.dtype}",
     )
-    if source == "disk" and config.folder is None and not config.keep:
+    if source == "disk" and config.folder is None and not config.keep and context.is_main:
         remove_states(folder)
 
 
@@ -88,12 +89,18 @@ def plan_source(
     heads: Sequence[HeadConfig],
     objective: Objective = SPANS,
 ) -> Choice:
-    """Measure this machine and choose between live, ram and disk."""
+    """Measure this machine and choose between live, ram and disk.
+
+    Each of several processes computes its part, and keeps all states where they are kept in memory.
+    """
+    context, several = context.alone(), context.processes.count
+    wanted = replace(wanted, compute=context.compute)
     lengths = lengths_of(wanted.windows)
     work = Work(int(lengths.sum()), context.experiment.heads.epochs, wanted.layout().num_bytes)
     train = _rehearse(context, wanted, heads, objective)
     speeds = measure_speeds(wanted, _step_plan(context, wanted), folder, train)
-    return choose_source(work, speeds, Machine(free_ram(), free_disk(folder)))
+    speeds = speeds._replace(encoder=several * speeds.encoder, heads=several * speeds.heads)
+    return choose_source(work, speeds, Machine(free_ram() // several, free_disk(folder)))
 
 
 def _decide(

@@ -1,7 +1,8 @@
 """Where to compute and in which precision."""
 
+import os
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -10,13 +11,22 @@ from torch import Tensor
 from bertvision.errors import SettingsError
 from bertvision.settings import Precision as Precision  # there because naming one needs no torch
 from bertvision.settings import check_precision
+from bertvision.training.processes import ALONE, Processes, is_several
 
 
 class Compute(NamedTuple):
-    """A device and the number format of its matrix products (weights in training stay float32)."""
+    """A device and the number format of its matrix products (weights in training stay float32).
+
+    And the processes that share the work, each with a device of its own.
+    """
 
     device: torch.device
     dtype: torch.dtype
+    processes: Processes = ALONE
+
+    def alone(self) -> "Compute":
+        """Return the same device for work that this process does by itself."""
+        return self._replace(processes=ALONE)
 
     def autocast(self) -> AbstractContextManager[object]:
         """Return the context in which forward passes of training run."""
@@ -27,9 +37,10 @@ class Compute(NamedTuple):
     @property
     def name(self) -> str:
         """Name the device for a record."""
+        several = f"{self.processes.count} x " if self.processes.count > 1 else ""
         if self.device.type == "cuda":
-            return torch.cuda.get_device_name(self.device)
-        return f"{self.device.type} ({torch.get_num_threads()} threads)"
+            return f"{several}{torch.cuda.get_device_name(self.device)}"
+        return f"{several}{self.device.type} ({torch.get_num_threads()} threads)"
 
     @property
     def precision(self) -> str:
@@ -45,6 +56,8 @@ def choose_compute(device: str = "auto", precision: Precision = "auto") -> Compu
     check_precision(precision)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and is_several():
+        device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
     try:
         chosen = torch.device(device)
         torch.empty(0, device=chosen)
@@ -59,6 +72,21 @@ def choose_compute(device: str = "auto", precision: Precision = "auto") -> Compu
         has_bf16 = chosen.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         precision = "bf16" if has_bf16 else "float32"
     return Compute(chosen, torch.bfloat16 if precision == "bf16" else torch.float32)
+
+
+@contextmanager
+def deterministic(is_asked: bool) -> Iterator[None]:
+    """Within this, where asked for, torch takes kernels that give the same bits every time, or refuses to go on."""
+    if not is_asked:
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when a process first multiplies on a GPU
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 def fetch_behind(results: Iterable[Tensor]) -> Iterator[Tensor]:

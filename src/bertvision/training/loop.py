@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from bertvision.training.graphs import StepGraphs
 from bertvision.training.optim import Schedule
+from bertvision.training.processes import ALONE, Processes
 
 # A single step may overflow; this many in a row mean that the weights will not recover.
 MAX_BAD_STEPS_IN_A_ROW = 10
@@ -32,14 +33,22 @@ class RandomStream:
             self.states = self._read()
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Let everything inside draw from this stream."""
+    def entered(self, processes: Processes = ALONE) -> Iterator[None]:
+        """Let everything inside draw from this stream; of several processes, each draws numbers of its own.
+
+        What is kept of the stream is the same in all of them, so that the main one can save it for all.
+        """
         with torch.random.fork_rng(devices=self._devices):
             torch.set_rng_state(self.states[0])
             for device, state in zip(self._devices, self.states[1:], strict=True):
                 torch.cuda.set_rng_state(state, device)
+            if processes.count > 1:
+                drawn = int(torch.randint(2**62, ()))
+                self.states = self._read()
+                torch.manual_seed(seed_for(drawn, str(processes.rank)))
             yield
-            self.states = self._read()
+            if processes.count == 1:
+                self.states = self._read()
 
     def _read(self) -> list[Tensor]:
         return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in self._devices)]
@@ -126,14 +135,20 @@ class Group:
 
     `losses_of` gives one loss per learner, the mean over a batch's examples; mixed precision lives in there. A learner
     that draws random numbers has a group of its own, so that it draws from its own stream. With `graphs` steps on
-    batches of a shape seen before are replayed by the device.
+    batches of a shape seen before are replayed by the device. Of several `processes` each has batches of its own, and
+    all take the step on the sum of their gradients.
     """
 
     def __init__(
-        self, learners: Sequence[Learner], losses_of: Callable[[Any], Tensor], graphs: StepGraphs | None = None
+        self,
+        learners: Sequence[Learner],
+        losses_of: Callable[[Any], Tensor],
+        graphs: StepGraphs | None = None,
+        processes: Processes = ALONE,
     ) -> None:
         assert len(learners) == 1 or not any(learner.draws for learner in learners)
         self.learners, self._losses_of, self._graphs = list(learners), losses_of, graphs
+        self._processes = processes
         device = next(self.learners[0].model.parameters()).device
         limits = [learner.max_grad_norm or torch.inf for learner in self.learners]
         self._limits = torch.tensor(limits, device=device)
@@ -147,7 +162,7 @@ class Group:
             for learner in self.learners:
                 learner.model.train()  # the caller may have evaluated since the last step
                 if learner.draws:
-                    streams.enter_context(learner.stream.entered())
+                    streams.enter_context(learner.stream.entered(self._processes))
             losses = self._take(batches) if self._graphs is None else self._graphs.run(self._take, batches)
         for learner in self.learners:
             learner.schedule.step()
@@ -156,6 +171,7 @@ class Group:
     def _take(self, batches: Sequence[Batch]) -> Tensor:
         """Do what a step is on the device, which may replay it: nothing here waits for it or depends on the step."""
         losses = self._backward(batches)
+        self._processes.add_up([losses, *(each for learner in self.learners for each in learner.gradients())])
         for learner in self.learners:
             learner.clear_noise()
         norms = self._gradient_norms()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,17 @@ class BatchConfig(Config):
         return self
 
 
+@dataclass(frozen=True)
+class Part:
+    """Which of a step's windows one of several processes has: every `count`-th, in order of length."""
+
+    place: int = 0
+    count: int = 1
+
+
+WHOLE = Part()
+
+
 class WindowBatch(NamedTuple):
     """Windows as tensors, padded to the longest of them or filled up to a fixed shape."""
 
@@ -50,6 +62,7 @@ class WindowBatch(NamedTuple):
     rows: Rows  # which windows these are
     weights: Float[Tensor, " batch"] | None = None  # of the rows in a step's loss; None: they count alike
     packing: Packing | None = None  # the same tokens without padding
+    share: float | None = None  # of a step's loss, where other processes have the rest; None: by the number of windows
 
     @property
     def size(self) -> int:
@@ -66,6 +79,8 @@ class WindowBatch(NamedTuple):
 
     def share_of(self, num_examples: int) -> float:
         """Return the batch's share in the loss of a step; 1 where its weights hold it already."""
+        if self.share is not None:
+            return self.share
         return self.size / num_examples if self.weights is None else 1.0
 
     def to(self, device: torch.device) -> "WindowBatch":
@@ -96,7 +111,7 @@ class WindowBatch(NamedTuple):
         ids, mask, segments, starts, ends, labels = map(change, self[:6])
         weights = None if self.weights is None else change(self.weights)
         packing = None if self.packing is None else Packing(*map(change, self.packing))
-        return WindowBatch(ids, mask, segments, starts, ends, labels, self.rows, weights, packing)
+        return WindowBatch(ids, mask, segments, starts, ends, labels, self.rows, weights, packing, self.share)
 
 
 class EncoderBatch(NamedTuple):
@@ -105,17 +120,23 @@ class EncoderBatch(NamedTuple):
     steps: list[Rows]
     width: int  # tokens of its longest window, to which all its steps are padded
     done: int = 0  # steps that were taken before
+    shares: Sequence[float | None] = ()  # of the steps' losses, where other processes have the rest; empty: all
 
     @property
     def rows(self) -> Rows:
         """The windows of all steps, also of those that were taken: without them the encoder rounds differently."""
         return np.concatenate(self.steps)
 
+    def share_of(self, step: int) -> float | None:
+        """Return the share of a step's loss."""
+        return self.shares[step] if self.shares else None
+
 
 class StepPlan:
     """Which windows make up each step of each epoch, and which of them the encoder runs on together.
 
-    Windows come in groups of `group` neighbours (the endings of one beginning) that are never separated.
+    Windows come in groups of `group` neighbours (the endings of one beginning) that are never separated. Of several
+    processes each has its `part` of every step; `weights` are those of `loss_weights`.
     """
 
     def __init__(
@@ -125,9 +146,16 @@ class StepPlan:
         seed: int,
         states_batch: BatchConfig | None = None,
         group: int = 1,
+        part: Part = WHOLE,
+        weights: npt.NDArray[np.int64] | None = None,
     ) -> None:
         self._lengths, self._batch, self._seed, self._states_batch = lengths, batch, seed, states_batch
-        self._group = group
+        self._group, self._part = group, part
+        self._weights = np.ones_like(lengths) if weights is None else weights
+
+    def whole(self) -> "StepPlan":
+        """Return the plan of a process that has all windows of every step."""
+        return StepPlan(self._lengths, self._batch, self._seed, self._states_batch, self._group)
 
     def num_steps(self, epoch: int) -> int:
         """Count the steps of an epoch."""
@@ -141,9 +169,18 @@ class StepPlan:
             width = int(self._lengths[rows].max())
             steps = [rows] if self._states_batch is None else self._cut(rows, width, random)
             if first_step < len(steps):
-                batches.append(EncoderBatch(steps, width, first_step))
+                batches.append(self._deal(EncoderBatch(steps, width, first_step)))
             first_step = max(0, first_step - len(steps))
         return batches
+
+    def _deal(self, batch: EncoderBatch) -> EncoderBatch:
+        """Keep this process's part of every step."""
+        if self._part == WHOLE:
+            return batch
+        dealt = [deal(rows, self._lengths, self._weights, self._part, self._group) for rows in batch.steps]
+        steps = [rows for rows, _ in dealt]
+        width = int(self._lengths[np.concatenate(steps)].max())
+        return EncoderBatch(steps, width, batch.done, [share for _, share in dealt])
 
     def _cut(self, rows: Rows, width: int, random: np.random.Generator) -> list[Rows]:
         """Cut the encoder's batch into steps of equal size: a remainder of one window would be a step of its own.
@@ -174,6 +211,29 @@ def plan_epoch(
     for part in _cut_every(order, pool):
         batches += cut_by_tokens(part[np.argsort(costs[part], kind="stable")], costs, config.tokens)
     return [_members(batches[place], group) for place in random.permutation(len(batches))]
+
+
+def deal(
+    rows: Rows, lengths: npt.NDArray[np.int64], weights: npt.NDArray[np.int64], part: Part, group: int = 1
+) -> tuple[Rows, float | None]:
+    """Return a process's part of a step's windows, and its share of the loss: None where it has them all.
+
+    Parts are alike in number and lengths. One that would be empty borrows the first windows, with a share of 0: every
+    process has gradients to add, if only zeros.
+    """
+    if part == WHOLE:
+        return rows, None
+    groups = rows.reshape(-1, group)
+    own = groups[np.argsort(-lengths[groups].max(axis=1), kind="stable")][part.place :: part.count].reshape(-1)
+    if not len(own):
+        return groups[0], 0.0
+    return own, float(weights[own].sum() / max(1, weights[rows].sum()))
+
+
+def loss_weights(windows: Sequence[Window]) -> npt.NDArray[np.int64]:
+    """Return how much each window counts in the mean loss of a batch: of tags by its tagged tokens, else all alike."""
+    tags = (window.label for window in windows)
+    return np.array([(each != IGNORED).sum() if isinstance(each, np.ndarray) else 1 for each in tags], np.int64)
 
 
 def padding_share(lengths: npt.NDArray[np.int64], batches: Sequence[Rows]) -> float:

@@ -1,0 +1,110 @@
+"""What a run would take in several processes: measured in one here, and scaled by what is known of adding up."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bertvision.encoder.finetune_plan import size_of
+from bertvision.encoder.load import load_encoder
+from bertvision.experiment import Experiment
+from bertvision.progress import SILENT, Progress
+from bertvision.states.planner import in_time
+from bertvision.steps.context import RunContext, prepare
+from bertvision.steps.costs import Turn, take_turn
+from bertvision.steps.measure import size_for
+from bertvision.steps.results import ENCODER
+from bertvision.tables import Table
+from bertvision.training.loop import seed_for
+from bertvision.windows.batches import StepPlan, lengths_of
+
+LINK = 50.0  # gigabytes a second between two processes: 400 Gbit/s, a usual network of GPU machines
+MESSAGE = 20e-6  # seconds until a message arrives, however small
+ANSWERED = 1_000_000  # windows
+
+
+class Stage(NamedTuple):
+    """A part of a run: its computing, which processes share, and what they add up after each step."""
+
+    name: str
+    seconds: float  # of computing in one process
+    steps: int = 0
+    num_bytes: int = 0  # of the gradients
+
+    def adding_up(self, count: int, link: float) -> float:
+        """Return the seconds of adding up in a ring: each process sends 2 (N - 1) messages of 1 / N of the bytes."""
+        messages = 2 * (count - 1)
+        return self.steps * messages * (self.num_bytes / count / (1e9 * link) + MESSAGE)
+
+    def seconds_in(self, count: int, link: float) -> float:
+        """Return the seconds in so many processes: nothing is added up while another thing is computed."""
+        return self.seconds / count + self.adding_up(count, link)
+
+
+@dataclass(frozen=True)
+class ProcessesPlan:
+    """What each stage would take in one process and in several."""
+
+    count: int
+    link: float  # gigabytes a second
+    device: str  # that was measured
+    stages: list[Stage]
+
+    def as_table(self) -> Table:
+        """Lay out the stages."""
+        columns = ("stage", "1 process", f"{self.count} processes", "of it adding up", "efficiency")
+        return Table("", columns, tuple(self._row(stage) for stage in self.stages))
+
+    def _row(self, stage: Stage) -> tuple[str, ...]:
+        several, adding = stage.seconds_in(self.count, self.link), stage.adding_up(self.count, self.link)
+        efficiency = stage.seconds / (self.count * several)
+        return stage.name, in_time(stage.seconds), in_time(several), in_time(adding), f"{efficiency:.0%}"
+
+    @property
+    def sentence(self) -> str:
+        """Say what is assumed."""
+        return (
+            f"Measured on {self.device} in one process. Assumed: every process is as fast, a part of a batch takes its "
+            f"part of the time, and gradients (float32) are added up in a ring at {self.link:g} GB/s and "
+            f"{MESSAGE * 1e6:g} microseconds a message, not while something is computed. Reading data, decoding and "
+            "scoring are not counted."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        stages = [
+            {**stage._asdict(), "seconds_in_processes": stage.seconds_in(self.count, self.link)}
+            for stage in self.stages
+        ]
+        return {"processes": self.count, "link": self.link, "message": MESSAGE, "stages": stages}
+
+
+def plan_processes(
+    experiment: Experiment, out: Path, count: int, link: float = LINK, progress: Progress = SILENT
+) -> ProcessesPlan:
+    """Measure tuning, training heads and answering on a sample, for one seed, and scale it to so many processes."""
+    context = prepare(experiment, out, progress)
+    sample = prepare(experiment, out, SILENT, size_for(context.compute).examples)
+    start = load_encoder(experiment.encoder)
+    turn = take_turn(sample, start, {})
+    if context.compute.device.type == "cuda":  # the first to run in a process loads kernels
+        turn = take_turn(sample, start, turn.rows)
+    return ProcessesPlan(count, link, context.compute.name, _stages(context, turn))
+
+
+def _stages(context: RunContext, turn: Turn) -> list[Stage]:
+    tuning, heads, stages = turn.round.tuning, turn.round.heads, []
+    trained = {name: 4 * size.parameters.trainable for name, size in turn.rows.items()}
+    if tuning is not None:
+        steps = context.tuning_steps(context.experiment.finetune)
+        seen = sum(map(size_of, steps))
+        stages.append(Stage("fine-tune", tuning.seconds * seen, len(steps), trained.get(ENCODER, 0)))
+    if heads is not None:
+        config, fractions = context.experiment.heads, len(context.fractions)
+        plan = StepPlan(lengths_of(context.head_windows()), config.batch, seed_for(context.seed, "heads"))
+        seen = fractions * config.epochs * len(context.head_windows())
+        num_bytes = sum(size for name, size in trained.items() if name != ENCODER)
+        steps_of_heads = fractions * config.epochs * plan.num_steps(0)
+        stages.append(Stage("heads, states live", heads.seconds * seen, steps_of_heads, num_bytes))
+    for name, speed in list(turn.round.rows.items())[-1:]:
+        stages.append(Stage(f"1 million windows by {name}", ANSWERED * speed.seconds))
+    return stages

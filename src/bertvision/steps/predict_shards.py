@@ -1,0 +1,303 @@
+"""A trained model on any number of documents: shards of tables in, a shard of predictions for each out.
+
+Memory does not grow with the shards: they are read, answered and written in chunks of rows.
+"""
+
+import glob
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bertvision.data.example import ColumnsConfig, Split
+from bertvision.data.shards import ShardFormat, ShardRow, read_shard
+from bertvision.data.sources import BadExampleError, exists, is_unicode
+from bertvision.data.tables import ENDINGS, ending_of
+from bertvision.encoder.encode import freeze
+from bertvision.errors import BusyError, DataError
+from bertvision.files import check_folder, locked, make_folder, read_json, remove_file, whole_stream, write_json
+from bertvision.heads.logits import logits_of
+from bertvision.progress import SILENT, Bar, Progress
+from bertvision.run_folder import is_made, sign
+from bertvision.settings import Config, Settings
+from bertvision.steps.predict_file import ModelInUse, open_model_in_use
+from bertvision.tasks import TASKS, Task, open_answering
+from bertvision.training.checkpoint import fingerprint
+from bertvision.training.device import Compute, choose_compute
+from bertvision.windows.padding import lengths_of
+
+FINISHED = "finished"  # a file for each finished shard, written last
+
+
+class Chunk(NamedTuple):
+    """How much of a shard is in memory at once: so many rows, or fewer where they are long."""
+
+    rows: int
+    letters: int
+
+
+# On a GPU enough for dozens of its batches; on a CPU, whose batches are small, little beside an encoder.
+CHUNKS = {"cpu": Chunk(256, 400_000), "cuda": Chunk(4096, 4_000_000)}
+
+
+class ShardCounts(Config):
+    """What came of one shard."""
+
+    source: str
+    source_bytes: int
+    rows: int = 0  # with a prediction
+    bad: int = 0  # set aside
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class ShardedPredictions:
+    """What came of all shards."""
+
+    out: Path
+    shards: list[ShardCounts]
+    busy: int = 0  # that another process is working on
+
+    @property
+    def rows(self) -> int:
+        """Count the rows with a prediction."""
+        return sum(each.rows for each in self.shards)
+
+    @property
+    def bad(self) -> int:
+        """Count the rows that were set aside."""
+        return sum(each.bad for each in self.shards)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A file of rows, and where its predictions go."""
+
+    source: Path
+    target: Path
+    bad: Path
+    finished: Path
+
+    def counts(self) -> ShardCounts | None:
+        """Return what came of it; None where it is not done, or its source has another size by now."""
+        if not self.finished.exists() or not self.target.exists():
+            return None
+        counts = ShardCounts.model_validate(read_json(self.finished))
+        return counts if counts.source_bytes == self.source.stat().st_size else None
+
+
+def are_shards(sources: Sequence[str]) -> bool:
+    """Return whether data are shards rather than one file: several, a folder, or a pattern such as `*.jsonl.gz`."""
+    return len(sources) > 1 or any(Path(each).is_dir() or _is_pattern(each) for each in sources)
+
+
+def predict_shards(
+    model_folder: Path,
+    sources: Sequence[str],
+    out: Path,
+    settings: Settings | None = None,
+    progress: Progress = SILENT,
+    *,
+    allow_outside: bool = False,
+) -> ShardedPredictions:
+    """Answer every shard that `out` does not hold yet; several processes may do this at once.
+
+    A shard that cannot be read to its end is left out, and an error names it when all others are done.
+    """
+    shards = find_shards(sources, check_folder(out))
+    predictor = ShardPredictor(open_model_in_use(model_folder, settings, allow_outside))
+    predictor.open(out)
+    failed = list[DataError]()
+    with progress.bar("predict", sum(shard.source.stat().st_size for shard in shards)) as bar:
+        for place, shard in enumerate(shards, start=1):
+            try:
+                predictor.predict(shard, bar, f"shard {place} of {len(shards)}")
+            except BusyError:
+                continue
+            except DataError as error:
+                failed.append(error)
+    if failed:
+        others = f"; {len(failed)} of {len(shards)} shards cannot be read to their end" if len(failed) > 1 else ""
+        raise DataError(f"{failed[0]}{others}; all others are done, and the same command does what is missing")
+    return read_counts(sources, out)
+
+
+def read_counts(sources: Sequence[str], out: Path) -> ShardedPredictions:
+    """Count what has come of shards so far."""
+    shards = find_shards(sources, out)
+    found = [counts for shard in shards if (counts := shard.counts()) is not None]
+    return ShardedPredictions(out, found, len(shards) - len(found))
+
+
+def find_shards(sources: Sequence[str], out: Path) -> list[Shard]:
+    """List the files that are meant, and where their predictions go: below `out` as they lie below their folder."""
+    found = {path for source in sources for path in _paths_of(source)}
+    paths = sorted(path for path in found if not path.is_relative_to(out.resolve()))  # what is there was written here
+    if not paths:
+        raise DataError(f"{', '.join(sources)}: no such files; give a folder, files or a pattern, all in quotes")
+    root = Path(os.path.commonpath([path.parent for path in paths]))
+    shards = [_shard(path, path.relative_to(root), out) for path in paths]
+    counts = Counter(shard.target for shard in shards)
+    if twins := [shard for shard in shards if counts[shard.target] > 1]:
+        names = " and ".join(str(each.source) for each in twins[:2])
+        raise DataError(f"{names} would both have their predictions in {twins[0].target}; rename one")
+    return shards
+
+
+class ShardPredictor:
+    """A model that answers shards."""
+
+    def __init__(self, used: ModelInUse) -> None:
+        self._used, self._config = used, used.model.config
+        self._compute: Compute = choose_compute(used.config.device, used.config.precision)
+        self._info = TASKS[self._config.task]
+        self._encoder = freeze(used.model.encoder, self._compute)
+        self._chunk = CHUNKS.get(self._compute.device.type, CHUNKS["cpu"])
+        columns = used.config.data.columns
+        self._layouts: tuple[ColumnsConfig, ...] = self._info.layouts if columns is None else (columns,)
+
+    @property
+    def made_by(self) -> Settings:
+        """Return what decides the predictions."""
+        used = self._used
+        return {
+            "stage": "predict",
+            "encoder": self._config.encoder_fingerprint,
+            "head": fingerprint(used.model.head),
+            "labels": list(self._config.labels),
+            "answers": used.config.answers.model_dump(mode="json", exclude={"tokens"}),
+            "data": used.config.data.model_dump(mode="json"),
+            "precision": self._compute.precision,
+        }
+
+    @property
+    def num_gpus(self) -> int:
+        """Return how many GPUs it runs on."""
+        return int(self._compute.device.type == "cuda")
+
+    def open(self, out: Path) -> None:
+        """Make a folder for its predictions; refuse one that holds those of another model, or of other settings."""
+        make_folder(out)
+        if not is_made(out, self.made_by):
+            sign(out, self.made_by)
+
+    def predict(self, shard: Shard, bar: Bar, what: str = "") -> ShardCounts:
+        """Answer a shard, unless it is done; `BusyError` where another process is at it."""
+        if (done := shard.counts()) is not None:
+            bar.advance(done.source_bytes)
+            return done
+        make_folder(shard.target.parent)
+        with locked(shard.target.parent, shard.target.name):
+            return shard.counts() or self._predict(shard, bar, what)
+
+    def _predict(self, shard: Shard, bar: Bar, what: str) -> ShardCounts:
+        started = time.perf_counter()
+        counts = ShardCounts(source=str(shard.source), source_bytes=shard.source.stat().st_size)
+        with whole_stream(shard.target) as good, whole_stream(shard.bad) as bad:  # the bad ones get their name first
+            for rows in _chunks(shard.source, self._format, self._chunk, bar, what):
+                counts = self._answer(rows, good, bad, counts)
+        if not counts.bad:
+            remove_file(shard.bad)
+        counts = counts.model_copy(update={"seconds": round(time.perf_counter() - started, 3)})
+        write_json(shard.finished, counts.model_dump(mode="json"))
+        return counts
+
+    def _answer(
+        self, rows: Sequence[ShardRow], good: BufferedIOBase, bad: BufferedIOBase, before: ShardCounts
+    ) -> ShardCounts:
+        """Write a prediction of every row, or what is wrong with it."""
+        examples, lines = list[Any](), list[int]()
+        for row in rows:
+            try:
+                examples.append(self._example(row))
+                lines.append(row.line)
+            except BadExampleError as problem:
+                aside = {"line": row.line, "reason": str(problem), "row": row.raw or dict(row.cells)}
+                bad.write(json.dumps(aside, default=str).encode() + b"\n")
+        tokens = 0
+        if examples:
+            predictions, tokens = self._predictions(examples)
+            for line, example, found in zip(lines, examples, predictions, strict=True):
+                written = {"line": line, **self._info.kind.as_line(example, found, self._config.labels)}
+                good.write(json.dumps(written, ensure_ascii=False).encode() + b"\n")
+        return before.model_copy(
+            update={
+                "rows": before.rows + len(examples),
+                "bad": before.bad + len(rows) - len(examples),
+                "tokens": before.tokens + tokens,
+            }
+        )
+
+    def _example(self, row: ShardRow) -> Any:  # noqa: ANN401 (of its kind)
+        if row.problem:
+            raise BadExampleError(row.problem)
+        return self._info.kind.from_row(_identity(row, self._layouts), row, self._layouts, self._config.labels)
+
+    def _predictions(self, examples: Sequence[Any]) -> tuple[Sequence[Any], int]:
+        model, answers = self._used.model, self._used.config.answers
+        split: Split[Any] = Split("shard", tuple(examples), 0, None)
+        task = Task(self._config.task, split, split, self._config.labels)
+        asked = open_answering(task, split, self._encoder.tokenizer, self._config.windows, answers, part="shard")
+        per = self._config.objective.per
+        heads, tokens = {"model": model.head}, answers.tokens
+        logits = logits_of(self._encoder, heads, asked.windows, per, self._compute, SILENT, tokens)["model"]
+        return asked.answer(logits), int(lengths_of(asked.windows).sum())
+
+    @property
+    def _format(self) -> ShardFormat:
+        data, names = self._used.config.data, self._layouts[0].text_names if self._layouts else ()
+        has_names = bool(names) or not self._layouts
+        return ShardFormat(data.form, has_names if data.header is None else data.header, names)
+
+
+def _chunks(source: Path, how: ShardFormat, most: Chunk, bar: Bar, what: str) -> Iterator[list[ShardRow]]:
+    """Return the rows of a shard some at a time."""
+    chunk, letters = list[ShardRow](), 0
+    for row in read_shard(source, how, lambda more: bar.advance(more, lambda: what)):
+        chunk.append(row)
+        letters += len(row.raw) + sum(len(cell) for cell in row.cells.values() if isinstance(cell, str | list))
+        if len(chunk) >= most.rows or letters >= most.letters:
+            yield chunk
+            chunk, letters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _identity(row: ShardRow, layouts: Sequence[ColumnsConfig]) -> str:
+    """Return a row's own id, else its line."""
+    columns = [each.id for each in layouts if each.id is not None]
+    given = next((row.cells[name] for name in (*columns, "id") if row.cells.get(name) is not None), row.line)
+    if not isinstance(given, str | int) or not is_unicode(str(given)):
+        raise BadExampleError(f"its id has type {type(given).__name__}, or is no UTF-8; give a text or a number")
+    return str(given)
+
+
+def _shard(path: Path, inside: Path, out: Path) -> Shard:
+    plain = inside.with_suffix("") if inside.suffix == ".gz" else inside
+    packed = ".gz" if inside.suffix == ".gz" else ""
+    target = out / plain.with_suffix(f".jsonl{packed}")
+    return Shard(
+        path,
+        target,
+        out / plain.with_suffix(f".bad.jsonl{packed}"),
+        out / FINISHED / inside.with_name(f"{target.name}.json"),
+    )
+
+
+def _is_pattern(source: str) -> bool:
+    return any(letter in source for letter in "*?") and not exists(source)
+
+
+def _paths_of(source: str) -> Iterator[Path]:
+    place = Path(source)
+    if place.is_dir():
+        found = [path for path in place.rglob("*") if ending_of(str(path)) in ENDINGS]
+    else:
+        found = [place] if exists(source) else [Path(path) for path in glob.glob(source, recursive=True)]
+    return (path.resolve() for path in found if path.is_file() and not path.name.startswith("."))
