@@ -64,7 +64,7 @@ class Spans(Kind):
     per: ClassVar[Per] = "token"
     noun: ClassVar[str] = "question"
     softmax: ClassVar[Literal["tokens"]] = "tokens"
-    readouts: ClassVar[tuple[Readout, ...]] = ("linear", "joint")
+    readouts: ClassVar[tuple[Readout, ...]] = ("linear", "joint", "bilstm")
     in_context: ClassVar[bool] = True
     asks_questions: ClassVar[bool] = True
     can_be_taught: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""What finished work leaves behind, as JSON files: runs, costs, differences, mistakes, benchmarks."""
+"""What finished work leaves behind, as JSON files: runs, pre-trainings, costs, differences, mistakes, benchmarks."""
 
 from bertvision.records.benchmarks import BenchRecord, Ratio, Side, bench_file, read_bench_records, write_bench_record
 from bertvision.records.costs import (
@@ -29,6 +29,13 @@ from bertvision.records.methods import (
     tried_rates,
 )
 from bertvision.records.mistakes import MISTAKES_FILE, Mistake, MistakesRecord, read_mistakes, write_mistakes
+from bertvision.records.pretrainings import (
+    HeldOutLoss,
+    PretrainingRecord,
+    TextSize,
+    read_pretraining_record,
+    write_pretraining,
+)
 from bertvision.records.record import Provenance, provenance
 from bertvision.records.runs import (
     Curves,
@@ -65,11 +72,13 @@ __all__ = [
     "Efficiency",
     "FewerRows",
     "GIVEN",
+    "HeldOutLoss",
     "Inference",
     "MISTAKES_FILE",
     "Mistake",
     "MistakesRecord",
     "Parameters",
+    "PretrainingRecord",
     "Provenance",
     "Rate",
     "Ratio",
@@ -82,6 +91,7 @@ __all__ = [
     "Speed",
     "Spent",
     "State",
+    "TextSize",
     "TrainingPoint",
     "Tried",
     "bench_file",
@@ -96,6 +106,7 @@ __all__ = [
     "read_differences",
     "read_method_costs",
     "read_mistakes",
+    "read_pretraining_record",
     "read_record",
     "read_records",
     "record_path",
@@ -107,5 +118,6 @@ __all__ = [
     "write_costs",
     "write_differences",
     "write_mistakes",
+    "write_pretraining",
     "write_record",
 ]

@@ -11,6 +11,8 @@ from bertvision.errors import SettingsError
 from bertvision.settings import Precision as Precision  # there because naming one needs no torch
 from bertvision.settings import check_precision
 
+PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}  # dense bf16 operations a second, by a word of the name
+
 
 class Compute(NamedTuple):
     """A device and the number format of its matrix products (weights in training stay float32)."""
@@ -30,6 +32,11 @@ class Compute(NamedTuple):
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
         return f"{self.device.type} ({torch.get_num_threads()} threads)"
+
+    @property
+    def peak(self) -> float | None:
+        """Return how many operations a second the device can do in bf16; None where that is not known."""
+        return next((peak for word, peak in PEAKS.items() if word in self.name), None)
 
     @property
     def precision(self) -> str:
