@@ -15,7 +15,8 @@ from bertvision.experiment import (
 
 CONFIGS = Path(__file__).parents[1] / "src" / "bertvision" / "configs"
 SAMPLE = Path(bertvision.__file__).parent / "sample"
-YAMLS = sorted(path for folder in (CONFIGS, SAMPLE) for ending in ("*.yaml", "*.yml") for path in folder.rglob(ending))
+FOUND = sorted(path for folder in (CONFIGS, SAMPLE) for ending in ("*.yaml", "*.yml") for path in folder.rglob(ending))
+YAMLS = [path for path in FOUND if path.parent.name != "pretrain"]  # which tests/pretraining/test_pretrain.py checks
 
 
 def refusal(settings, *overrides):
@@ -133,6 +134,33 @@ def test_the_papers_configs_follow_their_recipes(name, recipe, expected):
     experiment = read_experiment(CONFIGS / "squad2" / f"{name}.yaml")
     assert experiment.recipe == recipe
     assert part_of(experiment.model_dump(mode="json"), expected) == expected
+
+
+# SPEC 12: windows a step, rates and epochs of BERT's own paper.
+BERT = {
+    "glue": (32, {5e-5, 4e-5, 3e-5, 2e-5}, 3),
+    "squad1": (32, {5e-5}, 3),
+    "squad2": (48, {5e-5}, 2),
+    "swag": (4 * 16, {2e-5}, 3),
+    "ner": (32, {5e-5}, 3),
+}
+
+
+@pytest.mark.parametrize(("name", "recipe"), BERT.items())
+def test_the_recipes_of_berts_paper_are_those_that_it_gives(name, recipe):
+    windows, rates, epochs = recipe
+    found = read_experiments(CONFIGS / "bert" / f"{name}.yaml")
+    assert {each.finetune.lr for each in found} == rates
+    assert {each.finetune.batch.windows for each in found} == {windows}
+    assert {each.finetune.fractions for each in found} == {(float(epochs),)}
+    assert {each.finetune.dropout for each in found} == {0.1}
+
+
+def test_berts_recipe_for_glue_has_four_rates_for_each_of_eight_tasks_and_rows_to_choose_them_by():
+    found = read_experiments(CONFIGS / "bert" / "glue.yaml")
+    assert len(found) == 4 * 8
+    assert all(each.data.held_out for each in found)
+    assert len(read_experiments(CONFIGS / "bert" / "glue.yaml", ["variant=rte"])) == 4
 
 
 def test_a_yaml_lies_above_its_recipe_and_an_override_above_both(tmp_path):
