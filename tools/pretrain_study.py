@@ -116,7 +116,11 @@ TASKS: dict[str, Settings] = {
         "task": "ner",
         "data": {"train": "ner/bert-paper.conll", "folds": 5, "on_bad": "drop"},
         "finetune": {"fractions": []},
-        "heads": {"train": ["bilstm_concat_last_four"], "epochs": 6, "batch": {"windows": 16}},
+        "heads": {
+            "train": [{"name": "bilstm", "head": "bilstm_concat_last_four", "readout_width": 128}],
+            "epochs": 6,
+            "batch": {"windows": 16},
+        },
     },
 }
 

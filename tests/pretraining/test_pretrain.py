@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer, BertForPreTraining
+from transformers import AutoModel, AutoTokenizer, BertForPreTraining, BertTokenizerFast
 from typer.testing import CliRunner
 
 from bertvision.cli import app
@@ -47,6 +47,31 @@ def test_an_encoder_learns_and_loads(make_config, tmp_path, objective):
     assert (encoder.model.pooler is not None) == (objective == "mlm_nsp")
     early = load_encoder(str(out / "steps" / "5"))
     assert (early.model.embeddings.word_embeddings.weight != encoder.model.embeddings.word_embeddings.weight).any()
+
+
+@pytest.mark.parametrize("objective", ["mlm", "ltr"])
+def test_words_that_the_context_gives_away_are_learned(make_config, tmp_path, objective):
+    """Every document repeats one of sixteen words: each is known by its neighbours, and by nothing else."""
+    words = [f"{first}{second}" for first in ("ba", "do", "ki", "lu") for second in ("me", "no", "ri", "su")]
+    texts = [f"{' '.join([words[number % 16]] * 3)}. " * 40 for number in range(48)]
+    (tmp_path / "words.jsonl").write_text("".join(json.dumps({"text": each}) + "\n" for each in texts))
+    changes = {
+        "data": {"train": str(tmp_path / "words.jsonl"), "held_out_every": 5, "folder": str(tmp_path / "words")},
+        "vocabulary": {"of": str(save_words(tmp_path / "vocabulary", [".", *words]))},
+        "size": {"layers": 2, "hidden": 32, "heads": 2, "positions": 32},
+        "stages": [{"length": 32, "steps": 150, "tokens": 512}],
+        "optim": {"warmup": 0.1},
+    }
+    record = pretrain(make_config(**changes, lr=3e-3, dropout=0.0, objective=objective), tmp_path / "out")
+    assert record.loss.words < 0.5  # one word in four is a point; of the others a guess costs log(16), 2.8
+
+
+def save_words(folder, words) -> Path:
+    """Write a tokenizer of whole words as an encoder's."""
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    BertTokenizerFast(vocab={name: number for number, name in enumerate(names)}).save_pretrained(folder)
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    return folder
 
 
 def test_the_checkpoint_predicts_what_training_measured(make_config, tmp_path, cpu):
@@ -199,15 +224,11 @@ def test_documents_of_one_sentence_are_rows_of_their_own(make_config, tmp_path):
     lines = (json.dumps({"text": f"Ba do{'ki' * (n % 3)} lu me no ri su ta vo."}) + "\n" for n in range(60))
     (tmp_path / "short.jsonl").write_text("".join(lines))
     data = {"train": str(tmp_path / "short.jsonl"), "held_out_every": 10, "folder": str(tmp_path / "short")}
-    words = {"of": str(pretrain_vocabulary(make_config, tmp_path))}
+    names = ["ba", "do", "doki", "dokiki", "lu", "me", "no", "ri", "su", "ta", "vo", "."]
+    words = {"of": str(save_words(tmp_path / "vocabulary", names))}
     record = pretrain(make_config(data=data, vocabulary=words), tmp_path / "out")
     assert record.train.documents == 54
     assert record.loss.pairs is not None
-
-
-def pretrain_vocabulary(make_config, tmp_path) -> Path:
-    pretrain(make_config(), tmp_path / "words")
-    return tmp_path / "words" / "encoder"
 
 
 def test_the_command_pre_trains_and_says_what_came_out(tmp_path, make_config):

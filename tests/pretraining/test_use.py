@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from bertvision.errors import SettingsError
 from bertvision.experiment import build_experiment
 from bertvision.pretraining.pretrain import pretrain
 from bertvision.steps.run import run
@@ -28,7 +29,7 @@ def questions_file(tmp_path):
     return str(path)
 
 
-def use(encoder, data, task, out, **finetune):
+def use(encoder, data, task, out, pooling="last", **finetune):
     settings = {
         "task": task,
         "data": {"train": data, "dev": data},
@@ -36,7 +37,7 @@ def use(encoder, data, task, out, **finetune):
         "windows": {"max_length": 32, "stride": 8},
         "finetune": {"fractions": [2], "batch": {"windows": 4}, "least_rows": 0, "min_steps": 0, **finetune},
         "heads": {"train": ["learned_pooling"], "min_steps": 0, "baseline": False},
-        "states": {"pooling": "last"},
+        "states": {"pooling": pooling},
         "device": "cpu",
     }
     return {record.row: record for record in run(build_experiment(settings), out)}
@@ -53,3 +54,9 @@ def test_a_pre_trained_encoder_is_fine_tuned(make_config, classes, questions_fil
     assert 0 <= spans["encoder"].scores["f1"] <= 100
     tuned = json.loads((tmp_path / "rows" / "encoder" / "2" / "config.json").read_text())
     assert tuned.get("is_decoder", False) == (objective == "ltr")  # its mask stays
+
+
+def test_the_first_token_of_an_encoder_that_reads_from_left_to_right_is_not_read(make_config, classes, tmp_path):
+    pretrain(make_config(objective="ltr"), tmp_path / "bert")
+    with pytest.raises(SettingsError, match="its first token has seen no other; set states.pooling=last"):
+        use(tmp_path / "bert" / "encoder", classes, "classification", tmp_path / "rows", pooling="first")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertvision.cli.console import Json, Quiet, Set, in_one_line, print_json, progress_for, results
+from bertvision.cli.console import Json, Quiet, in_one_line, print_json, progress_for, results
 from bertvision.files import check_folder
 
 if TYPE_CHECKING:
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 Pretraining = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="A pre-training: my.yaml, or a name such as pretrain/tiny.")
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as size.layers=6.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="The folder. [default: runs/NAME]", show_default=False)]
 

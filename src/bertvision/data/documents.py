@@ -9,7 +9,7 @@ import json
 import lzma
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -20,7 +20,7 @@ from bertvision.data.sources import exists, is_unicode, load_hub_rows, parse_hub
 from bertvision.errors import DataError
 
 SAMPLE = "sample"  # the passages that come with the package
-PACKED = (".gz", ".xz")
+OPENERS: dict[str, Callable[..., IO[bytes]]] = {".gz": gzip.open, ".xz": lzma.open}
 PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n\s*")
 GIVE_TEXT = "give plain text or JSONL, also packed as .gz or .xz"
 
@@ -67,7 +67,7 @@ def _sample() -> Iterator[str]:
 
 def _read(path: Path, key: str) -> Iterator[str]:
     with _opened(path) as file:
-        if path.with_suffix("").suffix == ".jsonl" if path.suffix in PACKED else path.suffix == ".jsonl":
+        if (path.with_suffix("") if path.suffix in OPENERS else path).suffix == ".jsonl":
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield _text_of(_parse(line, path, number), key, f"{path}, line {number}")
@@ -77,9 +77,8 @@ def _read(path: Path, key: str) -> Iterator[str]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
-        with opener(path, "rb") as file:
+        with OPENERS.get(path.suffix, open)(path, "rb") as file:
             yield file
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile):
         raise DataError(f"{path}: the {path.suffix} file is damaged or cut off; get it again") from None

@@ -219,10 +219,10 @@ def losses_of(model: PretrainingModel, batch: PretrainingBatch, compute: Compute
     """Return the mean loss over a step's predictions of words and, where pairs are told apart, over its rows."""
     with compute.autocast():
         states = _token_states(model, batch)
-        words = (model.word_losses(states[batch.places], batch.labels) * batch.weights).sum()
+        words = (model.word_losses(states.index_select(0, batch.places), batch.labels) * batch.weights).sum()
         if model.follows is None:
             return Losses(words, None, None)
-        scores = model.next_scores(states[batch.firsts])
+        scores = model.next_scores(states.index_select(0, batch.firsts))
     pairs = (F.cross_entropy(scores, batch.follows, reduction="none") * batch.row_weights).sum()
     right = ((scores.argmax(dim=1) == batch.follows) * batch.row_weights).sum()
     return Losses(words, pairs, right)
