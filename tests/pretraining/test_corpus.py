@@ -91,6 +91,20 @@ def test_an_encoders_vocabulary_can_be_taken(make_config, saved_encoder, tokeniz
     assert prepared.vocabulary.tokenizer.get_vocab() == tokenizer.get_vocab()
 
 
+@pytest.mark.parametrize("cased", [False, True])
+def test_cases_stay_told_apart_on_the_disk(make_config, tmp_path, cased):
+    trained = prepare_corpus(make_config(vocabulary={"size": 120, "cased": cased}), tmp_path / "trained")
+    folder = tmp_path / "trained" / "vocabulary"
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    taken = prepare_corpus(make_config(vocabulary={"of": str(folder)}), tmp_path / "taken")
+    text = "Bado KILU"
+    for prepared in (trained, taken):
+        pieces = prepared.vocabulary.tokenizer.tokenize(text)
+        assert pieces == trained.vocabulary.tokenizer.tokenize(text if cased else text.lower())
+    assert (trained.vocabulary.tokenizer.tokenize(text) == trained.vocabulary.tokenizer.tokenize(text.lower())) != cased
+    np.testing.assert_array_equal(trained.train.ids, taken.train.ids)
+
+
 def refusal(config, folder):
     with pytest.raises(BertVisionError) as caught:
         prepare_corpus(config, folder)

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from bertvision.data.passages import SENTENCE_END
 from bertvision.data.sources import exists, is_unicode, load_hub_rows, parse_hub_id
 from bertvision.errors import DataError
 
 SAMPLE = "sample"  # the passages that come with the package
-OPENERS: dict[str, Callable[..., IO[bytes]]] = {".gz": gzip.open, ".xz": lzma.open}
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n\s*")
 GIVE_TEXT = "give plain text or JSONL, also packed as .gz or .xz"
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.trainers import WordPieceTrainer
-from transformers import BertTokenizerFast, PreTrainedTokenizerBase
+from transformers import BertTokenizerFast, PreTrainedTokenizerBase  # type: ignore[attr-defined]
 
 from bertvision.data.documents import files_of, read_documents, sentences_of
 from bertvision.data.sources import exists
@@ -74,7 +74,9 @@ class Vocabulary:
 
     def id_of(self, token: str) -> int:
         """Return the number of a special token, such as [MASK]."""
-        return int(self.tokenizer.convert_tokens_to_ids(token))
+        number = self.tokenizer.convert_tokens_to_ids(token)
+        assert isinstance(number, int)
+        return number
 
 
 class Prepared(NamedTuple):
@@ -127,7 +129,7 @@ def _train(config: PretrainConfig, progress: Progress) -> PreTrainedTokenizerBas
 
 def train_vocabulary(documents: Iterable[str], config: VocabularyConfig) -> PreTrainedTokenizerBase:
     """Train a WordPiece vocabulary of just the size that is asked for."""
-    learner = Tokenizer(WordPiece(unk_token="[UNK]"))  # type: ignore[call-arg]  # noqa: S106 (no password)
+    learner = Tokenizer(WordPiece(unk_token="[UNK]"))  # noqa: S106 (no password)
     backend = BertTokenizerFast(
         vocab={token: number for number, token in enumerate(SPECIAL_TOKENS)}, do_lower_case=not config.cased
     ).backend_tokenizer
@@ -146,7 +148,8 @@ def train_vocabulary(documents: Iterable[str], config: VocabularyConfig) -> PreT
             f"the text gives a vocabulary of {len(vocabulary):,} pieces, and vocabulary.size is {config.size:,}; give "
             f"more text, or --set vocabulary.size={max(100, len(vocabulary))}"
         )
-    return BertTokenizerFast(vocab=vocabulary, do_lower_case=not config.cased)
+    tokenizer: PreTrainedTokenizerBase = BertTokenizerFast(vocab=vocabulary, do_lower_case=not config.cased)
+    return tokenizer
 
 
 def _given(name: str) -> PreTrainedTokenizerBase:
@@ -159,9 +162,13 @@ def _given(name: str) -> PreTrainedTokenizerBase:
         raise SettingsError(
             f"vocabulary.of: the vocabulary of {name!r} {why}; give an encoder of BERT's kind, or leave it out"
         )
-    backend.no_truncation()
-    backend.no_padding()
-    return BertTokenizerFast(tokenizer_object=backend)
+    normalizer = backend.normalizer
+    own: PreTrainedTokenizerBase = BertTokenizerFast(
+        vocab=tokenizer.get_vocab(),
+        do_lower_case=getattr(normalizer, "lowercase", True),
+        strip_accents=getattr(normalizer, "strip_accents", None),
+    )
+    return own
 
 
 def _write_all(config: CorpusConfig, tokenizer: PreTrainedTokenizerBase, folder: Path) -> dict[str, int]:

@@ -40,10 +40,11 @@ class PretrainingModel(nn.Module):
 
     def __init__(self, whole: PreTrainedModel) -> None:
         super().__init__()
+        layers: Any = whole.cls
         self.bert: Any = whole.bert
-        self.transform: Any = whole.cls.predictions.transform
-        self.bias: nn.Parameter = whole.cls.predictions.bias
-        self.follows: Any = getattr(whole.cls, "seq_relationship", None)  # None: next sentences are not predicted
+        self.transform: Any = layers.predictions.transform
+        self.bias: nn.Parameter = layers.predictions.bias
+        self.follows: Any = getattr(layers, "seq_relationship", None)  # None: next sentences are not predicted
         self._whole = [whole]  # in a list: no part of the weights a second time
 
     @property
@@ -53,11 +54,11 @@ class PretrainingModel(nn.Module):
 
     def word_losses(self, states: Float[Tensor, "place hidden"], labels: Int[Tensor, " place"]) -> Tensor:
         """Return the loss of every prediction of a word; scores are made anew for gradients where they are many."""
-        if len(states) <= PREDICTIONS_AT_ONCE or not torch.is_grad_enabled():
-            parts = zip(states.split(PREDICTIONS_AT_ONCE), labels.split(PREDICTIONS_AT_ONCE), strict=True)
+        size = PREDICTIONS_AT_ONCE
+        parts = [(states[at : at + size], labels[at : at + size]) for at in range(0, len(states), size)]
+        if len(parts) == 1 or not torch.is_grad_enabled():
             return torch.cat([self._word_losses(*part) for part in parts])
         again: Callable[..., Any] = checkpoint
-        parts = zip(states.split(PREDICTIONS_AT_ONCE), labels.split(PREDICTIONS_AT_ONCE), strict=True)
         each = [again(self._word_losses, *part, use_reentrant=False, preserve_rng_state=False) for part in parts]
         return torch.cat(each)
 
@@ -122,8 +123,16 @@ class PretrainingBatch(NamedTuple):
         return self._each(lambda tensor: moved(tensor, device))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "PretrainingBatch":
-        inputs = type(self.inputs)(*map(change, self.inputs))
-        return PretrainingBatch(inputs, *map(change, self[1:7]), *self[7:])  # type: ignore[arg-type]
+        places, labels, weights, firsts, follows, row_weights = map(change, self[1:7])
+        return self._replace(
+            inputs=type(self.inputs)(*map(change, self.inputs)),
+            places=places,
+            labels=labels,
+            weights=weights,
+            firsts=firsts,
+            follows=follows,
+            row_weights=row_weights,
+        )
 
 
 class BatchRoom(NamedTuple):
@@ -250,7 +259,8 @@ def flops_of(model: PretrainingModel, batch: PretrainingBatch) -> float:
     A weight multiplies and adds once for each token; attention does so with every pair of a row's tokens, twice.
     """
     config: Any = model.bert.config
-    blocks = sum(weight.numel() for weight in model.bert.encoder.parameters())
-    pairs = config.num_hidden_layers * config.hidden_size * sum(length**2 for length in batch.lengths)
-    scores = config.hidden_size * (config.hidden_size + config.vocab_size) * batch.num_predicted
+    layers, hidden, words = int(config.num_hidden_layers), int(config.hidden_size), int(config.vocab_size)
+    blocks: int = sum(weight.numel() for weight in model.bert.encoder.parameters())
+    pairs = layers * hidden * sum(length**2 for length in batch.lengths)
+    scores = hidden * (hidden + words) * batch.num_predicted
     return 6.0 * (blocks * sum(batch.lengths) + scores) + 12.0 * pairs * (0.5 if config.is_decoder else 1)

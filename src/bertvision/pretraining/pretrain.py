@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from bertvision.encoder.fast_steps import compiled
+from bertvision.encoder.fast_steps import StepKind, compiled
 from bertvision.encoder.load import Encoder, quiet_transformers
 from bertvision.encoder.tuning.freezing import still_weights
 from bertvision.errors import TrainingError
@@ -77,7 +77,7 @@ class _Speed(NamedTuple):
     seconds: float = 0.0
 
     def since(self, before: "_Speed") -> "_Speed":
-        return _Speed(*(now - then for now, then in zip(self, before, strict=True)))
+        return _Speed(self.tokens - before.tokens, self.operations - before.operations, self.seconds - before.seconds)
 
 
 class _Pretraining:
@@ -115,7 +115,7 @@ class _Pretraining:
         config, tokenizer = self._config, self._prepared.vocabulary.tokenizer
         encoder = Encoder(config.name, self.model.bert, tokenizer)
         left = config.num_steps - self._position.step
-        kind = "packed" if self._packed else "eager"
+        kind: StepKind = "packed" if self._packed else "eager"
         with ExitStack() as stack:
             stack.enter_context(compiled(encoder, kind, left, self._compute, self._progress))
             bar = stack.enter_context(self._progress.bar("pretrain", config.num_steps))
