@@ -63,6 +63,14 @@ def test_what_is_no_text_is_refused_in_one_line(tmp_path, name, raw, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["bomb.txt.gz", "bomb.jsonl.xz"])
+def test_a_packed_file_that_grows_as_no_text_does_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("BERTVISION_MAX_UNPACKED", "1000")
+    path = packed(tmp_path / name, b" " * 5000)
+    with pytest.raises(DataError, match="more than 1,000 bytes when unpacked"):
+        list(read_documents([path]))
+
+
 def test_what_is_not_there_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"cannot be read \(No such file"):
         list(read_documents([str(tmp_path / "none.txt")]))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bertvision.data.passages import SENTENCE_END
-from bertvision.data.sources import exists, is_unicode, load_hub_rows, parse_hub_id
+from bertvision.data.sources import LIMIT, exists, is_unicode, load_hub_rows, most_unpacked, parse_hub_id
 from bertvision.errors import DataError
 
 SAMPLE = "sample"  # the passages that come with the package
@@ -68,11 +68,24 @@ def _sample() -> Iterator[str]:
 def _read(path: Path, key: str) -> Iterator[str]:
     with _opened(path) as file:
         if (path.with_suffix("") if path.suffix in OPENERS else path).suffix == ".jsonl":
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(iter(lambda: _some(file.readline, path), b""), start=1):
                 if line.strip():
                     yield _text_of(_parse(line, path, number), key, f"{path}, line {number}")
-        elif text := _decode(file.read(), path).strip():
+        elif text := _decode(_some(file.read, path), path).strip():
             yield text
+
+
+def _some(read: Callable[[int], bytes], path: Path) -> bytes:
+    """Read a file, or a line of it; a packed one only up to where no text would become so long."""
+    if path.suffix not in OPENERS:
+        return read(-1)
+    limit = most_unpacked(path.stat().st_size)
+    if len(raw := read(limit + 1)) > limit:
+        raise DataError(
+            f"{path}: a document in it has more than {limit:,} bytes when unpacked; if it is no bomb, unpack it "
+            f"yourself, or set {LIMIT} to more bytes"
+        )
+    return raw
 
 
 @contextmanager
@@ -99,7 +112,7 @@ def _decode(raw: bytes, path: Path) -> str:
 def _parse(line: bytes, path: Path, number: int) -> object:
     try:
         return json.loads(_decode(line, path))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise DataError(f"{path}, line {number}: is not JSON; give one object a line") from None
 
 
