@@ -203,6 +203,8 @@ def read_experiments(path: Path, overrides: Iterable[str] = ()) -> list[Experime
     """
     path = find_config(path)
     settings, overrides = {"name": path.stem, **read_yaml(path)}, list(overrides)
+    if found := [key for key in ("vocabulary", "stages") if key in settings]:
+        raise SettingsError(f"{path}: `{found[0]}` belongs to a pre-training; give it to `bertvision pretrain`")
     chosen = [each.partition("=")[2] for each in overrides if each.startswith("variant=")]
     variants = expand_variants(settings.pop("variants", None), str(path))
     if unknown := [name for name in chosen if not any(name in (each.name, each.method) for each in variants)]:

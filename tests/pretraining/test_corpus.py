@@ -124,7 +124,13 @@ def test_too_little_text_for_a_vocabulary_is_refused_and_leaves_nothing(make_con
 def test_an_empty_corpus_is_refused_and_leaves_nothing(make_config, saved_encoder, tmp_path, content):
     (tmp_path / "empty.jsonl").write_text(content)
     config = make_config(data={"train": str(tmp_path / "empty.jsonl")}, vocabulary={"of": str(saved_encoder)})
-    assert "no text in it; give documents to pre-train on" in refusal(config, tmp_path / "corpus")
+    assert "no text in it; give documents with words for data.train" in refusal(config, tmp_path / "corpus")
+
+
+def test_held_out_files_without_text_are_refused(make_config, text_file, tmp_path):
+    (tmp_path / "empty.txt").write_text(" ")
+    config = make_config(data={"train": str(text_file), "held_out": str(tmp_path / "empty.txt")})
+    assert "no text in it; give documents with words for data.held_out" in refusal(config, tmp_path / "corpus")
 
 
 def test_a_binary_file_is_refused_and_leaves_nothing(make_config, tmp_path):

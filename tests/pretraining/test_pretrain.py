@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from bertvision.cli import app
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError, SettingsError
+from bertvision.experiment import read_experiments
 from bertvision.pretraining.config import build_pretraining, read_pretraining
 from bertvision.pretraining.corpus import prepare_corpus
 from bertvision.pretraining.model import build_model, flops_of, losses_of, total_loss
@@ -242,9 +243,11 @@ def test_the_command_pre_trains_and_says_what_came_out(tmp_path, make_config):
     assert json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)["config"]["lr"] == 0.02
 
 
-def test_an_experiment_is_no_pre_training():
+def test_an_experiment_is_no_pre_training_nor_the_other_way_round():
     with pytest.raises(SettingsError, match="`task` belongs to an experiment; give it to `bertvision run`"):
         read_pretraining(Path("squad2/minilm"))
+    with pytest.raises(SettingsError, match="`vocabulary` belongs to a pre-training; give it to `bertvision pretrain`"):
+        read_experiments(Path("pretrain/tiny"))
 
 
 def test_there_are_shipped_pre_trainings():

@@ -114,8 +114,9 @@ def _make(config: PretrainConfig, folder: Path, made_by: Settings, progress: Pro
     write_manifest(folder / VOCABULARY)
     progress.say("cutting the text into tokens")
     counts = _write_all(config.data, tokenizer, folder)
-    if not counts[TRAIN]:
-        raise DataError(f"{', '.join(config.data.train)}: no text in it; give documents to pre-train on")
+    for name, sources in ((TRAIN, config.data.train), (HELD_OUT, config.data.held_out)):
+        if sources and not counts[name]:
+            raise DataError(f"{', '.join(sources)}: no text in it; give documents with words for data.{name}")
     told = [f"{name.replace('_', ' ')}: {tokens:,} tokens" for name, tokens in counts.items() if tokens]
     progress.say("; ".join([f"vocabulary: {len(tokenizer):,}", *told]))
     sign(folder, made_by)
