@@ -49,6 +49,12 @@ def test_what_was_made_is_not_made_again(make_config, tmp_path):
     np.testing.assert_array_equal(first.train.ids, again.train.ids)
 
 
+def test_tokens_are_enough_where_the_text_is_gone(make_config, text_file, tmp_path):
+    first = prepare_corpus(make_config(), tmp_path / "corpus")
+    text_file.unlink()
+    np.testing.assert_array_equal(prepare_corpus(make_config(), tmp_path / "corpus").train.ids, first.train.ids)
+
+
 class _Told:
     def __init__(self, lines):
         self._lines = lines

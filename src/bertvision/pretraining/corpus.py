@@ -22,11 +22,11 @@ from bertvision.data.documents import files_of, read_documents, sentences_of
 from bertvision.data.sources import exists
 from bertvision.encoder.load import load_tokenizer, quiet_transformers
 from bertvision.errors import DataError, EncoderError, SettingsError, told_as
-from bertvision.files import locked, make_folder, whole_folder
+from bertvision.files import locked, make_folder, read_json, whole_folder
 from bertvision.manifest import check_manifest, write_manifest
 from bertvision.pretraining.config import CorpusConfig, PretrainConfig, VocabularyConfig
 from bertvision.progress import SILENT, Progress
-from bertvision.run_folder import is_made, sign
+from bertvision.run_folder import MADE_BY, is_made, sign
 from bertvision.settings import Settings
 
 Int64s = npt.NDArray[np.int64]
@@ -88,8 +88,11 @@ class Prepared(NamedTuple):
 
 
 def prepare_corpus(config: PretrainConfig, folder: Path, progress: Progress = SILENT) -> Prepared:
-    """Return vocabulary and tokens; make them where the folder does not hold them yet, all or nothing."""
-    made_by = {**config.data_settings(), "bytes": _sizes(config.data)}
+    """Return vocabulary and tokens; make them where the folder does not hold them yet, all or nothing.
+
+    The text itself may be gone by then.
+    """
+    made_by = {**config.data_settings(), "bytes": _sizes(config.data) or _sizes_before(folder)}
     make_folder(folder.parent)
     with locked(folder.parent, folder.name):
         if not is_made(folder, made_by):
@@ -248,6 +251,10 @@ def _map(folder: Path) -> Corpus:
 def _number_format(size: int) -> type[np.uint16] | type[np.uint32]:
     """Return the smallest format that holds the numbers of so many tokens."""
     return np.uint16 if size <= 1 << 16 else np.uint32
+
+
+def _sizes_before(folder: Path) -> Any:  # noqa: ANN401 (JSON)
+    return read_json(folder / MADE_BY).get("bytes") if (folder / MADE_BY).exists() else {}
 
 
 def _sizes(config: CorpusConfig) -> dict[str, int]:
