@@ -38,6 +38,20 @@ def test_the_sample_has_the_passages_of_its_articles():
     assert all("\n\n" in each for each in documents)
 
 
+def test_rows_of_the_hub_are_documents(monkeypatch):
+    asked = []
+
+    def load(*hub_id):
+        asked.append(hub_id)
+        return [{"page": "a b", "text": 1}, {"page": "c", "text": 2}]
+
+    monkeypatch.setattr("bertvision.data.documents.load_hub_rows", load)
+    assert list(read_documents(["owner/name/en", "owner/name:test"], "page")) == ["a b", "c", "a b", "c"]
+    assert asked == [("owner/name", "en", "train"), ("owner/name", None, "test")]
+    with pytest.raises(DataError, match="owner/name, row 0: no text under 'text'"):
+        list(read_documents(["owner/name"]))
+
+
 def test_sentences_end_at_points_and_blank_lines():
     assert sentences_of(TEXT) == ["The weir broke.", "Hannah built it again.", "It holds."]
     assert sentences_of("Mr. Coyle came\nhome.  He left") == ["Mr. Coyle came home.", "He left"]

@@ -243,6 +243,27 @@ def test_the_command_pre_trains_and_says_what_came_out(tmp_path, make_config):
     assert json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)["config"]["lr"] == 0.02
 
 
+@pytest.mark.parametrize(
+    ("text", "objective", "message"),
+    [
+        ("Ba do ki. Lu me.", "mlm_nsp", "next sentences need a second document"),
+        ("Ba", "mlm", "no document has 2 tokens"),
+        ("", "mlm", "no text in it"),
+    ],
+)
+def test_text_that_no_rows_can_be_made_of_ends_the_command_in_one_line(text, objective, message, make_config, tmp_path):
+    (tmp_path / "one.txt").write_text(text)
+    words = save_words(tmp_path / "vocabulary", ["ba", "do", "ki", "lu", "me", "."])
+    config = make_config(data={"train": str(tmp_path / "one.txt")}, vocabulary={"of": str(words)}, objective=objective)
+    (tmp_path / "mine.yaml").write_text(config.model_dump_json(exclude={"name"}))
+    shown = CliRunner().invoke(app, ["pretrain", str(tmp_path / "mine.yaml"), "--out", str(tmp_path / "out"), "-q"])
+    assert shown.exit_code == 2
+    assert shown.stderr.startswith("error: ")
+    assert message in shown.stderr
+    assert shown.stderr.count("\n") == 1
+    assert not {path.name for path in (tmp_path / "out").iterdir()} - {"data"}
+
+
 def test_an_experiment_is_no_pre_training_nor_the_other_way_round():
     with pytest.raises(SettingsError, match="`task` belongs to an experiment; give it to `bertvision run`"):
         read_pretraining(Path("squad2/minilm"))

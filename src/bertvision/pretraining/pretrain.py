@@ -59,9 +59,11 @@ def pretrain(config: PretrainConfig, out: Path, progress: Progress = SILENT) -> 
         compute = choose_compute(config.device, config.precision)
         folder = out / DATA if config.data.folder is None else Path(config.data.folder)
         prepared = prepare_corpus(config, folder, progress)
+        packed = packs_rows(config, compute)
+        source = StepSource(config, prepared.train, prepared.vocabulary, packed=packed)  # refuses what has no rows
         unfinished = {**made_by, "device": compute.device.type}
         with resumable(out / "unfinished" / LEARNER, unfinished, [place]) as saved:
-            training = _Pretraining(config, prepared, compute, out, saved, progress)
+            training = _Pretraining(config, prepared, source, compute, out, saved, progress)
             training.run()
             record = training.record()
             write_pretraining(out, record)
@@ -87,16 +89,16 @@ class _Pretraining:
         self,
         config: PretrainConfig,
         prepared: Prepared,
+        source: StepSource,
         compute: Compute,
         out: Path,
         saved: Path,
         progress: Progress,
     ) -> None:
         """Begin, or go on from what is saved."""
-        self._config, self._prepared, self._compute = config, prepared, compute
+        self._config, self._prepared, self._source, self._compute = config, prepared, source, compute
         self._out, self._saved, self._progress = out, saved, progress
         self._packed = packs_rows(config, compute)
-        self._source = StepSource(config, prepared.train, prepared.vocabulary, packed=self._packed)
         self.model = build_model(config, prepared.vocabulary).to(compute.device)
         self._group = self._build_group()
         position = load_progress(saved, [self._group])
