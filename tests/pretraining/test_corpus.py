@@ -33,11 +33,19 @@ def test_the_vocabulary_has_just_the_size_that_is_asked_for(prepared):
     assert len(prepared.vocabulary.ordinary) == 115
 
 
+def test_a_vocabulary_is_the_same_from_the_same_text():
+    def read():
+        return read_documents(["sample"])
+
+    found = [train_vocabulary(read, VocabularyConfig(size=1000)).get_vocab() for _ in range(4)]
+    assert all(each == found[0] for each in found)
+
+
 @pytest.mark.parametrize(("cased", "pieces"), [(False, ["weir"]), (True, ["Weir"])])
 def test_a_vocabulary_may_tell_cases_apart(cased, pieces):
     letters = " ".join("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
     documents = ["Weir weir stone " * 20, f"{letters} " * 3, " ".join(f"w{n}x" for n in range(200)) + " " * 2] * 2
-    tokenizer = train_vocabulary(documents, VocabularyConfig(size=150, cased=cased, min_frequency=1))
+    tokenizer = train_vocabulary(lambda: documents, VocabularyConfig(size=150, cased=cased, min_frequency=1))
     assert tokenizer.tokenize("Weir") == pieces
 
 
@@ -195,4 +203,4 @@ def test_the_defaults_are_those_of_the_paper():
 
 def test_no_text_at_all_is_no_vocabulary():
     with pytest.raises(DataError, match="gives a vocabulary of 5 pieces"):
-        train_vocabulary([], VocabularyConfig(size=100))
+        train_vocabulary(lambda: [], VocabularyConfig(size=100))

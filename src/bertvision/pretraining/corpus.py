@@ -4,7 +4,8 @@ A folder holds `vocabulary` (a tokenizer as Hugging Face saves it), and `train` 
 each: the tokens' numbers, and where sentences and documents begin among them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -128,11 +129,11 @@ def _make(config: PretrainConfig, folder: Path, made_by: Settings, progress: Pro
 def _train(config: PretrainConfig, progress: Progress) -> PreTrainedTokenizerBase:
     """Train a vocabulary on the text."""
     progress.say("training the vocabulary")
-    return train_vocabulary(read_documents(config.data.train, config.data.text), config.vocabulary)
+    return train_vocabulary(lambda: read_documents(config.data.train, config.data.text), config.vocabulary)
 
 
-def train_vocabulary(documents: Iterable[str], config: VocabularyConfig) -> PreTrainedTokenizerBase:
-    """Train a WordPiece vocabulary of just the size that is asked for."""
+def train_vocabulary(read: Callable[[], Iterable[str]], config: VocabularyConfig) -> PreTrainedTokenizerBase:
+    """Train a WordPiece vocabulary of just the size that is asked for, the same from the same documents."""
     learner = Tokenizer(WordPiece(unk_token="[UNK]"))  # noqa: S106 (no password)
     backend = BertTokenizerFast(
         vocab={token: number for number, token in enumerate(SPECIAL_TOKENS)}, do_lower_case=not config.cased
@@ -141,11 +142,13 @@ def train_vocabulary(documents: Iterable[str], config: VocabularyConfig) -> PreT
     trainer = WordPieceTrainer(
         vocab_size=config.size,
         min_frequency=config.min_frequency,
-        special_tokens=list(SPECIAL_TOKENS),
+        # Letters inside of words are numbered here: the trainer would number them as its threads come across them, and
+        # decides by their numbers which of two equally common pairs is joined first.
+        special_tokens=[*SPECIAL_TOKENS, *(f"##{letter}" for letter in _letters(read(), learner))],
         limit_alphabet=ALPHABET,
         show_progress=False,
     )
-    learner.train_from_iterator(documents, trainer)
+    learner.train_from_iterator(read(), trainer)
     vocabulary = learner.get_vocab()
     if len(vocabulary) < config.size:
         raise DataError(
@@ -154,6 +157,20 @@ def train_vocabulary(documents: Iterable[str], config: VocabularyConfig) -> PreT
         )
     tokenizer: PreTrainedTokenizerBase = BertTokenizerFast(vocab=vocabulary, do_lower_case=not config.cased)
     return tokenizer
+
+
+def _letters(documents: Iterable[str], learner: Tokenizer) -> list[str]:
+    """Return the commonest letters and digits that words are made of, in order."""
+    counts: Counter[str] = Counter()
+    for document in documents:
+        counts.update(document)
+    normal: Counter[str] = Counter()
+    for letter, count in counts.items():
+        found = learner.normalizer.normalize_str(letter)
+        if letter.isalnum() and found == found.strip():  # a Chinese one gets blanks around it: a word of its own
+            normal.update(dict.fromkeys(found, count))
+    kept = sorted(normal, key=lambda letter: (-normal[letter], letter))[:ALPHABET]
+    return sorted(letter for letter in kept if letter.isalnum())
 
 
 def _given(name: str) -> PreTrainedTokenizerBase:
