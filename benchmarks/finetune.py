@@ -42,7 +42,6 @@ from bertvision.windows.window import Window
 
 Step = StepKind | Literal["auto"]
 WARM_UP = 0.25  # of a round's windows
-PEAKS = {"H200": 989e12, "H100": 989e12}  # dense bf16 operations a second, by a word of the device's name
 # Sides whose name ends so run without cuDNN's attention; the others with it, as torch and Trainer come.
 NO_CUDNN = "_no_cudnn"
 TODAY, COMPILED = "today", "compiled"  # as it was before; as long trainings are
@@ -314,7 +313,7 @@ def _side(name: str, runs: Sequence[Run]) -> Side:
 def _figures(runs: Runs, encoder: Encoder, windows: Sequence[Window], compute: Compute) -> dict[str, float]:
     """Return every side's speed, loss and costs, the middle of its rounds."""
     flops = training_flops(encoder, windows) / len(windows)
-    peak = next((peak for word, peak in PEAKS.items() if word in compute.name), None)
+    peak = compute.peak
     figures = {"tokens of a window": float(lengths_of(windows).mean()), "GFLOP of a window": flops / 1e9}
     for name, each in runs.items():
         speed = median(run.speed for run in each)

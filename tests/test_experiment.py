@@ -15,7 +15,8 @@ from bertvision.experiment import (
 
 CONFIGS = Path(__file__).parents[1] / "src" / "bertvision" / "configs"
 SAMPLE = Path(bertvision.__file__).parent / "sample"
-YAMLS = sorted(path for folder in (CONFIGS, SAMPLE) for ending in ("*.yaml", "*.yml") for path in folder.rglob(ending))
+FOUND = sorted(path for folder in (CONFIGS, SAMPLE) for ending in ("*.yaml", "*.yml") for path in folder.rglob(ending))
+YAMLS = [path for path in FOUND if path.parent.name != "pretrain"]  # which tests/pretraining/test_pretrain.py checks
 
 
 def refusal(settings, *overrides):
@@ -216,6 +217,33 @@ def test_hulburds_variants_train_what_his_tables_train():
         "L0_A768": ("none", "houlsby:768"),
     }
     assert {name: named[name] for name in expected} == expected
+
+
+# SPEC 12: windows a step, rates and epochs of BERT's own paper.
+BERT = {
+    "glue": (32, {5e-5, 4e-5, 3e-5, 2e-5}, 3),
+    "squad1": (32, {5e-5}, 3),
+    "squad2": (48, {5e-5}, 2),
+    "swag": (4 * 16, {2e-5}, 3),
+    "ner": (32, {5e-5}, 3),
+}
+
+
+@pytest.mark.parametrize(("name", "recipe"), BERT.items())
+def test_the_recipes_of_berts_paper_are_those_that_it_gives(name, recipe):
+    windows, rates, epochs = recipe
+    found = read_experiments(CONFIGS / "bert" / f"{name}.yaml")
+    assert {each.finetune.lr for each in found} == rates
+    assert {each.finetune.batch.windows for each in found} == {windows}
+    assert {each.finetune.fractions for each in found} == {(float(epochs),)}
+    assert {each.finetune.dropout for each in found} == {0.1}
+
+
+def test_berts_recipe_for_glue_has_four_rates_for_each_of_eight_tasks_and_rows_to_choose_them_by():
+    found = read_experiments(CONFIGS / "bert" / "glue.yaml")
+    assert len(found) == 4 * 8
+    assert all(each.data.held_out for each in found)
+    assert len(read_experiments(CONFIGS / "bert" / "glue.yaml", ["variant=rte"])) == 4
 
 
 def test_a_yaml_lies_above_its_recipe_and_an_override_above_both(tmp_path):

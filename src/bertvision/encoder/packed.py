@@ -75,7 +75,7 @@ def _attention_within_rows(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _attend(
-    _module: nn.Module,
+    module: nn.Module,
     query: States,
     key: States,
     value: States,
@@ -86,23 +86,36 @@ def _attend(
     max_length_q: int,
     **_others: Any,  # noqa: ANN401 (what transformers hands to every attention)
 ) -> tuple[Tensor, None]:
-    """Let every token attend to those of its own row, in the form that transformers gives attention."""
+    """Let every token attend to those of its own row, in the form that transformers gives attention.
+
+    In an encoder that reads from left to right (`is_decoder`) no token sees those behind it.
+    """
+    is_causal = bool(getattr(module, "is_causal", False))
     if not query.is_cuda or query.dtype == torch.float32:
-        return _attend_by_mask(query, key, value, cu_seq_lens_q, scaling), None
+        return _attend_by_mask(query, key, value, cu_seq_lens_q, scaling, is_causal=is_causal), None
     query, key, value = (states[0].transpose(0, 1).contiguous() for states in (query, key, value))
     bounds, longest = cu_seq_lens_q, max_length_q
-    mixed = varlen_attn(query, key, value, bounds, bounds, longest, longest, scale=scaling)
+    window = (-1, 0) if is_causal else (-1, -1)  # tokens before and behind that are seen; -1: all
+    mixed = varlen_attn(query, key, value, bounds, bounds, longest, longest, scale=scaling, window_size=window)
     assert isinstance(mixed, Tensor)
     return mixed[None], None
 
 
 def _attend_by_mask(
-    query: States, key: States, value: States, bounds: Int32[Tensor, " bound"], scaling: float | None
+    query: States,
+    key: States,
+    value: States,
+    bounds: Int32[Tensor, " bound"],
+    scaling: float | None,
+    *,
+    is_causal: bool,
 ) -> Tensor:
     """Do the same where that kernel does not run, with a mask of all pairs of tokens: right, and slow."""
     tokens = torch.arange(query.shape[2], device=query.device)
     row = torch.searchsorted(bounds.long(), tokens, right=True)
     mask = row[:, None] == row[None]
+    if is_causal:
+        mask &= tokens[:, None] >= tokens[None]
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling).transpose(1, 2)
 
 

@@ -9,9 +9,17 @@ from torch import Tensor
 from bertvision.shapes import LayerStates, TokenMask
 from bertvision.windows.batches import WindowBatch
 
-# The first token's state, the mean or the maximum over all tokens, these three side by side, or both texts of a pair.
-Pooling = Literal["first", "mean", "max", "several", "compared"]
-WIDTHS: dict[Pooling, int] = {"first": 1, "mean": 1, "max": 1, "several": 3, "compared": 4}  # in hidden sizes
+# The state of the first token, or of the last one, which alone has seen the whole row where an encoder reads from left
+# to right; the mean or the maximum over all tokens; first, mean and maximum side by side; or both texts of a pair.
+Pooling = Literal["first", "last", "mean", "max", "several", "compared"]
+WIDTHS: dict[Pooling, int] = {
+    "first": 1,
+    "last": 1,
+    "mean": 1,
+    "max": 1,
+    "several": 3,
+    "compared": 4,
+}  # in hidden sizes
 PooledStates = Float[Tensor, "batch layer 1 width"]
 
 
@@ -27,6 +35,8 @@ def pool(states: LayerStates, mask: TokenMask, how: Pooling) -> PooledStates:
     match how:
         case "first":
             return states[:, :, :1]
+        case "last":
+            return _last(states, mask)
         case "mean":
             return _mean(states, mask)
         case "max":
@@ -66,6 +76,11 @@ def _cropped(batch: WindowBatch) -> WindowBatch:
     longest = int(batch.mask.sum(dim=1).max())
     ids, mask, segments = (tensor[:, :longest] for tensor in batch[:3])
     return batch._replace(ids=ids, mask=mask, segments=segments)
+
+
+def _last(states: LayerStates, mask: TokenMask) -> Tensor:
+    place = (mask.sum(dim=1) - 1)[:, None, None, None]
+    return states.gather(2, place.expand(-1, states.shape[1], 1, states.shape[3]))
 
 
 def _mean(states: LayerStates, mask: TokenMask) -> Tensor:

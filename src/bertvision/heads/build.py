@@ -8,7 +8,7 @@ from torch import nn
 
 from bertvision.encoder.pooling import Pooling
 from bertvision.errors import SettingsError
-from bertvision.heads.catalog import CATALOG, ReadoutKind, RoleKind, kinds_of, known, serves
+from bertvision.heads.catalog import CATALOG, ReadoutKind, RoleKind, kinds_of, known, reads_one_state, serves
 from bertvision.heads.head import Count, Head, count_parameters
 from bertvision.heads.poolers.build import AnyPooler, build_pooler
 from bertvision.heads.poolers.last_dense import LastDenseConfig
@@ -17,6 +17,7 @@ from bertvision.heads.poolers.regression import RegressionConfig
 from bertvision.heads.readouts import (
     BILSTM_WIDTH,
     BiLstmReadout,
+    BiLstmRowReadout,
     ClassReadout,
     JointReadout,
     NullOffsetReadout,
@@ -115,7 +116,7 @@ def is_regression(config: HeadConfig) -> bool:
 
 def pooling_of(config: HeadConfig, objective: Objective, pooling: Pooling = "first") -> Pooling | None:
     """Return the `pooling` of a head that reads one state per layer (`encode_pooled`); None: it reads all tokens."""
-    return pooling if objective.per == "row" and config.pooler.classes_from == "one state" else None
+    return pooling if objective.per == "row" and reads_one_state(config.pooler, config.readout) else None
 
 
 def build_head(config: HeadConfig, shape: StackShape, objective: Objective = SPANS, pooling: Pooling = "first") -> Head:
@@ -139,17 +140,20 @@ def count_head(config: HeadConfig, shape: StackShape, objective: Objective = SPA
 
 
 def _build_readout(config: HeadConfig, shape: StackShape, features: int, objective: Objective) -> nn.Module:
+    width = config.readout_width or BILSTM_WIDTH
     if objective.per == "row":
-        return ClassReadout(features, objective.columns)
+        is_recurrent = config.readout == "bilstm"
+        columns = objective.columns
+        return BiLstmRowReadout(features, width, columns) if is_recurrent else ClassReadout(features, columns)
+    over_tokens = objective.kind.softmax == "tokens"
     match config.readout:
         case "joint":
             return JointReadout(features, shape, config.rank)
         case "bilstm":
-            return BiLstmReadout(features, config.readout_width or BILSTM_WIDTH, objective.columns)
+            return BiLstmReadout(features, width, objective.columns, spans=over_tokens)
         case "null_offset" | "null_offset_scale":
             return NullOffsetReadout(features, scaled=config.readout == "null_offset_scale")
         case "linear":
-            over_tokens = objective.kind.softmax == "tokens"
             return SpanReadout(features) if over_tokens else TagReadout(features, objective.columns)
 
 

@@ -43,8 +43,15 @@ BUDGET = "adapter_386_shared_skip"  # the head whose size the controls and the n
 
 
 def serves(pooler: AnyPooler, readout: ReadoutKind, kind: Kind) -> bool:
-    """Whether a pooler can serve a kind of task with a readout."""
+    """Whether a pooler can serve a kind of task with a readout; a recurrent one reads the features of every token."""
+    if readout == "bilstm" and "token" not in pooler.per:
+        return False
     return kind.per in pooler.per and readout in kind.readouts and (kind.in_context or not pooler.searches_context)
+
+
+def reads_one_state(pooler: AnyPooler, readout: ReadoutKind) -> bool:
+    """Whether a head on rows reads one state per layer, not those of all tokens."""
+    return pooler.classes_from == "one state" and readout != "bilstm"
 
 
 def kinds_of(pooler: AnyPooler, readout: ReadoutKind) -> tuple[str, ...]:

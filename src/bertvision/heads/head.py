@@ -11,7 +11,7 @@ from bertvision.heads.poolers.chosen_layers import ChosenLayers
 from bertvision.heads.poolers.ladder import Ladder
 from bertvision.heads.poolers.last_state import LastState
 from bertvision.heads.poolers.learned_pooling import LearnedPooling
-from bertvision.heads.readouts import ClassReadout, JointReadout, SpanReadout
+from bertvision.heads.readouts import BiLstmReadout, BiLstmRowReadout, ClassReadout, JointReadout, SpanReadout
 from bertvision.kinds.kind import Kind
 from bertvision.records import State
 from bertvision.shapes import LayerStates, Segments, TokenMask
@@ -38,10 +38,11 @@ class Head(nn.Module):
 
     def still_weights(self, kind: Kind) -> list[Still]:
         """Name what adds the same to the scores of all tokens or of all endings, which a softmax over them is."""
-        if kind.softmax not in OVER_PLACES or not isinstance(self.readout, SpanReadout | ClassReadout | JointReadout):
+        biased = SpanReadout | ClassReadout | JointReadout | BiLstmReadout | BiLstmRowReadout
+        if kind.softmax not in OVER_PLACES or not isinstance(self.readout, biased):
             return []
         still = [Still(self.readout.linear.bias, slice(2))]  # a joint readout's further columns are factors of pairs
-        if isinstance(self.pooler, Ladder) and not isinstance(self.readout, JointReadout):
+        if isinstance(self.pooler, Ladder) and isinstance(self.readout, SpanReadout | ClassReadout):
             still.append(Still(self.pooler.last_bias))
         return still
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.load import load_encoder
 from bertvision.heads.build import HeadConfig, count_head
-from bertvision.heads.catalog import CATALOG, Entry
+from bertvision.heads.catalog import CATALOG, Entry, reads_one_state
 from bertvision.kinds.classes import CLASSES
 from bertvision.kinds.tags import TAGS
 from bertvision.shapes import StackShape
@@ -63,7 +63,7 @@ def _size(name: str, shape: StackShape, of_first_token: StackShape, whole: int |
     entry = CATALOG[name]
     objective = _counted(entry)
     # Most heads for rows read one state per layer; the first token's begin with the pooled one.
-    reads_first = objective.per == "row" and entry.pooler.classes_from == "one state"
+    reads_first = objective.per == "row" and reads_one_state(entry.pooler, entry.readout)
     count = count_head(HeadConfig.model_validate(name), of_first_token if reads_first else shape, objective)
     share = None if whole is None else 100 * count.total / whole
     scores, total, trainable = _scores(entry.kinds), count.total, count.trainable
@@ -76,8 +76,8 @@ def _cells(head: HeadSize) -> tuple[Cell, ...]:
 
 
 def _counted(entry: Entry) -> Objective:
-    """Return what a head is counted for: spans, or else CoNLL's nine tags, or else two classes."""
-    if SPANS.kind.name in entry.kinds:
+    """Return what a head is counted for: spans, or else CoNLL's nine tags (as BERT's BiLSTM), or else two classes."""
+    if SPANS.kind.name in entry.kinds and entry.readout != "bilstm":
         return SPANS
     return Objective(TAGS, 9) if TAGS.name in entry.kinds else Objective(CLASSES, 2)
 

@@ -1,8 +1,8 @@
 """Features -> logits, one readout per kind of task.
 
 Of spans there is a second one, which scores every pair of start and end, with a say of all layers in whether there is
-an answer, and a control that trains one or two numbers; of tags too, a recurrent one: what BERT's paper puts on frozen
-features (Devlin et al. 2019, table 7).
+an answer, and a control that trains one or two numbers. Of every kind there is a recurrent one: what BERT's paper puts
+on frozen features (Devlin et al. 2019, table 7), and on an encoder that reads from left to right (table 5).
 """
 
 import torch
@@ -143,19 +143,46 @@ class NullOffsetReadout(nn.Module):
 
 
 class BiLstmReadout(nn.Module):
-    """Read the tokens in both directions, twice, and score each as every tag."""
+    """Read the tokens in both directions, twice, and score each as every tag, or as an answer's start and end."""
 
-    def __init__(self, features: int, width: int, tags: int) -> None:
+    def __init__(self, features: int, width: int, tags: int, *, spans: bool = False) -> None:
         super().__init__()
-        self.columns = tags
-        self.lstm = nn.LSTM(features, width, num_layers=2, bidirectional=True, batch_first=True)
+        self.columns, self._spans = tags, spans
+        self.lstm = both_ways(features, width)
         self.linear = glorot_linear(2 * width, tags)
 
     def forward(self, features: TokenFeatures, states: LayerStates, mask: TokenMask) -> TagLogits:
-        """Return a logit per tag; rows are packed, so that reading backwards begins at their last real token."""
-        with torch.autocast(features.device.type, enabled=False):
-            lengths = mask.sum(dim=1).cpu()
-            rows = pack_padded_sequence(features.float(), lengths, batch_first=True, enforce_sorted=False)
-            read, _ = pad_packed_sequence(self.lstm(rows)[0], batch_first=True, total_length=mask.shape[1])
-            logits: TagLogits = self.linear(read)
-        return logits
+        """Return a logit per column; that of padding is the lowest number where spans are scored."""
+        logits = in_float32(self.linear, read_both_ways(self.lstm, features, mask))
+        return hide_padding(logits, mask) if self._spans else logits
+
+
+class BiLstmRowReadout(nn.Module):
+    """Read the tokens in both directions, twice, and score the row by what either reading ends with."""
+
+    def __init__(self, features: int, width: int, classes: int) -> None:
+        super().__init__()
+        self.columns = classes
+        self.lstm = both_ways(features, width)
+        self.linear = glorot_linear(2 * width, classes)
+
+    def forward(self, features: TokenFeatures, states: LayerStates, mask: TokenMask) -> ClassLogits:
+        """Return a logit per class."""
+        read, width = read_both_ways(self.lstm, features, mask), self.lstm.hidden_size
+        last = mask.sum(dim=1) - 1
+        forth = read[torch.arange(len(read), device=read.device), last, :width]
+        return in_float32(self.linear, torch.cat([forth, read[:, 0, width:]], dim=-1))
+
+
+def both_ways(features: int, width: int) -> nn.LSTM:
+    """Build two layers that read in both directions."""
+    return nn.LSTM(features, width, num_layers=2, bidirectional=True, batch_first=True)
+
+
+def read_both_ways(lstm: nn.LSTM, features: TokenFeatures, mask: TokenMask) -> Float[Tensor, "batch token read"]:
+    """Read in float32; rows are packed, so that reading backwards begins at their last real token."""
+    with torch.autocast(features.device.type, enabled=False):
+        lengths = mask.sum(dim=1).cpu()
+        rows = pack_padded_sequence(features.float(), lengths, batch_first=True, enforce_sorted=False)
+        read, _ = pad_packed_sequence(lstm(rows)[0], batch_first=True, total_length=mask.shape[1])
+    return read

@@ -19,7 +19,7 @@ from bertvision.errors import SettingsError, TrainingError
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
 from bertvision.heads.head import Head
-from bertvision.heads.readouts import ClassReadout, hide_padding
+from bertvision.heads.readouts import BiLstmRowReadout, ClassReadout, hide_padding
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Config, Settings
 from bertvision.shapes import StackShape
@@ -136,7 +136,7 @@ def start_at_prior(heads: Iterable[Head], objective: Objective, windows: Sequenc
     if objective.per == "row":
         bias, _ = start_of(objective, labels_of(windows))
         for head in heads:
-            assert isinstance(head.readout, ClassReadout)
+            assert isinstance(head.readout, ClassReadout | BiLstmRowReadout)
             with torch.no_grad():
                 head.readout.linear.bias.copy_(bias)
 

@@ -136,7 +136,7 @@ class Kind(ABC):
     noun: ClassVar[str] = "row"  # one example
     # What a softmax of the logits runs over, if any: the tokens of a window, its columns, or the windows of a group.
     softmax: ClassVar[Literal["tokens", "columns", "windows"] | None] = "columns"
-    readouts: ClassVar[tuple[Readout, ...]] = ("linear",)
+    readouts: ClassVar[tuple[Readout, ...]] = ("linear", "bilstm")
     in_context: ClassVar[bool] = False  # whether the answer is a place in the window's second text
     asks_questions: ClassVar[bool] = False  # whether examples are questions about contexts, in SQuAD's files
     can_be_taught: ClassVar[bool] = False  # by another model's logits

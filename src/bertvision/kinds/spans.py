@@ -65,7 +65,7 @@ class Spans(Kind):
     per: ClassVar[Per] = "token"
     noun: ClassVar[str] = "question"
     softmax: ClassVar[Literal["tokens"]] = "tokens"
-    readouts: ClassVar[tuple[Readout, ...]] = ("linear", "joint", "null_offset", "null_offset_scale")
+    readouts: ClassVar[tuple[Readout, ...]] = ("linear", "joint", "bilstm", "null_offset", "null_offset_scale")
     in_context: ClassVar[bool] = True
     asks_questions: ClassVar[bool] = True
     can_be_taught: ClassVar[bool] = True

@@ -24,7 +24,6 @@ from bertvision.kinds.kind import (
     Per,
     PredictorName,
     Reading,
-    Readout,
     TaskInfo,
 )
 from bertvision.kinds.label_values import in_order, known
@@ -59,7 +58,6 @@ class Tags(LabelKind):
     per: ClassVar[Per] = "token"
     noun: ClassVar[str] = "sentence"
     labels_words: ClassVar[bool] = True
-    readouts: ClassVar[tuple[Readout, ...]] = ("linear", "bilstm")
     summed: ClassVar[Mapping[str, Summed]] = TAG_SCORES
     is_right_or_wrong: ClassVar[bool] = False
     types: ClassVar[tuple[str, str] | None] = ("By entity type", "type")

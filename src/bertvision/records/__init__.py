@@ -1,4 +1,4 @@
-"""What finished work leaves behind, as JSON files: runs, costs, differences, mistakes, benchmarks, studies."""
+"""What finished work leaves behind, as JSON files: runs, pre-trainings, costs, differences, benchmarks, studies, ..."""
 
 from bertvision.records.benchmarks import BenchRecord, Ratio, Side, bench_file, read_bench_records, write_bench_record
 from bertvision.records.costs import (
@@ -29,6 +29,13 @@ from bertvision.records.methods import (
     tried_rates,
 )
 from bertvision.records.mistakes import MISTAKES_FILE, Mistake, MistakesRecord, read_mistakes, write_mistakes
+from bertvision.records.pretrainings import (
+    HeldOutLoss,
+    PretrainingRecord,
+    TextSize,
+    read_pretraining_record,
+    write_pretraining,
+)
 from bertvision.records.record import Provenance, provenance
 from bertvision.records.runs import (
     Curves,
@@ -76,6 +83,7 @@ __all__ = [
     "SeedMean",
     "FewerRows",
     "GIVEN",
+    "HeldOutLoss",
     "Inference",
     "JudgedClaim",
     "JudgedResult",
@@ -83,6 +91,7 @@ __all__ = [
     "Mistake",
     "MistakesRecord",
     "Parameters",
+    "PretrainingRecord",
     "Provenance",
     "Rate",
     "Ratio",
@@ -97,6 +106,7 @@ __all__ = [
     "Spent",
     "State",
     "StudyRecord",
+    "TextSize",
     "TrainingPoint",
     "Tried",
     "Verdict",
@@ -112,6 +122,7 @@ __all__ = [
     "read_differences",
     "read_method_costs",
     "read_mistakes",
+    "read_pretraining_record",
     "read_record",
     "read_records",
     "read_study_records",
@@ -124,6 +135,7 @@ __all__ = [
     "write_costs",
     "write_differences",
     "write_mistakes",
+    "write_pretraining",
     "write_record",
     "write_study",
 ]

@@ -232,6 +232,7 @@ def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: in
             "finetune.objective: contrastive draws the cosine of a row's two texts to its number; give two columns of "
             "text, or use objective: task"
         )
+    _check_direction(experiment, encoder, objective_of(task.kind, task.labels))
     layers, poolings = experiment.states.chosen_layers, (None, experiment.states.chosen_pooling)
     ask = partial(
         open_answering,
@@ -257,6 +258,18 @@ def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: in
         progress=progress,
         seed=experiment.seeds[0],
     )
+
+
+def _check_direction(experiment: Experiment, encoder: Encoder, objective: Objective) -> None:
+    """Refuse to read a row's first token of an encoder that reads from left to right."""
+    output = [experiment.output] if experiment.finetune.fractions else []
+    pooling = experiment.states.chosen_pooling
+    read = {pooling_of(head, objective, pooling) for head in (*output, *experiment.heads.train)}
+    if getattr(encoder.model.config, "is_decoder", False) and "first" in read:
+        raise SettingsError(
+            f"encoder {encoder.name!r} reads from left to right, so its first token has seen no other; set "
+            "states.pooling=last (or mean), or finetune.head=bilstm_last"
+        )
 
 
 def _held_out(task: Task, data: DataConfig) -> tuple[Task, Split[Any] | None]:

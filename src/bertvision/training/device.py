@@ -13,6 +13,8 @@ from bertvision.settings import Precision as Precision  # there because naming o
 from bertvision.settings import check_precision
 from bertvision.training.processes import ALONE, Processes, is_several
 
+PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}  # dense bf16 operations a second, by a word of the name
+
 
 class Compute(NamedTuple):
     """A device and the number format of its matrix products (weights in training stay float32).
@@ -41,6 +43,11 @@ class Compute(NamedTuple):
         if self.device.type == "cuda":
             return f"{several}{torch.cuda.get_device_name(self.device)}"
         return f"{several}{self.device.type} ({torch.get_num_threads()} threads)"
+
+    @property
+    def peak(self) -> float | None:
+        """Return how many operations a second the device can do in bf16; None where that is not known."""
+        return next((peak for word, peak in PEAKS.items() if word in self.name), None)
 
     @property
     def precision(self) -> str:

@@ -79,11 +79,11 @@ def packed_shape(lengths: npt.NDArray[np.int64], batches: Sequence[Rows]) -> Bat
     return BatchShape(max(len(rows) for rows in batches), width, _round_up(tokens, TOKENS_MULTIPLE))
 
 
-def cut_in_order(lengths: npt.NDArray[np.int64], tokens: int) -> list[Rows]:
-    """Cut rows, as they stand, into batches of at most so many real tokens (one row always fits)."""
+def cut_in_order(lengths: npt.NDArray[np.int64], tokens: int, rows: int | None = None) -> list[Rows]:
+    """Cut rows, as they stand, into batches of at most so many real tokens (one row always fits), and so many rows."""
     batches, first, room = [], 0, tokens
     for row, length in enumerate(lengths.tolist()):
-        if row > first and length > room:
+        if row > first and (length > room or row - first == rows):
             batches.append(np.arange(first, row))
             first, room = row, tokens
         room -= length
@@ -125,20 +125,27 @@ def shape_for(width: int, shapes: Sequence[BatchShape]) -> BatchShape:
 
 def pack(windows: Sequence[Window], shape: BatchShape, pad_id: int) -> Packing:
     """Pack the tokens of windows."""
-    assert shape.tokens is not None
     lengths = lengths_of(windows)
-    places = places_in(lengths, shape.width)
-    positions = places % shape.width
+    positions = places_in(lengths, shape.width) % shape.width
     segments = positions >= np.repeat([window.context_at for window in windows], lengths)
+    return pack_tokens(np.concatenate([window.ids for window in windows]), segments, lengths, shape, pad_id)
+
+
+def pack_tokens(
+    ids: npt.NDArray[Any], segments: npt.NDArray[Any], lengths: npt.NDArray[np.int64], shape: BatchShape, pad_id: int
+) -> Packing:
+    """Fill the tokens of rows of these lengths, which lie one behind the other, up to a shape."""
+    assert shape.tokens is not None
+    places = places_in(lengths, shape.width)
     ends = np.cumsum(lengths)
     fillers = np.arange(ends[-1], shape.tokens, shape.width)  # rows of nothing but padding
     bounds = np.concatenate([[0], ends, fillers[1:]])
     return Packing(
-        ids=_filled(np.concatenate([window.ids for window in windows]), shape.tokens, pad_id),
-        segments=_filled(segments, shape.tokens, 0),
-        positions=_filled(positions, shape.tokens, 0),
-        places=_filled(places, shape.tokens, shape.rows * shape.width),
-        bounds=_filled(bounds, shape.num_bounds, shape.tokens).to(torch.int32),
+        ids=filled(ids, shape.tokens, pad_id),
+        segments=filled(segments, shape.tokens, 0),
+        positions=filled(places % shape.width, shape.tokens, 0),
+        places=filled(places, shape.tokens, shape.rows * shape.width),
+        bounds=filled(bounds, shape.num_bounds, shape.tokens).to(torch.int32),
     )
 
 
@@ -149,10 +156,11 @@ def places_in(lengths: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int6
     return np.arange(len(shifts)) + shifts
 
 
-def _filled(values: npt.NDArray[Any], size: int, value: int) -> Tensor:
-    filled = np.full(size, value, dtype=np.int64)
-    filled[: len(values)] = values
-    return torch.from_numpy(filled)
+def filled(values: npt.NDArray[Any], size: int, value: int) -> Tensor:
+    """Fill whole numbers up to a size with a value."""
+    whole = np.full(size, value, dtype=np.int64)
+    whole[: len(values)] = values
+    return torch.from_numpy(whole)
 
 
 def _round_up(size: int, multiple: int) -> int:

@@ -1,0 +1,280 @@
+"""Documents -> a vocabulary and the numbers of all tokens, on the disk once and mapped into memory from there.
+
+A folder holds `vocabulary` (a tokenizer as Hugging Face saves it), and `train` and `held_out` with three flat files
+each: the tokens' numbers, and where sentences and documents begin among them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.trainers import WordPieceTrainer
+from transformers import BertTokenizerFast, PreTrainedTokenizerBase  # type: ignore[attr-defined]
+
+from bertvision.data.documents import files_of, read_documents, sentences_of
+from bertvision.data.sources import exists
+from bertvision.encoder.load import load_tokenizer, quiet_transformers
+from bertvision.errors import DataError, EncoderError, SettingsError, told_as
+from bertvision.files import locked, make_folder, read_json, whole_folder
+from bertvision.manifest import check_manifest, write_manifest
+from bertvision.pretraining.config import CorpusConfig, PretrainConfig, VocabularyConfig
+from bertvision.progress import SILENT, Progress
+from bertvision.run_folder import MADE_BY, is_made, sign
+from bertvision.settings import Settings
+
+Int64s = npt.NDArray[np.int64]
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+VOCABULARY, TRAIN, HELD_OUT = "vocabulary", "train", "held_out"
+IDS, SENTENCES, DOCUMENTS = "ids.bin", "sentences.bin", "documents.bin"
+ALPHABET = 1000  # letters that a vocabulary keeps at most, as BERT's; rarer ones are [UNK]
+SENTENCES_PER_CALL = 4096  # handed to the tokenizer at once: enough for its threads
+
+
+class Corpus(NamedTuple):
+    """The tokens of documents, and where sentences and documents begin among them; both end with the number of all."""
+
+    ids: npt.NDArray[Any]
+    sentences: Int64s
+    documents: Int64s
+
+    @property
+    def num_documents(self) -> int:
+        """Count the documents."""
+        return len(self.documents) - 1
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tokenizer, and what masking asks of its tokens."""
+
+    tokenizer: PreTrainedTokenizerBase
+
+    @cached_property
+    def size(self) -> int:
+        """Count the tokens."""
+        return len(self.tokenizer)
+
+    @cached_property
+    def ordinary(self) -> Int64s:
+        """Return the numbers of all tokens that are not special."""
+        return np.setdiff1d(np.arange(self.size), self.tokenizer.all_special_ids)
+
+    @cached_property
+    def continues(self) -> npt.NDArray[np.bool_]:
+        """Return, for every token, whether it goes on with a word that an earlier one began."""
+        pieces = self.tokenizer.convert_ids_to_tokens(list(range(self.size)))
+        return np.array([piece.startswith("##") for piece in pieces])
+
+    def id_of(self, token: str) -> int:
+        """Return the number of a special token, such as [MASK]."""
+        number = self.tokenizer.convert_tokens_to_ids(token)
+        assert isinstance(number, int)
+        return number
+
+
+class Prepared(NamedTuple):
+    """What a pre-training reads."""
+
+    vocabulary: Vocabulary
+    train: Corpus
+    held_out: Corpus | None  # None: there was one document only
+
+
+def prepare_corpus(config: PretrainConfig, folder: Path, progress: Progress = SILENT) -> Prepared:
+    """Return vocabulary and tokens; make them where the folder does not hold them yet, all or nothing.
+
+    The text itself may be gone by then.
+    """
+    made_by = {**config.data_settings(), "bytes": _sizes(config.data) or _sizes_before(folder)}
+    make_folder(folder.parent)
+    with locked(folder.parent, folder.name):
+        if not is_made(folder, made_by):
+            with whole_folder(folder) as beside:
+                _make(config, beside, made_by, progress)
+    return open_corpus(folder)
+
+
+def open_corpus(folder: Path) -> Prepared:
+    """Map what `prepare_corpus` made into memory."""
+    check_manifest(folder / VOCABULARY)
+    with quiet_transformers(), told_as(EncoderError, f"{folder / VOCABULARY}: cannot be read"):
+        tokenizer = BertTokenizerFast.from_pretrained(folder / VOCABULARY, local_files_only=True)
+    held_out = _map(folder / HELD_OUT) if (folder / HELD_OUT / IDS).exists() else None
+    return Prepared(Vocabulary(tokenizer), _map(folder / TRAIN), held_out)
+
+
+def _make(config: PretrainConfig, folder: Path, made_by: Settings, progress: Progress) -> None:
+    tokenizer = _given(config.vocabulary.of) if config.vocabulary.of else _train(config, progress)
+    with quiet_transformers():
+        tokenizer.save_pretrained(folder / VOCABULARY)
+    write_manifest(folder / VOCABULARY)
+    progress.say("cutting the text into tokens")
+    counts = _write_all(config.data, tokenizer, folder)
+    for name, sources in ((TRAIN, config.data.train), (HELD_OUT, config.data.held_out)):
+        if sources and not counts[name]:
+            raise DataError(f"{', '.join(sources)}: no text in it; give documents with words for data.{name}")
+    told = [f"{name.replace('_', ' ')}: {tokens:,} tokens" for name, tokens in counts.items() if tokens]
+    progress.say("; ".join([f"vocabulary: {len(tokenizer):,}", *told]))
+    sign(folder, made_by)
+
+
+def _train(config: PretrainConfig, progress: Progress) -> PreTrainedTokenizerBase:
+    """Train a vocabulary on the text."""
+    progress.say("training the vocabulary")
+    return train_vocabulary(lambda: read_documents(config.data.train, config.data.text), config.vocabulary)
+
+
+def train_vocabulary(read: Callable[[], Iterable[str]], config: VocabularyConfig) -> PreTrainedTokenizerBase:
+    """Train a WordPiece vocabulary of just the size that is asked for, the same from the same documents."""
+    learner = Tokenizer(WordPiece(unk_token="[UNK]"))  # noqa: S106 (no password)
+    backend = BertTokenizerFast(
+        vocab={token: number for number, token in enumerate(SPECIAL_TOKENS)}, do_lower_case=not config.cased
+    ).backend_tokenizer
+    learner.normalizer, learner.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+    trainer = WordPieceTrainer(
+        vocab_size=config.size,
+        min_frequency=config.min_frequency,
+        # Letters inside of words are numbered here: the trainer would number them as its threads come across them, and
+        # decides by their numbers which of two equally common pairs is joined first.
+        special_tokens=[*SPECIAL_TOKENS, *(f"##{letter}" for letter in _letters(read(), learner))],
+        limit_alphabet=ALPHABET,
+        show_progress=False,
+    )
+    learner.train_from_iterator(read(), trainer)
+    vocabulary = learner.get_vocab()
+    if len(vocabulary) < config.size:
+        raise DataError(
+            f"the text gives a vocabulary of {len(vocabulary):,} pieces, and vocabulary.size is {config.size:,}; give "
+            f"more text, or --set vocabulary.size={max(100, len(vocabulary))}"
+        )
+    tokenizer: PreTrainedTokenizerBase = BertTokenizerFast(vocab=vocabulary, do_lower_case=not config.cased)
+    return tokenizer
+
+
+def _letters(documents: Iterable[str], learner: Tokenizer) -> list[str]:
+    """Return the commonest letters and digits that words are made of, in order."""
+    counts: Counter[str] = Counter()
+    for document in documents:
+        counts.update(document)
+    normal: Counter[str] = Counter()
+    for letter, count in counts.items():
+        found = learner.normalizer.normalize_str(letter)
+        if letter.isalnum() and found == found.strip():  # a Chinese one gets blanks around it: a word of its own
+            normal.update(dict.fromkeys(found, count))
+    kept = sorted(normal, key=lambda letter: (-normal[letter], letter))[:ALPHABET]
+    return sorted(letter for letter in kept if letter.isalnum())
+
+
+def _given(name: str) -> PreTrainedTokenizerBase:
+    """Take an encoder's vocabulary; refuse one that has no word pieces or lacks what BERT's rows are made of."""
+    tokenizer = load_tokenizer(name)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    lacking = [token for token in SPECIAL_TOKENS if token not in tokenizer.get_vocab()]
+    if backend is None or not isinstance(backend.model, WordPiece) or lacking:
+        why = f"lacks {lacking[0]}" if lacking else "has no word pieces"
+        raise SettingsError(
+            f"vocabulary.of: the vocabulary of {name!r} {why}; give an encoder of BERT's kind, or leave it out"
+        )
+    normalizer = backend.normalizer
+    own: PreTrainedTokenizerBase = BertTokenizerFast(
+        vocab=tokenizer.get_vocab(),
+        do_lower_case=getattr(normalizer, "lowercase", True),
+        strip_accents=getattr(normalizer, "strip_accents", None),
+    )
+    return own
+
+
+def _write_all(config: CorpusConfig, tokenizer: PreTrainedTokenizerBase, folder: Path) -> dict[str, int]:
+    """Write the tokens of all documents; return how many there are of each part."""
+    parts = {name: _Writer(folder / name, tokenizer) for name in (TRAIN, HELD_OUT)}
+    try:
+        for name, document in _parted(config):
+            parts[name].add(document)
+    finally:
+        for writer in parts.values():
+            writer.close()
+    return {name: writer.num_tokens for name, writer in parts.items()}
+
+
+def _parted(config: CorpusConfig) -> Iterator[tuple[str, str]]:
+    """Return every document with the part that it belongs to."""
+    if config.held_out:
+        yield from ((TRAIN, document) for document in read_documents(config.train, config.text))
+        yield from ((HELD_OUT, document) for document in read_documents(config.held_out, config.text))
+        return
+    number, last = 0, ""
+    for number, document in enumerate(read_documents(config.train, config.text), start=1):
+        if number > 1:
+            yield TRAIN if (number - 1) % config.held_out_every else HELD_OUT, last
+        last = document
+    if number:
+        is_held_out = 1 < number <= config.held_out_every or number % config.held_out_every == 0
+        yield HELD_OUT if is_held_out else TRAIN, last
+
+
+class _Writer:
+    """Writes the tokens of documents into three flat files, which are there as soon as the first document is."""
+
+    def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._folder, self._tokenizer = folder, tokenizer.backend_tokenizer
+        self._files: list[Any] = []
+        self._dtype = _number_format(len(tokenizer))
+        self.num_tokens = 0
+
+    def add(self, document: str) -> None:
+        """Write one document; what has no words leaves nothing."""
+        lengths, sentences = [], iter(sentences_of(document))
+        start = self.num_tokens
+        while some := list(islice(sentences, SENTENCES_PER_CALL)):
+            found = [each.ids for each in self._tokenizer.encode_batch_fast(some, add_special_tokens=False)]
+            lengths += [len(each) for each in found if each]
+            self._append(0, np.array([number for each in found for number in each], dtype=self._dtype))
+        if lengths:
+            self.num_tokens += sum(lengths)
+            self._append(1, start + np.cumsum([0, *lengths[:-1]], dtype=np.int64))
+            self._append(2, np.array([start], dtype=np.int64))
+
+    def close(self) -> None:
+        """End all files with the number of tokens."""
+        if self._files:
+            for place in (1, 2):
+                self._append(place, np.array([self.num_tokens], dtype=np.int64))
+        for file in self._files:
+            file.close()
+
+    def _append(self, place: int, values: npt.NDArray[Any]) -> None:
+        if not self._files and len(values):
+            make_folder(self._folder)
+            self._files = [(self._folder / name).open("wb") for name in (IDS, SENTENCES, DOCUMENTS)]
+        if len(values):
+            values.tofile(self._files[place])
+
+
+def _map(folder: Path) -> Corpus:
+    """Map the three files into memory."""
+    sentences, documents = (np.memmap(folder / name, dtype=np.int64, mode="r") for name in (SENTENCES, DOCUMENTS))
+    tokens, size = int(documents[-1]), (folder / IDS).stat().st_size
+    return Corpus(np.memmap(folder / IDS, dtype=f"uint{8 * size // tokens}", mode="r"), sentences, documents)
+
+
+def _number_format(size: int) -> type[np.uint16] | type[np.uint32]:
+    """Return the smallest format that holds the numbers of so many tokens."""
+    return np.uint16 if size <= 1 << 16 else np.uint32
+
+
+def _sizes_before(folder: Path) -> Any:  # noqa: ANN401 (JSON)
+    return read_json(folder / MADE_BY).get("bytes") if (folder / MADE_BY).exists() else {}
+
+
+def _sizes(config: CorpusConfig) -> dict[str, int]:
+    """Return the sizes of all files, by which another text under the same name is known."""
+    paths = [path for source in (*config.train, *config.held_out) if exists(source) for path in files_of(source)]
+    return {str(path): path.stat().st_size for path in paths}

@@ -1,0 +1,320 @@
+"""Text -> a new encoder: OUT/encoder, with checkpoints of steps on the way; a stopped one goes on where it was."""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from bertvision.encoder.fast_steps import StepKind, compiled
+from bertvision.encoder.load import Encoder, quiet_transformers
+from bertvision.encoder.tuning.freezing import still_weights
+from bertvision.errors import TrainingError
+from bertvision.files import locked, recover_all, whole_folder, write_text
+from bertvision.manifest import write_manifest
+from bertvision.pretraining.config import PretrainConfig
+from bertvision.pretraining.corpus import Corpus, Prepared, prepare_corpus
+from bertvision.pretraining.model import (
+    PretrainingBatch,
+    PretrainingModel,
+    build_model,
+    flops_of,
+    losses_of,
+    total_loss,
+)
+from bertvision.pretraining.steps import Position, StepSource
+from bertvision.progress import SILENT, Progress
+from bertvision.records import (
+    HeldOutLoss,
+    PretrainingRecord,
+    TextSize,
+    provenance,
+    read_pretraining_record,
+    write_pretraining,
+)
+from bertvision.run_folder import is_made, resumable, sign
+from bertvision.settings import Settings
+from bertvision.training.accounting import Costs, Meter
+from bertvision.training.checkpoint import HeldSignals, load_progress, save_progress
+from bertvision.training.device import Compute, choose_compute
+from bertvision.training.graphs import StepGraphs
+from bertvision.training.history import History, TrainingLog, thinned
+from bertvision.training.loop import Group, Learner, RandomStream, Step, diverged_among, seed_for, train_steps
+from bertvision.training.optim import build_optimizer, build_schedule
+
+ENCODER, STEPS, DATA, TRAINING = "encoder", "steps", "data", "training.jsonl"
+LEARNER = "pretraining"
+
+
+def pretrain(config: PretrainConfig, out: Path, progress: Progress = SILENT) -> PretrainingRecord:
+    """Pre-train an encoder into OUT/encoder; what OUT already holds is kept, and a stopped pre-training goes on."""
+    made_by, place = config.training_settings(), out / ENCODER
+    with locked(out):
+        recover_all(out, "")
+        if is_made(place, made_by):
+            return read_pretraining_record(out)
+        compute = choose_compute(config.device, config.precision)
+        folder = out / DATA if config.data.folder is None else Path(config.data.folder)
+        prepared = prepare_corpus(config, folder, progress)
+        packed = packs_rows(config, compute)
+        source = StepSource(config, prepared.train, prepared.vocabulary, packed=packed)  # refuses what has no rows
+        unfinished = {**made_by, "device": compute.device.type}
+        with resumable(out / "unfinished" / LEARNER, unfinished, [place]) as saved:
+            training = _Pretraining(config, prepared, source, compute, out, saved, progress)
+            training.run()
+            record = training.record()
+            write_pretraining(out, record)
+            _write_encoder(place, training.model, prepared, config, record.loss, made_by)
+    return record
+
+
+class _Speed(NamedTuple):
+    """What was done until a moment of training."""
+
+    tokens: int = 0
+    operations: float = 0.0
+    seconds: float = 0.0
+
+    def since(self, before: "_Speed") -> "_Speed":
+        return _Speed(self.tokens - before.tokens, self.operations - before.operations, self.seconds - before.seconds)
+
+
+class _Pretraining:
+    """A pre-training under way."""
+
+    def __init__(
+        self,
+        config: PretrainConfig,
+        prepared: Prepared,
+        source: StepSource,
+        compute: Compute,
+        out: Path,
+        saved: Path,
+        progress: Progress,
+    ) -> None:
+        """Begin, or go on from what is saved."""
+        self._config, self._prepared, self._source, self._compute = config, prepared, source, compute
+        self._out, self._saved, self._progress = out, saved, progress
+        self._packed = packs_rows(config, compute)
+        self.model = build_model(config, prepared.vocabulary).to(compute.device)
+        self._group = self._build_group()
+        position = load_progress(saved, [self._group])
+        self._position = Position(*position["position"]) if position else Position()
+        self._done = _Speed(*position["done"]) if position else _Speed()
+        self._meter = Meter(compute.device, Costs(**position["costs"]) if position else None)
+        log = TrainingLog(out / TRAINING, config.seed)
+        self._history = History([self._group], config.num_steps, self._epochs, log, (position or {}).get("history"))
+        self._held_out: tuple[int, Sequence[PretrainingBatch]] = (-1, ())
+        self._told = self._done._replace(seconds=position["costs"]["seconds"] if position else 0.0)
+        self._last_saved = time.perf_counter()
+        self._loss: HeldOutLoss | None = None
+
+    def run(self) -> None:
+        """Take all steps that are left; evaluate, keep checkpoints and save between them."""
+        config, tokenizer = self._config, self._prepared.vocabulary.tokenizer
+        encoder = Encoder(config.name, self.model.bert, tokenizer)
+        left = config.num_steps - self._position.step
+        kind: StepKind = "packed" if self._packed else "eager"
+        with ExitStack() as stack:
+            stack.enter_context(compiled(encoder, kind, left, self._compute, self._progress))
+            bar = stack.enter_context(self._progress.bar("pretrain", config.num_steps))
+            signals = stack.enter_context(HeldSignals(self._saved))
+            bar.advance(self._position.step)
+            self._meter.go()
+            for step in train_steps([self._group], self._meter.timed(self._steps()), self._position.step + 1):
+                self._history.add(step, step.number, self._meter.elapsed)
+                bar.advance(1, lambda: f"loss {next(iter(step.losses.values()), math.nan):.2f}")  # noqa: B023 (asked at once)
+                self._after(step, signals)
+        self._check()
+        self._loss = self._loss or self._measure()  # stopped after the last step, and gone on with
+
+    def record(self) -> PretrainingRecord:
+        """Return the record of the finished pre-training."""
+        done, peak, held_out = self._done, self._compute.peak, self._prepared.held_out
+        seconds = max(self._meter.stop().seconds, 1e-9)
+        return PretrainingRecord(
+            name=self._config.name,
+            config=self._config.model_dump(mode="json"),
+            parameters=sum(weight.numel() for weight in self.model.parameters()),
+            train=_size(self._prepared.train),
+            held_out=None if held_out is None else _size(held_out),
+            steps=self._config.num_steps,
+            tokens=done.tokens,
+            seconds=round(seconds, 3),
+            tokens_per_second=round(done.tokens / seconds, 1),
+            operations=done.operations,
+            share_of_peak=None if peak is None else round(done.operations / seconds / peak, 4),
+            loss=self._loss,
+            training=thinned(self._history.points[LEARNER]),
+            provenance=provenance(self._compute.name, self._compute.precision),
+        )
+
+    def _steps(self) -> Iterator[list[PretrainingBatch]]:
+        for position, batches in self._source.steps_from(self._position):
+            tokens = sum(sum(batch.lengths) for batch in batches)
+            operations = sum(flops_of(self.model, batch) for batch in batches)
+            done = self._done
+            self._position = position
+            self._done = done._replace(tokens=done.tokens + tokens, operations=done.operations + operations)
+            yield [batch.to(self._compute.device) for batch in batches]
+
+    def _after(self, step: Step, signals: HeldSignals) -> None:
+        """Do what is due after a step."""
+        config, number = self._config, step.number
+        if number % config.evaluate_every == 0 or number == config.num_steps:
+            self._evaluate(number)
+        if number in config.checkpoints:
+            self._keep(self._out / STEPS / str(number), {**config.training_settings(), "step": number})
+        is_due = time.perf_counter() - self._last_saved > config.save_every and number < config.num_steps
+        if is_due or signals.came is not None:
+            self._save()
+            signals.act()
+            self._last_saved = time.perf_counter()
+            self._meter.go()
+
+    def _keep(self, place: Path, made_by: Settings) -> None:
+        """Write the encoder as it is after a step, unless it is there already."""
+        if not is_made(place, made_by):
+            self._check()
+            self._meter.stop()
+            _write_encoder(place, self.model, self._prepared, self._config, self._loss, made_by)
+            self._meter.go()
+
+    def _save(self) -> None:
+        self._check()
+        position = {
+            "position": list(self._position),
+            "done": list(self._done),
+            "costs": self._meter.stop()._asdict(),
+            "history": self._history.state(),
+        }
+        save_progress(self._saved, [self._group], position)
+
+    def _evaluate(self, number: int) -> None:
+        """Measure the held-out loss, and say it with the speed since the last time."""
+        self._check()
+        now = self._done._replace(seconds=self._meter.stop().seconds)
+        self._loss = self._measure()
+        self._history.mark({LEARNER: None if self._loss is None else self._loss.words})
+        recent, self._told = now.since(self._told), now
+        self._progress.say(f"step {number:,}: {self._tell(recent)}")
+        self._meter.go()
+
+    def _tell(self, recent: _Speed) -> str:
+        seconds, loss, peak = max(recent.seconds, 1e-9), self._loss, self._compute.peak
+        own = self._history.points[LEARNER][-1].loss
+        told = [f"loss {own:.3f}"] if own is not None else []
+        if loss is not None:
+            told.append(f"held out {loss.words:.3f} (perplexity {loss.perplexity:,.1f})")
+            told += [f"next sentences {loss.pairs_right:.1%} right"] if loss.pairs_right is not None else []
+        told.append(f"{recent.tokens / seconds:,.0f} tokens/s")
+        told += [f"{recent.operations / seconds / peak:.1%} of the peak"] if peak is not None else []
+        return ", ".join(told)
+
+    def _measure(self) -> HeldOutLoss | None:
+        if self._prepared.held_out is None:
+            return None
+        stage = min(self._position.stage, len(self._config.stages) - 1)
+        if self._held_out[0] != stage:
+            source = StepSource(
+                self._config,
+                self._prepared.held_out,
+                self._prepared.vocabulary,
+                packed=self._packed,
+                is_trained_on=False,
+            )
+            self._held_out = stage, source.held_out(stage, self._config.evaluate_tokens)
+        return held_out_loss(self.model, self._held_out[1], self._compute)
+
+    def _check(self) -> None:
+        if diverged_among([self._group]):
+            raise TrainingError(
+                f"pre-training diverged before step {self._position.step}; try a lower lr or more warmup"
+            )
+
+    def _epochs(self, step: int) -> float:
+        """Return about how many times the text was read after a step."""
+        tokens = 0
+        for stage in self._config.stages:
+            tokens += stage.tokens * min(stage.steps, max(0, step))
+            step -= stage.steps
+        return tokens / len(self._prepared.train.ids)
+
+    def _build_group(self) -> Group:
+        config, device = self._config, self._compute.device
+        graphs = StepGraphs(device) if device.type == "cuda" and self._packed else None
+        optimizer = build_optimizer(self.model, config.lr, config.optim, capturable=graphs is not None)
+        learner = Learner(
+            name=LEARNER,
+            model=self.model,
+            optimizer=optimizer,
+            schedule=build_schedule(optimizer, config.optim, config.num_steps),
+            stream=RandomStream(seed_for(config.seed, LEARNER), device),
+            max_grad_norm=config.optim.max_grad_norm,
+            still=still_weights(self.model.bert, ignores_shifts=False),
+        )
+        return Group([learner], lambda batch: total_loss(self.model, batch, self._compute), graphs)
+
+
+def packs_rows(config: PretrainConfig, compute: Compute) -> bool:
+    """Return whether rows are packed without padding: where that is asked for, or a GPU has the attention for it."""
+    has_attention = compute.device.type == "cuda" and compute.dtype == torch.bfloat16
+    return config.step == "packed" or (config.step == "auto" and has_attention)
+
+
+def held_out_loss(model: PretrainingModel, batches: Sequence[PretrainingBatch], compute: Compute) -> HeldOutLoss:
+    """Return the mean losses over batches whose weights add up to 1."""
+    model.eval()
+    with torch.no_grad():
+        found = [losses_of(model, batch.to(compute.device), compute) for batch in batches]
+    words = sum(float(each.words) for each in found)
+    pairs = [float(each.pairs) for each in found if each.pairs is not None]
+    right = [float(each.right) for each in found if each.right is not None]
+    return HeldOutLoss(
+        words=words,
+        perplexity=math.exp(min(words, 700)),
+        pairs=sum(pairs) if pairs else None,
+        pairs_right=sum(right) if right else None,
+    )
+
+
+def _size(corpus: Corpus) -> TextSize:
+    return TextSize(documents=corpus.num_documents, tokens=len(corpus.ids))
+
+
+def _write_encoder(
+    place: Path,
+    model: PretrainingModel,
+    prepared: Prepared,
+    config: PretrainConfig,
+    loss: HeldOutLoss | None,
+    made_by: Settings,
+) -> None:
+    """Write an encoder as Hugging Face's loaders expect it, whole or not at all."""
+    tokenizer = prepared.vocabulary.tokenizer
+    tokenizer.model_max_length = config.size.positions
+    with whole_folder(place) as beside, quiet_transformers():
+        model.whole.save_pretrained(beside)
+        tokenizer.save_pretrained(beside)
+        for path in beside.glob("*.safetensors"):  # safetensors writes files that nobody else may read
+            path.chmod((beside / "config.json").stat().st_mode)
+        write_text(beside / "README.md", _card(model, prepared, config, loss))
+        write_manifest(beside)
+        sign(beside, made_by)
+
+
+def _card(model: PretrainingModel, prepared: Prepared, config: PretrainConfig, loss: HeldOutLoss | None) -> str:
+    size, train = config.size, prepared.train
+    told = "not measured" if loss is None else f"{loss.words:.3f} a word (perplexity {loss.perplexity:,.1f})"
+    lines = (
+        f"size: {size.layers} layers x {size.hidden}, {size.heads} heads; vocabulary: {prepared.vocabulary.size:,}",
+        f"objective: {config.objective}; transformers' class: {type(model.whole).__name__}",
+        f"text: {train.num_documents:,} documents, {len(train.ids):,} tokens",
+        f"steps planned: {config.num_steps:,}; rows of {', '.join(str(each.length) for each in config.stages)} tokens",
+        f"held-out loss when this was written: {told}",
+    )
+    about = "A BERT that `bertvision pretrain` trained from random weights."
+    return f"# {config.name}\n\n{about}\n\n" + "".join(f"- {line}\n" for line in lines)
