@@ -15,7 +15,18 @@ from bertvision.experiment import read_experiment
 
 VERBS_BY_PANEL = {
     "Use a model": ["ask", "serve", "predict", "save", "push", "export"],
-    "Train": ["quickstart", "run", "finetune", "train-heads", "plan", "inspect", "near-miss", "heads", "configs"],
+    "Train": [
+        "quickstart",
+        "run",
+        "finetune",
+        "train-heads",
+        "search",
+        "plan",
+        "inspect",
+        "near-miss",
+        "heads",
+        "configs",
+    ],
     "Evaluate": ["score", "compare", "analyze", "calibrate", "ensemble", "layers"],
     "Study": ["report", "reproduce", "costs", "compare-methods"],
 }

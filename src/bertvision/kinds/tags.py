@@ -58,6 +58,7 @@ class Tags(LabelKind):
     name: ClassVar[str] = "tags"
     per: ClassVar[Per] = "token"
     noun: ClassVar[str] = "sentence"
+    cluster: ClassVar[str | None] = "document"
     labels_words: ClassVar[bool] = True
     readouts: ClassVar[tuple[Readout, ...]] = ("linear", "bilstm")
     summed: ClassVar[Mapping[str, Summed]] = TAG_SCORES

@@ -1,4 +1,4 @@
-"""What finished work leaves behind, as JSON files: runs, costs, differences, mistakes, benchmarks, studies."""
+"""What finished work leaves behind, as JSON: runs, costs, differences, mistakes, searches, benchmarks, studies."""
 
 from bertvision.records.benchmarks import BenchRecord, Ratio, Side, bench_file, read_bench_records, write_bench_record
 from bertvision.records.costs import (
@@ -25,6 +25,7 @@ from bertvision.records.methods import (
     Rate,
     Tried,
     choose,
+    held_out_metric,
     merge_variants,
     tried_rates,
 )
@@ -51,6 +52,13 @@ from bertvision.records.runs import (
     state_name,
     tuned_for,
     write_record,
+)
+from bertvision.records.searches import (
+    SEARCH_FILE,
+    SearchRecord,
+    SearchTrial,
+    read_search_record,
+    write_search_record,
 )
 from bertvision.records.studies import (
     STUDY_FILE,
@@ -90,6 +98,9 @@ __all__ = [
     "Round",
     "RowSize",
     "RunRecord",
+    "SEARCH_FILE",
+    "SearchRecord",
+    "SearchTrial",
     "STUDY_FILE",
     "Seconds",
     "Side",
@@ -104,6 +115,7 @@ __all__ = [
     "choose",
     "costs_path",
     "fraction_name",
+    "held_out_metric",
     "in_order",
     "merge_variants",
     "provenance",
@@ -114,6 +126,7 @@ __all__ = [
     "read_mistakes",
     "read_record",
     "read_records",
+    "read_search_record",
     "read_study_records",
     "record_path",
     "record_paths",
@@ -125,5 +138,6 @@ __all__ = [
     "write_differences",
     "write_mistakes",
     "write_record",
+    "write_search_record",
     "write_study",
 ]
