@@ -12,6 +12,7 @@ from benchmarks.finetune import FinetuneBench, bench_finetune
 from benchmarks.growth import GrowthBench, bench_growth
 from benchmarks.heads import HeadsBench, bench_heads
 from benchmarks.inference import InferenceBench, bench_inference
+from benchmarks.search import SearchBench, bench_search
 from benchmarks.seconds_to_score import SecondsBench, bench_seconds
 from benchmarks.serve import ServeBench, bench_serve
 from benchmarks.shards import ShardsBench, bench_shards
@@ -50,6 +51,7 @@ BENCHES = {
     "finetune": Bench(FinetuneBench, bench_finetune),
     "seconds-to-score": Bench(SecondsBench, bench_seconds),
     "growth": Bench(GrowthBench, bench_growth),
+    "search": Bench(SearchBench, bench_search),
     "decode": Bench(DecodeBench, bench_decode),
     "inference": Bench(InferenceBench, bench_inference),
     "shards": Bench(ShardsBench, bench_shards),
@@ -80,11 +82,11 @@ def bench(
     heads: many heads in one pass, against the bare encoder, plain code and a pass for each head. states: live states
     against kept, stored and the papers' padded ones. finetune: windows a second of our steps and of transformers'
     Trainer. seconds-to-score: until a reader's best F1. growth: how cost grows with the size of a step, layers, heads
-    and data. decode: logits to scored answers, against run_qa's algorithm.
-    inference: a reader on the CPU in torch, ONNX and int8, with their scores, and its head against the bare encoder.
-    shards: predictions of files of any size, with peak memory. serve: a server under load, over its limit, and at its
-    end. startup: CPU seconds of --help, score and ask. windows: cutting a file, against datasets.map. In turns, after a
-    warm-up; prints ratios and writes a record.
+    and data. search: head trials in groups, against one after another. decode: logits to scored answers, against
+    run_qa's algorithm. inference: a reader on the CPU in torch, ONNX and int8, with their scores, and its head against
+    the bare encoder. shards: predictions of files of any size, with peak memory. serve: a server under load, over its
+    limit, and at its end. startup: CPU seconds of --help, score and ask. windows: cutting a file, against datasets.map.
+    In turns, after a warm-up; prints ratios and writes a record.
     """
     record = run_bench(name, overrides or (), progress_for(quiet))
     path = write_bench_record(check_folder(out), record)

@@ -21,6 +21,7 @@ VERBS_BY_PANEL = {
         "finetune",
         "train-heads",
         "pretrain",
+        "search",
         "plan",
         "inspect",
         "near-miss",

@@ -35,7 +35,7 @@ def test_torch_comes_with_the_extras_that_need_it_alone():
     extras = PROJECT["optional-dependencies"]
     assert [each for each in extras["torch"] if each.startswith("torch>=")]
     assert [name for name, needed in extras.items() if "bertvision[torch]" in needed] == [
-        *("accelerate", "default", "peft", "ray")
+        *("accelerate", "default", "base", "peft", "ray", "search")
     ]
 
 

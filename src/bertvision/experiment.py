@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from importlib.resources import files
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -20,8 +20,10 @@ from bertvision.kinds.kind import Contrast
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.recipes import recipe_for, with_baseline
+from bertvision.search_space import SearchConfig, space_of
 from bertvision.settings import (
     NAME,
+    REPLACED_WHOLE,
     Config,
     Settings,
     VariantSettings,
@@ -92,6 +94,7 @@ class Experiment(Config):
     transfer: tuple[Annotated[float, Field(gt=0)], ...] | None = None  # heads of these fractions read later states too
     answers: AnswerConfig = AnswerConfig()
     measure: MeasureConfig | None = None  # None: nothing more
+    search: SearchConfig | None = None  # what `bertvision search` varies; None: its defaults
     report_to: tuple[Tracker, ...] = ()  # trackers that see the course of training; training.jsonl always has it
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((1,), min_length=1)
     device: str = "auto"
@@ -153,6 +156,8 @@ class Experiment(Config):
             raise ValueError(f"two ensembles are called {repeated[0]!r}; leave one out")
         if untuned := [each for each in self.transfer or () if each not in self.finetune.fractions]:
             raise ValueError(f"`transfer` has {untuned[0]:g}, which is none of finetune.fractions; add it there")
+        if self.search is not None:
+            space_of(self.search, kind, self.seeds)
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"`seeds` holds one twice: {list(self.seeds)}")
         return self
@@ -289,6 +294,32 @@ def enough_steps(batch: BatchConfig, epochs: float, num_rows: int, min_steps: in
     while size > LEAST_BATCH and epochs * ceil(num_rows / size) < min_steps:
         size = max(LEAST_BATCH, size // 2)
     return BatchConfig(windows=size), max(epochs, ceil(min_steps / ceil(num_rows / size)))
+
+
+def to_settings(experiment: Experiment) -> Settings:
+    """Return short settings that build an experiment again: those that its task and recipe do not bring along."""
+    whole = experiment.model_dump(mode="json")
+    named = {key: whole[key] for key in ("name", "task", "recipe")}
+    short = {**named, **_differing(whole, build_experiment(named).model_dump(mode="json"))}
+    # A recipe may depend on what else is given; then all is written out.
+    return short if build_experiment(short) == experiment else whole
+
+
+def _differing(whole: Settings, usual: Settings) -> Settings:
+    """Return what differs from the usual, key by key; items of lists come without keys that say nothing."""
+    found: Settings = {}
+    for key, value in whole.items():
+        if value == usual.get(key):
+            continue
+        if isinstance(value, dict) and isinstance(usual.get(key), dict) and key not in REPLACED_WHOLE:
+            found[key] = _differing(value, usual[key])
+        else:
+            found[key] = [_said(each) for each in value] if isinstance(value, list) else _said(value)
+    return found
+
+
+def _said(value: Any) -> Any:  # noqa: ANN401 (what JSON holds)
+    return {key: each for key, each in value.items() if each is not None} if isinstance(value, dict) else value
 
 
 def _spelled_out(settings: Settings) -> Settings:

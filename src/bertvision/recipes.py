@@ -93,7 +93,8 @@ def with_baseline(heads: Settings) -> Settings:
     if not isinstance(heads, dict) or not heads.get("baseline"):
         return heads
     train = heads.get("train", list(DEFAULT_HEADS))
-    if not isinstance(train, list) or not train or BASELINE in train:
+    names = [each.get("name") if isinstance(each, dict) else each for each in train] if isinstance(train, list) else []
+    if not names or BASELINE in names:
         return heads
     return {**heads, "train": [*train, BASELINE]}
 

@@ -28,6 +28,7 @@ from bertvision.windows.window import WindowConfig
 
 ENTAILMENT = ("entailment", "not_entailment")
 DUPLICATES = ("not_duplicate", "duplicate")
+UNREAD: Split[Any] = Split("(not read)", (), 0, None)
 
 
 class Task(NamedTuple):
@@ -183,18 +184,18 @@ def main_score(record: RunRecord) -> float:
     return record.scores.get(TASKS[task_name(record.task)].scores[0], -math.inf)
 
 
-def read_task(name: TaskName, data: DataConfig) -> Task:
-    """Read all splits of an experiment; labels that neither the task nor `data.labels` names are those of train."""
+def read_task(name: TaskName, data: DataConfig, *, with_dev: bool = True) -> Task:
+    """Read all splits of an experiment, or train alone; labels that nothing else names are those of train."""
     train, labels = read_labelled(name, data.train, data, hub_split="train")
     if len(labels) == 1 and TASKS[name].kind.needs_two_labels:
         raise DataError(f"{train.name}: all its labels are {labels[0]!r}; there is nothing to tell apart")
     if data.folds is None:
-        dev = read_labelled(name, data.dev, data, labels).split
+        dev = read_labelled(name, data.dev, data, labels).split if with_dev else UNREAD
     else:
         train, dev = fold(train, data.fold, data.folds)
     also = {
         key: read_labelled(name, source, data, labels, hub_split=f"validation_{key}").split
-        for key, source in data.also.items()
+        for key, source in (data.also.items() if with_dev else ())
     }
     return Task(name, train, dev, labels, also)
 

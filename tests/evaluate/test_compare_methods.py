@@ -1,12 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from bertvision.cli import app
+from bertvision.data.held_out import write_squad
 from bertvision.errors import DataError, FolderError
-from bertvision.evaluate.compare_methods import BEST_COLUMNS, COLUMNS, Differences, compare_folder
+from bertvision.evaluate.compare_methods import BEST_COLUMNS, Differences, compare_folder
 from bertvision.files import read_json, write_json
 from bertvision.metrics.resampling import draw_counts
+from bertvision.metrics.scores import entities
 from bertvision.records import (
     DIFFERENCES_FILE,
     DataFile,
@@ -133,11 +137,91 @@ def test_records_that_are_no_variants_are_left_to_compare(tmp_path):
         compare_folder(tmp_path, "unread.json", "full")
 
 
-def test_variants_of_another_task_are_left_to_compare(tmp_path):
-    make_row(tmp_path, "full", 1, {}, task="mrpc")
-    make_row(tmp_path, "lora", 1, {}, task="swag")
-    with pytest.raises(FolderError, match=r"records of mrpc, swag, expected squad1 or squad2: .*`bertvision compare`"):
-        compare_folder(tmp_path, "unread.json", "full")
+def weights_of_seeds(resamples):
+    """How often each of two seeds is drawn, as a share; drawn as `draw_seeds` does."""
+    return np.random.default_rng((1, 2)).multinomial(2, [0.5, 0.5], size=resamples) / 2
+
+
+@pytest.mark.parametrize("titles", [("a", "b", "c", "d"), ("weir",)])
+def test_articles_and_seeds_are_resampled_together(out, golds, questions, tmp_path, titles):
+    path = tmp_path / "articles.json"
+    write_squad(path, [replace(each, title=titles[n % len(titles)]) for n, each in enumerate(questions)])
+    (found,) = compare_folder(out, str(path), "full").differences
+    # By seed: what `lora` has right and `full` has not.
+    gains = np.array(
+        [[100.0 * (each != "q2" and not (seed == 2 and each in ("q0", "q1"))) for each in golds] for seed in (1, 2)]
+    )
+    units = np.arange(8) % 4 if len(titles) > 1 else np.arange(8)
+    assert found.resampled == ("article" if len(titles) > 1 else "question", "seed")
+    rng = np.random.default_rng(7)
+    drawn = rng.multinomial(max(units) + 1, np.full(max(units) + 1, 1 / (max(units) + 1)), size=100_000)[:, units]
+    shares = rng.multinomial(2, [0.5, 0.5], size=100_000) / 2
+    expected = np.einsum("rs,sq,rq->r", shares, gains, drawn) / drawn.sum(axis=1)
+    # Quantiles of 10,000 resamples of few values lie within a step of those of others: one question in one seed.
+    assert (found.low, found.high) == pytest.approx(np.percentile(expected, (2.5, 97.5)), abs=100 / 16 + 1e-9)
+    assert found.difference == pytest.approx(gains.mean())
+
+
+def test_one_seed_alone_is_not_resampled(out, squad_file):
+    (out / "full" / "seeds" / "2" / "predictions" / "1" / "encoder" / "predictions.json").unlink()
+    (found,) = compare_folder(out, str(squad_file()), "full").differences
+    assert found.resampled == ("question",)
+
+
+LABELS = ["entailment", "not_entailment"]
+
+
+@pytest.fixture
+def rte(tmp_path):
+    """A run folder of pairs where `full` says the same of all rows, and `lora` is right in all but one a seed."""
+    gold = tmp_path / "dev.tsv"
+    rows = [f"{n}\tone {n}\tother {n}\t{LABELS[n % 2]}" for n in range(10)]
+    gold.write_text("\n".join(["index\tsentence1\tsentence2\tlabel", *rows]) + "\n")
+    for seed in (1, 2):
+        right = {str(n): LABELS[n % 2] for n in range(10)}
+        for variant, said in (("full", dict.fromkeys(right, LABELS[0])), ("lora-lr0.1", {**right, "0": LABELS[1]})):
+            make_row(
+                tmp_path / "rte", variant, seed, said, task="rte", scores={"accuracy": 0.0, "held_out_accuracy": 1.0}
+            )
+    return tmp_path / "rte", gold
+
+
+def test_rows_are_compared_by_their_main_score(rte):
+    (found,) = compare_folder(rte[0], str(rte[1]), "full").differences
+    assert (found.metric, found.example, found.resampled) == ("accuracy", "row", ("row", "seed"))
+    assert found.difference == pytest.approx(90.0 - 50.0)
+    assert found.by_seed == pytest.approx((40.0, 40.0))
+    assert -10 < found.low < 40 < found.high < 90
+    assert found.best is None
+
+
+def test_the_command_compares_rows_too(rte):
+    shown = CliRunner().invoke(app, ["compare-methods", str(rte[0]), "--data", str(rte[1])])
+    assert shown.exit_code == 0, shown.output
+    assert "accuracy" in shown.output
+    assert "+40.00" in shown.output
+
+
+def test_tags_are_compared_over_whole_documents(tmp_path):
+    sentences = [["B-PER", "O"], ["O", "B-LOC"], ["B-ORG", "I-ORG"]]
+    gold = tmp_path / "dev.conll"
+    lines = ["".join(f"word {tag}\n" for tag in tags) + "\n" for tags in sentences]
+    gold.write_text("-DOCSTART- O\n\n" + lines[0] + lines[1] + "-DOCSTART- O\n\n" + lines[2])
+    nothing = {str(n): ["O"] * 2 for n in range(3)}
+    for variant, said in (("full", nothing), ("lora", {**nothing, "0": sentences[0]})):
+        make_row(tmp_path / "ner", variant, 1, said, task="ner")
+    (found,) = compare_folder(tmp_path / "ner", str(gold), "full").differences
+    assert found.resampled == ("document",)
+    # One of three entities is found: precision 1, recall 1/3. Of the documents it may be in none, one or both.
+    assert entities(sentences[0])
+    assert found.difference == pytest.approx(50.0)
+    assert (found.low, found.high) == pytest.approx((0.0, 200 * 2 / 6))
+
+
+def test_a_row_of_two_tasks_is_refused(out):
+    make_row(out, "full", 1, {}, task="mrpc", experiment="other", fraction=0.5)
+    with pytest.raises(FolderError, match=r"'full' is a row of mrpc and squad2; give the folder of one of them"):
+        compare_folder(out, "unread.json", "full")
 
 
 def test_variants_of_another_task_do_not_stand_in_the_way_of_those_with_answers(out, squad_file):
@@ -210,11 +294,13 @@ def test_best_f1_is_compared_at_thresholds_of_every_row_seed_and_resample(out, g
         """Answer what stands before the unanswerable question, or all."""
         return 100 * max(8 - sum(count[name] for name in last), 8 - count["q2"]) / 8
 
-    means = {
-        variant: np.mean([[best(count, LAST[variant, seed]) for count in counts] for seed in (1, 2)], axis=0)
+    bests = {
+        variant: np.array([[best(count, LAST[variant, seed]) for count in counts] for seed in (1, 2)])
         for variant in ("full", "lora-lr0.1")
     }
-    apart = means["lora-lr0.1"] - means["full"]
+    by_seed = bests["lora-lr0.1"] - bests["full"]
+    drawn_seeds = np.einsum("rs,sr->r", weights_of_seeds(10_000), by_seed[:, 1:])
+    apart = np.concatenate([[by_seed[:, 0].mean()], drawn_seeds])
     assert found.best.difference == apart[0]
     assert len(found.best.by_seed) == 2
     assert np.mean(found.best.by_seed) == pytest.approx(apart[0])
@@ -243,9 +329,10 @@ def test_the_table_has_best_thresholds_where_a_comparison_has_them(out, golds, s
     (plain,) = compare_folder(out, str(squad_file()), "full").differences
     add_sweeps(out, golds)
     (found,) = compare_folder(out, str(squad_file()), "full").differences
-    assert Differences([plain], out).as_table().header == COLUMNS
+    columns = ("model", "F1", "95% interval")
+    assert Differences([plain], out).as_table().header == columns
     both = Differences([plain, found], out).as_table()
-    assert both.header == (*COLUMNS, *BEST_COLUMNS)
+    assert both.header == (*columns, *BEST_COLUMNS)
     heading, without, with_best = both.texts
     assert heading == ("study, fraction 1, seeds 1, 2, less full",)
     assert without == (*with_best[:3], "", "")

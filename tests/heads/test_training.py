@@ -261,3 +261,55 @@ def test_a_head_of_any_kind_trained_beside_others_equals_the_same_head_trained_a
             pass
         trained.append(log_probabilities(heads[NAMES[1]], source, objective))
     torch.testing.assert_close(trained[0], trained[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dropped", ["last_linear", "mix4"])
+def test_heads_that_are_dropped_take_no_further_step_and_the_others_learn_as_if_they_were_there(
+    dropped, source, encoder, cpu
+):
+    config = make_config([*NAMES, "mix4"], epochs=3)
+    whole, _ = train(config, source, encoder, cpu)
+    heads = build_heads(config.train, encoder.shape, seed=1)
+    for end in train_heads_together(heads, source, config, seed=1, compute=cpu):
+        if end.epoch == 1:
+            end.drop([dropped])
+            before = weights(heads[dropped])
+    assert torch.equal(weights(heads[dropped]), before)
+    assert {name: max(point.step for point in own) for name, own in end.history.points.items()} == {
+        name: (1 if name == dropped else 3) * source.num_steps(0) for name in heads
+    }
+    for name in heads.keys() - {dropped}:
+        # Sums over heads side by side are taken in another order without one of them; float32.
+        computed = log_probabilities(heads[name], source)
+        torch.testing.assert_close(computed, log_probabilities(whole[name], source), rtol=1e-4, atol=1e-4)
+
+
+def test_dropout_acts_in_training_alone_on_what_the_readout_sees(encoder, source):
+    plain, dropping = (
+        build_heads(make_config([{"name": "same", "head": "last_linear", **own}]).train, encoder.shape, seed=1)["same"]
+        for own in ({}, {"dropout": 0.5})
+    )
+    batch = next(iter(source.epoch(0)))
+    assert torch.equal(dropping.eval()(*batch.seen), plain.eval()(*batch.seen))
+    first, second = (dropping.train()(*batch.seen)[batch.windows.mask] for _ in range(2))
+    assert not torch.equal(first, second)
+    assert dropping.state_dict().keys() == plain.state_dict().keys()
+
+
+def test_heads_on_layers_of_their_own_learn_from_all_states_as_from_those_alone(source, encoder, questions, cpu):
+    config, places = make_config(["learned_pooling", "adapter_64_shared_skip", "mix4"], epochs=2), (0, 2)
+    shape = shape_of_states(encoder, places)
+    beside = build_heads(config.train, shape, seed=1)
+    for head in beside.values():
+        head.layers = places
+    others = {f"{name} on all": head for name, head in build_heads(config.train, encoder.shape, seed=1).items()}
+    named = [each.model_copy(update={"name": f"{each.name} on all"}) for each in config.train]
+    both = config.model_copy(update={"train": (*config.train, *named)})
+    list(train_heads_together({**others, **beside}, source, both, seed=1, compute=cpu))
+    windows = cut_windows(questions, encoder.tokenizer, WindowConfig())
+    some = LiveStates(encoder, windows, BatchConfig(windows=3), 7, cpu, layers=places)
+    alone = build_heads(config.train, shape, seed=1)
+    list(train_heads_together(alone, some, config, seed=1, compute=cpu))
+    for name, head in beside.items():
+        computed = log_probabilities(head, source)
+        torch.testing.assert_close(computed, log_probabilities(alone[name], some), rtol=1e-4, atol=1e-4)  # float32

@@ -3,7 +3,7 @@ import pytest
 
 from bertvision.data.example import GoldAnswer, Question
 from bertvision.metrics.best_threshold import best_f1, build_sweep, resample_best_f1
-from bertvision.metrics.resampling import draw_counts
+from bertvision.metrics.resampling import Draw, draw_counts
 from bertvision.metrics.squad import answer_worths, score_squad2
 
 WORDS = ["weir", "stone", "river", "1887", "coyle"]
@@ -55,16 +55,25 @@ def sweep_plainly(questions, spans, odds, counts):
 def test_the_best_f1_of_the_questions_as_they_are_is_the_official_one_to_the_last_digit(study):
     questions, models = study
     official = [score_squad2(questions, *model)["best_f1"] for model in models]
-    found = resample_best_f1([build_sweep(questions, *model) for model in models], resamples=1)
+    found = resample_best_f1([build_sweep(questions, *model) for model in models], Draw(np.arange(40), 1, 1))
     assert found[:, 0].tolist() == official
     assert len(set(official)) == 3
 
 
 def test_every_resample_has_a_threshold_of_its_own(study):
     questions, models = study
-    found = resample_best_f1([build_sweep(questions, *model) for model in models], resamples=50, seed=4)
+    found = resample_best_f1([build_sweep(questions, *model) for model in models], Draw(np.arange(40), 50, 4))
     drawn = np.concatenate(list(draw_counts(np.ones(40, dtype=np.int64), 50, seed=4)))
     expected = [[sweep_plainly(questions, *model, counts) for counts in drawn] for model in models]
+    assert found[:, 1:] == pytest.approx(np.array(expected), abs=1e-10)
+
+
+def test_questions_of_an_article_are_drawn_together(study):
+    questions, models = study
+    units = np.arange(40) // 8
+    found = resample_best_f1([build_sweep(questions, *model) for model in models], Draw(units, 50, 4))
+    drawn = np.concatenate(list(draw_counts(np.ones(5, dtype=np.int64), 50, seed=4)))
+    expected = [[sweep_plainly(questions, *model, counts[units]) for counts in drawn] for model in models]
     assert found[:, 1:] == pytest.approx(np.array(expected), abs=1e-10)
 
 

@@ -133,7 +133,7 @@ def test_spearman_is_that_of_the_resampled_rows(random, monkeypatch, many_kinds)
     gold = np.array([1.0, 2.0, 2.0, 4.0, 5.0, 5.0, 7.0])
     a, b = np.round(gold + random.normal(size=7), 0), gold + random.normal(size=7)
     drawn = np.concatenate(list(draw_counts(np.ones(7, dtype=np.int64), 100, seed=3))).astype(int)
-    for side, given in zip(resample_spearman(gold, a, b, 100, 3), (a, b), strict=True):
+    for side, given in zip(resample_spearman(gold, (a, b), 100, 3), (a, b), strict=True):
         expected = [
             spearman(list(zip(np.repeat(gold, counts).tolist(), np.repeat(given, counts).tolist(), strict=True)))
             for counts in drawn
@@ -142,6 +142,6 @@ def test_spearman_is_that_of_the_resampled_rows(random, monkeypatch, many_kinds)
 
 
 def test_spearman_of_equal_numbers_has_no_value(random):
-    found = resample_spearman(np.arange(5.0), np.ones(5), np.arange(5.0), 50, 1)
+    found = resample_spearman(np.arange(5.0), (np.ones(5), np.arange(5.0)), 50, 1)
     assert np.isnan(found[0]).all()
     assert not np.isnan(found[1]).all()

@@ -56,6 +56,19 @@ def test_a_head_is_shown_at_its_best_rate_too(make_variant):
     ]
 
 
+@pytest.mark.parametrize(
+    ("task", "metric"), [("rte", "accuracy"), ("swag", "accuracy"), ("ner", "f1"), ("stsb", "pearson")]
+)
+def test_rows_choices_and_tags_have_their_rates_chosen_by_their_own_main_score(make_variant, task, metric):
+    records = [
+        make_variant(f"lora-lr{rate}").model_copy(
+            update={"task": task, "scores": {metric: dev, f"held_out_{metric}": held_out}}
+        )
+        for rate, dev, held_out in ((0.1, 90.0, 60.0), (0.2, 70.0, 80.0))
+    ]
+    assert [(each.row, each.scores[metric]) for each in merge_variants(records)] == [("lora", 70.0)]
+
+
 def test_without_held_out_questions_every_rate_is_a_row(make_variant):
     merged = merge_variants([make_variant("lora-lr0.1"), make_variant("lora-lr0.2")])
     assert [record.row for record in merged] == ["lora-lr0.1", "lora-lr0.2"]

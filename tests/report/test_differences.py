@@ -38,6 +38,22 @@ def test_every_comparison_is_a_row_with_its_interval_and_its_seeds(records):
     )
 
 
+def test_a_comparison_of_rows_says_its_score_and_what_was_resampled(make_variant):
+    records = merge_variants(
+        make_variant(name).model_copy(update={"task": "rte", "scores": {"accuracy": 60.0}}) for name in ("full", "lora")
+    )
+    own = {"metric": "accuracy", "example": "row", "resampled": ("row", "seed")}
+    (table,) = difference_tables(Evidence(records, differences=[apart().model_copy(update=own)]))
+    assert table.title == "Row by row, less full"
+    assert table.header == ("fraction", "model", "accuracy", "95% interval", "by seed")
+    assert table.note == "Intervals are the middle 95% over resampled rows and seeds, paired."
+
+
+def test_comparisons_of_before_articles_were_resampled_say_that_seeds_were_not(records):
+    (table,) = difference_tables(Evidence(records, differences=[apart()]))
+    assert "over resampled questions, paired, of these very trainings" in table.note
+
+
 def test_rows_that_were_compared_with_another_stand_in_a_table_of_their_own(records):
     found = difference_tables(Evidence(records, differences=[apart(), apart("full", against="lora")]))
     assert [(each.title, each.texts[0][1]) for each in found] == [

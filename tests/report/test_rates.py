@@ -150,6 +150,16 @@ def test_a_head_on_encoders_of_several_rates_has_a_line_for_each(make_heads, mak
     assert "count as two choices" in table.note
 
 
+def test_the_note_names_the_score_that_rates_were_chosen_by(tuned):
+    (table,) = rate_tables(Evidence([], tuned))
+    assert "each with its held-out F1 at 0 at the largest fraction" in table.note
+    scores = {"accuracy": 60.0, "held_out_accuracy": 61.0}
+    rows = [each.model_copy(update={"task": "rte", "scores": scores}) for each in tuned]
+    (table,) = rate_tables(Evidence([], rows))
+    assert "each with its held-out accuracy at the largest fraction" in table.note
+    assert table.texts[0][2:4] == ("5e-5: 61.0", "1e-4: 61.0")
+
+
 def test_nothing_is_shown_where_nothing_was_chosen(make_variant, make_record):
     one_rate = [make_variant("full-lr0.1", rate=0.1, held_out=70.0), make_record()]
     not_held_out = [make_variant("lora-lr0.1", rate=0.1, held_out=70.0), make_variant("lora-lr0.2", rate=0.2)]

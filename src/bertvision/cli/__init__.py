@@ -14,6 +14,7 @@ from bertvision.cli.console import results
 from bertvision.cli.data import near_miss
 from bertvision.cli.evaluate import analyze, calibrate, compare, ensemble, layers, score
 from bertvision.cli.pretrain import pretrain
+from bertvision.cli.search import search
 from bertvision.cli.serve import serve
 from bertvision.cli.share import push, save
 from bertvision.cli.study import compare_methods, costs, report, reproduce
@@ -23,7 +24,7 @@ from bertvision.cli.use import ask, export, predict
 # In the order in which --help lists them.
 VERBS_BY_PANEL = {
     "Use a model": (ask, serve, predict, save, push, export),
-    "Train": (quickstart, run, finetune, train_heads, pretrain, plan, inspect, near_miss, heads, configs),
+    "Train": (quickstart, run, finetune, train_heads, pretrain, search, plan, inspect, near_miss, heads, configs),
     "Evaluate": (score, compare, analyze, calibrate, ensemble, layers),
     "Study": (report, reproduce, costs, compare_methods),
 }

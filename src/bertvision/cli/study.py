@@ -214,17 +214,19 @@ def costs(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet =
 @in_one_line
 def compare_methods(
     run: Annotated[Path, typer.Argument(metavar="OUT", help="The run folder of an experiment with variants.")],
-    data: Annotated[str, typer.Option("--data", help="The questions that were answered, with golds.")],
+    data: Annotated[str, typer.Option("--data", help="The examples that were answered, with golds.")],
     against: Annotated[str, typer.Option("--against", help="The method that all others are compared with.")] = "full",
     as_json: Json = False,
 ) -> None:
-    """Compare all variants with one, question by question.
+    """Compare all variants with one, on the same examples.
 
-    Resamples questions, paired, the mean over seeds, for every row that a report shows, and writes
-    OUT/differences.json, whose 95% intervals `report` puts into its tables. Needs no torch.
+    Resamples whole articles of questions, documents of sentences, or rows, and together with them the seeds, paired,
+    for every row that a report shows. Compares the task's main score, and writes OUT/differences.json, whose 95%
+    intervals `report` puts into its tables. Needs no torch.
 
-    F1 is compared at the threshold 0 of "no answer" and, where predictions have best_spans.json and null_odds.json, at
-    the best threshold, which is chosen anew in every resample for each of the two rows and each seed.
+    F1 of questions is compared at the threshold 0 of "no answer" and, where predictions have best_spans.json and
+    null_odds.json, at the best threshold, which is chosen anew in every resample for each of the two rows and each
+    seed.
     """
     from bertvision.evaluate.compare_methods import compare_folder
 

@@ -154,7 +154,7 @@ def fold(split: Split[Example], k: int, n: int) -> tuple[Split[Example], Split[E
     Documents (of questions: articles) stay whole where there are at least n of them; otherwise examples are dealt one
     by one. They are dealt in the order of their hashes, so that neighbours go to different folds.
     """
-    units = [_unit(example) for example in split.examples]
+    units = [cluster_of(example) for example in split.examples]
     if len(set(units)) < n:
         units = [example.id for example in split.examples]
     if len(units) < n:
@@ -167,7 +167,8 @@ def fold(split: Split[Example], k: int, n: int) -> tuple[Split[Example], Split[E
     return replace(split, name=f"{name}, the others", examples=train), Split(name, dev, 0, split.sha256)
 
 
-def _unit(example: Example) -> str:
+def cluster_of(example: Question | TextRow | ChoiceRow | Sentence) -> str:
+    """Name what an example is like others in: its article or document; one that has none is alone."""
     match example:
         case Sentence(document=document):
             return str(document)

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from bertvision.analysis.disagreements import Disagreement, to_texts
 from bertvision.analysis.outcomes import Outcomes, outcome_section
 from bertvision.data.example import Question
+from bertvision.data.held_out import cluster_of
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.asked_run import find_asked
-from bertvision.kinds.kind import Golds
+from bertvision.kinds.kind import Golds, Kind
 from bertvision.metrics.resampling import Draw, Paired, interval_of, mcnemar_p_value
 from bertvision.settings import Settings
 from bertvision.tables import Page, Table, number_cell, p_cell
@@ -169,6 +170,15 @@ def units_of(examples: Sequence[Any], unit: str) -> npt.NDArray[np.int64]:
     if unit == "question":
         return np.arange(len(examples))
     return _articles_of(examples)
+
+
+def clusters_of(kind: Kind, examples: Sequence[Any]) -> tuple[str, npt.NDArray[np.int64]]:
+    """Return what examples are like each other in (articles, documents), where there are several, else themselves."""
+    numbers: dict[str, int] = {}
+    units = np.array([numbers.setdefault(cluster_of(each), len(numbers)) for each in examples])
+    if kind.cluster is None or len(numbers) < 2:
+        return kind.noun, np.arange(len(examples))
+    return kind.cluster, units
 
 
 def _articles_of(questions: Sequence[Question]) -> npt.NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""OUT/differences.json: how far methods lie from one of them, question by question; needs no torch."""
+"""OUT/differences.json: how far methods lie from one of them on the same examples; needs no torch."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertvision.analysis.scored import score_answers
-from bertvision.data.example import Question
-from bertvision.data.squad import read_squad
 from bertvision.errors import DataError, FolderError
+from bertvision.evaluate.compare import clusters_of
+from bertvision.evaluate.golds import GoldConfig, read_golds
+from bertvision.kinds.kind import Golds
 from bertvision.metrics.best_threshold import Sweep, build_sweep, resample_best_f1
-from bertvision.metrics.resampling import Floats, interval_of, paired_bootstrap
-from bertvision.predictions.files import PredictionFolder, read_prediction_folder
+from bertvision.metrics.resampling import Draw, Floats, draw_seeds, interval_of
+from bertvision.predictions.files import read_prediction_folder, read_values
 from bertvision.records import (
     Apart,
     DifferenceRecord,
@@ -25,11 +25,13 @@ from bertvision.records import (
     write_differences,
 )
 from bertvision.run_folder import folder_of_seed
+from bertvision.settings import validate
 from bertvision.tables import Cell, Number, Table
+from bertvision.tasks import task_name
 
-COLUMNS = ("model", "F1", "95% interval")
-BEST_COLUMNS = ("best", "95% interval")
-TASKS = ("squad1", "squad2")
+INTERVAL = "95% interval"
+BEST_COLUMNS = ("best", INTERVAL)
+RESAMPLES, SEED = 10_000, 1
 Key = tuple[str, float | None, str]  # an experiment, a fraction, and the name of a row
 
 
@@ -47,13 +49,26 @@ class Shown(NamedTuple):
 
 
 class ScoredVariant(NamedTuple):
-    """A row at a fraction, with what its answers are worth in percent, by seed."""
+    """A row at a fraction, with its score of all examples, then of resamples, by seed."""
 
     experiment: str
     fraction: float | None
     row: str
-    worths: dict[int, Floats]  # the F1 of each answer
-    bests: dict[int, Floats]  # the best F1 of all questions, then of resamples, where the files for it are there
+    scores: dict[int, Floats]  # the task's main one
+    bests: dict[int, Floats]  # the best F1 at any threshold of "no answer", where the files for it are there
+
+
+class Resampled(NamedTuple):
+    """What all comparisons of a folder share."""
+
+    golds: Golds
+    cluster: str  # what is drawn
+    draw: Draw
+
+    @property
+    def metric(self) -> str:
+        """Name the task's main score."""
+        return self.golds.info.scores[0]
 
 
 class Differences(NamedTuple):
@@ -65,7 +80,9 @@ class Differences(NamedTuple):
     def as_table(self) -> Table:
         """Lay out comparisons below headings of what they share; best thresholds only where one has them."""
         has_best = any(each.best for each in self.differences)
-        columns = (*COLUMNS, *BEST_COLUMNS) if has_best else COLUMNS
+        metrics = dict.fromkeys(each.metric for each in self.differences)
+        score = " or ".join("F1" if each == "f1" else each for each in metrics)
+        columns = ("model", score, INTERVAL, *(BEST_COLUMNS if has_best else ()))
         rows: list[tuple[Cell, ...]] = []
         for heading, group in groupby(sorted(self.differences, key=_heading), key=_heading):
             rows += [(heading,), *(_cells(each)[: len(columns)] for each in group)]
@@ -74,12 +91,12 @@ class Differences(NamedTuple):
 
 def compare_folder(out: Path, gold: str, against: str) -> Differences:
     """Compare every row that a report of a run folder shows with one of them at the same fraction."""
-    shown = _find_shown(out)
+    shown = _of_one_task(out, _find_shown(out), against)
     there = [each for each in shown if each.answers.exists()]
     _check_rows(out, shown, there, against)
-    questions = read_squad(gold, answers="texts", hub_split="validation").examples
-    answered = _read_answered(there, gold, questions)
-    differences = [each for row in answered for each in _compare(row, answered, against)]
+    resampled = _read_golds(there, gold)
+    answered = _read_answered(there, gold, resampled)
+    differences = [each for row in answered for each in _compare(row, answered, against, resampled)]
     if not differences:
         raise FolderError(
             f"{out}: no row shares an experiment, a fraction and a seed with {against!r}; run the others with its "
@@ -89,26 +106,37 @@ def compare_folder(out: Path, gold: str, against: str) -> Differences:
 
 
 def _find_shown(out: Path) -> list[Shown]:
-    """Find the rows that a report shows; refuse a folder without variants that answer questions."""
+    """Find the rows that a report shows; refuse a folder without variants."""
     places = [(read_record(path), path) for path in record_paths(out)]
     if not places:
         lack = "no records (*-seed*.json) below it" if out.is_dir() else "no such folder"
         raise FolderError(f"{out}: {lack}; give the run folder of an experiment with `variants`")
-    variants = [(record, path) for record, path in places if record.method is not None]
-    if not variants:
+    path_of = {id(record): path for record, path in places if record.method is not None}
+    if not path_of:
         raise FolderError(
             f"{out}: no record of a variant among its {len(places):,}, such as {places[0][0].run}, expected "
             "those of an experiment with `variants`; compare two predictions with `bertvision compare`"
         )
-    path_of = {id(record): path for record, path in variants if record.task in TASKS}
-    if not path_of:
-        found = ", ".join(sorted({record.task for record, _ in variants}))
-        raise FolderError(
-            f"{out}: records of {found}, expected {' or '.join(TASKS)}: compare-methods compares answers to questions; "
-            "compare two predictions of any task with `bertvision compare`"
-        )
-    chosen = choose(record for record, _ in variants if record.task in TASKS)
-    return [Shown(record, row, _predictions(record, path_of[id(record)])) for record, row in chosen]
+    chosen = choose(record for record, _ in places if id(record) in path_of)
+    models = [(record, row) for record, row in chosen if record.kind != "baseline"]  # these have no predictions
+    return [Shown(record, row, _predictions(record, path_of[id(record)])) for record, row in models]
+
+
+def _of_one_task(out: Path, shown: Sequence[Shown], against: str) -> Sequence[Shown]:
+    """Return the rows of the task of the row that others are compared with; all, where there is no such row."""
+    tasks = sorted({each.record.task for each in shown if each.row == against})
+    if len(tasks) > 1:
+        raise FolderError(f"{out}: {against!r} is a row of {' and '.join(tasks)}; give the folder of one of them")
+    return [each for each in shown if each.record.task in tasks] if tasks else shown
+
+
+def _read_golds(there: Sequence[Shown], gold: str) -> Resampled:
+    """Read the examples that were answered, and find what is to be drawn of them."""
+    record = there[0].record
+    data = validate(GoldConfig, {"data": record.config.get("data", {})}, str(there[0].place)).data
+    golds = read_golds(task_name(record.task), gold, data, [each.place for each in there])
+    cluster, units = clusters_of(golds.info.kind, golds.examples)
+    return Resampled(golds, cluster, Draw(units, RESAMPLES, SEED))
 
 
 def _predictions(record: RunRecord, path: Path) -> Path:
@@ -147,68 +175,73 @@ def _names(shown: Iterable[Shown]) -> str:
     return ", ".join(dict.fromkeys(each.row for each in shown))
 
 
-def _read_answered(shown: Iterable[Shown], gold: str, questions: Sequence[Question]) -> list[ScoredVariant]:
-    """Read the answers of all rows."""
+def _read_answered(shown: Sequence[Shown], gold: str, resampled: Resampled) -> list[ScoredVariant]:
+    """Read the answers of all rows, and score them all at once, for they share their resamples."""
+    golds, draw, kind = resampled.golds, resampled.draw, resampled.golds.info.kind
+    for each in shown:
+        _check_covered(each, gold, golds)
+    models = [kind.read_predictions(each.place, golds) for each in shown]
+    sweeps = [_read_sweep(each.place, golds) if kind.has_null else None for each in shown]
+    known = [sweep for sweep in sweeps if sweep is not None]
+    bests = iter(resample_best_f1(known, draw) if known else ())
     found: dict[Key, ScoredVariant] = {}
-    sweeps: dict[tuple[Key, int], Sweep] = {}
-    for record, row, place in shown:
-        folder = read_prediction_folder(place, with_candidates=False)
-        _check_covered(record, folder, gold, questions)
+    for (record, row, _), scores, sweep in zip(
+        shown, kind.resample(golds, models, resampled.metric, draw), sweeps, strict=True
+    ):
         key = (record.experiment, record.fraction, row)
-        scored = score_answers(str(place), questions, folder.answers)
-        found.setdefault(key, ScoredVariant(*key, {}, {})).worths[record.seed] = 100 * scored.worth("f1", questions)
-        if folder.best_spans is not None and folder.null_odds is not None:
-            sweeps[key, record.seed] = build_sweep(questions, folder.best_spans, folder.null_odds)
-    bests = resample_best_f1(list(sweeps.values())) if sweeps else ()  # all at once, for they share their resamples
-    for (key, seed), best in zip(sweeps, bests, strict=True):
-        found[key].bests[seed] = best
+        scored = found.setdefault(key, ScoredVariant(*key, {}, {}))
+        scored.scores[record.seed] = scores
+        if sweep is not None:
+            scored.bests[record.seed] = next(bests)
     return list(found.values())
 
 
-def _check_covered(record: RunRecord, folder: PredictionFolder, gold: str, questions: Sequence[Question]) -> None:
-    if odd := folder.answers.keys() ^ {question.id for question in questions}:
+def _read_sweep(place: Path, golds: Golds) -> Sweep | None:
+    folder = read_prediction_folder(place, with_candidates=False)
+    if folder.best_spans is None or folder.null_odds is None:
+        return None
+    return build_sweep(golds.examples, folder.best_spans, folder.null_odds)
+
+
+def _check_covered(shown: Shown, gold: str, golds: Golds) -> None:
+    answers, nouns = read_values(shown.place), golds.info.kind.nouns
+    if odd := answers.keys() ^ {example.id for example in golds.examples}:
         raise DataError(
-            f"{folder.path}: its {len(folder.answers):,} answers are not to the {len(questions):,} questions of "
+            f"{shown.place}: its {len(answers):,} answers are not to the {len(golds.examples):,} {nouns} of "
             f"{gold}, such as {min(odd)!r}; give the file that its record was scored on: --data "
-            f"{record.data['dev'].name}"
+            f"{shown.record.data['dev'].name}"
         )
 
 
-def _compare(row: ScoredVariant, answered: Sequence[ScoredVariant], against: str) -> Iterator[DifferenceRecord]:
+def _compare(
+    row: ScoredVariant, answered: Sequence[ScoredVariant], against: str, resampled: Resampled
+) -> Iterator[DifferenceRecord]:
     for other in answered:
         is_other = other.row == against != row.row
-        seeds = sorted(row.worths.keys() & other.worths.keys())
+        seeds = sorted(row.scores.keys() & other.scores.keys())
         if is_other and (other.experiment, other.fraction) == (row.experiment, row.fraction) and seeds:
-            apart = _mean(row.worths, seeds) - _mean(other.worths, seeds)
-            low, high, p_value = paired_bootstrap(apart, np.arange(len(apart)))
+            apart = _apart(row.scores, other.scores, seeds)
+            has_bests = row.bests.keys() & other.bests.keys() >= set(seeds)  # so that both are of the same seeds
             yield DifferenceRecord(
                 experiment=row.experiment,
                 row=row.row,
                 fraction=row.fraction,
                 against=against,
                 seeds=tuple(seeds),
-                difference=float(apart.mean()),
-                low=low,
-                high=high,
-                p_value=p_value,
-                by_seed=tuple(float((row.worths[seed] - other.worths[seed]).mean()) for seed in seeds),
-                best=_compare_best(row, other, seeds),
+                metric=resampled.metric,
+                example=resampled.golds.info.kind.noun,
+                resampled=(resampled.cluster, *(["seed"] if len(seeds) > 1 else [])),
+                best=_apart(row.bests, other.bests, seeds) if has_bests else None,
+                **apart.model_dump(),
             )
 
 
-def _compare_best(row: ScoredVariant, other: ScoredVariant, seeds: Sequence[int]) -> Apart | None:
-    """Compare best F1; None where a seed of either has none, so that both comparisons are of the same seeds."""
-    if not row.bests.keys() & other.bests.keys() >= set(seeds):
-        return None
-    apart = _mean(row.bests, seeds) - _mean(other.bests, seeds)
-    low, high, p_value = interval_of(apart[1:])
-    by_seed = tuple(float(row.bests[seed][0] - other.bests[seed][0]) for seed in seeds)
-    return Apart(difference=float(apart[0]), low=low, high=high, p_value=p_value, by_seed=by_seed)
-
-
-def _mean(values: Mapping[int, Floats], seeds: Sequence[int]) -> Floats:
-    mean: Floats = np.mean([values[seed] for seed in seeds], axis=0)
-    return mean
+def _apart(one: Mapping[int, Floats], other: Mapping[int, Floats], seeds: Sequence[int]) -> Apart:
+    """Compare two rows seed by seed; seeds are drawn together with what examples are like each other in."""
+    by_seed = np.stack([one[seed] - other[seed] for seed in seeds])
+    low, high, p_value = interval_of(draw_seeds(by_seed[:, 1:], SEED))
+    whole = by_seed[:, 0]
+    return Apart(difference=float(whole.mean()), low=low, high=high, p_value=p_value, by_seed=tuple(whole.tolist()))
 
 
 def _heading(each: DifferenceRecord) -> str:

@@ -45,6 +45,7 @@ class HeadConfig(Config):
     readout: ReadoutKind = "linear"
     rank: int = Field(8, ge=1)  # of the term for pairs in a joint readout
     readout_width: int | None = Field(None, ge=1)  # of each direction of a bilstm readout; None: 384
+    dropout: float | None = Field(None, gt=0, lt=1)  # of what the readout sees, in training; None: none
     kind: RoleKind = "head"
     lr: float | None = Field(None, gt=0)  # None: heads.lr
     weight_decay: float | None = Field(None, ge=0)  # None: heads.optim.weight_decay
@@ -128,7 +129,7 @@ def build_head(config: HeadConfig, shape: StackShape, objective: Objective = SPA
             f"{', '.join(kinds) or '(none)'}, and this one is of the kind {objective.kind}; choose another head"
         )
     pooler, features = build_pooler(_sized(config, shape, objective), shape)
-    head = Head(pooler, _build_readout(config, shape, features, objective))
+    head = Head(pooler, _build_readout(config, shape, features, objective), config.dropout)
     head.pooling = pooling_of(config, objective, pooling)
     return head
 

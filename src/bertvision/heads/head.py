@@ -23,17 +23,18 @@ OVER_PLACES = ("tokens", "windows")  # what a softmax runs over that does not se
 class Head(nn.Module):
     """Reads all layers' states and gives logits. A pooler is a module with a number of `features`."""
 
-    def __init__(self, pooler: nn.Module, readout: nn.Module) -> None:
+    def __init__(self, pooler: nn.Module, readout: nn.Module, dropout: float | None = None) -> None:
         super().__init__()
         self.pooler = pooler
         self.readout = readout
+        self.dropout = nn.Identity() if dropout is None else nn.Dropout(dropout)
         self.pooling: Pooling | None = None  # whether it reads one state per layer (`encode_pooled`), and which
         self.layers: tuple[int, ...] | None = None  # which of the states it is given are its own; None: all
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> Tensor:
         """Score every token (SpanLogits, TagLogits) or every row (ClassLogits), as the readout does."""
         states = self.own_states(states)
-        logits: Tensor = self.readout(self.pooler(states, mask, segments), states, mask)
+        logits: Tensor = self.readout(self.dropout(self.pooler(states, mask, segments)), states, mask)
         return logits
 
     def still_weights(self, kind: Kind) -> list[Still]:
@@ -53,7 +54,11 @@ class Head(nn.Module):
 
     def own_states(self, states: LayerStates) -> Tensor:
         """Return those of the states that the head reads."""
-        return states if self.layers is None else torch.stack([states[:, layer] for layer in self.layers], dim=1)
+        if self.layers is None:
+            return states
+        return torch.stack([states[:, layer] for layer in self.layers]).transpose(
+            0, 1
+        )  # in memory the layer comes first
 
 
 class Count(NamedTuple):

@@ -1,7 +1,7 @@
 """Trains all heads of an experiment in one pass over one source of states."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from math import nan
@@ -94,6 +94,8 @@ class EpochEnd(NamedTuple):
     seconds: float  # of training so far, all heads and the source together
     diverged: tuple[str, ...]  # heads that take no further part
     history: History | None = None  # to be marked with the heads' scores, where they are evaluated here
+    # Lets heads take no further part; not where progress is saved, which is of all of them.
+    drop: Callable[[Collection[str]], None] = lambda names: None
 
 
 def with_every_setting(heads: Settings) -> Settings:
@@ -184,7 +186,13 @@ def train_heads_together(
             wait_for(compute.device)
             seconds += time.perf_counter() - started
         done = 0
-        yield EpochEnd(epoch + 1, seconds, _diverged(groups), history)
+        yield EpochEnd(
+            epoch + 1,
+            seconds,
+            _diverged(groups),
+            history,
+            partial(_drop, groups, history, heads, config, compute, objective),
+        )
         history.mark()
 
 
@@ -201,19 +209,47 @@ def build_groups(
     compute: Compute,
     objective: Objective = SPANS,
 ) -> list[Group]:
-    """Make learners of heads: one group for all that can be computed together, one for each of the others."""
+    """Make learners of heads: a group for those that are computed together on the same layers, one for each other."""
     learners = [_build_learner(name, head, config, num_steps, seed, compute, objective) for name, head in heads.items()]
-    together = [learner for learner in learners if can_learn_together(heads[learner.name])]
-    alone = [learner for learner in learners if learner not in together]
+    return _grouped(learners, heads, config, compute, objective)
+
+
+def _drop(
+    groups: list[Group],
+    history: History,
+    heads: Mapping[str, Head],
+    config: HeadsConfig,
+    compute: Compute,
+    objective: Objective,
+    names: Collection[str],
+) -> None:
+    """Form the groups anew without some of their learners."""
+    left = [learner for group in groups for learner in group.learners if learner.name not in names]
+    groups[:] = _grouped(left, heads, config, compute, objective)
+    history.forget(names)
+
+
+def _grouped(
+    learners: Sequence[Learner], heads: Mapping[str, Head], config: HeadsConfig, compute: Compute, objective: Objective
+) -> list[Group]:
+    together: dict[tuple[int, ...] | None, list[Learner]] = {}  # by the layers that they read
+    alone: list[Learner] = []
+    for learner in learners:
+        head = heads[learner.name]
+        (together.setdefault(head.layers, []) if can_learn_together(head) else alone).append(learner)
     groups = [
+        Group(
+            own,
+            _losses_together([heads[each.name] for each in own], config.loss, objective),
+            StepGraphs(compute.device) if _replays(compute) else None,
+            compute.processes,
+        )
+        for own in together.values()
+    ]
+    return groups + [
         Group([each], _losses_alone(heads[each.name], config.loss, compute, objective), processes=compute.processes)
         for each in alone
     ]
-    if together:
-        losses = _losses_together([heads[each.name] for each in together], config.loss, objective)
-        graphs = StepGraphs(compute.device) if _replays(compute) else None
-        groups.insert(0, Group(together, losses, graphs, compute.processes))
-    return groups
 
 
 def can_learn_together(head: Head) -> bool:
@@ -248,9 +284,10 @@ def _losses_together(
     heads: Sequence[Head], how: SpanLoss, objective: Objective
 ) -> Callable[[StateBatch | PackedStates], Tensor]:
     def losses(batch: StateBatch | PackedStates) -> Tensor:
+        states = heads[0].own_states(batch.states)
         if objective.per == "row":  # read from one state
-            return losses_of(objective, grouped_logits(heads, batch.states[:, :, :1])[:, :, 0], batch.windows, how)
-        logits = grouped_logits(heads, batch.states)
+            return losses_of(objective, grouped_logits(heads, states[:, :, :1])[:, :, 0], batch.windows, how)
+        logits = grouped_logits(heads, states)
         if isinstance(batch, PackedStates):
             logits = batch.pad(logits)
         if objective.kind.softmax == "tokens":  # padding must not be chosen

@@ -30,6 +30,7 @@ class Answerable(LabelKind):
 
     name: ClassVar[str] = "answerable"
     noun: ClassVar[str] = "question"
+    cluster: ClassVar[str | None] = "article"
     asks_questions: ClassVar[bool] = True
     can_be_taught: ClassVar[bool] = True
     grouped_by_class: ClassVar[bool] = True

@@ -17,7 +17,7 @@ from bertvision.data.shards import ShardRow
 from bertvision.data.sources import HubId
 from bertvision.data.squad import Need
 from bertvision.errors import DataError, FolderError
-from bertvision.metrics.resampling import Draw, Paired
+from bertvision.metrics.resampling import Draw, Floats, Paired
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.ensemble import How
 from bertvision.predictions.files import PREDICTIONS, WHERE
@@ -134,6 +134,7 @@ class Kind(ABC):
     name: ClassVar[str]
     per: ClassVar[Per] = "row"  # whether there are logits for each token or for each window
     noun: ClassVar[str] = "row"  # one example
+    cluster: ClassVar[str | None] = None  # what examples are like each other in: articles, documents
     # What a softmax of the logits runs over, if any: the tokens of a window, its columns, or the windows of a group.
     softmax: ClassVar[Literal["tokens", "columns", "windows"] | None] = "columns"
     readouts: ClassVar[tuple[Readout, ...]] = ("linear", "bilstm")
@@ -331,6 +332,13 @@ class Kind(ABC):
     @abstractmethod
     def pair(self, golds: Golds, a: Any, b: Any, metrics: Sequence[str], draw: Draw) -> dict[str, Paired]:  # noqa: ANN401
         """Return both models' scores and their differences in resamples of the examples."""
+
+    @abstractmethod
+    def resample(self, golds: Golds, models: Sequence[Any], metric: str, draw: Draw) -> Floats:
+        """Return a score of several models: of all examples, then in resamples that all share, [model, 1 + resample].
+
+        Where there is none, it is NaN.
+        """
 
     @abstractmethod
     def outcomes(self, golds: Golds, a: Any, b: Any) -> dict[str, Outcomes] | None:  # noqa: ANN401 (predictions)

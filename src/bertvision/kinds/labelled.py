@@ -37,7 +37,7 @@ from bertvision.kinds.label_values import (
 from bertvision.metrics import scores as metrics
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of
 from bertvision.metrics.squad import Scores
-from bertvision.metrics.summed import ROW_SCORES, Summed, resample_scores, resample_spearman
+from bertvision.metrics.summed import ROW_SCORES, Compared, Summed, resample_scores, resample_spearman
 from bertvision.predictions.ensemble import How, combine_softmax
 from bertvision.predictions.files import HEADER, PREDICTIONS, read_beside, read_values
 from bertvision.predictions.logits import Logits
@@ -203,20 +203,28 @@ class LabelKind(Kind):
         """Return both models' scores and their differences in resamples."""
         one, other = (self.score(golds, side) for side in (a, b))
         # All scores, whichever are asked for: an interval must not depend on what stands beside it.
-        resampled = self._resample(golds, a, b, draw)
+        resampled = self._resample(golds, (a, b), golds.info.scores, draw)
         return {metric: _paired(one.get(metric), other.get(metric), resampled.get(metric)) for metric in metrics}
 
-    def _resample(self, golds: Golds, a: Sequence[Any], b: Sequence[Any], draw: Draw) -> dict[str, Floats]:
-        """Return both models' scores on the same resamples, [2, resample]."""
+    def resample(self, golds: Golds, models: Sequence[Sequence[Any]], metric: str, draw: Draw) -> Floats:
+        """Return a score of several models: of all examples, then in resamples that all of them share."""
+        whole = np.array([self.score(golds, each).get(metric, np.nan) for each in models])
+        return np.concatenate([whole[:, None], self._resample(golds, models, (metric,), draw)[metric]], axis=1)
+
+    def _resample(
+        self, golds: Golds, models: Sequence[Sequence[Any]], scores: Sequence[str], draw: Draw
+    ) -> dict[str, Floats]:
+        """Return models' scores on the same resamples, [model, resample]; of those that all models have."""
         truth, parts, ranked = self.gold_values(golds), {}, {}
-        for metric in golds.info.scores:
-            one, other = (self.values(metric, golds, side) for side in (a, b))
-            if one is None or other is None:
+        for metric in scores:
+            found = [self.values(metric, golds, side) for side in models]
+            sides = [each for each in found if each is not None]
+            if len(sides) < len(found):
                 continue
             if metric == "spearman":
-                ranked[metric] = resample_spearman(truth, one, other, draw.resamples, draw.seed)
+                ranked[metric] = resample_spearman(truth, sides, draw.resamples, draw.seed)
             else:
-                parts[metric] = self.summed[metric.removeprefix(PAPER)], truth, one, other
+                parts[metric] = Compared(self.summed[metric.removeprefix(PAPER)], truth, sides)
         return resample_scores(parts, draw) | ranked
 
     def outcomes(self, golds: Golds, a: Sequence[Any], b: Sequence[Any]) -> dict[str, Outcomes] | None:
@@ -264,7 +272,8 @@ class LabelKind(Kind):
 
     def intervals(self, golds: Golds, predictions: Sequence[Any], draw: Draw) -> dict[str, Bounds]:
         """Return the bounds of the task's scores; a score that has no value has none."""
-        found = {metric: each[0] for metric, each in self._resample(golds, predictions, predictions, draw).items()}
+        resampled = self._resample(golds, (predictions,), golds.info.scores, draw)
+        found = {metric: each[0] for metric, each in resampled.items()}
         known = {metric: each[~np.isnan(each)] for metric, each in found.items()}
         return {metric: bounds_of(each) for metric, each in known.items() if len(each)}
 

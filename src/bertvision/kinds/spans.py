@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from bertvision.analysis.breakdown import break_down_spans
 from bertvision.analysis.disagreements import NOTHING, Disagreement, place_to_show, shortened, snippet_of
 from bertvision.analysis.groups import group_types
@@ -30,7 +32,7 @@ from bertvision.kinds.kind import (
 )
 from bertvision.kinds.paper_scores import PaperGold, paper_gold, paper_scores
 from bertvision.kinds.questions import count_answers, question_of, read_questions
-from bertvision.metrics.resampling import Draw, Paired, bounds_of, resample_means
+from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of, resample_means, resample_sums
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
 from bertvision.predictions.ensemble import How, combine_logits
 from bertvision.predictions.files import (
@@ -64,6 +66,7 @@ class Spans(Kind):
     name: ClassVar[str] = "span"
     per: ClassVar[Per] = "token"
     noun: ClassVar[str] = "question"
+    cluster: ClassVar[str | None] = "article"
     softmax: ClassVar[Literal["tokens"]] = "tokens"
     readouts: ClassVar[tuple[Readout, ...]] = ("linear", "joint", "bilstm", "null_offset", "null_offset_scale")
     in_context: ClassVar[bool] = True
@@ -235,6 +238,13 @@ class Spans(Kind):
             differences = 100 * (b.worth(metric, golds.examples) - a.worth(metric, golds.examples))
             paired[metric] = Paired(one, other, resample_means(differences, draw))
         return paired
+
+    def resample(self, golds: Golds, models: Sequence[ScoredAnswers], metric: str, draw: Draw) -> Floats:
+        """Return EM or F1 of several models: of all questions, then in resamples that all of them share."""
+        worths = np.stack([100 * each.worth(metric, golds.examples) for each in models], axis=1)
+        parts = np.concatenate([worths, np.ones((len(worths), 1))], axis=1)
+        *totals, sizes = resample_sums(parts, draw.units, draw.resamples, draw.seed)
+        return np.concatenate([worths.mean(axis=0)[:, None], np.stack(totals) / sizes], axis=1)
 
     def outcomes(self, golds: Golds, a: ScoredAnswers, b: ScoredAnswers) -> dict[str, Outcomes]:
         """Count who equals a gold, by question type and for all."""

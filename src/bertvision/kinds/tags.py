@@ -57,6 +57,7 @@ class Tags(LabelKind):
     name: ClassVar[str] = "tags"
     per: ClassVar[Per] = "token"
     noun: ClassVar[str] = "sentence"
+    cluster: ClassVar[str | None] = "document"
     labels_words: ClassVar[bool] = True
     summed: ClassVar[Mapping[str, Summed]] = TAG_SCORES
     is_right_or_wrong: ClassVar[bool] = False

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertvision.data.example import Question
-from bertvision.metrics.resampling import Floats, draw_counts
+from bertvision.metrics.resampling import Draw, Floats, draw_counts
 from bertvision.metrics.squad import answer_worths
 
 
@@ -40,10 +40,11 @@ def best_f1(sweep: Sweep, counts: Floats) -> Floats:
     return best
 
 
-def resample_best_f1(sweeps: Sequence[Sweep], resamples: int = 10_000, seed: int = 1) -> Floats:
+def resample_best_f1(sweeps: Sequence[Sweep], draw: Draw) -> Floats:
     """Return every model's best F1 of the questions as they are, then of the same resamples: [model, 1 + resample]."""
-    kinds = np.ones(len(sweeps[0].abstained), dtype=np.int64)
-    found = [[best_f1(sweep, kinds[None].astype(np.float64)) for sweep in sweeps]]
-    for drawn in draw_counts(kinds, resamples, seed):
-        found.append([best_f1(sweep, drawn) for sweep in sweeps])
+    found = [[best_f1(sweep, np.ones((1, len(draw.units)))) for sweep in sweeps]]
+    kinds = np.ones(int(draw.units.max()) + 1, dtype=np.int64)
+    for drawn in draw_counts(kinds, draw.resamples, draw.seed):
+        counts = np.take(drawn, draw.units, axis=1)  # a question comes as often as its article
+        found.append([best_f1(sweep, counts) for sweep in sweeps])
     return np.concatenate(found, axis=1)

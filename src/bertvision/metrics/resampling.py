@@ -92,6 +92,15 @@ def draw_counts(counts: npt.NDArray[np.int64], resamples: int, seed: int) -> Ite
         yield drawn.astype(np.float64)
 
 
+def draw_seeds(resampled: Floats, seed: int) -> Floats:
+    """Average over seeds that are drawn with replacement, anew in each resample: [seed, resample] -> [resample]."""
+    seeds, resamples = resampled.shape
+    # A stream of its own: what is drawn of the seeds must not go with what is drawn of the examples.
+    drawn = np.random.default_rng((seed, seeds)).multinomial(seeds, np.full(seeds, 1 / seeds), size=resamples)
+    means: Floats = np.einsum("rs,sr->r", drawn / seeds, resampled)
+    return means
+
+
 def mcnemar_p_value(only_one: int, only_other: int) -> float:
     """Return McNemar's exact two-sided p-value: how often fair coins split the disagreements as unevenly."""
     total = only_one + only_other

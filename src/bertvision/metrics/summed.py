@@ -158,20 +158,27 @@ TAG_SCORES = {
 }
 
 
-def resample_scores(compared: Mapping[str, tuple[Summed, Numbers, Numbers, Numbers]], draw: Draw) -> dict[str, Floats]:
-    """Return each score of two models, [2, resample], from golds and both models' answers; NaN where there is none."""
-    parts = [score.parts(gold, side) for score, gold, *sides in compared.values() for side in sides]
+class Compared(NamedTuple):
+    """A score, and what it compares: golds and the answers of several models."""
+
+    score: Summed
+    gold: Numbers
+    sides: Sequence[Numbers]
+
+
+def resample_scores(compared: Mapping[str, Compared], draw: Draw) -> dict[str, Floats]:
+    """Return each score of several models on the same resamples, [model, resample]; NaN where there is none."""
+    if not compared:
+        return {}
+    parts = [each.score.parts(each.gold, side) for each in compared.values() for side in each.sides]
     sums = resample_sums(np.concatenate(parts, axis=1), draw.units, draw.resamples, draw.seed)
     blocks = iter(np.split(sums, np.cumsum([each.shape[1] for each in parts])[:-1]))
-    return {
-        metric: np.stack([score.score(next(blocks)), score.score(next(blocks))])
-        for metric, (score, *_) in compared.items()
-    }
+    return {metric: np.stack([each.score.score(next(blocks)) for _ in each.sides]) for metric, each in compared.items()}
 
 
-def resample_spearman(gold: Numbers, a: Numbers, b: Numbers, resamples: int, seed: int) -> Floats:
-    """Return both models' correlations in percent on the same resamples, [2, resample]; NaN where all are equal."""
-    orders = [_order(side) for side in (gold, a, b)]
+def resample_spearman(gold: Numbers, models: Sequence[Numbers], resamples: int, seed: int) -> Floats:
+    """Return models' correlations in percent on the same resamples, [model, resample]; NaN where all are equal."""
+    orders = [_order(side) for side in (gold, *models)]
     found = []
     for drawn in draw_counts(np.ones(len(gold), dtype=np.int64), resamples, seed):
         counts = np.ascontiguousarray(drawn.T)  # [row, resample]: whole lines are moved when rows are sorted

@@ -1,4 +1,4 @@
-"""What finished work leaves behind, as JSON files: runs, pre-trainings, costs, differences, benchmarks, studies, ..."""
+"""What finished work leaves behind, as JSON: runs, pre-trainings, searches, costs, differences, benchmarks, studies."""
 
 from bertvision.records.benchmarks import BenchRecord, Ratio, Side, bench_file, read_bench_records, write_bench_record
 from bertvision.records.costs import (
@@ -25,6 +25,7 @@ from bertvision.records.methods import (
     Rate,
     Tried,
     choose,
+    held_out_metric,
     merge_variants,
     tried_rates,
 )
@@ -58,6 +59,13 @@ from bertvision.records.runs import (
     state_name,
     tuned_for,
     write_record,
+)
+from bertvision.records.searches import (
+    SEARCH_FILE,
+    SearchRecord,
+    SearchTrial,
+    read_search_record,
+    write_search_record,
 )
 from bertvision.records.studies import (
     STUDY_FILE,
@@ -99,6 +107,9 @@ __all__ = [
     "Round",
     "RowSize",
     "RunRecord",
+    "SEARCH_FILE",
+    "SearchRecord",
+    "SearchTrial",
     "STUDY_FILE",
     "Seconds",
     "Side",
@@ -114,6 +125,7 @@ __all__ = [
     "choose",
     "costs_path",
     "fraction_name",
+    "held_out_metric",
     "in_order",
     "merge_variants",
     "provenance",
@@ -125,6 +137,7 @@ __all__ = [
     "read_pretraining_record",
     "read_record",
     "read_records",
+    "read_search_record",
     "read_study_records",
     "record_path",
     "record_paths",
@@ -137,5 +150,6 @@ __all__ = [
     "write_mistakes",
     "write_pretraining",
     "write_record",
+    "write_search_record",
     "write_study",
 ]

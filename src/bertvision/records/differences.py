@@ -1,4 +1,4 @@
-"""`DifferenceRecord`: how far a row's F1 lies from another's, question by question; one file holds several."""
+"""`DifferenceRecord`: how far a row's main score lies from another's; one file holds several."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,23 +13,27 @@ DIFFERENCES_FILE = "differences.json"
 
 
 class Apart(Config):
-    """How far two rows lie apart in points of F1, the mean over seeds."""
+    """How far two rows lie apart in points of a score, the mean over seeds."""
 
     difference: float
-    low: float  # where 95% of the differences of resampled questions lie
+    low: float  # where 95% of the differences lie in resamples
     high: float
     p_value: float
     by_seed: tuple[float, ...]  # the difference with each seed alone
 
 
 class DifferenceRecord(Apart):
-    """A paired comparison on dev at the threshold 0, every question's F1 averaged over seeds first."""
+    """A paired comparison on dev, of questions at the threshold 0, the mean over seeds."""
 
     experiment: str
     row: str  # as reports name it: a method, or method:head
     fraction: float | None
     against: str  # another row at the same fraction
     seeds: tuple[int, ...]  # that both have
+    metric: str = "f1"  # the task's main score
+    example: str = "question"  # what dev is made of
+    # What is drawn with replacement: examples, or articles or documents of them; and seeds, where there are several.
+    resampled: tuple[str, ...] = ("question",)
     # Each row at the threshold that suits it best, in every seed and every resample anew; None where predictions lack
     # the best spans of questions without an answer.
     best: Apart | None = None

@@ -7,13 +7,13 @@ from typing import NamedTuple, TypeVar
 
 from bertvision.records.runs import RunRecord
 
-HELD_OUT = "held_out_f1"
+HELD_OUT = "held_out_"  # begins the name of the one score on held-out examples, the task's main one
 GIVEN = -1.0  # before every fraction: an encoder that was not tuned here
 _Number = TypeVar("_Number", int, float)
 
 
 class Rate(NamedTuple):
-    """A row's records at one learning rate, of all fractions, and their mean held-out F1 where rates are compared."""
+    """A row's records at one rate, of all fractions, and their mean held-out score where rates are compared."""
 
     records: list[RunRecord]
     held_out: float | None  # None where one of the records that are compared lacks it
@@ -29,7 +29,7 @@ class Tried(NamedTuple):
 
     @property
     def best(self) -> Rate | None:
-        """Return the rate with the highest held-out F1; None where that of some rate is unknown."""
+        """Return the rate with the highest held-out score; None where that of some rate is unknown."""
         scored = [(rate.held_out, rate) for rate in self.rates if rate.held_out is not None]
         return max(scored, key=lambda pair: pair[0])[1] if len(scored) == len(self.rates) else None
 
@@ -37,8 +37,8 @@ class Tried(NamedTuple):
 def merge_variants(records: Iterable[RunRecord]) -> list[RunRecord]:
     """Return records whose variants are rows of their own, each method at its best learning rate.
 
-    The rate is the one whose held-out F1 is the highest at the largest fraction: the mean over the seeds that all rates
-    of the row have there, or over each rate's own where they share none. It counts at every fraction, because one
+    The rate is the one whose held-out score is the highest at the largest fraction: the mean over the seeds that all
+    rates of the row have there, or over each rate's own where they share none. It counts at every fraction, because one
     training passes through all of them. Where nothing was held out, every rate stays as a row of its own. Records
     that are no variants come back as they are.
     """
@@ -50,6 +50,11 @@ def merge_variants(records: Iterable[RunRecord]) -> list[RunRecord]:
 def choose(records: Iterable[RunRecord]) -> list[tuple[RunRecord, str]]:
     """Return the records of variants that `merge_variants` keeps, each with the name of its row."""
     return [pair for tried in tried_rates(records) for pair in _shown(tried)]
+
+
+def held_out_metric(record: RunRecord) -> str | None:
+    """Return which score a record has on held-out examples: its task's main one; None where nothing was held out."""
+    return next((name.removeprefix(HELD_OUT) for name in record.scores if name.startswith(HELD_OUT)), None)
 
 
 def tried_rates(records: Iterable[RunRecord]) -> list[Tried]:
@@ -84,7 +89,8 @@ def _place(record: RunRecord) -> float:
 
 
 def _held_out(records: Sequence[RunRecord]) -> float | None:
-    scores = [record.scores[HELD_OUT] for record in records if HELD_OUT in record.scores]
+    found = ((record, held_out_metric(record)) for record in records)
+    scores = [record.scores[f"{HELD_OUT}{metric}"] for record, metric in found if metric is not None]
     return fmean(scores) if len(scores) == len(records) else None
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from bertvision.records import GIVEN, Rate, Tried, fraction_name, tried_rates
+from bertvision.records import GIVEN, Rate, Tried, fraction_name, held_out_metric, tried_rates
+from bertvision.report.measures import measures_of
 from bertvision.report.results import Evidence
 from bertvision.tables import Column, Table
 
-CAPTION = "Learning rates, chosen on held-out questions"
+CAPTION = "Learning rates, chosen on held-out examples"
 READING = (
-    "Rates from the lowest to the highest, each with its held-out F1 at threshold 0 at the largest fraction that all "
+    "Rates from the lowest to the highest, each with its held-out {score} at the largest fraction that all "
     "rates of the row have: the mean over the seeds that they share there (where they share none, over each one's "
     "own). A row has its rate at every fraction."
 )
@@ -24,12 +25,12 @@ NONE = "none"
 
 
 class Attempt(NamedTuple):
-    """One of a row's rates and its F1; attempts sort by the rate of the encoder below a head, then by their own."""
+    """A row's rate and its held-out score; attempts sort by the rate of the encoder below a head, then by their own."""
 
     below: float  # 0 where the row is no head
     rate: float
     text: str
-    f1: str
+    score: str
 
 
 class RateChoice(NamedTuple):
@@ -78,12 +79,12 @@ def _choice(tried: Tried, best: Rate) -> RateChoice:
 
 def _attempt(rate: Rate) -> Attempt:
     record = rate.records[0]
-    f1 = "" if rate.held_out is None else f"{rate.held_out:.1f}"
+    score = "" if rate.held_out is None else f"{rate.held_out:.1f}"
     below = record.encoder_lr or 0.0
     if record.lr is None:
-        return Attempt(0.0, below, rate_text(below), f1)
+        return Attempt(0.0, below, rate_text(below), score)
     decay = "" if record.weight_decay is None else f", decay {record.weight_decay:g}"
-    return Attempt(below, record.lr, f"{rate_text(record.lr)}{decay}", f1)
+    return Attempt(below, record.lr, f"{rate_text(record.lr)}{decay}", score)
 
 
 def _place(choice: RateChoice) -> tuple[float, bool, int]:
@@ -121,7 +122,7 @@ def _lines(choice: RateChoice, most: int, has_below: bool) -> list[tuple[str, ..
         (
             *(fraction_name(tried.fraction), tried.row),
             *([rate_text(below) if below else ""] if has_below else []),
-            *(f"{each.text}: {each.f1}" for each in line),
+            *(f"{each.text}: {each.score}" for each in line),
             *[""] * (most - len(line)),
             *(", ".join(map(str, tried.seeds)) or NONE, chosen if below == best.below else NONE),
         )
@@ -139,5 +140,17 @@ def _note(choices: Sequence[RateChoice]) -> str:
         f"Of {len(ends)} choices, {ends.count('lowest')} fell on the lowest rate tried and {ends.count('highest')} on "
         "the highest: there a better one may lie beyond."
     )
-    said = {READING: True, TWO: _has_two(choices), counted: bool(ends), TIES: TIE in ends}
+    said = {
+        READING.format(score=_score(choices[0])): True,
+        TWO: _has_two(choices),
+        counted: bool(ends),
+        TIES: TIE in ends,
+    }
     return " ".join(sentence for sentence, is_said in said.items() if is_said)
+
+
+def _score(choice: RateChoice) -> str:
+    """Name the score that rates are chosen by, with the threshold of "no answer" where there is one."""
+    records = choice.tried.rates[0].records
+    metric = held_out_metric(records[0])
+    return next((each.head for each in measures_of(records).columns if each.key == metric), str(metric))

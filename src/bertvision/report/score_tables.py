@@ -21,12 +21,12 @@ from bertvision.tables import Cell, Column, Number, Table, score_cell, share_tex
 MODELS = "All models by fraction"
 CALIBRATED = "Thresholds and probabilities"
 # Seeds are told apart because a bootstrap of questions cannot know what another training would have answered.
-DIFFERENCES_NOTE = (
-    "Intervals are the middle 95% over resampled questions, paired, of these very trainings: with other seeds the same "
-    "methods may lie further apart, as the columns “by seed” show. “Best” is at the threshold for “no answer” that "
-    "suits each row best, chosen anew in every resample."
+DIFFERENCES_NOTE = "Intervals are the middle 95% over resampled {drawn}, paired"
+THESE_SEEDS = (
+    ", of these very trainings: with other seeds the same methods may lie further apart, as the columns “by seed” show"
 )
-DIFFERENCES = ("F1 at 0", "95% interval", "by seed", "F1 best", "95% interval", "by seed")
+BEST_NOTE = " “Best” is at the threshold for “no answer” that suits each row best, chosen anew in every resample."
+BEST_DIFFERENCES = ("F1 best", "95% interval", "by seed")
 
 
 def score_tables(evidence: Evidence) -> list[Table]:
@@ -79,12 +79,12 @@ def calibration_table(records: Iterable[RunRecord]) -> Table | None:
 
 
 def difference_tables(evidence: Evidence) -> list[Table]:
-    """Lay out how far one experiment's results lie from each that they were compared with, question by question."""
+    """Lay out how far one experiment's results lie from each that they were compared with."""
     own = [each for each in evidence.differences if each.experiment == evidence.records[0].experiment]
     place_of = {(result.fraction, result.name): place for place, result in enumerate(results_of(evidence.records))}
     shown = sorted((each for each in own if _key(each) in place_of), key=lambda each: place_of[_key(each)])
     return [
-        _difference_table(against, [each for each in shown if each.against == against])
+        _difference_table(against, [each for each in shown if each.against == against], evidence.records)
         for against in dict.fromkeys(each.against for each in shown)
     ]
 
@@ -154,10 +154,23 @@ def _key(each: DifferenceRecord) -> tuple[float | None, str]:
     return (each.fraction, each.row)
 
 
-def _difference_table(against: str, differences: Sequence[DifferenceRecord]) -> Table:
-    columns = (Column("fraction", "left"), Column("model", "left"), *DIFFERENCES)
-    rows = tuple((fraction_name(each.fraction), each.row, *_cells(each), *_cells(each.best)) for each in differences)
-    return Table(f"Question by question, less {against}", columns, rows, DIFFERENCES_NOTE)
+def _difference_table(against: str, differences: Sequence[DifferenceRecord], records: Sequence[RunRecord]) -> Table:
+    first, has_best = differences[0], any(each.best is not None for each in differences)
+    score = next((each.head for each in measures_of(records).columns if each.key == first.metric), first.metric)
+    columns = (Column("fraction", "left"), Column("model", "left"), score, "95% interval", "by seed")
+    rows = tuple(
+        (fraction_name(each.fraction), each.row, *_cells(each), *(_cells(each.best) if has_best else ()))
+        for each in differences
+    )
+    title = f"{first.example.capitalize()} by {first.example}, less {against}"
+    return Table(title, (*columns, *(BEST_DIFFERENCES if has_best else ())), rows, _difference_note(differences))
+
+
+def _difference_note(differences: Sequence[DifferenceRecord]) -> str:
+    """Say what was resampled; of comparisons that were resampled in different ways, what holds for all."""
+    drawn = [f"{unit}s" for unit in differences[0].resampled if all(unit in each.resampled for each in differences)]
+    note = DIFFERENCES_NOTE.format(drawn=" and ".join(drawn)) + ("" if "seeds" in drawn else THESE_SEEDS) + "."
+    return note + (BEST_NOTE if any(each.best is not None for each in differences) else "")
 
 
 def _cells(each: Apart | None) -> tuple[Cell, ...]:

@@ -206,17 +206,21 @@ class RunContext:
         )
 
 
-def prepare(experiment: Experiment, out: Path, progress: Progress, num_train: int | None = None) -> RunContext:
+def prepare(
+    experiment: Experiment, out: Path, progress: Progress, num_train: int | None = None, *, with_dev: bool = True
+) -> RunContext:
     """Read the data, load the encoder once to check it, and cut all windows, before anything expensive starts.
 
     With `num_train` only so many examples of train, spread evenly, are kept, and no split beside it and dev: enough to
-    measure with.
+    measure with. Without `with_dev` dev is not read, and what is held out of train stands in its place.
     """
-    task = read_task(experiment.task, experiment.data)
+    task = read_task(experiment.task, experiment.data, with_dev=with_dev)
     for split in (task.train, task.dev, *task.also.values()):
         if split.dropped:
             progress.say(f"{split.name}: {split.dropped} bad examples left out, {len(split.examples)} kept")
     task, held_out = _held_out(task, experiment.data)
+    if not with_dev and held_out is not None:
+        task = task._replace(dev=held_out)
     task, near_misses = _near_misses(task, experiment.data, progress)
     if num_train is not None:
         task, held_out = _sampled(task, num_train), None

@@ -163,14 +163,16 @@ def tune_together(
         rates=context.experiment.tune.rates if context.experiment.tune is not None else None,
         spent=bottom.costs,
         # Contrastive tuning has no output layer to score until it ends.
-        evaluate=partial(_evaluate, context, encoder, output) if log is not None and context.contrast is None else None,
+        evaluate=partial(score_output, context, encoder, output)
+        if log is not None and context.contrast is None
+        else None,
         log=log or UNLOGGED,
         saved=saved,
         progress=context.progress,
     )
 
 
-def _evaluate(context: RunContext, encoder: Encoder, output: Output) -> float | None:
+def score_output(context: RunContext, encoder: Encoder, output: Output) -> float | None:
     """Score encoder and output layer as they are."""
     read = _reading(context, output) or partial(read_output, objective=context.objective)
     asked, tokens = context.chosen_on, context.experiment.answers.tokens

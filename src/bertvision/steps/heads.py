@@ -91,7 +91,7 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
             context, encoder, weights, together, heads.values(), objective=objective, pooling=pooling
         )
         with states_of as (source, states):
-            kept, fits = _kept_states(context), dict[str, RegressionFit]()
+            kept, fits = kept_states(context), dict[str, RegressionFit]()
             score = partial(_score_heads, context, encoder, kept)
             for end in _train(context, together, heads, source, saved, fits):
                 _keep_epoch(context, stage, heads, end, states, score)
@@ -174,7 +174,7 @@ def _tell(
         for rows, heads in fit.fewer.items()
         for number, head in enumerate(heads)
     }
-    scores = _score_on(context, encoder, kept, copies, context.dev) if copies else {}
+    scores = score_on(context, encoder, kept, copies, context.dev) if copies else {}
     return {
         name: tell(
             context,
@@ -289,7 +289,7 @@ def _waited(context: RunContext, stage: Path, trained: Sequence[HeadConfig], end
     return min((end.epoch - _best_epoch(context, stage, name, end.epoch) for name in names), default=0)
 
 
-def _kept_states(context: RunContext) -> dict[str, KeptBatches]:
+def kept_states(context: RunContext) -> dict[str, KeptBatches]:
     """Return room for the states of what is scored after every epoch."""
     room = free_ram() // 4 if context.compute.device.type == "cpu" else KEPT_ON_GPU
     return {part: KeptBatches(room // 2 if context.held_out is not None else room) for part in ("dev", "held_out")}
@@ -298,17 +298,18 @@ def _kept_states(context: RunContext) -> dict[str, KeptBatches]:
 def _score_heads(
     context: RunContext, encoder: Encoder, kept: Mapping[str, KeptBatches], heads: Mapping[str, Head]
 ) -> dict[str, Scores]:
-    scores = _score_on(context, encoder, kept["dev"], heads, context.dev)
+    scores = score_on(context, encoder, kept["dev"], heads, context.dev)
     if context.held_out is not None:
-        for name, own in _score_on(context, encoder, kept["held_out"], heads, context.held_out).items():
+        for name, own in score_on(context, encoder, kept["held_out"], heads, context.held_out).items():
             if context.metric in own:
                 scores[name] = {**scores[name], context.watched_score: own[context.metric]}
     return scores
 
 
-def _score_on(
+def score_on(
     context: RunContext, encoder: Encoder, kept: KeptBatches, heads: Mapping[str, Head], asked: Answering
 ) -> dict[str, Scores]:
+    """Score heads on a split; its states are kept for the next time, where they fit."""
     tokens, layers = context.experiment.answers.tokens, context.experiment.states.chosen_layers
     per, windows = context.objective.per, asked.windows
     found = logits_of(encoder, heads, windows, per, context.compute, context.progress, tokens, layers, kept)

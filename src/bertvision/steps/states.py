@@ -13,6 +13,7 @@ from bertvision.heads.build import HeadConfig, is_regression
 from bertvision.heads.head import Head
 from bertvision.heads.training import build_heads, can_learn_together, train_heads_together
 from bertvision.records import fraction_name
+from bertvision.states.blocks import BlockStore
 from bertvision.states.cached import CachedStates
 from bertvision.states.config import SourceName, free_disk, free_ram
 from bertvision.states.disk import is_whole, keep_on_disk
@@ -48,8 +49,9 @@ def open_states(
     config, folder = context.experiment.states, states_folder(context, weights, pooling=pooling)
     wanted = wanted_states(context, encoder, objective=objective, pooling=pooling)
     source = context.processes.agreed(lambda: _decide(context, wanted, folder, heads, objective))
+    store = keep_states(context, source, wanted, folder, weights)
     yield (
-        _open(context, source, wanted, folder, weights, built),
+        source_of(context, store, wanted, built),
         source if source == "live" else f"{source}, {wanted.dtype}",
     )
     if source == "disk" and config.folder is None and not config.keep and context.is_main:
@@ -119,35 +121,49 @@ def _decide(
     if written.exists():
         made: SourceName = read_json(written)["source"]
         return made
-    if is_whole(folder):
-        choice = Choice("disk", f"they are in {folder}", [])
-    elif wanted.pooling is not None and wanted.layout().num_bytes < free_ram() / 4:
-        choice = SMALL
-    elif context.experiment.heads.epochs == 1:
-        choice = ONE_PASS
-    else:
-        choice = plan_source(context, wanted, folder, heads, objective)
-        context.progress.say(f"states: {choice.source}, {choice.reason}")
+    choice = choose_states(context, wanted, folder, heads, objective)
     write_json(written, {"source": choice.source, "reason": choice.reason})
     return choice.source
 
 
-def _open(
-    context: RunContext, source: SourceName, wanted: Wanted, folder: Path, weights: str, heads: Iterable[Head]
-) -> StateSource:
-    batch, states_batch, data = context.experiment.heads.batch, context.experiment.states.batch, context.task.train
-    seed, compute = seed_for(context.seed, "heads"), context.compute
+def choose_states(
+    context: RunContext, wanted: Wanted, folder: Path, heads: Sequence[HeadConfig], objective: Objective
+) -> Choice:
+    """Choose between live, ram and disk where the experiment leaves it to us."""
+    if is_whole(folder):
+        return Choice("disk", f"they are in {folder}", [])
+    if wanted.pooling is not None and wanted.layout().num_bytes < free_ram() / 4:
+        return SMALL
+    if context.experiment.heads.epochs == 1:
+        return ONE_PASS
+    choice = plan_source(context, wanted, folder, heads, objective)
+    context.progress.say(f"states: {choice.source}, {choice.reason}")
+    return choice
+
+
+def keep_states(
+    context: RunContext, source: SourceName, wanted: Wanted, folder: Path, weights: str
+) -> BlockStore | None:
+    """Keep the states in memory or on disk; None: they are live."""
     if source == "live":
+        return None
+    if source == "ram":
+        return keep_in_ram(wanted, context.progress)
+    data = context.task.train
+    fingerprint = fingerprint_of(wanted, weights, {"name": data.name, "sha256": data.sha256})
+    return keep_on_disk(wanted, folder, fingerprint, context.progress)
+
+
+def source_of(context: RunContext, store: BlockStore | None, wanted: Wanted, heads: Iterable[Head] = ()) -> StateSource:
+    """Return the states in the order of a context's seed; `heads` are those that they are for, as they are built."""
+    batch, states_batch = context.experiment.heads.batch, context.experiment.states.batch
+    seed, compute = seed_for(context.seed, "heads"), context.compute
+    if store is None:
         given, layers = (wanted.encoder, wanted.windows, batch, seed, compute), wanted.layers
         if _can_be_packed(wanted, list(heads)):
             return PackedLiveStates(*given, states_batch=states_batch, layers=layers)
         pooling, group = wanted.pooling, wanted.group
         return LiveStates(*given, states_batch=states_batch, layers=layers, pooling=pooling, group=group)
-    if source == "ram":
-        store = keep_in_ram(wanted, context.progress)
-    else:
-        fingerprint = fingerprint_of(wanted, weights, {"name": data.name, "sha256": data.sha256})
-        store = keep_on_disk(wanted, folder, fingerprint, context.progress)
     return CachedStates(
         store,
         wanted.windows,

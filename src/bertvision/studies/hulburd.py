@@ -54,9 +54,10 @@ class AgainstFull(NamedTuple):
     @property
     def note(self) -> str:
         """Say what the differences are."""
+        drawn = [f"{unit}s" for each in self.differences if self._of(each) for unit in each.resampled]
         interval = (
-            "with its 95% interval over resampled questions (paired, the mean over seeds)"
-            if any(self._of(each) for each in self.differences)
+            f"with its 95% interval over resampled {' and '.join(dict.fromkeys(drawn))} (paired, the mean over seeds)"
+            if drawn
             else "seed by seed, with its standard deviation where there are several"
         )
         return f"“Against full” is the difference in F1 to the row that trains every weight, {interval}."

@@ -1,7 +1,7 @@
 """The course of a training: loss, held-out score and rate over steps, for records, a file of lines and callbacks."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import ceil, isfinite
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -117,6 +117,11 @@ class History:
         if last is not None:
             self._since.append(last)
             self._make_point(scores or {})
+
+    def forget(self, names: Collection[str]) -> None:
+        """Make a last point of all learners, and no further ones of some."""
+        self.mark()
+        self._schedules = {name: each for name, each in self._schedules.items() if name not in names}
 
     def state(self) -> Settings:
         """Return what a training that is stopped here needs to go on."""
