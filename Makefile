@@ -31,6 +31,7 @@ fuzz: $(VENV)/.dev
 # On more cores: make faults PROCESSES=16
 PROCESSES ?= 4
 faults: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet -e '.[ray]'
 	CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m faults -n auto --maxprocesses $(PROCESSES) --dist worksteal
 
 docs: $(VENV)/.dev

@@ -51,19 +51,29 @@ def test_layers_add_up_to_the_score(reader):
     assert sum(part.score for part in found.layers) == pytest.approx(found.score, abs=1e-3)
 
 
-def test_it_is_small_whole_and_part_of_the_wheel():
-    files = {path.name: path.stat().st_size for path in DEFAULT_FOLDER.iterdir()}
-    assert sum(files.values()) <= 25_000_000
-    hashes = json.loads((DEFAULT_FOLDER / "sha256.json").read_text())["sha256"]
+@pytest.mark.parametrize(("name", "most"), [("default", 25_000_000), ("base", 10_000_000)])
+def test_it_is_small_whole_and_part_of_the_wheel(name, most):
+    folder = SHIPPED[name]
+    files = {path.name: path.stat().st_size for path in folder.iterdir()}
+    assert sum(files.values()) <= most
+    hashes = json.loads((folder / "sha256.json").read_text())["sha256"]
     assert hashes.keys() == files.keys() - {"README.md", "model.json", "sha256.json"}
-    assert {name: sha256_of(DEFAULT_FOLDER / name) for name in hashes} == hashes
+    assert {file: sha256_of(folder / file) for file in hashes} == hashes
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
-    assert "default_model/*" in project["tool"]["setuptools"]["package-data"]["bertvision"]
+    assert f"{name}_model/*" in project["tool"]["setuptools"]["package-data"]["bertvision"]
 
 
-def test_its_card_names_data_licences_limits_and_the_command_of_its_scores():
-    card = (DEFAULT_FOLDER / "README.md").read_text()
-    for part in ("CC BY-SA 4.0", "CC BY 4.0", "Apache-2.0", "cannot do", "bertvision predict default", "| best_f1 |"):
+@pytest.mark.parametrize("name", SHIPPED)
+def test_its_card_names_data_licences_limits_and_the_command_that_made_it(name):
+    card = (SHIPPED[name] / "README.md").read_text()
+    for part in (
+        "CC BY-SA 4.0",
+        "CC BY 4.0",
+        "Apache-2.0",
+        "cannot do",
+        "bertvision run default_model/",
+        "| best_f1 |",
+    ):
         assert part in card
 
 

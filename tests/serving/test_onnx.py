@@ -198,7 +198,7 @@ def test_the_default_model_is_exported_with_its_calibration(exported, tmp_path, 
     shutil.copytree(exported["squad2"] / "torch", tmp_path / "shipped")
     calibration = {"threshold": -8.5, "temperature": 3.2}
     (tmp_path / "shipped" / "calibration.json").write_text(json.dumps(calibration))
-    monkeypatch.setattr("bertvision.model_folder.shipped_model", lambda: tmp_path / "shipped")
+    monkeypatch.setattr("bertvision.model_folder.shipped_model", lambda name: tmp_path / "shipped")
     done = CliRunner().invoke(app, ["export", "default", "--onnx", str(tmp_path / "onnx"), "--int8"])
     assert done.exit_code == 0, done.output
     written = json.loads((tmp_path / "onnx" / "calibration.json").read_text())

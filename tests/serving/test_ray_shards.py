@@ -5,7 +5,6 @@ import os
 import signal
 
 import pytest
-import ray
 from faults import content_of
 
 from bertvision.errors import DataError
@@ -13,7 +12,8 @@ from bertvision.steps.predict_shards import predict_shards
 from bertvision.steps.ray_shards import ShardActor, predict_on_ray
 
 # Ray warns of its own settings.
-pytestmark = [pytest.mark.flow, pytest.mark.filterwarnings("ignore")]
+# Starting a cluster and replacing an actor took eight minutes beside other tests: `make faults`, which installs Ray.
+pytestmark = [pytest.mark.faults, pytest.mark.filterwarnings("ignore")]
 CPU = {"device": "cpu"}
 
 
@@ -41,6 +41,8 @@ def shards(tmp_path):
 
 
 def test_actors_write_what_one_process_writes_also_when_one_of_them_is_killed(make_shared, shards, tmp_path):
+    import ray
+
     model = make_shared("classification", ("bad", "good"))
     predict_shards(model, [shards], tmp_path / "one", CPU)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)

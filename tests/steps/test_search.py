@@ -381,7 +381,7 @@ def test_a_space_that_makes_no_sense_is_refused(settings, given, told):
         build_experiment({**settings, "search": given})
 
 
-@pytest.mark.parametrize("name", shipped_configs())
+@pytest.mark.parametrize("name", [name for name in shipped_configs() if not name.startswith("pretrain/")])
 def test_short_settings_build_every_shipped_experiment_again(name):
     from bertvision.experiment import read_experiments
 

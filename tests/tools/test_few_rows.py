@@ -82,6 +82,6 @@ def test_a_report_compares_sides_on_the_draws_that_all_have(tool, tmp_path):
     (tmp_path / "some.jsonl").write_text("\n".join(map(json.dumps, records)))
     tool.write_report(tmp_path)
     lines = (tmp_path / "few_rows.md").read_text().splitlines()
-    assert lines[2] == "| 8 | 1 | 1 | 70.0 | 65.0 | 60.0 | 2 |"
+    assert lines[2] == "| 8 | 1 | 1 | 70.0 | 65.0 | 60.0 |  | 2 |"
     assert "| SST-2 | 8 | 2 | 80.0 ± 10.0 | 65.0 | 60.0 |" in lines
     assert (tmp_path / "few_rows.png").stat().st_size > 0
