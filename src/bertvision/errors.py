@@ -34,7 +34,7 @@ class FolderError(BertVisionError):
     """A run folder or model folder is incomplete, damaged or belongs to another experiment."""
 
 
-class BusyError(FolderError):
+class LockedError(FolderError):
     """Another process is working there."""
 
 

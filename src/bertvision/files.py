@@ -18,7 +18,7 @@ from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import IO, Any
 
-from bertvision.errors import BusyError, FolderError
+from bertvision.errors import FolderError, LockedError
 from bertvision.strict_json import parse_json
 
 PART, OLD, LOCK = ".bv-part", ".bv-old", ".bv-lock"
@@ -335,7 +335,7 @@ def _take_lock(path: Path, folder: Path) -> IO[str]:
         return file
     except OSError:
         file.close()
-        raise BusyError(
+        raise LockedError(
             f"{folder}: another bertvision is working in it; wait for it or choose another folder"
         ) from None
     if _is_at(path, file):

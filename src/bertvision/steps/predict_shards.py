@@ -19,7 +19,7 @@ from bertvision.data.shards import ShardFormat, ShardRow, read_shard
 from bertvision.data.sources import BadExampleError, exists, is_unicode
 from bertvision.data.tables import ENDINGS, ending_of
 from bertvision.encoder.encode import freeze
-from bertvision.errors import BusyError, DataError
+from bertvision.errors import DataError, LockedError
 from bertvision.files import check_folder, locked, make_folder, read_json, remove_file, whole_stream, write_json
 from bertvision.heads.logits import logits_of
 from bertvision.progress import SILENT, Bar, Progress
@@ -110,22 +110,37 @@ def predict_shards(
 
     A shard that cannot be read to its end is left out, and an error names it when all others are done.
     """
-    shards = find_shards(sources, check_folder(out))
-    predictor = ShardPredictor(open_model_in_use(model_folder, settings, allow_outside))
-    predictor.open(out)
-    failed = list[DataError]()
+    shards, predictor = open_shards(model_folder, sources, out, settings, allow_outside=allow_outside)
+    problems = list[str]()
     with progress.bar("predict", sum(shard.source.stat().st_size for shard in shards)) as bar:
         for place, shard in enumerate(shards, start=1):
             try:
                 predictor.predict(shard, bar, f"shard {place} of {len(shards)}")
-            except BusyError:
+            except LockedError:
                 continue
             except DataError as error:
-                failed.append(error)
-    if failed:
-        others = f"; {len(failed)} of {len(shards)} shards cannot be read to their end" if len(failed) > 1 else ""
-        raise DataError(f"{failed[0]}{others}; all others are done, and the same command does what is missing")
-    return read_counts(sources, out)
+                problems.append(str(error))
+    return counts_or_error(sources, out, problems)
+
+
+def open_shards(
+    model_folder: Path, sources: Sequence[str], out: Path, settings: Settings | None, *, allow_outside: bool
+) -> "tuple[list[Shard], ShardPredictor]":
+    """Find the shards and open the model for them; `out` is from then on of this model."""
+    shards = find_shards(sources, check_folder(out))
+    predictor = ShardPredictor(open_model_in_use(model_folder, settings, allow_outside))
+    predictor.open(out)
+    return shards, predictor
+
+
+def counts_or_error(sources: Sequence[str], out: Path, problems: Sequence[str]) -> ShardedPredictions:
+    """Count what has come of all shards, or name the first that could not be read to its end."""
+    found = read_counts(sources, out)
+    if problems:
+        total = len(found.shards) + found.busy
+        others = f"; {len(problems)} of {total} shards cannot be read to their end" if len(problems) > 1 else ""
+        raise DataError(f"{problems[0]}{others}; all others are done, and the same command does what is missing")
+    return found
 
 
 def read_counts(sources: Sequence[str], out: Path) -> ShardedPredictions:
@@ -188,7 +203,7 @@ class ShardPredictor:
             sign(out, self.made_by)
 
     def predict(self, shard: Shard, bar: Bar, what: str = "") -> ShardCounts:
-        """Answer a shard, unless it is done; `BusyError` where another process is at it."""
+        """Answer a shard, unless it is done; `LockedError` where another process is at it."""
         if (done := shard.counts()) is not None:
             bar.advance(done.source_bytes)
             return done

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertvision.errors import BertVisionError, BusyError, DataError, MissingExtraError
-from bertvision.files import check_folder
+from bertvision.errors import BertVisionError, DataError, LockedError, MissingExtraError
 from bertvision.progress import SILENT, Progress, SilentBar
 from bertvision.settings import Settings
 from bertvision.steps.predict_file import open_model_in_use
-from bertvision.steps.predict_shards import Shard, ShardedPredictions, ShardPredictor, find_shards, read_counts
+from bertvision.steps.predict_shards import Shard, ShardedPredictions, ShardPredictor, counts_or_error, open_shards
 
 
 class ShardActor:
@@ -27,7 +26,7 @@ class ShardActor:
     def _predict(self, shard: Shard) -> str:
         try:
             self._predictor.predict(shard, SilentBar())
-        except BusyError:
+        except LockedError:
             return ""
         except DataError as error:
             return str(error)
@@ -50,18 +49,14 @@ def predict_on_ray(
     All machines need the same paths to model, shards and `out`. Each actor has a GPU where the model runs on one.
     """
     ray = _load_ray()
-    shards = find_shards(sources, check_folder(out))
-    predictor = ShardPredictor(open_model_in_use(model_folder, settings, allow_outside))
-    predictor.open(out)
+    shards, predictor = open_shards(model_folder, sources, out, settings, allow_outside=allow_outside)
     left = [shard for shard in shards if shard.counts() is None]
     problems = list[str]()
     with progress.bar("predict", sum(shard.source.stat().st_size for shard in left)) as bar:
         for row in _rows(ray, left, actor, (str(model_folder), settings, allow_outside), actors, predictor.num_gpus):
             bar.advance(int(row["bytes"]))
             problems += [row["problem"]] if row["problem"] else []
-    if problems:
-        raise DataError(f"{problems[0]}; all others are done, and the same command does what is missing")
-    return read_counts(sources, out)
+    return counts_or_error(sources, out, problems)
 
 
 def _rows(

@@ -12,7 +12,7 @@ from bertvision.model_folder import load_head, read_model_config
 from bertvision.records import Parameters, ResultKind, TrainingPoint, fraction_name
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import best_step, bottom_states, steps_as, trained_parameters, tuning_points
-from bertvision.steps.heads import encoder_folder, load_heads
+from bertvision.steps.heads import TrainedHead, encoder_folder, load_heads
 from bertvision.steps.mistakes import Told
 
 ENCODER, MAJORITY = "encoder", "majority"
@@ -57,24 +57,8 @@ def list_models(context: RunContext, encoder: Encoder) -> list[ResultModel]:
         encoder_row = ResultModel(ENCODER, "encoder", parameters, output, config, ship, states=states)
         rows.append(replace(encoder_row, points=tuning_points(place), best=best_step(place), steps=steps_as(place)))
     for name, trained in load_heads(context).items():
-        count = count_parameters(trained.head)
-        parameters = Parameters(total=count.total, trainable=count.trainable, encoder=size)
-        rows.append(
-            ResultModel(
-                name,
-                trained.config.kind,
-                parameters,
-                trained.head,
-                trained.config,
-                inside + count.total,
-                seconds=trained.seconds,
-                epochs=trained.epochs,
-                states=trained.states,
-                points=trained.points,
-                best=trained.best,
-                told=trained.told,
-            )
-        )
+        row = replace(_head_row(name, trained, size, inside), epochs=trained.epochs, states=trained.states)
+        rows.append(replace(row, points=trained.points, best=trained.best, told=trained.told))
     rows += _ensembles(context.experiment.ensembles, rows, size, inside)
     return rows + _transferred(context, size, inside)
 
@@ -84,20 +68,18 @@ def _transferred(context: RunContext, size: int, inside: int) -> list[ResultMode
     rows = []
     for fraction in earlier_fractions(context):
         for name, trained in load_heads(context.at(context.seed, fraction)).items():
-            count = count_parameters(trained.head)
-            parameters = Parameters(total=count.total, trainable=count.trainable, encoder=size)
-            row = ResultModel(
-                transferred_name(name, fraction),
-                trained.config.kind,
-                parameters,
-                trained.head,
-                trained.config,
-                inside + count.total,
-                seconds=trained.seconds,
-                head_fraction=fraction,
-            )
-            rows.append(row)
+            row = _head_row(transferred_name(name, fraction), trained, size, inside)
+            rows.append(replace(row, head_fraction=fraction))
     return rows
+
+
+def _head_row(name: str, trained: TrainedHead, size: int, inside: int) -> ResultModel:
+    count = count_parameters(trained.head)
+    parameters = Parameters(total=count.total, trainable=count.trainable, encoder=size)
+    ship = inside + count.total
+    return ResultModel(
+        name, trained.config.kind, parameters, trained.head, trained.config, ship, seconds=trained.seconds
+    )
 
 
 def earlier_fractions(context: RunContext) -> list[float]:

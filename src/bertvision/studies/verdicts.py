@@ -33,7 +33,7 @@ class Findings(NamedTuple):
     analyses: Analyses = {}
 
 
-class Compared(NamedTuple):
+class ScoredEstimate(NamedTuple):
     """A difference, or a value, and the score that it is of."""
 
     estimate: SeedMean
@@ -117,13 +117,13 @@ def judge_claim(study: Study, claim: Claim, findings: Findings) -> JudgedClaim:
     )
 
 
-def compare(study: Study, one: NumberPlace, other: NumberPlace | None, findings: Findings) -> Compared | None:
+def compare(study: Study, one: NumberPlace, other: NumberPlace | None, findings: Findings) -> ScoredEstimate | None:
     """Return how far one number lies above another, seed by seed, by the first score that the records of both have."""
     for score in (one.score,) if one.score else (*study.scores, *study.official):
         ours = by_seed(one, score, findings)
         theirs = dict.fromkeys(ours, 0.0) if other is None else by_seed(other, score, findings)
         if seeds := sorted(ours.keys() & theirs.keys()):
-            return Compared(estimate([ours[seed] - theirs[seed] for seed in seeds]), _name_of(one) or score)
+            return ScoredEstimate(estimate([ours[seed] - theirs[seed] for seed in seeds]), _name_of(one) or score)
     return None
 
 
