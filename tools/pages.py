@@ -1,13 +1,16 @@
-"""Writes the generated parts of docs/commands.md, claims.md and the models' pages; a test holds the pages to it."""
+"""Writes the generated parts of the models' cards, of README.md and of pages of docs/; a test holds the pages to it."""
 
+from functools import partial
 from pathlib import Path
 
 import typer.main
+from probabilities import models_table, read_answers, trust_section
 from typer.testing import CliRunner
 
 from bertvision.cli import app
 from bertvision.encoder.load import SHIPPED
 from bertvision.files import write_text
+from bertvision.hub import CARD
 from bertvision.report.renderers import to_markdown
 from bertvision.studies.claims import claims_tables, count_statuses, settle_claims
 
@@ -43,8 +46,14 @@ def base_model_page() -> str:
 
 def _card(name: str) -> str:
     """Return the card of a model that ships, without what only the hub reads."""
-    _, _, card = (SHIPPED[name] / "README.md").read_text(encoding="utf-8").split("---\n", 2)
-    return card.lstrip()
+    _, _, card = written(SHIPPED[name] / CARD).split("---\n", 2)
+    return card.replace(BEGIN, "").replace(END, "").strip() + "\n"
+
+
+def trust_part(name: str) -> str:
+    """Return what a card says of a model's answers to dev, where they were measured."""
+    record = read_answers(name)
+    return "" if record is None else trust_section(record)
 
 
 def claims_page() -> str:
@@ -56,6 +65,9 @@ def claims_page() -> str:
 
 
 PAGES = {
+    **{folder / CARD: partial(trust_part, name) for name, folder in SHIPPED.items()},
+    DOCS.parent / "README.md": lambda: models_table("docs/"),
+    DOCS / "index.md": models_table,
     DOCS / "commands.md": commands_page,
     DOCS / "default_model.md": default_model_page,
     DOCS / "base_model.md": base_model_page,

@@ -77,7 +77,7 @@ def plan_study(
 ) -> StudyPlan:
     """Lay the study's settings over its experiment; `data` is the folder that takes the place of `data/` there."""
     if not study.config:
-        raise SettingsError(f"{study.name}: cannot be run here; it needs {study.needs}")
+        raise SettingsError(f"{study.name}: is not run by this command; it needs {study.needs}")
     settings: Settings = merge(read_yaml(find_config(Path(study.config))), study.settings)
     if encoder is not None and encoder != settings["encoder"]:
         settings = merge(merge(settings, study.elsewhere), {"encoder": encoder})

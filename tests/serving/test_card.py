@@ -5,7 +5,7 @@ from huggingface_hub import ModelCard
 from bertvision.model_config import Calibration
 from bertvision.records import DataFile
 from bertvision.serving.base_model import BaseModel, find_base
-from bertvision.serving.card import About, Measured, model_card
+from bertvision.serving.card import About, model_card
 
 APACHE = BaseModel("hannah/small-weir", {"license": "apache-2.0", "language": "en"})
 OWN = DataFile(name="/home/hannah/weirs.json", sha256="ab" * 32, questions=120, dropped=0, windows=130)
@@ -17,15 +17,12 @@ def read_head(card):
     return ModelCard(card).data
 
 
-def test_an_author_adds_title_name_text_and_scores_with_their_command(shared_reader):
-    measured = Measured("bertvision predict default --data dev.json", {"f1": 61.2345, "NoAns_f1": 58.0, "total": 11873})
-    about = About("The weir's model", "default", "It reads English.\n", (measured,))
+def test_an_author_adds_title_name_and_text(shared_reader):
+    about = About("The weir's model", "default", "It reads English.\n")
     card = model_card(shared_reader.served.config, Calibration(threshold=1.25), [], about)
     assert "# The weir's model\n" in card
     assert 'bertvision.load("default")' in card
     assert "\nIt reads English.\n\n## Settings" in card
-    assert "```text\nbertvision predict default --data dev.json\n```" in card
-    assert "| f1 | 61.23 |\n| NoAns_f1 | 58.00 |\n| total | 11,873 |" in card
     assert "| null threshold | 1.2500 |" in card
 
 

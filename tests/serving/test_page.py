@@ -112,6 +112,16 @@ def test_every_candidate_is_marked_in_its_passage_when_it_is_chosen(visit, addre
     expect(page.locator("#passage")).to_have_text(CONTEXT)
 
 
+def test_the_answer_says_which_model_gave_it(visit, reader):
+    with serving({"weir": reader, "other": reader}) as address:
+        page = visit(address)
+        ask(page)
+        expect(page.get_by_role("heading", name="Answer model: weir")).to_be_visible()
+        page.get_by_label("Model").select_option("other")
+        ask(page)
+        expect(page.get_by_role("heading", name="Answer model: other")).to_be_visible()
+
+
 def test_the_decision_is_shown_by_the_numbers_of_the_answer_and_of_the_list(visit, address, reader):
     page = visit(address)
     with page.expect_request("**/answer") as sent:
@@ -251,7 +261,7 @@ def test_an_answer_does_not_stand_beside_the_error_of_the_next_request(visit, ad
     expect(page.get_by_role("alert")).to_be_visible()
     for stale in ("#found", "#xray", "#passage", "#heat"):
         expect(page.locator(stale)).to_be_hidden()
-    for stale in ("#given", "#decision-text"):
+    for stale in ("#given", "#decision-text", "#answered-by"):
         expect(page.locator(stale)).to_have_text("")
     expect(page.locator("#waiting")).to_be_visible()
     page.route("**/xray", lambda route: None)  # none ever comes

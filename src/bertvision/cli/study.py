@@ -134,7 +134,7 @@ def _plan_lines(study: "Study", work: "StudyWork | None", runs: Sequence[str], m
     from bertvision.states.planner import in_time
 
     if work is None:
-        takes = f"cannot be run here: needs {study.needs}"
+        takes = f"not run by this command: needs {study.needs}"
     else:
         time = "" if work.seconds is None else f"; about {in_time(work.seconds)} on this machine with the papers' data"
         passes = f"{work.tuning_epochs:g} epochs of tuning, {work.head_passes:g} passes of heads"

@@ -63,9 +63,13 @@ class Answers:
 
         "No answer" scores less by the threshold, so that it is as likely as the best span where the decision turns.
         """
+        taken = np.where(self.abstains(threshold)[:, None], self.is_null, self.is_best)
+        return self.shares(taken, threshold, temperature)
+
+    def shares(self, taken: Bools, threshold: float, temperature: float) -> Floats:
+        """Return the probability of some candidates of each question together, such as `is_null` or `is_best`."""
         scores = self.scores - np.where(self.is_null, threshold, 0.0)
         weights = np.exp((scores - scores.max(axis=1, keepdims=True)) / temperature)
-        taken = np.where(self.abstains(threshold)[:, None], self.is_null, self.is_best)
         shares: Floats = (weights * taken).sum(axis=1) / weights.sum(axis=1)
         return np.minimum(shares, 1.0)
 

@@ -8,7 +8,6 @@ import yaml
 
 from bertvision.data.sources import parse_hub_id
 from bertvision.encoder.folder import purpose_of_class
-from bertvision.metrics.squad import Scores
 from bertvision.model_config import Calibration, UseConfig
 from bertvision.model_folder import ModelConfig
 from bertvision.records import RunRecord, tuned_for
@@ -32,20 +31,12 @@ HUB_METRICS = {
 MORE_SCORES = ("tuned_f1", "best_f1", "HasAns_f1", "NoAns_f1", "ece", "ece_calibrated", "risk_coverage_area")
 
 
-class Measured(NamedTuple):
-    """Scores of a model as a command prints them, so that anybody can measure again."""
-
-    command: str
-    scores: Scores
-
-
 class About(NamedTuple):
     """What a card says beside settings and records."""
 
     title: str | None = None
     name: str = PLACE  # what `bertvision.load` takes
     text: str = ""  # in Markdown: what it was trained on, under which licences, and what it cannot do
-    measured: tuple[Measured, ...] = ()
 
 
 def model_card(
@@ -77,7 +68,6 @@ def model_card(
             "",
             *([about.text.strip(), ""] if about.text else []),
             *settings_table(config, calibration),
-            *(line for measured in about.measured for line in _measured(measured)),
             *(line for record in records for line in _scores(record)),
             *([] if about.text else _limits(config, records)),
         ]
@@ -188,11 +178,6 @@ def settings_table(config: UseConfig, calibration: Calibration) -> list[str]:
     return ["## Settings", "", *_table(("setting", "value"), rows)]
 
 
-def _measured(measured: Measured) -> list[str]:
-    rows = [(name, _number(name, value)) for name, value in measured.scores.items()]
-    return ["## Scores", "", "```text", measured.command, "```", "", *_table(("score", "value"), rows)]
-
-
 def _scores(record: RunRecord) -> list[str]:
     data = [
         # The folder is the author's own affair.
@@ -224,10 +209,6 @@ def _score_table(record: RunRecord) -> list[str]:
         "Intervals: the middle 95% where dev's examples are drawn again with replacement.",
         "",
     ]
-
-
-def _number(name: str, value: float) -> str:
-    return f"{value:,.0f}" if name.endswith("total") else f"{value:.2f}"
 
 
 def _sha(digest: str | None) -> str:

@@ -72,7 +72,7 @@ class Study(Config):
     name: str
     paper: str
     title: str
-    config: str = ""  # a shipped experiment; empty: it cannot be run here, and `needs` says why
+    config: str = ""  # a shipped experiment; empty: `reproduce` does not run it, and `needs` says why
     needs: str = ""
     task: str | None = None  # None: several, and rows are named after them
     settings: dict[str, Any] = {}  # on top of it

@@ -16,6 +16,7 @@ export class Result {
     const [given] = found;
     find("#waiting").hidden = true;
     find("#found").hidden = false;
+    find("#answered-by").textContent = `model: ${model}`;
     find("#given").textContent = given.text || "No answer in this passage";
     find("#given").classList.toggle("nothing", !given.text);
     this.showDecision(found);
@@ -27,6 +28,7 @@ export class Result {
     find("#waiting").hidden = false;
     find("#found").hidden = true;
     find("#given").textContent = "";
+    find("#answered-by").textContent = "";
     find("#decision-text").textContent = "";
     this.heat.clear();
   }
