@@ -1,9 +1,12 @@
+import itertools
+import math
+
 import numpy as np
 import pytest
 
 from bertvision.predictions.logits import TokenGrid
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.predictions.reader_decoder import pool_answers
+from bertvision.predictions.reader_decoder import JOINT, JointScores, pool_answers
 from bertvision.predictions.texts import text_grid
 
 CONTEXT = "in 1066 hannah coyle"
@@ -60,3 +63,117 @@ def test_an_endless_word_is_cut_at_tokens():
     pooled = pool_answers(grid, logits, AnswerConfig(max_answer_length=2), has_null=False)
     assert texts_of(grid, pooled)
     assert pooled.shares(0.0, 1.0).answers.sum() == pytest.approx(1.0)
+
+
+# Windows of a long text
+
+WORDS = [f"w{number}" for number in range(12)]
+LONG = " ".join(WORDS)
+PLACES = [(LONG.index(word), LONG.index(word) + len(word)) for word in WORDS[:10]]
+
+
+def windows_of(counts, size=2):
+    """Lay out questions of so many windows of one text, each with a first token and the next words."""
+    firsts = [first for count in counts for first in range(0, size * count, size)]
+    offsets = [place for first in firsts for place in [(-1, -1), *PLACES[first : first + size]]]
+    at = np.arange(len(firsts) + 1, dtype=np.int64) * (size + 1)
+    question_of = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    names = tuple(f"q{number}" for number in range(len(counts)))
+    tokens = TokenGrid(names, question_of, at, np.ones(len(firsts), np.int32), np.array(offsets, np.int32))
+    return text_grid(tokens, [LONG] * len(counts))
+
+
+def drawn(grid, seed):
+    return np.random.default_rng(seed).normal(0, 2, (len(grid.tokens.offsets), 2)).astype(np.float32)
+
+
+def enumerated(logits, windows, size, threshold, temperature, joint):
+    """Return the probabilities of all words and of "no answer", window by window, span by span (of one token each)."""
+    table = logits.astype(np.float64).reshape(windows, size + 1, 2)
+    lowest = min(start + end for start, end in table[:, 0])
+    scores = {}
+    for window, place in itertools.product(range(windows), range(size)):
+        excess = sum(table[window, 0]) - lowest
+        scores[WORDS[window * size + place]] = sum(table[window, place + 1]) - joint.own_null * excess
+    nothing = lowest + joint.per_log_window * math.log(windows) - threshold
+    powers = {word: math.exp(score / temperature) for word, score in scores.items()}
+    total = sum(powers.values()) + math.exp(nothing / temperature)
+    return {word: power / total for word, power in powers.items()}, math.exp(nothing / temperature) / total
+
+
+@pytest.mark.parametrize("joint", [JOINT, JointScores(0.0, 0.0), JointScores(0.5, 3.0), JointScores(1.0, 2.0)])
+@pytest.mark.parametrize("windows", [1, 2, 5])
+def test_spans_of_all_windows_share_one_softmax_each_above_the_null_score_of_its_own(joint, windows):
+    grid = windows_of([windows])
+    logits = drawn(grid, windows)
+    pooled = pool_answers(grid, logits, AnswerConfig(max_answer_length=1), has_null=True, joint=joint)
+    shares = pooled.shares(threshold=-1.0, temperature=1.5)
+    expected, nothing = enumerated(logits, windows, 2, -1.0, 1.5, joint)
+    assert dict(zip(texts_of(grid, pooled), shares.answers.tolist(), strict=True)) == pytest.approx(expected, rel=1e-5)
+    assert shares.nothing.tolist() == pytest.approx([nothing], rel=1e-5)
+    best = max(expected, key=expected.get)
+    assert texts_of(grid, pooled)[shares.best[0]] == best
+    # The odds are those of the probabilities, without threshold and temperature.
+    assert shares.null_odds[0] == pytest.approx(1.5 * math.log(nothing / expected[best]) - 1.0, rel=1e-4, abs=1e-4)
+
+
+def test_a_window_that_is_sure_of_no_answer_loses_to_one_that_is_not():
+    grid = windows_of([2])
+    # w0 scores 8, 2 below the "no answer" of its window; w2 scores 6, 3 above that of its own.
+    logits = logits_of([10.0, 8.0, -9.0, 3.0, 6.0, -9.0], [0.0] * 6)
+    joint, raw = (
+        pool_answers(grid, logits, AnswerConfig(max_answer_length=1), has_null=True, joint=each)
+        for each in (JOINT, JointScores(0.0, 0.0))
+    )
+    assert texts_of(grid, joint)[0] == "w2"
+    assert texts_of(grid, raw)[0] == "w0"
+    assert joint.spans.scores[0] == 6.0  # what is shown stays the logits
+
+
+@pytest.mark.parametrize("joint", [JOINT, JointScores(0.3, 7.0)])
+def test_a_text_of_one_window_is_scored_as_it_is(joint):
+    grid = windows_of([1, 1, 1])
+    logits = drawn(grid, 0)
+    given = AnswerConfig(max_answer_length=2)
+    found, raw = (
+        pool_answers(grid, logits, given, has_null=True, joint=each).shares(0.3, 2.0)
+        for each in (joint, JointScores(0.0, 0.0))
+    )
+    for name in ("answers", "nothing", "best", "null_odds"):
+        assert np.array_equal(getattr(found, name), getattr(raw, name)), name
+
+
+def test_the_order_of_windows_does_not_matter_nor_what_else_is_asked():
+    alone, logits = windows_of([4]), drawn(windows_of([4]), 3)
+    size = len(logits) // 4
+    order = np.array([2, 0, 3, 1])
+    tokens = (order[:, None] * size + np.arange(size)).ravel()
+    turned = alone._replace(
+        tokens=TokenGrid(
+            alone.tokens.question_ids,
+            alone.tokens.question_of,
+            alone.tokens.window_at,
+            alone.tokens.context_at,
+            alone.tokens.offsets[tokens],
+        ),
+        can_bound=alone.can_bound[tokens],
+    )
+    beside = windows_of([1, 4, 2])
+    together = np.concatenate([drawn(windows_of([1]), 8), logits, drawn(windows_of([2]), 9)])
+    found = [
+        (grid, pool_answers(grid, each, AnswerConfig(), has_null=True))
+        for grid, each in ((alone, logits), (turned, logits[tokens]), (beside, together))
+    ]
+    shares = [pooled.shares(0.5, 2.0) for _, pooled in found]
+    for (grid, pooled), share, question in zip(found, shares, (0, 0, 1), strict=True):
+        own = {texts_of(grid, pooled)[place]: share.answers[place] for place in pooled.of(question)}
+        first = dict(zip(texts_of(*found[0]), shares[0].answers, strict=True))
+        assert own == pytest.approx(first, rel=1e-6)
+        assert share.null_odds[question] == pytest.approx(shares[0].null_odds[0], rel=1e-6)
+
+
+def test_without_no_answer_raw_logits_of_windows_compare():
+    grid = windows_of([2])
+    logits = logits_of([10.0, 8.0, -9.0, 3.0, 6.0, -9.0], [0.0] * 6)
+    pooled = pool_answers(grid, logits, AnswerConfig(max_answer_length=1), has_null=False)
+    assert texts_of(grid, pooled)[0] == "w0"

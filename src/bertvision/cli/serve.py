@@ -36,10 +36,10 @@ def serve(
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds until a request is given up.", min=0.1)] = 30.0,
     max_characters: Annotated[
         int, typer.Option("--max-characters", help="Of a text; a request may have ten times as many bytes.", min=1)
-    ] = 100_000,
+    ] = 200_000,
     max_tokens: Annotated[
         int, typer.Option("--max-tokens", help="Of a request, as the model reads them: in overlapping windows.", min=1)
-    ] = 50_000,
+    ] = 100_000,
     max_connections: Annotated[
         int, typer.Option("--max-connections", help="That may be open; half of them of one address.", min=2)
     ] = 512,

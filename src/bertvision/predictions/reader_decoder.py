@@ -4,23 +4,42 @@ A span begins and ends at words. Spans that overlap a better one, or have its te
 score is the log of the sum of their exp(score). "No answer" is one more candidate, whose score is lowered by the null
 threshold. Probabilities are the softmax of score / temperature over these, so that they add up to 1, and the likelier
 one of the best answer and "no answer" is given. (To add spans up at the temperature itself costs F1: docs/log.md.)
+
+The windows of a long text are scored jointly (`JointScores`): raw logits of two windows do not compare.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.predictions.logits import Logits
+from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.predictions.spans import Bounds, Ranking, first_of_each, rank_nothing, rank_spans
+from bertvision.predictions.spans import Bounds, Ranking, first_of_each, null_scores, rank_nothing, rank_spans
 from bertvision.predictions.texts import TextGrid, token_bounds
 from bertvision.predictions.word_bounds import inside_words
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+
+
+class JointScores(NamedTuple):
+    """How the windows of one text are weighed against each other; a text of one window is scored as it is.
+
+    A span's score is lowered by how much the "no answer" of its own window exceeds the lowest of all windows, so that
+    spans of different windows compare by how far each is above "no answer" there. "No answer" of the text, where no
+    window has one, is the lowest of them. It is raised with the log of their number: of more windows one is more often
+    wrong.
+    """
+
+    own_null: float = 1.0  # how much of the excess counts; 0: raw logits are compared
+    per_log_window: float = 0.0
+
+
+JOINT = JointScores()
 
 
 @dataclass(frozen=True)
@@ -41,6 +60,8 @@ class PooledAnswers:
     span_at: Indices  # [answer] its first span
     answer_at: Indices  # [question] its first answer
     nothing: Ranking | None  # "no answer" of every question
+    lowered: Floats  # [span] what is taken off its score, see `JointScores`
+    raised: Floats  # [question] what is added to the score of "no answer"
 
     @property
     def questions(self) -> Indices:
@@ -55,7 +76,7 @@ class PooledAnswers:
     @property
     def scores(self) -> Floats:
         """Return the score of every answer: log of the sum over its spans of exp(score)."""
-        scores = self.spans.scores
+        scores = self.spans.scores - self.lowered
         highest = scores[self.span_at]
         sizes = np.diff(self.span_at, append=len(scores))
         return highest + np.log(np.add.reduceat(np.exp(scores - np.repeat(highest, sizes)), self.span_at))
@@ -63,7 +84,7 @@ class PooledAnswers:
     @property
     def null_scores(self) -> Floats:
         """Return the score of "no answer" to every question; -inf where the task has none."""
-        return np.full(len(self.answer_at), -np.inf) if self.nothing is None else self.nothing.scores
+        return np.full(len(self.answer_at), -np.inf) if self.nothing is None else self.nothing.scores + self.raised
 
     def shares(self, threshold: float, temperature: float) -> Shares:
         """Return the softmax of score / temperature, "no answer" scoring less by the threshold."""
@@ -76,9 +97,12 @@ class PooledAnswers:
         return Shares(weights / totals[questions], null_weights / totals, best, nothing - scores[best])
 
 
-def pool_answers(grid: TextGrid, logits: Logits, config: AnswerConfig, *, has_null: bool) -> PooledAnswers:
+def pool_answers(
+    grid: TextGrid, logits: Logits, config: AnswerConfig, *, has_null: bool, joint: JointScores = JOINT
+) -> PooledAnswers:
     """Put the best spans of every question together to answers, best first."""
-    ranked = rank_spans(grid, logits, config, _word_bounds(grid, config.max_answer_length))
+    lowered = _excess(grid.tokens, logits) * np.float32(joint.own_null if has_null else 0.0)
+    ranked = rank_spans(grid, logits, config, _word_bounds(grid, config.max_answer_length), lowered)
     pools = [
         pool
         for first, stop in zip(*_extents(ranked.questions), strict=True)
@@ -87,7 +111,18 @@ def pool_answers(grid: TextGrid, logits: Logits, config: AnswerConfig, *, has_nu
     spans = ranked.take(np.array([place for pool in pools for place in pool], np.int64))
     span_at = np.cumsum([0, *(len(pool) for pool in pools[:-1])])
     answer_at = first_of_each(spans.questions[span_at])
-    return PooledAnswers(spans, span_at, answer_at, rank_nothing(grid.tokens, logits) if has_null else None)
+    window_of = np.searchsorted(grid.tokens.window_at, spans.tokens[:, 0], side="right") - 1
+    raised = joint.per_log_window * np.log(np.bincount(grid.tokens.question_of))
+    nothing = rank_nothing(grid.tokens, logits) if has_null else None
+    return PooledAnswers(spans, span_at, answer_at, nothing, lowered[window_of].astype(np.float64), raised)
+
+
+def _excess(grid: TokenGrid, logits: Logits) -> npt.NDArray[np.float32]:
+    """Return by how much every window's score of "no answer" exceeds the lowest of its question's windows."""
+    scores = null_scores(logits[grid.window_at[:-1]])
+    lowest = np.minimum.reduceat(scores, first_of_each(grid.question_of))
+    excess: npt.NDArray[np.float32] = scores - lowest[grid.question_of]
+    return excess
 
 
 def _pools(text: str, bounds: Sequence[Sequence[int]], first: int) -> list[list[int]]:

@@ -81,15 +81,25 @@ def decode_spans(grid: TextGrid, logits: Logits, config: AnswerConfig, *, has_nu
     return choose_answers(grid, ranked, rank_nothing(grid.tokens, logits) if has_null else None, config)
 
 
-def rank_spans(grid: TextGrid, logits: Logits, config: AnswerConfig, bounds: Bounds | None = None) -> Ranking:
+def rank_spans(
+    grid: TextGrid,
+    logits: Logits,
+    config: AnswerConfig,
+    bounds: Bounds | None = None,
+    lowered: Floats | None = None,
+) -> Ranking:
     """List the best spans of every question; a span that two windows show is listed once for each.
 
     `bounds` are the tokens that may be a start and that may be an end; by default, all that hold more than blanks.
+    `lowered` [window] is taken off the scores of a window's spans where those of several windows are compared.
     """
     if not np.isfinite(logits).all():
         raise TrainingError("the logits are not numbers: the model diverged; train it again with a lower learning rate")
     bounds = bounds or Bounds(grid.can_bound, grid.can_bound)
-    ranked = _merge_windows(grid, logits, best_spans(grid.tokens, logits, config, *bounds), config.n_best)
+    spans = best_spans(grid.tokens, logits, config, *bounds)
+    if lowered is not None:
+        spans = spans._replace(scores=spans.scores - lowered[:, None])
+    ranked = _merge_windows(grid, logits, spans, config.n_best)
     asked = first_of_each(ranked.questions)
     if len(asked) < len(grid.tokens.question_ids):
         lacking = np.setdiff1d(np.arange(len(grid.tokens.question_ids)), ranked.questions[asked])[0]
@@ -101,7 +111,7 @@ def rank_spans(grid: TextGrid, logits: Logits, config: AnswerConfig, bounds: Bou
 def rank_nothing(grid: TokenGrid, logits: Logits) -> Ranking:
     """Return every question's "no answer": a window's first token paired with itself, the lowest of its windows."""
     tokens = grid.window_at[:-1]
-    order = np.lexsort((_null_scores(logits[tokens]), grid.question_of))
+    order = np.lexsort((null_scores(logits[tokens]), grid.question_of))
     lowest = tokens[order[first_of_each(grid.question_of)]]
     questions, bounds = np.arange(len(lowest)), np.zeros((len(lowest), 2), np.int32)
     return Ranking(questions, bounds, _logits_of(logits, lowest, lowest), np.stack([lowest, lowest], axis=1))
@@ -216,7 +226,7 @@ def _rank(logits: Logits) -> int:
     return (columns - 2) // 2
 
 
-def _null_scores(of_first_tokens: Logits) -> Floats:
+def null_scores(of_first_tokens: Logits) -> Floats:
     """Score the pair of a first token with itself, which stands for no answer."""
     half = 2 + _rank(of_first_tokens)
     pairs = (of_first_tokens[:, 2:half] * of_first_tokens[:, half:]).sum(axis=1)

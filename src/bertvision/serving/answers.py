@@ -12,6 +12,7 @@ from typing import Any
 from rich.text import Text
 
 SENTENCE_END = re.compile(r"[.!?][\"'”’)\]]*\s+|\n+")
+LONG = 4000  # characters, about a page: of a longer text it is also told where answers stand
 AROUND = 240  # characters of a sentence that are shown before and after the answer
 MOST_TIMES = 1e6  # that "no answer" is likelier than the best answer; a threshold beyond it means never
 BAR = 20  # blocks of the longest bar
@@ -110,6 +111,7 @@ def answer_lines(
     `null_ratio` is what a threshold that was asked for means: without one, the likelier of the two is given.
     """
     best, *others = answers
+    is_long = len(context) > LONG
     yield Text(printable(best.text) or NO_ANSWER, "bold" if is_terminal else "")
     yield Text(_probabilities(best))
     if null_ratio is not None:
@@ -119,9 +121,11 @@ def answer_lines(
     if best.text:
         yield Text()
         yield _in_sentence(best, context, is_terminal)
+        if is_long:
+            yield Text(_place(best, context))
     if others:
         yield Text("\nnext best:")
-        yield from (Text(f"  {each.probability:6.1%}  {printable(each.text) or NO_ANSWER}") for each in others)
+        yield from (Text(_line(each, is_long)) for each in others)
     if best.layers is not None:
         yield Text("\nwhat each layer adds to the score:")
         yield from _bars(best.layers)
@@ -165,6 +169,17 @@ def _probabilities(answer: Answer) -> str:
     if answer.no_answer_probability is None or not answer.text:
         return shown
     return f"{shown}; that there is no answer {answer.no_answer_probability:.1%}"
+
+
+def _place(answer: Answer, context: str) -> str:
+    line = context.count("\n", 0, answer.start) + 1
+    return f"line {line:,}, characters {answer.start:,} to {answer.end:,} of {len(context):,}"
+
+
+def _line(answer: Answer, is_long: bool) -> str:
+    """Return one of the next best answers, in a long text with the character that it begins at."""
+    place = f"  (at {answer.start:,})" if is_long and answer.text else ""
+    return f"  {answer.probability:6.1%}  {printable(answer.text) or NO_ANSWER}{place}"
 
 
 def _rule(null_ratio: float) -> str:

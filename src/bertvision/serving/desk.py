@@ -91,7 +91,9 @@ class Desk:
         except ClosingError:
             raise HTTPException(503, ENDING, headers={"Retry-After": "1", "Connection": "close"}) from None
         except TimeoutError:
-            raise HTTPException(504, f"no result within {self._config.timeout:g} s; send less at once") from None
+            raise HTTPException(
+                504, f"no result within {self._config.timeout:g} s; send less at once (or serve --timeout)"
+            ) from None
 
     def _batcher(self, name: str) -> Batcher:
         config = self._config

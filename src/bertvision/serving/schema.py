@@ -30,10 +30,10 @@ def _example(**body: Any) -> ConfigDict:  # noqa: ANN401 (JSON values)
 class ServeConfig(Config):
     """How much a server takes on."""
 
-    max_body: int = Field(1_000_000, ge=1)  # bytes of a request
-    max_characters: int = Field(100_000, ge=1)  # of a text
+    max_body: int = Field(2_000_000, ge=1)  # bytes of a request
+    max_characters: int = Field(200_000, ge=1)  # of a text; 50 pages are about 150,000
     max_batch: int = Field(32, ge=1)  # questions or texts in a request
-    max_tokens: int = Field(50_000, ge=1)  # of a request, as the model reads them: in windows that overlap
+    max_tokens: int = Field(100_000, ge=1)  # of a request, as the model reads them: in windows that overlap
     slice_tokens: int = Field(2048, ge=1)  # of several requests, that are run together, and not to be interrupted
     max_queue: int = Field(64, ge=1)  # requests of one client that may wait for a model; twice as many in all
     max_connections: int = Field(512, ge=2)  # that are open; half of them of one address

@@ -36,7 +36,7 @@ class Meter:
 
     def go(self) -> None:
         """Start the clock; what was held before, such as while weights were written, is no part of the peaks."""
-        _forget_peaks(self._device)
+        forget_peaks(self._device)
         self._started, self._data = time.perf_counter(), 0.0
         self._joules = device_joules(self._device) or 0.0
 
@@ -111,7 +111,8 @@ def device_joules(device: torch.device) -> float | None:
     return None if failed else millijoules.value / 1000
 
 
-def _forget_peaks(device: torch.device) -> None:
+def forget_peaks(device: torch.device) -> None:
+    """Let peaks of memory count from now on."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     with suppress(OSError):  # where this is not Linux, the peak is that of the whole process

@@ -1,0 +1,109 @@
+"""The tool that measures readers on long documents, with a tiny one."""
+
+import json
+
+import pytest
+
+import bertvision
+from bertvision.data.squad import read_squad_file
+from tools import long_documents as tool
+
+SENTENCES = [
+    "the weir was built in 1887 by hannah coyle .",
+    "the river was by the stone .",
+    "hannah coyle was by the river in 1887 .",
+]
+
+
+def paragraph(title, number):
+    context = " ".join(SENTENCES[(number + place) % 3] for place in range(3)) + f" {title} {number}"
+    answer = {"text": "hannah coyle", "answer_start": context.index("hannah coyle")}
+    questions = [("who built the weir?", [answer]), ("when was the stone built?", [])]
+    return {
+        "context": context,
+        "qas": [
+            {"id": f"{title}{number}{place}", "question": text, "answers": golds, "is_impossible": not golds}
+            for place, (text, golds) in enumerate(questions)
+        ],
+    }
+
+
+@pytest.fixture
+def data(tmp_path):
+    articles = [
+        {"title": title, "paragraphs": [paragraph(title, number) for number in range(3)]} for title in ("a", "b", "c")
+    ]
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps({"version": "v2.0", "data": articles}))
+    return path
+
+
+@pytest.fixture
+def few_words(monkeypatch):
+    monkeypatch.setattr(tool, "WORDS", 60)
+
+
+@pytest.fixture
+def measure(make_folder, data, tmp_path, few_words):
+    folder, out = make_folder(), tmp_path / "out" / "long.json"
+
+    def run(*more):
+        tool.main([str(folder), str(data), str(out), "--device", "cpu", "--questions", "5", "--pages", "0", "2", *more])
+        return json.loads(out.read_text()), out.with_suffix(".jsonl").read_text().splitlines(), folder
+
+    return run
+
+
+def test_a_document_holds_the_own_paragraph_once_among_those_of_other_titles(data, few_words):
+    questions = read_squad_file(data).examples
+    starts = set()
+    for seed in range(20):
+        document = tool.build_document(questions[0], questions, 2, seed, None)
+        assert document.text[document.start : document.end] == questions[0].context
+        others = {document.text[: document.start], document.text[document.end :]}
+        assert not any(f" a {number}" in text for text in others for number in range(3))
+        assert 120 <= len(document.text.split()) < 120 + 30
+        starts.add(document.start)
+    assert min(starts) == 0
+    assert len(starts) > 2
+    assert tool.build_document(questions[0], questions, 0, 1, None) == (
+        questions[0].context,
+        0,
+        len(questions[0].context),
+    )
+
+
+def test_paragraphs_around_the_own_are_left_out_where_titles_say_nothing(data, few_words):
+    questions = read_squad_file(data).examples
+    document = tool.build_document(questions[0], questions, 2, 1, apart=4)
+    assert not any(name in document.text[document.end :] for name in ("a 1", "a 2", "b 0", "b 1"))
+
+
+def test_answers_are_those_of_the_reader_and_a_second_call_goes_on(measure, data):
+    record, lines, folder = measure()
+    assert len(lines) == 1 + 2 * 5
+    reader, questions = bertvision.load(folder, device="cpu"), read_squad_file(data).examples
+    for line in map(json.loads, lines[1:]):
+        (asked,) = (each for each in questions if each.id == line["id"])
+        document = tool.build_document(asked, questions, line["pages"], 1, None)
+        answer = reader(asked.text, document.text, null_threshold=float("inf"))
+        found = line["found"]["shipped"]
+        assert found["text"] == answer.text
+        assert found["is_own"] == (document.start <= answer.start < document.end)
+        assert found["probability"] == pytest.approx(answer.probability, rel=1e-4)
+        assert found["null_probability"] == pytest.approx(answer.no_answer_probability, rel=1e-4)
+    path = data.parent / "out" / "long.jsonl"
+    path.write_text("\n".join(lines)[:-9])  # a kill in the middle of the last line
+    again, lines_again, _ = measure()
+    assert [json.loads(line)["id"] for line in lines_again[1:]] == [json.loads(line)["id"] for line in lines[1:]]
+    assert [row["f1"] for row in again["documents"]] == [row["f1"] for row in record["documents"]]
+    with pytest.raises(AssertionError, match="was begun with"):
+        measure("--seed", "2")
+
+
+def test_other_rules_are_scored_from_the_same_logits(measure):
+    record, _, _ = measure("--rules")
+    plain = [row for row in record["rules"] if (row["own_null"], row["per_log_window"]) == tuple(tool.JOINT)]
+    for row, shipped in zip(plain, record["documents"], strict=True):
+        for name in ("pages", "f1", "own_given", "ece"):
+            assert row[name] == pytest.approx(shipped[name], rel=1e-6), name

@@ -1,0 +1,293 @@
+"""Measures a reader on long documents: a question's own paragraph among paragraphs of other articles.
+
+    python -m tools.long_documents default dev-v2.0.json.gz results/default_model/long-default.json [--questions 300]
+    python -m tools.long_documents default held_out.json RULES.json --apart 30 --rules
+
+A page has 500 words. The same questions are asked about their paragraph alone (0 pages) and about texts of 1, 5, 20 and
+50 pages, in which it stands anywhere. Other paragraphs are those of other titles or, where a file has no titles that
+mean anything, those more than `--apart` paragraphs away. Every answer becomes a line of OUT.jsonl; a second call goes
+on. OUT.json has the scores at the model's own null threshold, and OUT.md the table. `--rules` decodes with other
+`JointScores` too, for choosing among them: on held-out questions, never on dev.
+"""
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import bertvision
+from bertvision.data.example import Question
+from bertvision.data.squad import read_squad_file
+from bertvision.evaluate.calibration import calibration_error, reliability_bins
+from bertvision.files import append_text, sha256_of, write_json, write_text
+from bertvision.metrics.squad import answer_worths, score_squad2
+from bertvision.model_config import Calibration
+from bertvision.predictions.logits import Logits, grid_of
+from bertvision.predictions.reader_decoder import JOINT, JointScores, pool_answers
+from bertvision.predictions.texts import TextGrid, text_grid
+from bertvision.records import provenance
+from bertvision.report.renderers import to_markdown
+from bertvision.serving.reader import Reader
+from bertvision.serving.served import Served
+from bertvision.serving.torch_model import with_states
+from bertvision.tables import Table
+from bertvision.training.accounting import forget_peaks, peak_bytes, peak_process_bytes
+from bertvision.windows.window import cut_windows
+
+WORDS = 500  # of a page
+PAGES = (0, 1, 5, 20, 50)
+SHIPPED = "shipped"
+OWN_NULL = (0.0, 0.5, 1.0)  # of `JointScores`; 0 with 0 below: raw logits and the lowest null score, as run_qa has it
+PER_LOG_WINDOW = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
+SCORES = ("f1", "exact", "HasAns_f1", "NoAns_f1", "best_f1")
+RESAMPLES = 2000
+
+
+class Document(NamedTuple):
+    """A text, and where the question's own paragraph stands in it."""
+
+    text: str
+    start: int
+    end: int
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what OUT.jsonl does not hold yet, then write record and table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="default, base or a MODEL_DIR")
+    parser.add_argument("data", type=Path, help="a SQuAD 2.0 file")
+    parser.add_argument("out", type=Path, help="OUT.json")
+    parser.add_argument("--pages", type=int, nargs="+", default=PAGES)
+    parser.add_argument("--questions", type=int, default=300)
+    parser.add_argument("--apart", type=int, help="leave out so many paragraphs around the question's own")
+    parser.add_argument("--rules", action="store_true", help="decode in other ways too")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="stop after so many, and go on another time"
+    )
+    given = parser.parse_args(arguments)
+    reader = bertvision.load(given.model, device=given.device)
+    assert isinstance(reader, Reader), f"{given.model}: answers no questions"
+    questions = read_squad_file(given.data).examples
+    drawn = random.Random(given.seed).sample(questions, min(given.questions, len(questions)))
+    lines = given.out.with_suffix(".jsonl")
+    _begin(lines, _settings(given))
+    _measure(given, reader, questions, drawn, lines)
+    write_record(given.out, drawn, reader.served)
+
+
+def _settings(given: argparse.Namespace) -> dict[str, Any]:
+    """Return all that a document and its answers depend on."""
+    kept = {name: getattr(given, name) for name in ("model", "seed", "questions", "apart", "rules")}
+    return {**kept, "data": given.data.name, "sha256": sha256_of(given.data), "joint": list(JOINT)}
+
+
+def _begin(lines: Path, settings: dict[str, Any]) -> None:
+    """Start a file with the settings; one that has others is not gone on with."""
+    whole, _, _ = lines.read_text(encoding="utf-8").rpartition("\n") if lines.exists() else ("", "", "")
+    write_text(lines, f"{whole or json.dumps(settings)}\n")  # without the half line that a kill may have left
+    before = json.loads(whole.partition("\n")[0]) if whole else settings
+    assert before == settings, f"{lines}: was begun with {before}; name another file, or remove it"
+
+
+def _measure(
+    given: argparse.Namespace, reader: Reader, questions: Sequence[Question], drawn: Sequence[Question], lines: Path
+) -> None:
+    until = time.monotonic() + 60 * given.minutes
+    done = {(each["pages"], each["id"]) for each in read_lines(lines)}
+    todo = [(pages, each) for pages in given.pages for each in drawn if (pages, each.id) not in done]
+    for number, (pages, question) in enumerate(todo, start=1):
+        if time.monotonic() > until:
+            return
+        document = build_document(question, questions, pages, given.seed, given.apart)
+        found = ask(reader, question, document, given.rules)
+        append_text(lines, json.dumps({"pages": pages, "id": question.id, **found}) + "\n")
+        if number % 20 == 0:
+            print(f"{number}/{len(todo)}: {pages} pages, {found['seconds']:.2f} s", flush=True)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read all answers."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+
+
+def build_document(
+    question: Question, questions: Sequence[Question], pages: int, seed: int, apart: int | None
+) -> Document:
+    """Put a question's paragraph among others, drawn until the text has so many pages; 0: alone."""
+    draw = random.Random(f"{seed} {pages} {question.id}")
+    others = _others(question, questions, apart)
+    draw.shuffle(others)
+    around, left = [], pages * WORDS - len(question.context.split())
+    while left > 0:
+        assert others, f"{pages} pages are more than there are paragraphs for"
+        around.append(others.pop())
+        left -= len(around[-1].split())
+    place = draw.randint(0, len(around))
+    before = "".join(f"{each}\n\n" for each in around[:place])
+    after = "".join(f"\n\n{each}" for each in around[place:])
+    return Document(f"{before}{question.context}{after}", len(before), len(before) + len(question.context))
+
+
+def _others(question: Question, questions: Sequence[Question], apart: int | None) -> list[str]:
+    """Return the paragraphs that are not of the question's article."""
+    titles = {each.context: each.title for each in questions}  # in the order of the file
+    paragraphs = list(titles)
+    if apart is None:
+        return [each for each in paragraphs if titles[each] != question.title]
+    own = paragraphs.index(question.context)
+    return [each for place, each in enumerate(paragraphs) if abs(place - own) > apart]
+
+
+def ask(reader: Reader, question: Question, document: Document, rules: bool) -> dict[str, Any]:
+    """Read a document and answer, as the reader does; with what it took."""
+    served, asked = reader.served, Question("", question.text, document.text, (), "")
+    forget_peaks(with_states(served).compute.device)
+    started = time.perf_counter()
+    windows = cut_windows([asked], served.tokenizer, served.config.windows, labelled=False)
+    logits = served.logits(windows)
+    grid = text_grid(grid_of(windows, [asked.id]), [asked.context])
+    shipped = _decode(reader, grid, logits, JOINT, document)
+    seconds = time.perf_counter() - started
+    found = {SHIPPED: shipped}
+    if rules:
+        found |= {f"{own}": _decode(reader, grid, logits, JointScores(own, 0.0), document) for own in OWN_NULL}
+    size = {"windows": len(windows), "characters": len(document.text), "words": len(document.text.split())}
+    return {**size, "seconds": seconds, **_peaks(served), "found": found}
+
+
+def _decode(reader: Reader, grid: TextGrid, logits: Logits, joint: JointScores, document: Document) -> dict[str, Any]:
+    """Return the best answer, whether it stands in the question's own paragraph, its odds and probabilities."""
+    served = reader.served
+    pooled = pool_answers(grid, logits, served.config.answers, has_null=True, joint=joint)
+    shares = pooled.shares(served.calibration.threshold, served.calibration.temperature)
+    start, end = pooled.spans.bounds[pooled.span_at[shares.best[0]]].tolist()
+    return {
+        "text": grid.text[start:end],
+        "is_own": start < document.end and document.start < end,
+        "null_odds": float(shares.null_odds[0]),
+        "probability": float(shares.answers[shares.best[0]]),
+        "null_probability": float(shares.nothing[0]),
+    }
+
+
+def _peaks(served: Served) -> dict[str, float | None]:
+    """Return the most memory of the process and of a GPU, in MB."""
+    device = with_states(served).compute.device
+    own = peak_bytes(device) / 1e6 if device.type == "cuda" else None
+    return {"process_mb": peak_process_bytes() / 1e6, "device_mb": own}
+
+
+def write_record(out: Path, drawn: Sequence[Question], served: Served) -> None:
+    """Write the scores of all that was measured, and the table."""
+    lines, questions = out.with_suffix(".jsonl"), {each.id: each for each in drawn}
+    with lines.open(encoding="utf-8") as file:
+        settings = json.loads(file.readline())
+    by_pages: dict[int, list[dict[str, Any]]] = {}
+    for line in read_lines(lines):
+        by_pages.setdefault(line["pages"], []).append(line)
+    calibration, compute = served.calibration, with_states(served).compute
+    rows = [{"pages": pages, **_row(found, questions, calibration)} for pages, found in sorted(by_pages.items())]
+    record = {"settings": settings, "calibration": calibration.model_dump(mode="json"), "documents": rows}
+    if settings["rules"]:
+        record["rules"] = list(_compared(by_pages, questions, calibration))
+    made = provenance(compute.name, str(compute.dtype).removeprefix("torch."))
+    write_json(out, {**record, "provenance": made.model_dump(mode="json")})
+    write_text(out.with_suffix(".md"), to_markdown(table_of(rows)))
+    print(to_markdown(table_of(rows)))
+
+
+def _row(lines: Sequence[dict[str, Any]], questions: dict[str, Question], calibration: Calibration) -> dict[str, Any]:
+    asked, found = [questions[each["id"]] for each in lines], [each["found"][SHIPPED] for each in lines]
+    cost = {name: median(each[name] for each in lines) for name in ("windows", "words", "characters", "seconds")}
+    peaks = {name: _most(each[name] for each in lines) for name in ("process_mb", "device_mb")}
+    return {"questions": len(lines), **cost, **peaks, **scores_of(asked, found, calibration.threshold)}
+
+
+def _most(values: Iterator[float | None]) -> float | None:
+    return max((each for each in values if each is not None), default=None)
+
+
+def scores_of(questions: Sequence[Question], found: Sequence[dict[str, Any]], threshold: float) -> dict[str, Any]:
+    """Return official scores at a threshold, how often given answers stand in the own paragraph, and the ECE."""
+    texts = {each.id: one["text"] for each, one in zip(questions, found, strict=True)}
+    odds = {each.id: one["null_odds"] for each, one in zip(questions, found, strict=True)}
+    official = score_squad2(questions, texts, odds, threshold)
+    gives = np.array([one["null_odds"] <= threshold for one in found])
+    is_own = np.array([one["is_own"] for one in found])
+    has_answer = np.array([not each.is_impossible for each in questions])
+    shares = np.where(gives, *([one[name] for one in found] for name in ("probability", "null_probability")))
+    given = {name: text if is_given else "" for (name, text), is_given in zip(texts.items(), gives, strict=True)}
+    exact, f1 = (np.array(list(each.values())) for each in answer_worths(questions, given))
+    return {
+        **{name: official[name] for name in SCORES if name in official},
+        "f1_interval": _interval(f1),
+        "given": float(gives.mean()),
+        "own_given": float(is_own[gives].mean()) if gives.any() else None,  # of all answers given
+        "own_best": float(is_own[has_answer].mean()) if has_answer.any() else None,  # of answerable: the best answer
+        "ece": calibration_error(reliability_bins(shares, exact == 1)),
+    }
+
+
+def _interval(worths: Any) -> list[float]:  # noqa: ANN401 (an array)
+    """Return the middle 95% of the mean, in percent, where questions are drawn again with replacement."""
+    draws = np.random.default_rng(1).integers(len(worths), size=(RESAMPLES, len(worths)))
+    return [100 * float(each) for each in np.quantile(worths[draws].mean(axis=1), (0.025, 0.975))]
+
+
+def _compared(
+    by_pages: dict[int, list[dict[str, Any]]], questions: dict[str, Question], calibration: Calibration
+) -> Iterator[dict[str, Any]]:
+    """Score all rules: the number of windows adds to the null odds, and nothing else."""
+    for pages, lines in sorted(by_pages.items()):
+        asked = [questions[each["id"]] for each in lines]
+        for own in OWN_NULL:
+            for per in PER_LOG_WINDOW:
+                found = [_raised(line["found"][f"{own}"], line["windows"], per, calibration) for line in lines]
+                scores = scores_of(asked, found, calibration.threshold)
+                yield {"pages": pages, "own_null": own, "per_log_window": per, **scores}
+
+
+def _raised(found: dict[str, Any], windows: int, per: float, calibration: Calibration) -> dict[str, Any]:
+    """Return an answer as it would be with "no answer" raised by the log of the number of windows."""
+    more = per * float(np.log(windows))
+    times = float(np.exp(more / calibration.temperature))
+    total = 1.0 + found["null_probability"] * (times - 1.0)
+    return {
+        **found,
+        "null_odds": found["null_odds"] + more,
+        "probability": found["probability"] / total,
+        "null_probability": found["null_probability"] * times / total,
+    }
+
+
+def table_of(rows: Sequence[dict[str, Any]]) -> Table:
+    """Return the table for the model's page."""
+    heads = ("pages", "windows", "questions", "F1", "HasAns F1", "NoAns F1", "answers from its paragraph", "ECE")
+    is_gpu = any(row["device_mb"] is not None for row in rows)
+    memory = "device_mb" if is_gpu else "process_mb"
+    cells = tuple(
+        (
+            "its paragraph" if row["pages"] == 0 else f"{row['pages']}",
+            f"{row['windows']:.0f}",
+            f"{row['questions']:,}",
+            *(f"{row[name]:.1f}" if name in row else "" for name in ("f1", "HasAns_f1", "NoAns_f1")),
+            "" if row["own_given"] is None else f"{row['own_given']:.1%}",
+            f"{row['ece']:.3f}",
+            f"{row['seconds']:.2f}",
+            f"{row[memory]:,.0f}",
+        )
+        for row in rows
+    )
+    return Table("", (*heads, "seconds", "MB of the GPU" if is_gpu else "MB of memory"), cells)
+
+
+if __name__ == "__main__":
+    main()
