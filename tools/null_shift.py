@@ -1,8 +1,8 @@
-"""Takes apart where rows' null odds lie, and why: python tools/null_shift.py RUN DEV OUT [SEEN].
+"""Takes apart where rows' null odds lie, and why: python tools/null_shift.py DEV OUT RUN...
 
-RUN is a run folder of SQuAD 2.0 with its predictions, DEV its dev file, SEEN the file that `data.also.seen` named, of
-questions that were trained on. Writes OUT/null_shift.json, a line for each row, split, fraction and seed, and the means
-over seeds as OUT/null_shift.md. What it measures is explained at `log_odds_of` and `compare`.
+RUN are run folders of SQuAD 2.0 with their predictions, DEV their dev file. Where `data.also.seen` names questions that
+were trained on, these are looked at too. Writes OUT/null_shift.json, a line for each row, split, fraction and seed, and
+the means over seeds as OUT/null_shift.md. What it measures is explained at `log_odds_of` and `compare`.
 """
 
 import json
@@ -69,17 +69,22 @@ class Work(NamedTuple):
     golds: dict[str, str]  # by split
 
 
-def main(run: Path, dev: str, out: Path, seen: str | None = None) -> None:
+def main(dev: str, out: Path, runs: Sequence[Path]) -> None:
     """Take every fraction and seed apart, write the lines, then their means."""
-    experiment = read_json(run / "experiment.json")
-    golds = {DEV: dev, HELD_OUT: str(run / "held_out.json"), **({} if seen is None else {SEEN: seen})}
-    pairs = product(experiment["seeds"], experiment["finetune"]["fractions"])
-    works = [Work(run, seed, fraction, golds) for seed, fraction in pairs]
+    works = [work for run in runs for work in works_of(run, dev)]
     with ProcessPoolExecutor(max_workers=min(len(works), PROCESSES)) as pool:
         lines = [line for found in pool.map(take_apart, works) for line in found]
     content = ",\n".join(json.dumps(line) for line in lines)
     write_text(out / "null_shift.json", f"[\n{content}\n]\n")
     write_text(out / "null_shift.md", page_of(lines))
+
+
+def works_of(run: Path, dev: str) -> list[Work]:
+    experiment = read_json(run / "experiment.json")
+    seen = experiment["data"]["also"].get(SEEN)
+    golds = {DEV: dev, HELD_OUT: str(run / "held_out.json"), **({} if seen is None else {SEEN: seen})}
+    pairs = product(experiment["seeds"], experiment["finetune"]["fractions"])
+    return [Work(run, seed, fraction, golds) for seed, fraction in pairs]
 
 
 def take_apart(work: Work) -> list[dict[str, Any]]:
@@ -92,8 +97,10 @@ def take_apart(work: Work) -> list[dict[str, Any]]:
         place = folder.held_out_predictions if split == HELD_OUT else folder.predictions
         places = {row: place(row) / SEEN if split == SEEN else place(row) for row in rows}
         found = {row: each for row, each in places.items() if (each / "null_odds.json").exists()}
+        if not found:
+            continue  # nothing was held out
         questions = _questions(gold, str(work.run / "held_out.json") if split == SEEN else None)
-        lines += list(_split_lines(work, split, questions, found)) if found else []
+        lines += _split_lines(work, split, questions, found)
     return lines
 
 
@@ -304,4 +311,4 @@ def _rounded(content: Any) -> Any:  # noqa: ANN401 (JSON)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), *sys.argv[4:5])
+    main(sys.argv[1], Path(sys.argv[2]), [Path(each) for each in sys.argv[3:]])

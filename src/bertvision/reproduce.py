@@ -16,7 +16,7 @@ from bertvision.evaluate.compare_methods import Shown, apart_by_seed, resample_r
 from bertvision.experiment import Experiment, build_experiments
 from bertvision.files import check_folder, write_text
 from bertvision.progress import SILENT, Progress
-from bertvision.records import RunRecord, StudyRecord, choose, fraction_name, merge_variants, write_study
+from bertvision.records import RunRecord, StudyRecord, choose, fraction_name, write_study
 from bertvision.report.renderers import markdown_text, to_markdown
 from bertvision.run_folder import folder_of_seed
 from bertvision.settings import Settings, find_config, merge, read_yaml
@@ -24,7 +24,7 @@ from bertvision.steps.run import run
 from bertvision.studies.study import Claim, Study
 from bertvision.studies.study_tables import study_tables
 from bertvision.studies.verdicts import Bounds, Findings, fraction_at, judge, judge_claim
-from bertvision.tasks import TASKS
+from bertvision.tasks import TASKS, task_name
 from bertvision.training.device import choose_compute, wait_for
 
 DATA = "data/"  # where shipped experiments look for their files
@@ -162,7 +162,8 @@ def run_study(plan: StudyPlan, out: Path, progress: Progress = SILENT) -> StudyR
         if experiment.variant is not None:
             progress.say(f"{experiment.variant}:")
         records += run(experiment, check_folder(out / experiment.folder), progress, lender=out)
-    record = judge(plan.study, records, _analyses(plan, out), resample_claims(plan, out, records))
+    resampled = resample_claims(plan.study, _shown(plan, out, records), plan.experiments[0].data.dev)
+    record = judge(plan.study, records, _analyses(plan, out), resampled)
     write_study(out / plan.study.name, record)
     write_text(out / plan.study.name / "study.md", study_page(plan.study, record))
     return record
@@ -237,19 +238,18 @@ def _analyses(plan: StudyPlan, out: Path) -> dict[int, dict[str, Any]]:
     return found
 
 
-def resample_claims(plan: StudyPlan, out: Path, records: Sequence[RunRecord]) -> dict[str, Bounds]:
+def resample_claims(study: Study, shown: Sequence[Shown], dev: str) -> dict[str, Bounds]:
     """Resample seeds and articles together for every claim about the F1 of two rows; by the claim's text."""
-    experiment, study = plan.experiments[0], plan.study
-    info = TASKS[experiment.task]
-    if study.task is None or (info.kind.cluster, info.scores[0]) != ("article", "f1") or len(experiment.seeds) < 2:
+    info = TASKS[task_name(shown[0].record.task)]
+    if study.task is None or (info.kind.cluster, info.scores[0]) != ("article", "f1"):
         return {}
-    findings = Findings(merge_variants(records))
+    findings = Findings([each.record.model_copy(update={"row": each.row}) for each in shown])
     wanted = {claim.text: rows for claim in study.claims if (rows := _rows_of(study, claim, findings)) is not None}
-    rows = {(row, fraction) for one, other, _ in wanted.values() for row, fraction in (one, other)}
-    shown = [each for each in _shown(plan, out, records) if (each.row, each.record.fraction) in rows]
-    if not shown:
+    rows = {place for one, other, _ in wanted.values() for place in (one, other)}
+    chosen = [each for each in shown if (each.row, each.record.fraction) in rows]
+    if len({each.record.seed for each in chosen}) < 2:
         return {}
-    scored = {(each.row, each.fraction): each for each in resample_rows(shown, experiment.data.dev, RESAMPLES)}
+    scored = {(each.row, each.fraction): each for each in resample_rows(chosen, dev, RESAMPLES)}
     found = {}
     for text, (one, other, score) in wanted.items():
         ours, theirs = (getattr(scored[each], score) for each in (one, other))

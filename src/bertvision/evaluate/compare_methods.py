@@ -124,7 +124,7 @@ def _find_shown(out: Path) -> list[Shown]:
         )
     chosen = choose(record for record, _ in places if id(record) in path_of)
     models = [(record, row) for record, row in chosen if record.kind != "baseline"]  # these have no predictions
-    return [Shown(record, row, _predictions(record, path_of[id(record)])) for record, row in models]
+    return [Shown(record, row, predictions_of(record, path_of[id(record)])) for record, row in models]
 
 
 def _of_one_task(out: Path, shown: Sequence[Shown], against: str) -> Sequence[Shown]:
@@ -144,7 +144,7 @@ def _read_golds(there: Sequence[Shown], gold: str, resamples: int) -> Resampled:
     return Resampled(golds, cluster, Draw(units, resamples, SEED))
 
 
-def _predictions(record: RunRecord, path: Path) -> Path:
+def predictions_of(record: RunRecord, path: Path) -> Path:
     """Find a record's predictions: records lie in OUT/records."""
     folder = folder_of_seed(path.parent.parent, record.seed, tuple(record.config["seeds"]), record.fraction)
     return folder.predictions(record.row)
