@@ -12,17 +12,19 @@ from bertvision.data.sources import parse_source
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.analyze import analyze_folder
+from bertvision.evaluate.compare_methods import Shown, apart_by_seed, resample_rows
 from bertvision.experiment import Experiment, build_experiments
 from bertvision.files import check_folder, write_text
 from bertvision.progress import SILENT, Progress
-from bertvision.records import RunRecord, StudyRecord, fraction_name, write_study
+from bertvision.records import RunRecord, StudyRecord, choose, fraction_name, write_study
 from bertvision.report.renderers import markdown_text, to_markdown
 from bertvision.run_folder import folder_of_seed
 from bertvision.settings import Settings, find_config, merge, read_yaml
 from bertvision.steps.run import run
-from bertvision.studies.study import Study
+from bertvision.studies.study import Claim, Study
 from bertvision.studies.study_tables import study_tables
-from bertvision.studies.verdicts import judge
+from bertvision.studies.verdicts import Bounds, Findings, fraction_at, judge, judge_claim
+from bertvision.tasks import TASKS, task_name
 from bertvision.training.device import choose_compute, wait_for
 
 DATA = "data/"  # where shipped experiments look for their files
@@ -35,6 +37,9 @@ PARAMETERS = {
 }
 TRIAL_TOKENS = {"cpu": 2_048, "cuda": 32_768}  # of a batch on which speed is measured
 TRIAL_LENGTH = 128
+RESAMPLES = 2_000  # of articles and seeds: enough for the ends of an interval
+RESAMPLED = {"f1": "scores", "best_f1": "bests"}  # scores of questions, and what holds their resamples
+RowPlace = tuple[str, float | None]  # a row, and its fraction
 PER_HEAD = 0.1  # of the encoder's forward pass, that a head's step costs: 20 heads cost 1.75 passes (docs/log.md)
 
 
@@ -157,7 +162,8 @@ def run_study(plan: StudyPlan, out: Path, progress: Progress = SILENT) -> StudyR
         if experiment.variant is not None:
             progress.say(f"{experiment.variant}:")
         records += run(experiment, check_folder(out / experiment.folder), progress, lender=out)
-    record = judge(plan.study, records, _analyses(plan, out))
+    resampled = resample_claims(plan.study, _shown(plan, out, records), plan.experiments[0].data.dev)
+    record = judge(plan.study, records, _analyses(plan, out), resampled)
     write_study(out / plan.study.name, record)
     write_text(out / plan.study.name / "study.md", study_page(plan.study, record))
     return record
@@ -230,6 +236,47 @@ def _analyses(plan: StudyPlan, out: Path) -> dict[int, dict[str, Any]]:
         one, other = folder.predictions(analysed.row), folder.predictions(analysed.against)
         found[seed] = analyze_folder(one, against=other, disagreements=0).as_dict()
     return found
+
+
+def resample_claims(study: Study, shown: Sequence[Shown], dev: str) -> dict[str, Bounds]:
+    """Resample seeds and articles together for every claim about the F1 of two rows; by the claim's text."""
+    info = TASKS[task_name(shown[0].record.task)]
+    if study.task is None or (info.kind.cluster, info.scores[0]) != ("article", "f1"):
+        return {}
+    findings = Findings([each.record.model_copy(update={"row": each.row}) for each in shown])
+    wanted = {claim.text: rows for claim in study.claims if (rows := _rows_of(study, claim, findings)) is not None}
+    rows = {place for one, other, _ in wanted.values() for place in (one, other)}
+    chosen = [each for each in shown if (each.row, each.record.fraction) in rows]
+    if len({each.record.seed for each in chosen}) < 2:
+        return {}
+    scored = {(each.row, each.fraction): each for each in resample_rows(chosen, dev, RESAMPLES)}
+    found = {}
+    for text, (one, other, score) in wanted.items():
+        ours, theirs = (getattr(scored[each], score) for each in (one, other))
+        if seeds := sorted(ours.keys() & theirs.keys()):
+            apart = apart_by_seed(ours, theirs, seeds)
+            found[text] = (apart.low, apart.high)
+    return found
+
+
+def _rows_of(study: Study, claim: Claim, findings: Findings) -> tuple[RowPlace, RowPlace, str] | None:
+    """Return the two rows of a claim that resamples can be of, and what `ScoredVariant` calls the score."""
+    if claim.settled is not None or claim.other is None or claim.one.epoch is not None or claim.other.epoch is not None:
+        return None
+    score = RESAMPLED.get(judge_claim(study, claim, findings).score or "")
+    places = [(place.row, fraction_at(place, findings)) for place in (claim.one, claim.other)]
+    return None if score is None or claim.one.layers is not None else (places[0], places[1], score)
+
+
+def _shown(plan: StudyPlan, out: Path, records: Sequence[RunRecord]) -> list[Shown]:
+    """Name all rows as claims do, each with the folder of its predictions."""
+    experiments = {each.variant: each for each in plan.experiments}
+    shown = []
+    for record, row in [*((each, each.row) for each in records if each.method is None), *choose(records)]:
+        own = experiments[record.variant]
+        folder = folder_of_seed(out / own.folder, record.seed, own.seeds, record.fraction)
+        shown.append(Shown(record, row, folder.predictions(record.row)))
+    return shown
 
 
 def describe_plan(plan: StudyPlan) -> list[str]:

@@ -1,14 +1,20 @@
 """Studies of the papers on a tiny BERT: what they share, what they record, and that every one can be run."""
 
 import json
+import runpy
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from bertvision.data.held_out import write_squad
 from bertvision.errors import SettingsError
+from bertvision.evaluate.compare_methods import Shown
 from bertvision.experiment import build_experiment
+from bertvision.files import write_json
 from bertvision.predictions.logits import load_logits
 from bertvision.records import read_records, read_study_records
-from bertvision.reproduce import foresee, measure_speed, missing_files, plan_study, run_study
+from bertvision.reproduce import foresee, measure_speed, missing_files, plan_study, resample_claims, run_study
 from bertvision.steps.run import run
 from bertvision.studies.study import find_study, read_studies
 
@@ -229,3 +235,76 @@ def test_questions_without_an_answer_are_left_out_of_squad_1_where_that_is_asked
     made = json.loads(next((tmp_path / "out").rglob("encoder-1-seed1.json")).read_text())
     assert made["data"]["train"]["dropped"] == 1  # of eight
     assert {each.row for each in record.results} >= {"last_linear", "last_adapter"}
+
+
+def test_heads_on_some_layers_are_trained_kept_and_asked_with_others(folder, saved_encoder, tmp_path):
+    """Those of the mechanism that a tiny encoder of three states has; the encoder is lent by another study."""
+    heads = "[adapter_386_shared, last_linear, null_offset"
+    some = [f"{{name: adapter_{name}, head: adapter_386_shared, layers: {layers}}}" for name, layers in SOME.items()]
+    joint = "{name: joint_last, pooler: {kind: last_state}, readout: joint, rank: 1, layers: [-1]}"
+    overrides = [*SMALL, *BATCHES, "data.held_out=0", f"heads.train={heads}, {', '.join(some)}, {joint}]"]
+    record = run_study(plan_study(find_study("mechanism"), str(saved_encoder), folder, 2, overrides), tmp_path / "out")
+    rows = {each.row: each for each in record.results}
+    assert {"adapter_last", "adapter_ends", "adapter_copies", "joint_last"} <= rows.keys()
+    sizes = {each.row: each.parameters.trainable for each in read_records(tmp_path / "out")}
+    assert sizes["adapter_copies"] == sizes["adapter_386_shared"]
+    assert (
+        sizes["adapter_386_shared"] - sizes["adapter_last"] == 2 * 2 * 12
+    )  # two layers of 12 features less, read twice
+    judged = [each.text for each in record.claims if each.verdict is not None]
+    assert len(judged) == 4
+
+
+SOME = {"last": "[-1]", "ends": "[0, -1]", "copies": "[-1, -1, -1]"}
+
+
+def test_claims_about_f1_resample_articles_and_seeds_together(folder, questions, make_record, tmp_path):
+    """The head is right about one article with seed 1, about all with seed 2; the encoder answers nothing."""
+    asked = [replace(each, title="a" if number < 4 else "b") for number, each in enumerate(questions)]
+    write_squad(folder / "dev-v2.0.json", asked)
+    golds = {each.id: each.answers[0].text if each.answers else "" for each in asked}
+    nothing = dict.fromkeys(golds, "")
+    shown = []
+    for seed, right in ((1, ("q0", "q1", "q3")), (2, golds)):
+        for row, answers in (("encoder", nothing), ("adapter_386_shared_skip", {**nothing, **_only(golds, right)})):
+            record = make_record(row=row, seed=seed, scores={"f1": 0.0}, config={"seeds": [1, 2]})
+            shown.append(Shown(record, row, tmp_path / row / str(seed)))
+            write_json(shown[-1].answers, answers)
+    found = resample_claims(find_study("null_offset"), shown, str(folder / "dev-v2.0.json"))
+    # Of two articles, or seeds, one resample of four draws the same twice: article b with seed 1 gains nothing,
+    # with seed 2 all that is there.
+    assert found == {"At threshold 0 the head on all layers is above the encoder.": (0.0, 100.0)}
+
+
+def test_seeds_that_were_run_one_by_one_are_judged_as_one_study(folder, saved_encoder, tmp_path):
+    study, dev = find_study("null_offset"), str(folder / "dev-v2.0.json")
+    overrides = [*SMALL, *BATCHES, "finetune.fractions=[1]", "data.held_out=0"]
+    overrides += ["heads.train=[adapter_386_shared_skip, last_adapter, null_offset]"]
+    for seed in (1, 2):
+        plan = plan_study(study, str(saved_encoder), folder, 2, [*overrides, f"seeds=[{seed}]"])
+        run_study(plan, tmp_path / f"out{seed}")
+    runs = [tmp_path / f"out{seed}" / "null_offset" for seed in (1, 2)]
+    runpy.run_path(str(TOOLS / "judge_seeds.py"))["judge_seeds"]("null_offset", dev, tmp_path / "both", runs)
+    expected = run_study(plan_study(study, str(saved_encoder), folder, 2, overrides), tmp_path / "whole")
+    (judged,) = read_study_records(tmp_path / "both")
+    assert judged.claims == expected.claims
+    assert judged.results == expected.results
+    shift = runpy.run_path(str(TOOLS / "null_shift.py"))
+    lines = [line for run in runs for work in shift["works_of"](run, dev) for line in shift["take_apart"](work)]
+    assert {(line["row"], line["seed"]) for line in lines} == {
+        (row, seed) for row in ("encoder", "adapter_386_shared_skip", "last_adapter", "null_offset") for seed in (1, 2)
+    }
+    scores = {(each.row, each.seed): each.scores for each in read_records(tmp_path / "both")}
+    for line in lines:
+        assert line["f1"] == pytest.approx(scores[line["row"], line["seed"]]["f1"], abs=1e-3)
+        assert line["best_f1"] == pytest.approx(scores[line["row"], line["seed"]]["best_f1"], abs=1e-3)
+    offset = next(line["against"]["encoder"] for line in lines if line["row"] == "null_offset")
+    assert (offset["slope"], offset["correlation"]) == pytest.approx((1, 1), abs=1e-3)  # it adds a number to all odds
+    assert "Null odds: dev, 1" in shift["page_of"](lines)
+
+
+TOOLS = Path(__file__).parents[2] / "tools"
+
+
+def _only(golds, chosen):
+    return {question: golds[question] for question in chosen}

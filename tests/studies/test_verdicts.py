@@ -175,3 +175,25 @@ def test_a_claim_of_one_number_is_judged_by_how_far_ours_lies_from_it(records):
     judged = judge_claim(study, claim, Findings(records))
     assert judged.ours.mean == pytest.approx(-0.2)
     assert judged.verdict == "holds"
+
+
+def test_an_interval_of_seeds_and_articles_widens_that_of_a_claim(records):
+    text = "A head is above the encoder."
+    plain = judge(make_study(), records).claims[0]
+    assert (plain.ours.low, plain.verdict) == (pytest.approx(4 - 2.4843, abs=1e-3), "holds")
+    wide = judge(make_study(), records, resampled={text: (-1.0, 5.0)}).claims[0]
+    assert (wide.ours.mean, wide.ours.low, wide.verdict) == (4.0, -1.0, "cannot tell")
+    assert wide.ours.high == plain.ours.high  # which reached further
+
+
+def test_equal_is_two_one_sided_tests_at_the_margin(make_record):
+    """Of gains 0.1, 0.2 and 0.3 the interval is 0.2 +- 0.2484: within half a point, and not within 0.4."""
+    claim = {"text": "Equal.", "where": "here", "one": {"row": "head"}, "other": {}, "expected": "equal"}
+    rows = [
+        make_record(row=row, kind=kind, seed=seed, scores={"f1": 50.0 + gain * seed / 10})
+        for row, kind, gain in (("encoder", "encoder", 0), ("head", "head", 1))
+        for seed in (1, 2, 3)
+    ]
+    for margin, verdict in ((0.5, "holds"), (0.4, "cannot tell"), (0.449, "holds"), (0.448, "cannot tell")):
+        study = make_study(claims=[claim], published=[], scores=["f1"], margin=margin)
+        assert judge(study, rows).claims[0].verdict == verdict

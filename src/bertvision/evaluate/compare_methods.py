@@ -94,7 +94,7 @@ def compare_folder(out: Path, gold: str, against: str) -> Differences:
     shown = _of_one_task(out, _find_shown(out), against)
     there = [each for each in shown if each.answers.exists()]
     _check_rows(out, shown, there, against)
-    resampled = _read_golds(there, gold)
+    resampled = _read_golds(there, gold, RESAMPLES)
     answered = _read_answered(there, gold, resampled)
     differences = [each for row in answered for each in _compare(row, answered, against, resampled)]
     if not differences:
@@ -103,6 +103,11 @@ def compare_folder(out: Path, gold: str, against: str) -> Differences:
             f"fractions and seeds, or choose another of {_names(there)} with --against"
         )
     return Differences(differences, write_differences(out, differences))
+
+
+def resample_rows(shown: Sequence[Shown], gold: str, resamples: int = RESAMPLES) -> list[ScoredVariant]:
+    """Score rows of one task on all examples and on the same resamples of them."""
+    return _read_answered(shown, gold, _read_golds(shown, gold, resamples))
 
 
 def _find_shown(out: Path) -> list[Shown]:
@@ -119,7 +124,7 @@ def _find_shown(out: Path) -> list[Shown]:
         )
     chosen = choose(record for record, _ in places if id(record) in path_of)
     models = [(record, row) for record, row in chosen if record.kind != "baseline"]  # these have no predictions
-    return [Shown(record, row, _predictions(record, path_of[id(record)])) for record, row in models]
+    return [Shown(record, row, predictions_of(record, path_of[id(record)])) for record, row in models]
 
 
 def _of_one_task(out: Path, shown: Sequence[Shown], against: str) -> Sequence[Shown]:
@@ -130,16 +135,16 @@ def _of_one_task(out: Path, shown: Sequence[Shown], against: str) -> Sequence[Sh
     return [each for each in shown if each.record.task in tasks] if tasks else shown
 
 
-def _read_golds(there: Sequence[Shown], gold: str) -> Resampled:
+def _read_golds(there: Sequence[Shown], gold: str, resamples: int) -> Resampled:
     """Read the examples that were answered, and find what is to be drawn of them."""
     record = there[0].record
     data = validate(GoldConfig, {"data": record.config.get("data", {})}, str(there[0].place)).data
     golds = read_golds(task_name(record.task), gold, data, [each.place for each in there])
     cluster, units = clusters_of(golds.info.kind, golds.examples)
-    return Resampled(golds, cluster, Draw(units, RESAMPLES, SEED))
+    return Resampled(golds, cluster, Draw(units, resamples, SEED))
 
 
-def _predictions(record: RunRecord, path: Path) -> Path:
+def predictions_of(record: RunRecord, path: Path) -> Path:
     """Find a record's predictions: records lie in OUT/records."""
     folder = folder_of_seed(path.parent.parent, record.seed, tuple(record.config["seeds"]), record.fraction)
     return folder.predictions(record.row)
@@ -220,7 +225,7 @@ def _compare(
         is_other = other.row == against != row.row
         seeds = sorted(row.scores.keys() & other.scores.keys())
         if is_other and (other.experiment, other.fraction) == (row.experiment, row.fraction) and seeds:
-            apart = _apart(row.scores, other.scores, seeds)
+            apart = apart_by_seed(row.scores, other.scores, seeds)
             has_bests = row.bests.keys() & other.bests.keys() >= set(seeds)  # so that both are of the same seeds
             yield DifferenceRecord(
                 experiment=row.experiment,
@@ -231,12 +236,12 @@ def _compare(
                 metric=resampled.metric,
                 example=resampled.golds.info.kind.noun,
                 resampled=(resampled.cluster, *(["seed"] if len(seeds) > 1 else [])),
-                best=_apart(row.bests, other.bests, seeds) if has_bests else None,
+                best=apart_by_seed(row.bests, other.bests, seeds) if has_bests else None,
                 **apart.model_dump(),
             )
 
 
-def _apart(one: Mapping[int, Floats], other: Mapping[int, Floats], seeds: Sequence[int]) -> Apart:
+def apart_by_seed(one: Mapping[int, Floats], other: Mapping[int, Floats], seeds: Sequence[int]) -> Apart:
     """Compare two rows seed by seed; seeds are drawn together with what examples are like each other in."""
     by_seed = np.stack([one[seed] - other[seed] for seed in seeds])
     low, high, p_value = interval_of(draw_seeds(by_seed[:, 1:], SEED))

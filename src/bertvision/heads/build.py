@@ -41,6 +41,9 @@ class HeadConfig(Config):
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
     setting_of: str | None = None  # the head that this one tries another setting of (`heads.settings`)
     pooler: PoolerConfig
+    # Which of the states that heads are given it reads, from 0 on or from the end (-1: the last); None: all. One may
+    # come several times.
+    layers: tuple[int, ...] | None = Field(None, min_length=1)
     budget_of: str | None = None  # choose the pooler's width so that the head is as large as this one of the catalog
     readout: ReadoutKind = "linear"
     rank: int = Field(8, ge=1)  # of the term for pairs in a joint readout
@@ -66,6 +69,11 @@ class HeadConfig(Config):
             "readout": entry.readout,
         }
         return {"name": name, **own, **base}
+
+    @field_validator("layers", mode="before")
+    @classmethod
+    def _from_list(cls, given: Any) -> Any:  # noqa: ANN401 (what the YAML holds)
+        return tuple(given) if isinstance(given, list) else given
 
     @field_validator("name")
     @classmethod
@@ -99,6 +107,8 @@ def output_head(given: str | dict[str, Any] | None) -> HeadConfig:
 
 def reads_last_alone(config: HeadConfig) -> bool:
     """Return whether a head reads the last state and no other, so that the others need not be gathered."""
+    if config.layers is not None:
+        return False
     is_last = (
         isinstance(config.pooler, LastStateConfig | LastDenseConfig) or getattr(config.pooler, "mix", None) == "last"
     )
@@ -128,8 +138,10 @@ def build_head(config: HeadConfig, shape: StackShape, objective: Objective = SPA
             f"head {config.name!r} ({config.pooler.kind}, {config.readout} readout) is for tasks of the kind "
             f"{', '.join(kinds) or '(none)'}, and this one is of the kind {objective.kind}; choose another head"
         )
-    pooler, features = build_pooler(_sized(config, shape, objective), shape)
-    head = Head(pooler, _build_readout(config, shape, features, objective), config.dropout)
+    chosen = _own_places(config, shape)
+    own = shape if chosen is None else StackShape(len(chosen), shape.hidden)
+    pooler, features = build_pooler(_sized(config, shape, objective), own)
+    head = Head(pooler, _build_readout(config, own, features, objective), config.dropout, chosen)
     head.pooling = pooling_of(config, objective, pooling)
     return head
 
@@ -138,6 +150,18 @@ def count_head(config: HeadConfig, shape: StackShape, objective: Objective = SPA
     """Count a head's parameters without making it."""
     with torch.device("meta"):  # shapes without memory
         return count_parameters(build_head(config, shape, objective))
+
+
+def _own_places(config: HeadConfig, shape: StackShape) -> tuple[int, ...] | None:
+    """Return which of the states that a head is given it reads, from 0 on; None: all."""
+    if config.layers is None:
+        return None
+    if odd := [layer for layer in config.layers if not -shape.layers <= layer < shape.layers]:
+        raise SettingsError(
+            f"head {config.name!r}: layers names {odd[0]}, and there are the states 0 to {shape.layers - 1}; "
+            "leave it out"
+        )
+    return tuple(layer % shape.layers for layer in config.layers)
 
 
 def _build_readout(config: HeadConfig, shape: StackShape, features: int, objective: Objective) -> nn.Module:

@@ -41,7 +41,7 @@ def layer_contributions(
         found = pooler.layer_parts(own.float(), mask, output.weight)
     if isinstance(head.readout, ClassReadout):
         found = _first_place(found)
-    places = range(own.shape[1]) if head.layers is None else head.layers
+    places = range(own.shape[1]) if head.places is None else head.places
     parts, names = [found.layers], [state_name(state_at(place, pooled=pooled)) for place in places]
     if found.skip is not None:
         parts, names = [*parts, found.skip[:, None]], [*names, SKIP]

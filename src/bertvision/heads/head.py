@@ -23,13 +23,20 @@ OVER_PLACES = ("tokens", "windows")  # what a softmax runs over that does not se
 class Head(nn.Module):
     """Reads all layers' states and gives logits. A pooler is a module with a number of `features`."""
 
-    def __init__(self, pooler: nn.Module, readout: nn.Module, dropout: float | None = None) -> None:
+    def __init__(
+        self,
+        pooler: nn.Module,
+        readout: nn.Module,
+        dropout: float | None = None,
+        chosen: tuple[int, ...] | None = None,
+    ) -> None:
         super().__init__()
         self.pooler = pooler
         self.readout = readout
         self.dropout = nn.Identity() if dropout is None else nn.Dropout(dropout)
         self.pooling: Pooling | None = None  # whether it reads one state per layer (`encode_pooled`), and which
-        self.layers: tuple[int, ...] | None = None  # which of the states it is given are its own; None: all
+        self.layers: tuple[int, ...] | None = None  # which of the encoder's states its experiment keeps; None: all
+        self._chosen = chosen  # which of those it reads; None: all
 
     def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> Tensor:
         """Score every token (SpanLogits, TagLogits) or every row (ClassLogits), as the readout does."""
@@ -52,13 +59,18 @@ class Head(nn.Module):
         is_linear = isinstance(self.pooler, LastState | AveragePooling | LearnedPooling | ChosenLayers)
         return kind.softmax in OVER_PLACES and is_linear and isinstance(self.readout, SpanReadout | ClassReadout)
 
+    @property
+    def places(self) -> tuple[int, ...] | None:
+        """Return which of the states that it is given the head reads; None: all."""
+        if self._chosen is None or self.layers is None:
+            return self.layers if self._chosen is None else self._chosen
+        return tuple(self.layers[place] for place in self._chosen)
+
     def own_states(self, states: LayerStates) -> Tensor:
         """Return those of the states that the head reads."""
-        if self.layers is None:
+        if (places := self.places) is None:
             return states
-        return torch.stack([states[:, layer] for layer in self.layers]).transpose(
-            0, 1
-        )  # in memory the layer comes first
+        return torch.stack([states[:, place] for place in places]).transpose(0, 1)  # in memory the layer comes first
 
 
 class Count(NamedTuple):
@@ -95,7 +107,7 @@ def weighed_states(head: Head, *, has_pooler: bool) -> list[State] | None:
     if mix is None:
         return None
     own = head.pooler.places if isinstance(head.pooler, ChosenLayers) else range(len(mix.weights))
-    given = own if head.layers is None else [head.layers[place] for place in own]
+    given = own if head.places is None else [head.places[place] for place in own]
     return [state_at(place, pooled=head.pooling == "first" and has_pooler) for place in given]
 
 

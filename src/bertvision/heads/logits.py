@@ -86,7 +86,7 @@ def token_logits(
 
 
 def _scores_each_token(head: Head) -> bool:
-    return can_be_grouped(head) and head.layers is None
+    return can_be_grouped(head) and head.places is None
 
 
 def _packed_logits(
@@ -201,7 +201,7 @@ def reading_of(config: HeadConfig, head: Head) -> Read:
 
 def sees_last(config: HeadConfig, head: Head) -> bool:
     """Return whether a head is given the encoder's output and no state from below it."""
-    return reads_last_alone(config) and head.pooling is None and head.layers is None
+    return reads_last_alone(config) and head.pooling is None and head.places is None
 
 
 def _read_last(encoder: Encoder, batch: WindowBatch) -> StateBatch:

@@ -236,7 +236,7 @@ def _grouped(
     alone: list[Learner] = []
     for learner in learners:
         head = heads[learner.name]
-        (together.setdefault(head.layers, []) if can_learn_together(head) else alone).append(learner)
+        (together.setdefault(head.places, []) if can_learn_together(head) else alone).append(learner)
     groups = [
         Group(
             own,

@@ -61,7 +61,7 @@ class Graph(nn.Module):
         self.encoder, self.head = model.encoder.model, model.head  # as parts of this module they are moved with it
         self._model = model
         self._reads_last = (
-            model.head.pooling is None and model.head.layers is None and reads_last_alone(model.config.head)
+            model.head.pooling is None and model.head.places is None and reads_last_alone(model.config.head)
         )
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Tensor:

@@ -63,15 +63,17 @@ def read_groups(folder: Path) -> list[RecordGroup]:
     groups = []
     for (experiment, encoder), pairs in sorted(found.items()):
         records = [record for _, record in pairs]
-        analyses = {
-            seed: analysis
-            for each in studies
-            if (each.study, Path(each.encoder).name) == (experiment, encoder)
-            for seed, analysis in zip(each.seeds, each.analyses, strict=False)
-        }
+        own = [each for each in studies if (each.study, Path(each.encoder).name) == (experiment, encoder)]
+        analyses = {seed: analysis for each in own for seed, analysis in zip(each.seeds, each.analyses, strict=False)}
         place = Path(commonpath([path.parent for path, _ in pairs])).relative_to(folder.parent).as_posix()
         tasks = frozenset(record.task for record in records)
-        findings = Findings(merge_variants(records), analyses)
+        resampled = {
+            claim.text: (claim.ours.low, claim.ours.high)
+            for each in own
+            for claim in each.claims
+            if claim.ours is not None and claim.ours.low is not None and claim.ours.high is not None
+        }
+        findings = Findings(merge_variants(records), analyses, resampled)
         groups.append(RecordGroup(place.removesuffix("/records"), experiment, encoder, tasks, findings))
     return groups
 

@@ -23,6 +23,7 @@ QUANTILES = (
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
 )
 BySeed = dict[int, float]
+Bounds = tuple[float, float]
 Analyses = Mapping[int, Mapping[str, Any]]  # by seed
 
 
@@ -31,6 +32,7 @@ class Findings(NamedTuple):
 
     records: Sequence[RunRecord]  # each method at its best learning rate
     analyses: Analyses = {}
+    resampled: Mapping[str, Bounds] = {}  # by a claim's text: 95% of its difference, seeds and articles drawn together
 
 
 class ScoredEstimate(NamedTuple):
@@ -40,9 +42,14 @@ class ScoredEstimate(NamedTuple):
     score: str
 
 
-def judge(study: Study, records: Sequence[RunRecord], analyses: Analyses | None = None) -> StudyRecord:
+def judge(
+    study: Study,
+    records: Sequence[RunRecord],
+    analyses: Analyses | None = None,
+    resampled: Mapping[str, Bounds] | None = None,
+) -> StudyRecord:
     """Set a study's published results and claims beside what runs have given."""
-    findings = Findings(merge_variants(records), analyses or {})
+    findings = Findings(merge_variants(records), analyses or {}, resampled or {})
     first = records[0]
     return StudyRecord(
         study=study.name,
@@ -76,7 +83,7 @@ def judge_results(study: Study, findings: Findings) -> list[JudgedResult]:
         judged.append(
             JudgedResult(
                 row=each.row,
-                fraction=_fraction(each, findings),
+                fraction=fraction_at(each, findings),
                 published=each.scores,
                 ours=ours,
                 published_gain=published,
@@ -106,6 +113,8 @@ def judge_claim(study: Study, claim: Claim, findings: Findings) -> JudgedClaim:
     found = compare(study, claim.one, claim.other, findings)
     if found is not None and claim.other is None:
         found = found._replace(estimate=_less(found.estimate, claim.published or 0.0))
+    if found is not None and claim.text in findings.resampled:
+        found = found._replace(estimate=_widened(found.estimate, findings.resampled[claim.text]))
     margin = claim.margin or study.margin
     return JudgedClaim(
         text=claim.text,
@@ -145,6 +154,14 @@ def estimate(values: Sequence[float]) -> SeedMean:
     return SeedMean(mean=mean, low=mean - half, high=mean + half, seeds=count)
 
 
+def _widened(found: SeedMean, resampled: Bounds) -> SeedMean:
+    """Let an interval over seeds reach as far as that over seeds and articles, where that reaches further."""
+    if found.low is None or found.high is None:
+        return found
+    low, high = min(found.low, resampled[0]), max(found.high, resampled[1])
+    return SeedMean(mean=found.mean, low=low, high=high, seeds=found.seeds)
+
+
 def _controls(study: Study, findings: Findings) -> list[JudgedResult]:
     """Return the rows that the papers lack, at every fraction that something published is of, or else at all."""
     listed = []
@@ -157,7 +174,7 @@ def _controls(study: Study, findings: Findings) -> list[JudgedResult]:
             listed.append(
                 JudgedResult(
                     row=place.row,
-                    fraction=_fraction(place, findings),
+                    fraction=fraction_at(place, findings),
                     published={},
                     ours=ours,
                     gain=None if gain is None else gain.estimate,
@@ -194,7 +211,8 @@ def _over_control(study: Study, place: NumberPlace, findings: Findings) -> SeedM
     return None if found is None else found.estimate
 
 
-def _fraction(place: NumberPlace, findings: Findings) -> float | None:
+def fraction_at(place: NumberPlace, findings: Findings) -> float | None:
+    """Return the fraction that a place is of."""
     return next((record.fraction for record in _records_at(place, findings)), None)
 
 

@@ -1,0 +1,32 @@
+"""Judges a study that was run seed by seed: python tools/judge_seeds.py NAME DEV OUT RUN...
+
+Each RUN is the run folder of some seeds (`bertvision reproduce NAME --set seeds='[3]' --out OUT3`: OUT3/NAME), so that
+several can run at once. Writes OUT/study.json and study.md as `reproduce` does, and their records to OUT/records.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bertvision.evaluate.compare_methods import Shown, predictions_of
+from bertvision.files import write_text
+from bertvision.records import read_record, record_paths, write_record, write_study
+from bertvision.reproduce import resample_claims, study_page
+from bertvision.studies.study import find_study
+from bertvision.studies.verdicts import judge
+
+
+def judge_seeds(name: str, dev: str, out: Path, runs: Sequence[Path]) -> None:
+    """Judge all records of a study below some run folders as one."""
+    study = find_study(name)
+    found = [(read_record(path), path) for run in runs for path in record_paths(run / "records")]
+    shown = [Shown(record, record.row, predictions_of(record, path)) for record, path in found]
+    record = judge(study, [each for each, _ in found], None, resample_claims(study, shown, dev))
+    for each, _ in found:
+        write_record(out / "records", each)
+    write_study(out, record)
+    write_text(out / "study.md", study_page(study, record))
+
+
+if __name__ == "__main__":
+    judge_seeds(sys.argv[1], sys.argv[2], Path(sys.argv[3]), [Path(each) for each in sys.argv[4:]])
