@@ -21,6 +21,7 @@ from bertvision.training.losses import span_loss
 from bertvision.windows.batches import BatchConfig, StepPlan, collate, lengths_of
 
 POOLING = ("learned_pooling", "average_pooling", "first_last_mean", "last_linear")
+RATES = (1e-3, 3e-4)
 ADAPTERS = tuple(f"{sharing}{skip}" for sharing in ("shared", "unshared") for skip in ("", "_skip"))
 
 
@@ -31,7 +32,7 @@ class HeadsBench(Config):
     windows: int | None = Field(None, ge=1)  # None: 3,000 on a GPU, 100 on a CPU
     states_tokens: int | None = Field(None, ge=384)  # of an encoder's batch; None: 65,536 on a GPU, 4,096 on a CPU
     heads_tokens: int | None = Field(None, ge=384)  # of a head's step; None: 16,384 on a GPU, 4,096 on a CPU
-    rates: tuple[float, ...] = (1e-3, 3e-4)  # settings of every adapter; there are four adapters of each width
+    rates: tuple[float, ...] = RATES  # settings of every adapter; there are four adapters of each width
     rounds: int = Field(5, ge=1)
     passes: bool | None = None  # also train in a pass per head; None: on a CPU
     device: str = "auto"
@@ -47,7 +48,7 @@ def bench_heads(config: HeadsBench, progress: Progress = SILENT) -> BenchRecord:
     data = read_bench_data("squad", encoder, count, spare=4 * count)
     states_batch = BatchConfig(tokens=config.states_tokens or (65536 if is_gpu else 4096))
     batch = BatchConfig(tokens=config.heads_tokens or (16384 if is_gpu else 4096))
-    settings = HeadsConfig(train=_variants(config.rates), batch=batch)
+    settings = HeadsConfig(train=head_variants(config.rates), batch=batch)
     work = _Work(encoder, data, settings, states_batch, compute)
     sides: dict[str, Callable[[], object]] = {
         "encoder alone": work.encode,
@@ -76,7 +77,7 @@ def bench_heads(config: HeadsBench, progress: Progress = SILENT) -> BenchRecord:
     )
 
 
-def _variants(rates: Sequence[float]) -> tuple[HeadConfig, ...]:
+def head_variants(rates: Sequence[float] = RATES) -> tuple[HeadConfig, ...]:
     """Return 4 pooling heads, and adapters of both widths at every learning rate: 20 heads with two of them."""
     adapters = [
         HeadConfig.model_validate({"head": f"adapter_{width}_{kind}", "name": f"adapter_{width}_{kind}-{lr}", "lr": lr})

@@ -2,13 +2,15 @@
 
 import csv
 import gc
+import json
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +20,7 @@ from transformers import AutoModel, BertConfig, MPNetConfig, PreTrainedTokenizer
 
 from bertvision.data.example import TextRow
 from bertvision.data.squad import read_squad
-from bertvision.encoder.load import Encoder, load_encoder, load_tokenizer
+from bertvision.encoder.load import Encoder, load_encoder, load_tokenizer, quiet_transformers
 from bertvision.encoder.mpnet import fuse_attention
 from bertvision.errors import DataError
 from bertvision.kinds.classes import CLASSES
@@ -34,8 +36,12 @@ RANDOM = {
     "bert-large": BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),
     "bert-base": BertConfig(),
     "bert-12x384": BertConfig(hidden_size=384, num_attention_heads=12, intermediate_size=1536),  # as gte-small
+    "bert-6x384": BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536),
+    "bert-2x32": BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64),
     "mpnet-base": MPNetConfig(max_position_embeddings=514),
 }
+STATUS = Path("/proc/self/status")
+SECONDS_BETWEEN = 0.02  # two readings of memory
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -141,6 +147,33 @@ def subject(name: str, tokenizer: str | None = None) -> Encoder:
     return Encoder(name, model, blank_tokenizer() if tokenizer is None else load_tokenizer(tokenizer))
 
 
+def save_random(name: str, folder: Path, tokenizer: str = "default") -> str:
+    """Save a known shape with random weights, as large as a tokenizer's vocabulary; return its folder."""
+    pieces = load_tokenizer(tokenizer)
+    with torch.random.fork_rng(), quiet_transformers():
+        torch.manual_seed(0)
+        model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)  # type: ignore[no-untyped-call]
+        model.resize_token_embeddings(len(pieces))
+        model.save_pretrained(folder)
+        pieces.save_pretrained(folder)
+    return str(folder)
+
+
+def write_questions(path: Path, data: str, count: int) -> str:
+    """Write a SQuAD file of so many questions: those of another, again and again, about contexts that differ."""
+    questions, articles = read_squad(data).examples, []
+    for copy in range(-(-count // len(questions))):
+        paragraphs: dict[str, list[dict[str, Any]]] = {}
+        for number, each in enumerate(questions[: count - copy * len(questions)]):
+            answers = [{"text": answer.text, "answer_start": answer.start} for answer in each.answers]
+            asked = {"id": f"{copy}-{number}", "question": each.text, "is_impossible": not answers, "answers": answers}
+            paragraphs.setdefault(f"{each.context} {copy}", []).append(asked)
+        articles.append([{"context": context, "qas": qas} for context, qas in paragraphs.items()])
+    whole = {"version": "v2.0", "data": [{"title": str(n), "paragraphs": each} for n, each in enumerate(articles)]}
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    return str(path)
+
+
 def plain_copy(encoder: Encoder) -> Encoder:
     """Copy an encoder's weights into the model as transformers builds it, without what loading changes in it."""
     with torch.random.fork_rng():
@@ -158,6 +191,39 @@ def clear(device: torch.device) -> None:
         torch._dynamo.reset()
     if device.type == "cuda":
         torch.cuda.empty_cache()
+
+
+class MemoryWatch:
+    """Reads the memory of this process again and again, and keeps the most of it; bytes.
+
+    A training's own meter forgets the peaks that the kernel and torch keep, and nobody keeps that of anonymous memory.
+    """
+
+    def __init__(self) -> None:
+        self.peak = self.anonymous = 0  # with files that are mapped; and what is no copy of a file
+        self.device: int | None = None  # of a GPU
+        self._is_over, self._watcher = threading.Event(), threading.Thread(target=self._watch)
+
+    def __enter__(self) -> "MemoryWatch":
+        self._look()
+        self._watcher.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._watcher.join()
+        self._look()
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(SECONDS_BETWEEN):
+            self._look()
+
+    def _look(self) -> None:
+        status = dict(line.split(":", 1) for line in STATUS.read_text().splitlines())
+        self.peak = max(self.peak, 1024 * int(status["VmHWM"].split()[0]))
+        self.anonymous = max(self.anonymous, 1024 * int(status["RssAnon"].split()[0]))
+        if torch.cuda.is_initialized():
+            self.device = max(self.device or 0, torch.cuda.max_memory_allocated())
 
 
 def short_name(encoder: Encoder) -> str:

@@ -1,10 +1,16 @@
-"""A reader on shards of questions: documents and tokens a second, and whether memory grows with their number."""
+"""A model on shards of questions: documents and tokens a second of one process, of several, and of Ray's actors."""
 
 import gzip
 import json
+import subprocess
+import sys
 import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -12,11 +18,12 @@ from bertvision.data.squad import read_squad
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, Side, provenance
 from bertvision.settings import Config
-from bertvision.steps.predict_shards import ShardCounts, predict_shards
-from bertvision.training.accounting import Costs, Meter
-from bertvision.training.device import choose_compute
+from bertvision.steps.predict_shards import ShardCounts, read_counts
+from bertvision.training.device import Compute, choose_compute
 
-SHARDS = 2
+Way = Literal["plain", "processes", "ray"]
+GPU = {"questions": 40_000, "shards": 8}  # some seconds
+CPU = {"questions": 128, "shards": 4}  # about a minute of the default model on two cores
 
 
 class ShardsBench(Config):
@@ -24,63 +31,99 @@ class ShardsBench(Config):
 
     model: str = "default"
     data: str = "sample:dev"  # or a SQuAD file: its questions are asked again and again
-    rows: int = Field(512, ge=1)  # of a shard at 1x: more than are in memory at once, on a CPU
-    times: tuple[int, ...] = (1, 10)  # as many rows
+    questions: int | None = Field(None, ge=1)  # in all; None: 128 on a CPU, 40,000 on a GPU
+    shards: int | None = Field(None, ge=1)  # None: 4 on a CPU, 8 on a GPU
+    workers: int = Field(2, ge=2)  # processes, or Ray's actors
+    ways: tuple[Way, ...] | None = None  # None: plain, and on a CPU the others too (Ray where it is installed)
     rounds: int = Field(1, ge=1)
     device: str = "auto"
 
 
+class Answered(NamedTuple):
+    """What one command took."""
+
+    seconds: float  # from its start to its end
+    shards: list[ShardCounts]
+
+    def answering(self, workers: int) -> float:
+        """Return the seconds that each of so many workers spent on its shards: neither start nor end."""
+        return sum(each.seconds for each in self.shards) / workers
+
+
 def bench_shards(config: ShardsBench, progress: Progress = SILENT) -> BenchRecord:
-    """Predict few rows and many, in turns after a warm-up, and read time and peak memory of each."""
+    """Let the command answer the same shards in every way, in turns; each call is a process that starts anew."""
     compute = choose_compute(config.device)
-    found: dict[int, list[tuple[ShardCounts, Costs]]] = {times: [] for times in config.times}
-    with tempfile.TemporaryDirectory() as folder, progress.bar("measure", len(found) * config.rounds + 1) as bar:
-        for times in config.times:
-            _write(config, Path(folder) / str(times), times)
-        for number in range(config.rounds + 1):
-            for times in config.times[:1] if number == 0 else config.times:
-                out = Path(folder) / f"out-{number}-{times}"
-                measured = _predict(config, Path(folder) / str(times), out)
-                found[times] += [measured] if number else []
+    ways = config.ways or _ways_of(compute)
+    size = GPU if compute.device.type == "cuda" else CPU
+    questions, shards = config.questions or size["questions"], config.shards or size["shards"]
+    found: dict[Way, list[Answered]] = {way: [] for way in ways}
+    with tempfile.TemporaryDirectory() as folder, progress.bar("measure", len(ways) * config.rounds) as bar:
+        _write(config.data, Path(folder) / "shards", questions, shards)
+        for number in range(config.rounds):
+            for way in ways:
+                out = Path(folder) / f"{way}-{number}"
+                found[way].append(_answer(config, way, Path(folder) / "shards", out))
                 bar.advance(1)
-    sides = {f"{times}x": each for times, each in found.items()}
+    named = {_name(way, config.workers): (_workers(way, config), each) for way, each in found.items()}
     return BenchRecord(
         name="shards",
         variant=Path(config.model).name,
-        about="predictions of shards of packed JSON lines, from files to files",
-        settings={**config.model_dump(mode="json"), "model": Path(config.model).name, "data": Path(config.data).name},
-        sides=tuple(Side(name=name, seconds=tuple(costs.seconds for _, costs in each)) for name, each in sides.items()),
-        figures={key: value for name, each in sides.items() for key, value in _figures(name, each).items()},
+        about="the command `bertvision predict` on shards of packed JSON lines, from its start to its end",
+        settings={
+            **config.model_dump(mode="json"),
+            **{"model": Path(config.model).name, "data": Path(config.data).name},
+            **{"questions": questions, "shards": shards, "ways": list(ways)},
+        },
+        sides=tuple(Side(name=name, seconds=tuple(a.seconds for a in each)) for name, (_, each) in named.items()),
+        figures=_figures(named),
         provenance=provenance(compute.name, compute.precision),
     )
 
 
-def _write(config: ShardsBench, folder: Path, times: int) -> None:
+def _ways_of(compute: Compute) -> tuple[Way, ...]:
+    """Return what one machine has: several processes would share its one GPU."""
+    if compute.device.type == "cuda":
+        return ("plain",)
+    return ("plain", "processes", "ray") if find_spec("ray") is not None else ("plain", "processes")
+
+
+def _name(way: Way, workers: int) -> str:
+    return {"plain": "one process", "processes": f"{workers} processes", "ray": f"Ray, {workers} actors"}[way]
+
+
+def _workers(way: Way, config: ShardsBench) -> int:
+    return 1 if way == "plain" else config.workers
+
+
+def _write(data: str, folder: Path, questions: int, shards: int) -> None:
     folder.mkdir()
-    questions = read_squad(config.data).examples
-    for shard in range(SHARDS):
-        with gzip.open(folder / f"{shard}.jsonl.gz", "wt", encoding="utf-8") as file:
-            for number in range(config.rows * times):
-                asked = questions[number % len(questions)]
-                row = {"id": f"{shard}-{number}", "question": asked.text, "context": asked.context}
-                file.write(json.dumps(row) + "\n")
+    asked = read_squad(data, answers="optional").examples
+    for shard in range(shards):
+        with gzip.open(folder / f"{shard}.jsonl.gz", "wt", encoding="utf-8", compresslevel=1) as file:
+            for number in range(shard, questions, shards):
+                each = asked[number % len(asked)]
+                file.write(json.dumps({"id": str(number), "question": each.text, "context": each.context}) + "\n")
 
 
-def _predict(config: ShardsBench, folder: Path, out: Path) -> tuple[ShardCounts, Costs]:
-    meter = Meter(choose_compute(config.device).device)
-    meter.go()
-    found = predict_shards(Path(config.model), [str(folder)], out, {"device": config.device})
-    costs = meter.stop()
-    tokens = sum(each.tokens for each in found.shards)
-    return ShardCounts(source=str(folder), source_bytes=0, rows=found.rows, tokens=tokens), costs
+def _answer(config: ShardsBench, way: Way, folder: Path, out: Path) -> Answered:
+    command = [sys.executable, "-m", "bertvision", "predict", config.model, "--data", str(folder), "--out", str(out)]
+    command += ["--set", f"device={config.device}", "--quiet"]
+    command += [] if way == "plain" else ["--processes", str(config.workers)]
+    command += ["--ray"] if way == "ray" else []
+    started = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return Answered(round(time.perf_counter() - started, 3), read_counts([str(folder)], out).shards)
 
 
-def _figures(name: str, measured: list[tuple[ShardCounts, Costs]]) -> dict[str, float]:
-    counts, costs = zip(*measured, strict=True)
-    seconds = median(each.seconds for each in costs)
-    return {
-        f"{name}: documents": counts[0].rows,
-        f"{name}: documents a second": round(counts[0].rows / seconds, 1),
-        f"{name}: tokens a second": round(counts[0].tokens / seconds),
-        f"{name}: peak memory of the process, MB": round(max(each.peak_process_bytes for each in costs) / 1e6, 1),
-    }
+def _figures(named: Mapping[str, tuple[int, Sequence[Answered]]]) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for name, (workers, each) in named.items():
+        rows, tokens = (sum(getattr(shard, what) for shard in each[0].shards) for what in ("rows", "tokens"))
+        answering = median(answered.answering(workers) for answered in each)
+        figures |= {
+            f"{name}: documents": rows,
+            f"{name}: documents a second": round(rows / answering, 1),
+            f"{name}: tokens a second": round(tokens / answering),
+            f"{name}: seconds of start and end": round(median(a.seconds for a in each) - answering, 1),
+        }
+    return figures

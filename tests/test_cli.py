@@ -306,3 +306,22 @@ def test_an_experiment_that_ships_is_named_from_anywhere(name, tmp_path, monkeyp
     own.parent.mkdir(parents=True)
     own.write_text("name: mine")
     assert read_experiment(Path(name)).name == "mine"
+
+
+@pytest.mark.parametrize("verb", ["finetune", "train-heads", "run"])
+def test_a_run_can_be_asked_to_be_deterministic(config, tmp_path, verb):
+    shown = call(verb, config, "--out", tmp_path / "out", "--deterministic", "--quiet")
+    assert shown.exit_code == 0, shown.output
+    assert json.loads((tmp_path / "out" / "experiment.json").read_text())["deterministic"] is True
+
+
+def test_a_plan_for_several_processes_takes_the_link_that_is_given(config, tmp_path):
+    given = ("plan", config, "--out", tmp_path / "out", "--quiet", "--processes", 4, "--link", 2)
+    scaled = json.loads(call(*given, "--json").stdout)["scaled"]
+    assert (scaled["processes"], scaled["link"]) == (4, 2)
+    for stage in scaled["stages"]:  # in a ring of four, six messages of a quarter of the bytes, at 2 GB/s
+        adding = stage["steps"] * 6 * (stage["num_bytes"] / 4 / 2e9 + scaled["message"])
+        assert stage["seconds_in_processes"] == pytest.approx(stage["seconds"] / 4 + adding)
+    shown = " ".join(call(*given).stdout.split())
+    assert "4 processes" in shown
+    assert "in a ring at 2 GB/s" in shown

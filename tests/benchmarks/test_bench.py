@@ -7,7 +7,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from benchmarks import heads as bench_heads_module
+from benchmarks.heads import head_variants
 from benchmarks.measuring import measure_in_turns, read_bench_data, windows_like_squad
 from benchmarks.run import bench, run_bench
 from bertvision.errors import DataError, FolderError, SettingsError
@@ -120,7 +120,7 @@ def test_windows_are_as_long_as_those_of_squad():
 
 
 def test_twenty_heads_are_four_pooling_heads_and_eight_adapters_of_each_width():
-    names = [head.name for head in bench_heads_module._variants((1e-3, 3e-4))]
+    names = [head.name for head in head_variants()]
     assert len(names) == len(set(names)) == 20
     assert sum("_64_" in name for name in names) == sum("_386_" in name for name in names) == 8
 

@@ -1,6 +1,7 @@
 """Two processes do a run together: what comes out is one process's, and a run goes on after one of them was killed."""
 
 import json
+import subprocess
 import sys
 
 import numpy as np
@@ -130,3 +131,29 @@ def test_a_run_goes_on_after_any_process_was_killed_and_ends_the_same(start, sav
         assert (tmp_path / "out" / "run" / "unfinished" / stage / "progress").exists()
     assert start(settings, tmp_path / "out") == 0
     assert content_of(tmp_path / "out") == content_of(tmp_path / "whole")
+
+
+def test_every_command_that_trains_takes_several_processes(saving_always, tmp_path):
+    config, out = tmp_path / "tiny.yaml", tmp_path / "out"
+    config.write_text(json.dumps(saving_always))
+
+    def call(verb):
+        given = [
+            sys.executable,
+            "-m",
+            "bertvision",
+            verb,
+            config,
+            "--out",
+            out,
+            "--processes",
+            "2",
+            "--json",
+            "--quiet",
+        ]
+        return json.loads(subprocess.run([*map(str, given)], capture_output=True, text=True, check=True).stdout)
+
+    # Each prints its results once, and goes on from what the one before it made.
+    assert call("finetune") == [str(out / "encoder" / fraction) for fraction in ("0.5", "1")]
+    assert call("train-heads") == [str(out / "heads" / fraction / "last_linear") for fraction in ("0.5", "1")]
+    assert {record["row"] for record in call("run")} == {"encoder", "last_linear"}

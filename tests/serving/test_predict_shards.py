@@ -247,3 +247,23 @@ def test_two_processes_share_the_shards(folder, shards, tmp_path):
 def test_processes_are_for_shards(folder, shards):
     shown = CliRunner().invoke(app, ["predict", str(folder), "--data", str(shards / "a.jsonl"), "--processes", "2"])
     assert (shown.exit_code, "--processes and --ray are for shards" in shown.stderr) == (2, True)
+
+
+def test_with_ray_so_many_actors_answer_the_shards(folder, shards, tmp_path, monkeypatch):
+    given = ["predict", str(folder), "--data", str(shards), "--out", str(tmp_path / "out"), "--set", "device=cpu"]
+    asked = []
+
+    def predict_on_ray(*arguments, actors, **more):
+        asked.append(actors)
+        return predict_shards(*arguments, **more)
+
+    monkeypatch.setattr("bertvision.steps.ray_shards.predict_on_ray", predict_on_ray)
+    shown = CliRunner().invoke(app, [*given, "--ray", "--processes", "3"])
+    assert shown.stdout == f"7 rows in 3 shards, 0 bad rows set aside; predictions in {tmp_path / 'out'}\n"
+    assert asked == [3]  # and no process was started for them
+
+
+def test_without_ray_the_option_names_the_extra(folder, shards, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    shown = CliRunner().invoke(app, ["predict", str(folder), "--data", str(shards), "--out", str(tmp_path), "--ray"])
+    assert (shown.exit_code, "pip install 'bertvision[ray]'" in shown.stderr) == (2, True)

@@ -19,9 +19,10 @@ def test_what_is_not_added_up_is_shared_in_full():
     assert plan.as_table().rows[0] == ("answers", "1.8 h", "2 min", "0.0 s", "100%")  # 6,400 s and 100 s
 
 
-def test_a_plan_measures_every_stage(encoder_folder, squad_file, questions, tmp_path):
+@pytest.fixture
+def settings(encoder_folder, squad_file):
     data = str(squad_file())
-    settings = {
+    return {
         "data": {"train": data, "dev": data},
         "encoder": str(encoder_folder),
         "windows": {"max_length": 24, "stride": 4},
@@ -29,6 +30,9 @@ def test_a_plan_measures_every_stage(encoder_folder, squad_file, questions, tmp_
         "heads": {"train": ["learned_pooling", "last_linear"], "batch": {"windows": 4}, "epochs": 3},
         "device": "cpu",
     }
+
+
+def test_a_plan_measures_every_stage(settings, questions, tmp_path):
     plan = plan_processes(build_experiment(settings), tmp_path / "out", 8)
     tuning, heads, answers = plan.stages
     found = json.loads(json.dumps(plan.as_dict()))
@@ -42,3 +46,12 @@ def test_a_plan_measures_every_stage(encoder_folder, squad_file, questions, tmp_
     assert heads.steps % 3 == 0
     assert answers.num_bytes == 0
     assert "in a ring at 50 GB/s" in plan.sentence
+
+
+def test_the_gradients_of_every_rate_are_added_up(settings, tmp_path):
+    settings["finetune"], settings["heads"] = {"fractions": []}, {"train": ["last_linear"], "batch": {"windows": 4}}
+    (one, _), (three, _) = (
+        plan_processes(build_experiment(settings, rates), tmp_path / "out", 8).stages
+        for rates in ([], ["heads.settings=[{lr: 0.1}, {lr: 0.2}, {lr: 0.3}]"])
+    )
+    assert three.num_bytes == 3 * one.num_bytes

@@ -5,8 +5,8 @@ import sys
 import pytest
 import torch
 
-from bertvision.errors import TrainingError
-from bertvision.training.processes import ALONE, Processes, launch
+from bertvision.errors import SettingsError, TrainingError
+from bertvision.training.processes import ALONE, Processes, join_processes, launch
 
 RANK = "import os; rank = int(os.environ['RANK'])"
 
@@ -45,3 +45,10 @@ def test_one_process_alone_has_everything_and_decides_by_itself():
 def test_of_several_processes_each_has_items_of_its_own():
     dealt = [list(Processes(rank, 3).own(range(8))) for rank in range(3)]
     assert dealt == [[0, 3, 6], [1, 4, 7], [2, 5]]
+
+
+@pytest.mark.parametrize(("variable", "name"), [("FSDP", "FSDP"), ("DEEPSPEED", "DeepSpeed")])
+def test_an_encoder_that_accelerate_is_to_split_is_refused(monkeypatch, variable, name):
+    monkeypatch.setenv(f"ACCELERATE_USE_{variable}", "true")  # as `accelerate launch --use_fsdp` sets it
+    with pytest.raises(SettingsError, match=f"{name} would split the encoder over GPUs, which is not supported"):
+        join_processes(torch.device("cpu"))

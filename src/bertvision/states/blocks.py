@@ -16,7 +16,7 @@ Bytes = UInt8[Tensor, " _"]  # shards differ in size
 StackedStates = Float[Tensor, "layer batch token hidden"]  # LayerStates as they lie in memory
 DTYPES = {"bf16": torch.bfloat16, "float32": torch.float32, "int8": torch.int8}
 BUILD_TOKENS = 16384  # what the encoder runs on at once while states are kept
-SHARD_BYTES = 1 << 30  # a shard is made in memory and lost when its making is cut short
+SHARD_BYTES = 1 << 28  # a shard is made in memory, in every process, and lost when its making is cut short
 ALIGNMENT = 4  # bytes, of the scales
 
 

@@ -39,7 +39,7 @@ def keep_on_disk(wanted: Wanted, folder: Path, fingerprint: Settings, progress: 
             if not processes.agreed(lambda: is_whole(folder)):  # another run may have just ended
                 _build(wanted, layout, folder, fingerprint, progress)
     processes.agreed(lambda: _check(folder, layout, _read_sums(folder / MANIFEST, fingerprint), progress))
-    return BlockStore(layout, [_map(_shard(folder, number), size) for number, size in enumerate(layout.sizes)])
+    return BlockStore(layout, [map_shard(_shard(folder, number), size) for number, size in enumerate(layout.sizes)])
 
 
 def is_whole(folder: Path) -> bool:
@@ -119,6 +119,6 @@ def _shard(folder: Path, number: int) -> Path:
     return folder / f"{number:05}.states"
 
 
-def _map(path: Path, size: int) -> Bytes:
+def map_shard(path: Path, size: int) -> Bytes:
     """View a file's bytes; nothing is read before it is used, and nothing written to them reaches the file."""
     return torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)

@@ -25,7 +25,7 @@ from bertvision.training.device import Compute
 from bertvision.windows.batches import Rows, lengths_of
 from bertvision.windows.window import Window
 
-FORMAT = 1  # of the files; raise it when the same states would become other bytes
+FORMAT = 2  # of the files; raise it when the same states would become other bytes
 SHOWN = 16  # hexadecimal digits: a difference is shown to a person, and nobody is being deceived
 
 

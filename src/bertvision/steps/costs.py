@@ -67,6 +67,15 @@ class Turn(NamedTuple):
     rows: dict[str, RowSize]
 
 
+class Trained(NamedTuple):
+    """What tuning and heads have cost for each window, and the models that came out."""
+
+    encoder: Encoder  # frozen
+    rows: list[ResultModel]
+    tuning: Spent | None
+    heads: Spent | None
+
+
 def measure_methods(experiments: Sequence[Experiment], out: Path, progress: Progress = SILENT) -> list[CostRecord]:
     """Measure every method once a round, forwards in one and backwards in the next; what OUT/costs holds is kept.
 
@@ -177,6 +186,20 @@ def take_turn(context: RunContext, start: Encoder, known: Mapping[str, RowSize])
 
     `start` is the encoder before any training and stays as it is.
     """
+    trained = measure_training(context, start)
+    encoder, rows = trained.encoder, trained.rows
+    return Turn(
+        Round(
+            tuning=trained.tuning,
+            heads=trained.heads,
+            rows={row.name: speed_of(context, encoder, row) for row in rows},
+        ),
+        {row.name: known.get(row.name) or size_of(context, encoder, row) for row in rows},
+    )
+
+
+def measure_training(context: RunContext, start: Encoder) -> Trained:
+    """Tune a copy of an encoder for some steps and train its heads, as the stages do."""
     gc.collect()  # what the turn before left in cycles has no part in this one's peak
     encoder, rows, tuning, inside = replace(start, model=deepcopy(start.model)), [], None, 0
     if context.experiment.finetune.fractions:
@@ -187,11 +210,7 @@ def take_turn(context: RunContext, start: Encoder, known: Mapping[str, RowSize])
         rows.append(_output_row(context, encoder, output, inside))
     freeze(encoder, context.compute)
     trained, heads = _heads(context, encoder, inside)
-    rows += trained
-    return Turn(
-        Round(tuning=tuning, heads=heads, rows={row.name: speed_of(context, encoder, row) for row in rows}),
-        {row.name: known.get(row.name) or size_of(context, encoder, row) for row in rows},
-    )
+    return Trained(encoder, [*rows, *trained], tuning, heads)
 
 
 def _stops(context: RunContext) -> tuple[int, int]:

@@ -10,8 +10,8 @@ from bertvision.experiment import Experiment
 from bertvision.progress import SILENT, Progress
 from bertvision.states.planner import in_time
 from bertvision.steps.context import RunContext, prepare
-from bertvision.steps.costs import Turn, take_turn
-from bertvision.steps.measure import size_for
+from bertvision.steps.costs import Trained, measure_training
+from bertvision.steps.measure import size_for, speed_of
 from bertvision.steps.results import ENCODER
 from bertvision.tables import Table
 from bertvision.training.loop import seed_for
@@ -85,26 +85,25 @@ def plan_processes(
     context = prepare(experiment, out, progress)
     sample = prepare(experiment, out, SILENT, size_for(context.compute).examples)
     start = load_encoder(experiment.encoder)
-    turn = take_turn(sample, start, {})
     if context.compute.device.type == "cuda":  # the first to run in a process loads kernels
-        turn = take_turn(sample, start, turn.rows)
-    return ProcessesPlan(count, link, context.compute.name, _stages(context, turn))
+        measure_training(sample, start)
+    return ProcessesPlan(count, link, context.compute.name, _stages(context, sample, measure_training(sample, start)))
 
 
-def _stages(context: RunContext, turn: Turn) -> list[Stage]:
-    tuning, heads, stages = turn.round.tuning, turn.round.heads, []
-    trained = {name: 4 * size.parameters.trainable for name, size in turn.rows.items()}
-    if tuning is not None:
+def _stages(context: RunContext, sample: RunContext, trained: Trained) -> list[Stage]:
+    stages, num_bytes = [], {row.name: 4 * row.parameters.trainable for row in trained.rows}
+    if trained.tuning is not None:
         steps = context.tuning_steps(context.experiment.finetune)
         seen = sum(map(size_of, steps))
-        stages.append(Stage("fine-tune", tuning.seconds * seen, len(steps), trained.get(ENCODER, 0)))
-    if heads is not None:
+        stages.append(Stage("fine-tune", trained.tuning.seconds * seen, len(steps), num_bytes.get(ENCODER, 0)))
+    if trained.heads is not None:
         config, fractions = context.experiment.heads, len(context.fractions)
         plan = StepPlan(lengths_of(context.head_windows()), config.batch, seed_for(context.seed, "heads"))
         seen = fractions * config.epochs * len(context.head_windows())
-        num_bytes = sum(size for name, size in trained.items() if name != ENCODER)
+        of_heads = sum(num_bytes[head.setting_of or head.name] for head in config.train)  # of every rate its own
         steps_of_heads = fractions * config.epochs * plan.num_steps(0)
-        stages.append(Stage("heads, states live", heads.seconds * seen, steps_of_heads, num_bytes))
-    for name, speed in list(turn.round.rows.items())[-1:]:
-        stages.append(Stage(f"1 million windows by {name}", ANSWERED * speed.seconds))
+        stages.append(Stage("heads, states live", trained.heads.seconds * seen, steps_of_heads, of_heads))
+    for row in trained.rows[-1:]:
+        speed = speed_of(sample, trained.encoder, row)
+        stages.append(Stage(f"1 million windows by {row.name}", ANSWERED * speed.seconds))
     return stages

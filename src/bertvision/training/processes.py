@@ -25,6 +25,12 @@ from bertvision.windows.batches import Part
 Item = TypeVar("Item")
 GO_ON = "the same command goes on from its last saving"
 LONGEST_WAIT = timedelta(hours=12)  # for what the main process does alone; one that was killed is noticed at once
+# What `accelerate launch` tells its processes of what it was asked for.
+SPLITTING = {
+    "ACCELERATE_USE_FSDP": "FSDP",
+    "ACCELERATE_USE_DEEPSPEED": "DeepSpeed",
+    "ACCELERATE_USE_MEGATRON_LM": "Megatron-LM",
+}
 SECONDS_TO_END = 30.0  # that a process has when it is asked to end
 
 
@@ -102,6 +108,7 @@ def is_several() -> bool:
 
 def join_processes(device: torch.device) -> Processes:
     """Meet the other processes of a run, where there are any."""
+    _refuse_splitting()
     if not is_several():
         return ALONE
     try:
@@ -114,6 +121,16 @@ def join_processes(device: torch.device) -> Processes:
         raise SettingsError(f"several processes need NVIDIA GPUs or CPUs, and the device is {device}; set device: cpu")
     atexit.register(_leave)
     return Processes(state.process_index, state.num_processes, state.device)
+
+
+def _refuse_splitting() -> None:
+    """Refuse what Accelerate was asked for and would not happen: every process has the whole encoder."""
+    asked = (name for variable, name in SPLITTING.items() if os.environ.get(variable, "").lower() == "true")
+    if name := next(asked, None):
+        raise SettingsError(
+            f"{name} would split the encoder over GPUs, which is not supported; leave it out of Accelerate's settings, "
+            "and where an encoder does not fit, set finetune.gradient_checkpointing=true or tune.train=none"
+        )
 
 
 def _leave() -> None:

@@ -1,0 +1,22 @@
+"""The benchmark runs on small work here; what it measures is not asserted."""
+
+import pytest
+
+from benchmarks.run import run_bench
+from bertvision.errors import SettingsError
+
+
+def test_stages_are_measured_in_processes_of_their_own_at_two_sizes():
+    record = run_bench("memory", ["rows=4", "times=[1, 2]", 'stages=["tokenise", "heads, disk"]', "device=cpu"])
+    assert [side.name for side in record.sides] == [
+        *("tokenise, 1x", "tokenise, 2x", "heads, disk, 1x", "heads, disk, 2x")
+    ]
+    for side in record.sides:
+        peak, anonymous = (record.figures[f"{side.name}: {what} MB"] for what in ("peak", "anonymous"))
+        assert 0 < anonymous < peak  # the libraries' files are mapped
+    assert "tokenise: kB a question" in record.figures
+
+
+def test_an_unknown_stage_is_refused():
+    with pytest.raises(SettingsError, match="known: tokenise, extract"):
+        run_bench("memory", ['stages=["sleep"]'])
