@@ -3,13 +3,15 @@
 Writes src/bertvision/NAME_model/ (NAME: default or base): what differs from the encoder that comes from PyPI, rounded
 to float16, with head, settings, calibration and model card. Says how far the rounding moves logits and answers on the
 shipped dev questions. The card shows the scores that `bertvision predict NAME --data dev-v2.0.json --out answers --json
-> SCORES.json` wrote: make the files first, then measure, then make them again with the scores.
+> SCORES.json` wrote: make the files first, then measure, then make them again with the scores. What the card says under
+"Elsewhere", `tools/elsewhere.py NAME` measures anew.
 """
 
 import sys
 import tempfile
 from pathlib import Path
 
+import elsewhere
 import numpy as np
 
 import bertvision
@@ -61,6 +63,8 @@ def _card(name: str, reader: Reader, scores: Scores | None) -> str:
     command = f"bertvision predict {name} --data dev-v2.0.json --out answers"
     measured = () if scores is None else (Measured(command, scores),)
     told = Path(__file__).with_name(f"{name}_model.md").read_text(encoding="utf-8")  # data, licences and limits
+    if name in (found := read_json(elsewhere.RECORD)):
+        told += f"\n{elsewhere.section(found[name])}"
     about = About(f"The {name} model", name, told, measured)
     base = find_base(reader.served.folder, config, record)
     return model_card(config, calibration, [] if record is None else [record], about, base)

@@ -1,13 +1,14 @@
-"""Writes the generated parts of docs/commands.md, claims.md and the models' pages; a test holds the pages to it."""
+"""Writes the generated parts of docs/commands.md, claims, elsewhere and the models' pages; a test holds them to it."""
 
 from pathlib import Path
 
+import elsewhere
 import typer.main
 from typer.testing import CliRunner
 
 from bertvision.cli import app
 from bertvision.encoder.load import SHIPPED
-from bertvision.files import write_text
+from bertvision.files import read_json, write_text
 from bertvision.report.renderers import to_markdown
 from bertvision.studies.claims import claims_tables, count_statuses, settle_claims
 
@@ -41,6 +42,11 @@ def base_model_page() -> str:
     return _card("base")
 
 
+def elsewhere_page() -> str:
+    """Return what the models that ship score on text that is not Wikipedia."""
+    return elsewhere.results(read_json(elsewhere.RECORD))
+
+
 def _card(name: str) -> str:
     """Return the card of a model that ships, without what only the hub reads."""
     _, _, card = (SHIPPED[name] / "README.md").read_text(encoding="utf-8").split("---\n", 2)
@@ -59,6 +65,7 @@ PAGES = {
     DOCS / "commands.md": commands_page,
     DOCS / "default_model.md": default_model_page,
     DOCS / "base_model.md": base_model_page,
+    DOCS / "elsewhere.md": elsewhere_page,
     DOCS / "claims.md": claims_page,
 }
 
