@@ -3,13 +3,14 @@
 from functools import partial
 from pathlib import Path
 
+import elsewhere
 import typer.main
 from probabilities import models_table, read_answers, trust_section
 from typer.testing import CliRunner
 
 from bertvision.cli import app
 from bertvision.encoder.load import SHIPPED
-from bertvision.files import write_text
+from bertvision.files import read_json, write_text
 from bertvision.hub import CARD
 from bertvision.records import BenchRecord, read_bench_records
 from bertvision.report.renderers import to_markdown
@@ -48,16 +49,22 @@ def base_model_page() -> str:
     return _card("base")
 
 
+def elsewhere_page() -> str:
+    """Return what the models that ship score on text that is not Wikipedia."""
+    return elsewhere.results(read_json(elsewhere.RECORD))
+
+
 def _card(name: str) -> str:
     """Return the card of a model that ships, without what only the hub reads."""
     _, _, card = written(SHIPPED[name] / CARD).split("---\n", 2)
     return card.replace(BEGIN, "").replace(END, "").strip() + "\n"
 
 
-def trust_part(name: str) -> str:
-    """Return what a card says of a model's answers to dev, where they were measured."""
-    record = read_answers(name)
-    return "" if record is None else trust_section(record)
+def measured_part(name: str) -> str:
+    """Return what a card says of a model's answers to dev and elsewhere, where they were measured."""
+    dev, others = read_answers(name), read_json(elsewhere.RECORD)
+    parts = [trust_section(dev)] if dev is not None else []
+    return "\n".join([*parts, elsewhere.section(others[name])] if name in others else parts)
 
 
 def claims_page() -> str:
@@ -125,12 +132,13 @@ def _checked(record: BenchRecord) -> str:
 
 
 PAGES = {
-    **{folder / CARD: partial(trust_part, name) for name, folder in SHIPPED.items()},
+    **{folder / CARD: partial(measured_part, name) for name, folder in SHIPPED.items()},
     DOCS.parent / "README.md": lambda: models_table("docs/"),
     DOCS / "index.md": models_table,
     DOCS / "commands.md": commands_page,
     DOCS / "default_model.md": default_model_page,
     DOCS / "base_model.md": base_model_page,
+    DOCS / "elsewhere.md": elsewhere_page,
     DOCS / "claims.md": claims_page,
     DOCS / "howto" / "scale.md": scale_page,
 }
