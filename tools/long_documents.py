@@ -5,7 +5,9 @@
 
 A page has 500 words. The same questions are asked about their paragraph alone (0 pages) and about texts of 1, 5, 20 and
 50 pages, in which it stands anywhere. Other paragraphs are those of other titles or, where a file has no titles that
-mean anything, those more than `--apart` paragraphs away. Every answer becomes a line of OUT.jsonl; a second call goes
+mean anything, those more than `--apart` paragraphs away. -1 pages are the paragraphs that are left out there: the
+article in its order, a text on one subject. (Of its unanswerable questions, another paragraph may answer some.) Every
+answer becomes a line of OUT.jsonl; a second call goes
 on. OUT.json has the scores at the model's own null threshold, and OUT.md the table. `--rules` decodes with other
 `JointScores` too, for choosing among them: on held-out questions, never on dev.
 """
@@ -41,10 +43,12 @@ from bertvision.training.accounting import forget_peaks, peak_bytes, peak_proces
 from bertvision.windows.window import cut_windows
 
 WORDS = 500  # of a page
-PAGES = (0, 1, 5, 20, 50)
+ALONE, ARTICLE = 0, -1
+PAGES = (ALONE, ARTICLE, 1, 5, 20, 50)
+NAMES = {ALONE: "its paragraph", ARTICLE: "its article"}
 SHIPPED = "shipped"
 OWN_NULL = (0.0, 0.5, 1.0)  # of `JointScores`; 0 with 0 below: raw logits and the lowest null score, as run_qa has it
-PER_LOG_WINDOW = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
+PER_LOG_WINDOW = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 SCORES = ("f1", "exact", "HasAns_f1", "NoAns_f1", "best_f1")
 RESAMPLES = 2000
 
@@ -121,9 +125,12 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def build_document(
     question: Question, questions: Sequence[Question], pages: int, seed: int, apart: int | None
 ) -> Document:
-    """Put a question's paragraph among others, drawn until the text has so many pages; 0: alone."""
+    """Put a question's paragraph among others, drawn until the text has so many pages."""
     draw = random.Random(f"{seed} {pages} {question.id}")
-    others = _others(question, questions, apart)
+    article, others = _part(question, questions, apart)
+    if pages == ARTICLE:
+        place = article.index(question.context)
+        return _join(article[:place], question.context, article[place + 1 :])
     draw.shuffle(others)
     around, left = [], pages * WORDS - len(question.context.split())
     while left > 0:
@@ -131,19 +138,27 @@ def build_document(
         around.append(others.pop())
         left -= len(around[-1].split())
     place = draw.randint(0, len(around))
-    before = "".join(f"{each}\n\n" for each in around[:place])
-    after = "".join(f"\n\n{each}" for each in around[place:])
-    return Document(f"{before}{question.context}{after}", len(before), len(before) + len(question.context))
+    return _join(around[:place], question.context, around[place:])
 
 
-def _others(question: Question, questions: Sequence[Question], apart: int | None) -> list[str]:
-    """Return the paragraphs that are not of the question's article."""
-    titles = {each.context: each.title for each in questions}  # in the order of the file
+def _join(before: Sequence[str], own: str, after: Sequence[str]) -> Document:
+    first, last = ("".join(f"{each}\n\n" for each in before), "".join(f"\n\n{each}" for each in after))
+    return Document(f"{first}{own}{last}", len(first), len(first) + len(own))
+
+
+def _part(question: Question, questions: Sequence[Question], apart: int | None) -> tuple[list[str], list[str]]:
+    """Return the paragraphs of the question's article and all others, in the order of the file."""
+    titles = {each.context: each.title for each in questions}
     paragraphs = list(titles)
-    if apart is None:
-        return [each for each in paragraphs if titles[each] != question.title]
     own = paragraphs.index(question.context)
-    return [each for place, each in enumerate(paragraphs) if abs(place - own) > apart]
+    is_near = [
+        titles[each] == question.title if apart is None else abs(place - own) <= apart
+        for place, each in enumerate(paragraphs)
+    ]
+    article, others = (
+        [each for each, near in zip(paragraphs, is_near, strict=True) if near == wanted] for wanted in (True, False)
+    )
+    return article, others
 
 
 def ask(reader: Reader, question: Question, document: Document, rules: bool) -> dict[str, Any]:
@@ -275,7 +290,7 @@ def table_of(rows: Sequence[dict[str, Any]]) -> Table:
     memory = "device_mb" if is_gpu else "process_mb"
     cells = tuple(
         (
-            "its paragraph" if row["pages"] == 0 else f"{row['pages']}",
+            NAMES.get(row["pages"], f"{row['pages']}"),
             f"{row['windows']:.0f}",
             f"{row['questions']:,}",
             *(f"{row[name]:.1f}" if name in row else "" for name in ("f1", "HasAns_f1", "NoAns_f1")),

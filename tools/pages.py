@@ -21,13 +21,22 @@ from bertvision.tables import Table
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- written by make pages -->\n", "<!-- end of what make pages wrote -->\n"
-TABLE = DOCS.parent / "results/default_model/decoders.md"
+MEASURED = DOCS.parent / "results/default_model"
+TABLE = MEASURED / "decoders.md"
 DECODERS = """## How it abstains
 
 `load`, `ask` and `serve` decode otherwise than `predict` ([how](howto/answer.md#questions)). Here are both decoders on
 questions of SQuAD 2.0's dev set. Threshold and temperature of each were fitted on the held-out questions. "Best F1" is
 that of the best threshold in hindsight. ECE and Brier score judge the probability of what is given, and that of "no
 answer". `tools/decoders.py` makes the table from the logits of `bertvision predict default`.
+"""
+LONG = """## Long documents
+
+Questions of SQuAD 2.0's dev set are asked about their own paragraph, about their whole article, and about texts of 1 to
+50 pages (500 words each), in which their paragraph stands anywhere among those of other articles. Scores are those at
+the model's own threshold. An answer comes "from its paragraph" where it stands in the one that the question was written
+for. In an article, another paragraph may answer what this one does not, so `NoAns F1` is a lower bound there. Seconds
+and memory are those of one document. `tools/long_documents.py` makes the table.
 """
 # What --help reads of its surroundings: 80 columns, no colours, whatever the terminal or the CI.
 PLAIN = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
@@ -40,13 +49,19 @@ def commands_page() -> str:
 
 
 def default_model_page() -> str:
-    """Return the default model's card, and how its decoders compare."""
-    return f"{_card('default')}\n{DECODERS}\n{TABLE.read_text(encoding='utf-8')}"
+    """Return the default model's card, how its decoders compare, and how it does on long documents."""
+    return f"{_card('default')}\n{DECODERS}\n{TABLE.read_text(encoding='utf-8')}{_long('default')}"
 
 
 def base_model_page() -> str:
-    """Return the base model's card."""
-    return _card("base")
+    """Return the base model's card, and how it does on long documents."""
+    return f"{_card('base')}{_long('base')}"
+
+
+def _long(name: str) -> str:
+    """Return what was measured on long documents, if it was."""
+    path = MEASURED / f"long-{name}.md"
+    return f"\n{LONG}\n{path.read_text(encoding='utf-8')}" if path.is_file() else ""
 
 
 def elsewhere_page() -> str:

@@ -73,6 +73,15 @@ def test_a_document_holds_the_own_paragraph_once_among_those_of_other_titles(dat
     )
 
 
+def test_an_article_is_read_in_its_order(data):
+    questions = read_squad_file(data).examples
+    contexts = list(dict.fromkeys(each.context for each in questions))
+    document = tool.build_document(questions[2], questions, tool.ARTICLE, 1, None)
+    assert document.text == "\n\n".join(contexts[:3])
+    assert document.text[document.start : document.end] == questions[2].context == contexts[1]
+    assert tool.build_document(questions[2], questions, tool.ARTICLE, 1, apart=1).text == document.text
+
+
 def test_paragraphs_around_the_own_are_left_out_where_titles_say_nothing(data, few_words):
     questions = read_squad_file(data).examples
     document = tool.build_document(questions[0], questions, 2, 1, apart=4)
