@@ -128,7 +128,7 @@ def bench_processes(config: ProcessesBench, progress: Progress = SILENT) -> Benc
                 for side, (stage, count) in sides.items()
             },
             **{f"link: {what}": value for what, value in link.items()},
-            **{f"{stage}: MB of gradients": round(each.num_bytes / 1e6, 1) for stage, each in foreseen.stages.items()},
+            **{f"{stage}: MB of gradients": round(each.num_bytes / 1e6, 3) for stage, each in foreseen.stages.items()},
         },
         provenance=provenance("cpu (1 thread a process)", "float32"),
     )
