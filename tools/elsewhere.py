@@ -52,8 +52,8 @@ of them put to a passage that does not answer them. `docs/elsewhere.md` tells ho
 the numbers are rough. Asked as `ask` asks, at the threshold and temperature below:
 
 {table}
-Expect less than on Wikipedia: it answers {answered:.0f} of 100 such questions, and {overlap:.0f} of 100 answers given
-share a word with what was marked. Its probabilities are off by {ece:.2f} on average (ECE).
+Expect less than on Wikipedia. It answers {answered:.0f} of 100 such questions. Of 100 answers that it gives, {right:.0f} are exactly
+what was marked, and {overlap:.0f} share a word with it. Its probabilities are off by {ece:.2f} on average (ECE).
 """
 
 
