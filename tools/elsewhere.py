@@ -49,21 +49,21 @@ SECTION = """## Elsewhere
 
 On text that is not Wikipedia: {questions} questions that people wrote in the FAQs of seven free programs, {impossible}
 of them put to a passage that does not answer them. `docs/elsewhere.md` tells how they were chosen and marked, and why
-the numbers are rough. Asked as `ask` asks, at the threshold and temperature below:
+the numbers are rough. Asked as `ask` asks, at the threshold and temperature that it ships with:
 
 {table}
-Expect less than on Wikipedia. It answers {answered:.0f} of 100 such questions. Of 100 answers that it gives, {right:.0f} are exactly
-what was marked, and {overlap:.0f} share a word with it. Its probabilities are off by {ece:.2f} on average (ECE).
+Expect less than on Wikipedia. It answers {answered:.0f} of 100 such questions. Of 100 answers that it gives,
+{right:.0f} are exactly what was marked, and {overlap:.0f} share a word with it. Its probabilities are off by {ece:.2f}
+on average (ECE).
 """
 
 
 def main(names: list[str]) -> None:
-    """Measure the models one after the other; what the record says of others stays."""
-    for name in names:
-        found = measure(name)
-        record = read_json(RECORD) if RECORD.is_file() else {}
-        write_json(RECORD, {**record, name: found})
-        print(to_markdown(_table(found)))
+    """Measure the models; what the record says of others stays."""
+    found = {name: measure(name) for name in names}  # before anything is written: the tree stays as committed
+    write_json(RECORD, {**(read_json(RECORD) if RECORD.is_file() else {}), **found})
+    for each in found.values():
+        print(to_markdown(_table(each)))
 
 
 def measure(name: str) -> dict[str, Any]:
