@@ -6,6 +6,7 @@ model's card and the table of both models. `--every 6 --out FILE` tries it on ev
 """
 
 import argparse
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from bertvision.evaluate.confidence import Answers, Bools, Floats
 from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.reader_scores import reader_answers
 from bertvision.files import sha256_of
+from bertvision.hub import CARD
 from bertvision.manifest import MANIFEST
 from bertvision.records import Provenance, provenance
 from bertvision.records.record import Record, read_file, write_file
@@ -65,8 +67,10 @@ By probability, what is given, "no answer" included:
 Whoever wants fewer wrong answers takes those above a probability. The most probable ones, without "no answer":
 
 {coverages}
-{coverage}
-That was read from these very questions: `bertvision calibrate MODEL_DIR --data FILE --min-accuracy 0.9` chooses a
+Coverage at an accuracy is the largest share of all questions that the most probable answers can be given to:
+
+{accuracies}
+That was read from these very questions. `bertvision calibrate MODEL_DIR --data FILE --min-accuracy 0.9` chooses a
 threshold on questions of yours so that it holds for others like them.
 """
 
@@ -245,7 +249,7 @@ def trust_section(record: AnswersRecord) -> str:
         **{"model": record.model, "questions": f"{record.questions:,}", "data": record.data},
         **{"device": record.provenance.device, "precision": record.provenance.precision},
         **{"scores": to_markdown(_score_table(record)), "ranges": to_markdown(_range_table(record))},
-        **{"coverages": to_markdown(_coverage_table(record)), "coverage": _coverage_text(record)},
+        **{"coverages": to_markdown(_coverage_table(record)), "accuracies": to_markdown(_accuracy_table(record))},
     )
 
 
@@ -290,13 +294,12 @@ def _nearest(record: AnswersRecord, coverage: float) -> CoveragePoint:
     return min(record.curve, key=lambda each: abs(each.coverage - coverage))
 
 
-def _coverage_text(record: AnswersRecord) -> str:
-    shown = {accuracy: f"coverage_at_{accuracy}" for accuracy in ACCURACIES}
-    told = [
-        f"to {record.scores[name]:.1f}% of all questions ({_bounds(record, name)}) where {accuracy}% of the answers are"
-        for accuracy, name in shown.items()
+def _accuracy_table(record: AnswersRecord) -> Table:
+    rows = [
+        (f"{accuracy}% exactly right", f"{record.scores[name]:.1f}%", _bounds(record, name))
+        for accuracy, name in ((accuracy, f"coverage_at_{accuracy}") for accuracy in ACCURACIES)
     ]
-    return f"Answers can be given {', and '.join(told)} to be exactly right."
+    return Table("", ("accuracy of given answers", "coverage", "95% interval"), tuple(rows))
 
 
 def models_table(docs: str = "") -> str:
@@ -312,10 +315,16 @@ def _model_row(name: str, page: str) -> tuple[str, ...]:
     size = sum(path.stat().st_size for path in SHIPPED[name].iterdir()) / 1e6
     about = (f"[`{name}`]({page})", *MODELS[name], f"{size:.0f} MB")
     if (record := read_answers(name)) is None:
-        return (*about, "", "", "", "", "", "")
+        return (*about, _run_score(name, "tuned_f1"), _run_score(name, "best_f1"), "", "", "", "")
     scores = {score: _cell(score, value) for score, value in record.scores.items()}
     measured = (scores["f1"], scores["best_f1"], scores["exact"], scores["ece"], f"{scores['coverage_at_90']}%")
     return (*about, *measured, f"{record.windows / record.seconds:,.0f} ({record.provenance.device})")
+
+
+def _run_score(name: str, score: str) -> str:
+    """Return a score of the run, as the card shows it: the official decoder's."""
+    found = re.search(rf"^\| {score} \| ([\d.]+) ", (SHIPPED[name] / CARD).read_text(encoding="utf-8"), re.MULTILINE)
+    return f"{float(found[1]):.1f}" if found else ""
 
 
 if __name__ == "__main__":

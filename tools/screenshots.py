@@ -1,6 +1,7 @@
-"""Takes the pictures of the web page that the documentation shows: tools/screenshots.py MODEL [FOLDER].
+"""Takes the pictures of the web page that the documentation shows: tools/screenshots.py [MODEL [FOLDER]].
 
-Needs the `dev` extra and a Chromium or Chrome. Their model is any MODEL_DIR of a head that is a sum over layers.
+Needs the `dev` extra and a Chromium or Chrome. Their model is what `serve --model` takes, of a head that is a sum over
+layers; without one, the default model.
 """
 
 import re
@@ -22,7 +23,7 @@ def main() -> None:
     """Serve the model, ask the page's first example, and take the pictures."""
     folder = Path(sys.argv[2]) if len(sys.argv) > 2 else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    with serving(sys.argv[1]) as address, sync_playwright() as playwright:
+    with serving(sys.argv[1] if len(sys.argv) > 1 else "default") as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
         page = asked(browser.new_page(viewport=DESKTOP, color_scheme="light", reduced_motion="reduce"), address)
         page.screenshot(path=folder / "page.png", full_page=True)
@@ -47,7 +48,7 @@ def asked(page: Page, address: str) -> Page:
 @contextmanager
 def serving(model: str) -> Iterator[str]:
     """Serve a model on a free port of this machine; gives the page's address."""
-    command = [sys.executable, "-m", "bertvision", "serve", "--model", f"reader={model}", "--port", "0"]
+    command = [sys.executable, "-m", "bertvision", "serve", "--model", model, "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         found = next((found for line in server.stderr if (found := re.search(r"http://\S+", line))), None)

@@ -117,7 +117,7 @@ def test_the_answer_says_which_model_gave_it(visit, reader):
         page = visit(address)
         ask(page)
         expect(page.get_by_role("heading", name="Answer model: weir")).to_be_visible()
-        page.get_by_label("Model").select_option("other")
+        page.locator("#answer-model").select_option("other")
         ask(page)
         expect(page.get_by_role("heading", name="Answer model: other")).to_be_visible()
 

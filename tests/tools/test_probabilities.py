@@ -89,8 +89,7 @@ def test_the_section_shows_the_records_numbers(record):
     section = tool.trust_section(record)
     assert 'bertvision.load("default")` answers to the 100 questions of `dev.json`' in section
     assert f"| ECE                                   | {record.scores['ece']:.3f} |" in section
-    assert "to 80.0% of all questions" not in section
-    assert "to 0.0% of all questions (0.0 to 0.0) where 90% of the answers are to be exactly right." in section
+    assert "| 90% exactly right         |     0.0% |   0.0 to 0.0 |" in section
 
 
 def test_a_record_of_another_model_than_ships_is_refused(record, tmp_path, monkeypatch):

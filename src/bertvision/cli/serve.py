@@ -23,7 +23,7 @@ def serve(
         typer.Option(
             "--model",
             metavar="NAME=DIR",
-            help="base, a MODEL_DIR, checkpoint or hub id, and its name; any number. Without any, the default model.",
+            help="default, base, or NAME=DIR: a MODEL_DIR, checkpoint or hub id; any number. Without any, default.",
         ),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = LOOPBACK[0],
