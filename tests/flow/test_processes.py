@@ -133,27 +133,23 @@ def test_a_run_goes_on_after_any_process_was_killed_and_ends_the_same(start, sav
     assert content_of(tmp_path / "out") == content_of(tmp_path / "whole")
 
 
-def test_every_command_that_trains_takes_several_processes(saving_always, tmp_path):
+def test_every_command_that_trains_takes_several_processes(saving_always, tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     config, out = tmp_path / "tiny.yaml", tmp_path / "out"
     config.write_text(json.dumps(saving_always))
 
-    def call(verb):
-        given = [
-            sys.executable,
-            "-m",
-            "bertvision",
-            verb,
-            config,
-            "--out",
-            out,
-            "--processes",
-            "2",
-            "--json",
-            "--quiet",
-        ]
+    def call(*command, ending=()):
+        given = [sys.executable, "-m", *command, config, "--out", out, "--json", "--quiet", *ending]
         return json.loads(subprocess.run([*map(str, given)], capture_output=True, text=True, check=True).stdout)
 
     # Each prints its results once, and goes on from what the one before it made.
-    assert call("finetune") == [str(out / "encoder" / fraction) for fraction in ("0.5", "1")]
-    assert call("train-heads") == [str(out / "heads" / fraction / "last_linear") for fraction in ("0.5", "1")]
-    assert {record["row"] for record in call("run")} == {"encoder", "last_linear"}
+    two = ("--processes", "2")
+    tuned = [str(out / "encoder" / fraction) for fraction in ("0.5", "1")]
+    assert call("bertvision", "finetune", ending=two) == tuned
+    heads = [str(out / "heads" / fraction / "last_linear") for fraction in ("0.5", "1")]
+    assert call("bertvision", "train-heads", ending=two) == heads
+    records = call("bertvision", "run", ending=two)
+    assert {record["row"] for record in records} == {"encoder", "last_linear"}
+    # With --multi_gpu Accelerate starts two processes; what they run on is the experiment's device, a CPU.
+    launched = ("accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "-m", "bertvision", "run")
+    assert call(*launched) == records

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bertvision.training import accounting
-from bertvision.training.accounting import Costs, Meter, device_joules, peak_process_bytes
+from bertvision.training.accounting import PROCESS, Costs, Meter, device_joules, give_back_memory, peak_process_bytes
 
 CPU = torch.device("cpu")
 
@@ -68,3 +68,14 @@ def test_memory_is_0_where_the_system_does_not_say(monkeypatch, tmp_path):
 def test_a_cpu_has_neither_a_meter_nor_memory_of_its_own():
     costs = Meter(CPU).stop()
     assert (costs.joules, costs.peak_device_bytes, device_joules(CPU)) == (None, None, None)
+
+
+def test_memory_that_is_free_goes_back_to_the_system():
+    def resident():
+        return int((PROCESS / "status").read_text().partition("VmRSS:")[2].split()[0]) * 1024
+
+    blocks = [bytearray(100_000) for _ in range(1000)]
+    del blocks[1::2]  # what is kept holds the places of the others
+    before = resident()
+    give_back_memory()
+    assert before - resident() > 25_000_000  # of 50 MB, in whole pages

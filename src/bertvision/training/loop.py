@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from bertvision.training.accounting import give_back_memory
 from bertvision.training.graphs import StepGraphs
 from bertvision.training.optim import Schedule
 from bertvision.training.processes import ALONE, Processes
@@ -233,8 +234,10 @@ def train_steps(groups: Sequence[Group], steps: Iterable[Sequence[Batch]], first
     for number, batches in enumerate(steps, start=first_number):
         results = [(group, group.step(batches)) for group in groups]
         yield Step(number, sum(batch.size for batch in batches), results)
-        if number % STEPS_BETWEEN_LOOKS == 0 and len(diverged_among(groups)) == sum(len(g.learners) for g in groups):
-            return
+        if number % STEPS_BETWEEN_LOOKS == 0:
+            give_back_memory()
+            if len(diverged_among(groups)) == sum(len(g.learners) for g in groups):
+                return
 
 
 def diverged_among(groups: Sequence[Group]) -> list[str]:
