@@ -111,6 +111,8 @@ def _split_lines(
     work: Work, split: str, questions: tuple[Question, ...], places: Mapping[str, Path]
 ) -> Iterator[dict[str, Any]]:
     impossible = np.array([each.is_impossible for each in questions])
+    if impossible.all() or not impossible.any():
+        return  # too few to tell anything
     answers = {row: read_answers(place, questions) for row, place in places.items()}
     for row, own in answers.items():
         against = {
