@@ -36,6 +36,8 @@ CONTROLS = ("encoder", "last_adapter")
 PROCESSES = 8
 DEV, HELD_OUT, SEEN = "dev", "held_out", "seen"
 KINDS = {"has_answer": False, "no_answer": True}
+# Of the unanswerable questions, the shares that BERT and the head got right, after 0.3 and after one epoch (SPEC 10.5).
+PAPERS = ((3798 / 5945, 4793 / 5945), (4406 / 5945, 4961 / 5945))
 # What a row is compared by with a control (`compare`): its name, its column, and how it is written.
 MOVED = (
     ("moved_f1", "control's F1, moved", ".2f"),
@@ -80,6 +82,7 @@ def main(dev: str, out: Path, runs: Sequence[Path]) -> None:
 
 
 def works_of(run: Path, dev: str) -> list[Work]:
+    """List the fractions and seeds of a run."""
     experiment = read_json(run / "experiment.json")
     seen = experiment["data"]["also"].get(SEEN)
     golds = {DEV: dev, HELD_OUT: str(run / "held_out.json"), **({} if seen is None else {SEEN: seen})}
@@ -108,6 +111,8 @@ def _split_lines(
     work: Work, split: str, questions: tuple[Question, ...], places: Mapping[str, Path]
 ) -> Iterator[dict[str, Any]]:
     impossible = np.array([each.is_impossible for each in questions])
+    if impossible.all() or not impossible.any():
+        return  # too few to tell anything
     answers = {row: read_answers(place, questions) for row, place in places.items()}
     for row, own in answers.items():
         against = {
@@ -185,6 +190,7 @@ def describe(row: Answers, impossible: Flags) -> dict[str, Any]:
         "best_threshold": threshold,
         "auc": auc_of(row.odds, impossible),
         **kinds,
+        "as_papers": [as_papers(row, impossible, *shares) for shares in PAPERS],
     }
 
 
@@ -212,6 +218,22 @@ def compare(row: Answers, control: Answers, impossible: Flags) -> dict[str, floa
         "moved_f1": score_at(control.f1, control.odds, threshold, impossible),
         **counts,
     }
+
+
+def as_papers(row: Answers, impossible: Flags, before: float, after: float) -> dict[str, float]:
+    """Say what a row loses, in percent of answerable questions, where its threshold alone makes the papers' gain.
+
+    `before` and `after` are shares of the unanswerable questions from which BERT and the papers' head abstained.
+    """
+    thresholds = [
+        float(np.quantile(row.odds[impossible], 1 - share, method="inverted_cdf")) for share in (before, after)
+    ]
+    lost = {}
+    for name in ("exact", "f1"):
+        worths = getattr(row, name)[~impossible]
+        kept = [np.where(row.odds[~impossible] > each, 0.0, worths).mean() for each in thresholds]
+        lost[name] = 100 * float(kept[1] - kept[0])
+    return lost
 
 
 def score_at(worths: Floats, odds: Floats, threshold: float, impossible: Flags) -> float:
@@ -305,6 +327,8 @@ def _mean(values: Floats) -> float:
 def _rounded(content: Any) -> Any:  # noqa: ANN401 (JSON)
     if isinstance(content, dict):
         return {key: _rounded(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_rounded(value) for value in content]
     if isinstance(content, float):
         return None if np.isnan(content) else round(content, 4)
     return content

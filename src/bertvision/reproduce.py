@@ -244,7 +244,7 @@ def resample_claims(study: Study, shown: Sequence[Shown], dev: str) -> dict[str,
     if study.task is None or (info.kind.cluster, info.scores[0]) != ("article", "f1"):
         return {}
     findings = Findings([each.record.model_copy(update={"row": each.row}) for each in shown])
-    wanted = {claim.text: rows for claim in study.claims if (rows := _rows_of(study, claim, findings)) is not None}
+    wanted = {claim.text: pair for claim in study.claims if (pair := _rows_of(study, claim, findings)) is not None}
     rows = {place for one, other, _ in wanted.values() for place in (one, other)}
     chosen = [each for each in shown if (each.row, each.record.fraction) in rows]
     if len({each.record.seed for each in chosen}) < 2:

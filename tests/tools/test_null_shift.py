@@ -52,3 +52,8 @@ def test_what_the_best_threshold_gives_and_how_well_odds_tell_questions_apart():
     assert TOOL["best_f1"](answers([-4.0, -2.0, -1.0, 1.0]), IMPOSSIBLE) == (pytest.approx(87.5), -2.0)
     assert TOOL["auc_of"](np.array([-4.0, -2.0, -1.0, 1.0]), IMPOSSIBLE) == 1.0
     assert TOOL["auc_of"](np.array([-4.0, 2.0, -1.0, 1.0]), IMPOSSIBLE) == 0.5
+
+
+def test_what_a_moved_threshold_alone_costs_on_questions_with_an_answer():
+    row = answers([-4.0, -2.0, -3.0, 1.0])  # to abstain from one of two unanswerable ones the threshold falls to -3
+    assert TOOL["as_papers"](row, IMPOSSIBLE, 0.0, 0.5) == pytest.approx({"exact": 0.0, "f1": -25.0})
