@@ -9,7 +9,7 @@ mean anything, those more than `--apart` paragraphs away. -1 pages are the parag
 article in its order, a text on one subject. (Of its unanswerable questions, another paragraph may answer some.) Every
 answer becomes a line of OUT.jsonl; a second call goes
 on. OUT.json has the scores at the model's own null threshold, and OUT.md the table. `--rules` decodes with other
-`JointScores` too, for choosing among them: on held-out questions, never on dev.
+rules too, for choosing among them: on held-out questions, never on dev.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from bertvision.files import append_text, sha256_of, write_json, write_text
 from bertvision.metrics.squad import answer_worths, score_squad2
 from bertvision.model_config import Calibration
 from bertvision.predictions.logits import Logits, grid_of
-from bertvision.predictions.reader_decoder import JOINT, JointScores, pool_answers
+from bertvision.predictions.reader_decoder import OWN_NULL, pool_answers
 from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.records import provenance
 from bertvision.report.renderers import to_markdown
@@ -46,8 +46,11 @@ WORDS = 500  # of a page
 ALONE, ARTICLE = 0, -1
 PAGES = (ALONE, ARTICLE, 1, 5, 20, 50)
 NAMES = {ALONE: "its paragraph", ARTICLE: "its article"}
+SENTENCES = ("-sentence", "-rest")
 SHIPPED = "shipped"
-OWN_NULL = (0.0, 0.5, 1.0)  # of `JointScores`; 0 with 0 below: raw logits and the lowest null score, as run_qa has it
+# Rules: how much a window's own null score counts (`pool_answers`), and what the log of the number of windows adds to
+# the score of "no answer". 0 and 0: raw logits and the lowest null score, as run_qa has it.
+SHARES = (0.0, 0.5, 1.0)
 PER_LOG_WINDOW = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 SCORES = ("f1", "exact", "HasAns_f1", "NoAns_f1", "best_f1")
 RESAMPLES = 2000
@@ -79,7 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     reader = bertvision.load(given.model, device=given.device)
     assert isinstance(reader, Reader), f"{given.model}: answers no questions"
-    questions = read_squad_file(given.data).examples
+    # A sentence of a paragraph (tools/default_data.py) would stand twice in a text.
+    questions = [each for each in read_squad_file(given.data).examples if not each.id.endswith(SENTENCES)]
     drawn = random.Random(given.seed).sample(questions, min(given.questions, len(questions)))
     lines = given.out.with_suffix(".jsonl")
     _begin(lines, _settings(given))
@@ -90,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _settings(given: argparse.Namespace) -> dict[str, Any]:
     """Return all that a document and its answers depend on."""
     kept = {name: getattr(given, name) for name in ("model", "seed", "questions", "apart", "rules")}
-    return {**kept, "data": given.data.name, "sha256": sha256_of(given.data), "joint": list(JOINT)}
+    return {**kept, "data": given.data.name, "sha256": sha256_of(given.data), "own_null": OWN_NULL}
 
 
 def _begin(lines: Path, settings: dict[str, Any]) -> None:
@@ -169,19 +173,19 @@ def ask(reader: Reader, question: Question, document: Document, rules: bool) -> 
     windows = cut_windows([asked], served.tokenizer, served.config.windows, labelled=False)
     logits = served.logits(windows)
     grid = text_grid(grid_of(windows, [asked.id]), [asked.context])
-    shipped = _decode(reader, grid, logits, JOINT, document)
+    shipped = _decode(reader, grid, logits, OWN_NULL, document)
     seconds = time.perf_counter() - started
     found = {SHIPPED: shipped}
     if rules:
-        found |= {f"{own}": _decode(reader, grid, logits, JointScores(own, 0.0), document) for own in OWN_NULL}
+        found |= {f"{own}": _decode(reader, grid, logits, own, document) for own in SHARES}
     size = {"windows": len(windows), "characters": len(document.text), "words": len(document.text.split())}
     return {**size, "seconds": seconds, **_peaks(served), "found": found}
 
 
-def _decode(reader: Reader, grid: TextGrid, logits: Logits, joint: JointScores, document: Document) -> dict[str, Any]:
+def _decode(reader: Reader, grid: TextGrid, logits: Logits, own_null: float, document: Document) -> dict[str, Any]:
     """Return the best answer, whether it stands in the question's own paragraph, its odds and probabilities."""
     served = reader.served
-    pooled = pool_answers(grid, logits, served.config.answers, has_null=True, joint=joint)
+    pooled = pool_answers(grid, logits, served.config.answers, has_null=True, own_null=own_null)
     shares = pooled.shares(served.calibration.threshold, served.calibration.temperature)
     start, end = pooled.spans.bounds[pooled.span_at[shares.best[0]]].tolist()
     return {
@@ -263,7 +267,7 @@ def _compared(
     """Score all rules: the number of windows adds to the null odds, and nothing else."""
     for pages, lines in sorted(by_pages.items()):
         asked = [questions[each["id"]] for each in lines]
-        for own in OWN_NULL:
+        for own in SHARES:
             for per in PER_LOG_WINDOW:
                 found = [_raised(line["found"][f"{own}"], line["windows"], per, calibration) for line in lines]
                 scores = scores_of(asked, found, calibration.threshold)

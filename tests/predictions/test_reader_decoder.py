@@ -6,7 +6,7 @@ import pytest
 
 from bertvision.predictions.logits import TokenGrid
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.predictions.reader_decoder import JOINT, JointScores, pool_answers
+from bertvision.predictions.reader_decoder import OWN_NULL, pool_answers
 from bertvision.predictions.texts import text_grid
 
 CONTEXT = "in 1066 hannah coyle"
@@ -87,28 +87,28 @@ def drawn(grid, seed):
     return np.random.default_rng(seed).normal(0, 2, (len(grid.tokens.offsets), 2)).astype(np.float32)
 
 
-def enumerated(logits, windows, size, threshold, temperature, joint):
+def enumerated(logits, windows, size, threshold, temperature, own_null):
     """Return the probabilities of all words and of "no answer", window by window, span by span (of one token each)."""
     table = logits.astype(np.float64).reshape(windows, size + 1, 2)
     lowest = min(start + end for start, end in table[:, 0])
     scores = {}
     for window, place in itertools.product(range(windows), range(size)):
         excess = sum(table[window, 0]) - lowest
-        scores[WORDS[window * size + place]] = sum(table[window, place + 1]) - joint.own_null * excess
-    nothing = lowest + joint.per_log_window * math.log(windows) - threshold
+        scores[WORDS[window * size + place]] = sum(table[window, place + 1]) - own_null * excess
+    nothing = lowest - threshold
     powers = {word: math.exp(score / temperature) for word, score in scores.items()}
     total = sum(powers.values()) + math.exp(nothing / temperature)
     return {word: power / total for word, power in powers.items()}, math.exp(nothing / temperature) / total
 
 
-@pytest.mark.parametrize("joint", [JOINT, JointScores(0.0, 0.0), JointScores(0.5, 3.0), JointScores(1.0, 2.0)])
+@pytest.mark.parametrize("own_null", [OWN_NULL, 0.0, 0.5])
 @pytest.mark.parametrize("windows", [1, 2, 5])
-def test_spans_of_all_windows_share_one_softmax_each_above_the_null_score_of_its_own(joint, windows):
+def test_spans_of_all_windows_share_one_softmax_each_above_the_null_score_of_its_own(own_null, windows):
     grid = windows_of([windows])
     logits = drawn(grid, windows)
-    pooled = pool_answers(grid, logits, AnswerConfig(max_answer_length=1), has_null=True, joint=joint)
+    pooled = pool_answers(grid, logits, AnswerConfig(max_answer_length=1), has_null=True, own_null=own_null)
     shares = pooled.shares(threshold=-1.0, temperature=1.5)
-    expected, nothing = enumerated(logits, windows, 2, -1.0, 1.5, joint)
+    expected, nothing = enumerated(logits, windows, 2, -1.0, 1.5, own_null)
     assert dict(zip(texts_of(grid, pooled), shares.answers.tolist(), strict=True)) == pytest.approx(expected, rel=1e-5)
     assert shares.nothing.tolist() == pytest.approx([nothing], rel=1e-5)
     best = max(expected, key=expected.get)
@@ -122,22 +122,20 @@ def test_a_window_that_is_sure_of_no_answer_loses_to_one_that_is_not():
     # w0 scores 8, 2 below the "no answer" of its window; w2 scores 6, 3 above that of its own.
     logits = logits_of([10.0, 8.0, -9.0, 3.0, 6.0, -9.0], [0.0] * 6)
     joint, raw = (
-        pool_answers(grid, logits, AnswerConfig(max_answer_length=1), has_null=True, joint=each)
-        for each in (JOINT, JointScores(0.0, 0.0))
+        pool_answers(grid, logits, AnswerConfig(max_answer_length=1), has_null=True, own_null=each)
+        for each in (OWN_NULL, 0.0)
     )
     assert texts_of(grid, joint)[0] == "w2"
     assert texts_of(grid, raw)[0] == "w0"
     assert joint.spans.scores[0] == 6.0  # what is shown stays the logits
 
 
-@pytest.mark.parametrize("joint", [JOINT, JointScores(0.3, 7.0)])
-def test_a_text_of_one_window_is_scored_as_it_is(joint):
+def test_a_text_of_one_window_is_scored_as_it_is():
     grid = windows_of([1, 1, 1])
     logits = drawn(grid, 0)
     given = AnswerConfig(max_answer_length=2)
     found, raw = (
-        pool_answers(grid, logits, given, has_null=True, joint=each).shares(0.3, 2.0)
-        for each in (joint, JointScores(0.0, 0.0))
+        pool_answers(grid, logits, given, has_null=True, own_null=each).shares(0.3, 2.0) for each in (OWN_NULL, 0.0)
     )
     for name in ("answers", "nothing", "best", "null_odds"):
         assert np.array_equal(getattr(found, name), getattr(raw, name)), name

@@ -5,12 +5,13 @@ score is the log of the sum of their exp(score). "No answer" is one more candida
 threshold. Probabilities are the softmax of score / temperature over these, so that they add up to 1, and the likelier
 one of the best answer and "no answer" is given. (To add spans up at the temperature itself costs F1: docs/log.md.)
 
-The windows of a long text are scored jointly (`JointScores`): raw logits of two windows do not compare.
+The windows of a long text are scored jointly. Raw logits of two windows do not compare; how far a span is above "no
+answer" in its own window does. So its score is lowered by how much the null score of its window exceeds the lowest one
+of the text, which is that of "no answer": no window has one. A text of one window is scored as it is.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,22 +25,7 @@ from bertvision.predictions.word_bounds import inside_words
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-
-
-class JointScores(NamedTuple):
-    """How the windows of one text are weighed against each other; a text of one window is scored as it is.
-
-    A span's score is lowered by how much the "no answer" of its own window exceeds the lowest of all windows, so that
-    spans of different windows compare by how far each is above "no answer" there. "No answer" of the text, where no
-    window has one, is the lowest of them. It is raised with the log of their number: of more windows one is more often
-    wrong.
-    """
-
-    own_null: float = 1.0  # how much of the excess counts; 0: raw logits are compared
-    per_log_window: float = 0.0
-
-
-JOINT = JointScores()
+OWN_NULL = 1.0  # how much of the excess of a window's null score counts; at 0, raw logits would be compared
 
 
 @dataclass(frozen=True)
@@ -60,8 +46,7 @@ class PooledAnswers:
     span_at: Indices  # [answer] its first span
     answer_at: Indices  # [question] its first answer
     nothing: Ranking | None  # "no answer" of every question
-    lowered: Floats  # [span] what is taken off its score, see `JointScores`
-    raised: Floats  # [question] what is added to the score of "no answer"
+    lowered: Floats  # [span] what is taken off its score: its window's null score above the lowest one
 
     @property
     def questions(self) -> Indices:
@@ -84,7 +69,7 @@ class PooledAnswers:
     @property
     def null_scores(self) -> Floats:
         """Return the score of "no answer" to every question; -inf where the task has none."""
-        return np.full(len(self.answer_at), -np.inf) if self.nothing is None else self.nothing.scores + self.raised
+        return np.full(len(self.answer_at), -np.inf) if self.nothing is None else self.nothing.scores
 
     def shares(self, threshold: float, temperature: float) -> Shares:
         """Return the softmax of score / temperature, "no answer" scoring less by the threshold."""
@@ -98,10 +83,10 @@ class PooledAnswers:
 
 
 def pool_answers(
-    grid: TextGrid, logits: Logits, config: AnswerConfig, *, has_null: bool, joint: JointScores = JOINT
+    grid: TextGrid, logits: Logits, config: AnswerConfig, *, has_null: bool, own_null: float = OWN_NULL
 ) -> PooledAnswers:
     """Put the best spans of every question together to answers, best first."""
-    lowered = _excess(grid.tokens, logits) * np.float32(joint.own_null if has_null else 0.0)
+    lowered = _excess(grid.tokens, logits) * np.float32(own_null if has_null else 0.0)
     ranked = rank_spans(grid, logits, config, _word_bounds(grid, config.max_answer_length), lowered)
     pools = [
         pool
@@ -112,9 +97,8 @@ def pool_answers(
     span_at = np.cumsum([0, *(len(pool) for pool in pools[:-1])])
     answer_at = first_of_each(spans.questions[span_at])
     window_of = np.searchsorted(grid.tokens.window_at, spans.tokens[:, 0], side="right") - 1
-    raised = joint.per_log_window * np.log(np.bincount(grid.tokens.question_of))
     nothing = rank_nothing(grid.tokens, logits) if has_null else None
-    return PooledAnswers(spans, span_at, answer_at, nothing, lowered[window_of].astype(np.float64), raised)
+    return PooledAnswers(spans, span_at, answer_at, nothing, lowered[window_of].astype(np.float64))
 
 
 def _excess(grid: TokenGrid, logits: Logits) -> npt.NDArray[np.float32]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from bertvision.data.example import Question
 from bertvision.errors import DataError
-from bertvision.predictions.reader_decoder import JOINT
+from bertvision.predictions.reader_decoder import OWN_NULL
 from bertvision.serving.answers import Answer
 from bertvision.serving.onnx_model import refuse_exported
 from bertvision.serving.reader import Asking, Reader
@@ -142,7 +142,7 @@ def _places(served: Served, asked: XrayQuestion, windows: Sequence[Window]) -> l
 def _xray(served: Served, asked: XrayQuestion, found: Sequence[tuple[_Place, tuple[str, ...], Floats]]) -> Xray:
     """Choose the window as answers are chosen: where one is farthest above "no answer", and the lowest of these."""
     is_nothing = asked.answer == NOTHING
-    own_null = JOINT.own_null if served.kind.has_null and not is_nothing else 0.0
+    own_null = OWN_NULL if served.kind.has_null and not is_nothing else 0.0
     choose = min if is_nothing else max
     place, names, parts = choose(found, key=lambda each: _score(each[0], each[2]) - own_null * _null_score(each[2]))
     tokens = tuple(_tokens(served, asked, place.window))
