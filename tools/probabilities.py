@@ -304,7 +304,7 @@ def _accuracy_table(record: AnswersRecord) -> Table:
 
 def models_table(docs: str = "") -> str:
     """Return both models side by side, in Markdown: when to take which; `docs` is where their pages lie."""
-    measures = ("F1", "best F1", "EM", "ECE", "answered, 90% right", "windows a second")
+    measures = ("F1", "best F1", "EM", "ECE", "answered, 90% right")
     header = ("model", "take it", "encoder, from PyPI", "in the package", *measures)
     rows = [_model_row(name, f"{docs}{name}_model.md") for name in MODELS]
     lines = [" | ".join(row) for row in (header, ("---",) * len(header), *rows)]
@@ -315,10 +315,9 @@ def _model_row(name: str, page: str) -> tuple[str, ...]:
     size = sum(path.stat().st_size for path in SHIPPED[name].iterdir()) / 1e6
     about = (f"[`{name}`]({page})", *MODELS[name], f"{size:.0f} MB")
     if (record := read_answers(name)) is None:
-        return (*about, _run_score(name, "tuned_f1"), _run_score(name, "best_f1"), "", "", "", "")
+        return (*about, _run_score(name, "tuned_f1"), _run_score(name, "best_f1"), "", "", "")
     scores = {score: _cell(score, value) for score, value in record.scores.items()}
-    measured = (scores["f1"], scores["best_f1"], scores["exact"], scores["ece"], f"{scores['coverage_at_90']}%")
-    return (*about, *measured, f"{record.windows / record.seconds:,.0f} ({record.provenance.device})")
+    return (*about, scores["f1"], scores["best_f1"], scores["exact"], scores["ece"], f"{scores['coverage_at_90']}%")
 
 
 def _run_score(name: str, score: str) -> str:
