@@ -43,6 +43,15 @@ MOST_DRAWS = {"1000": 3, "all": 1}  # of sizes whose draws differ little; others
 MOST_PAIRED = 1000  # rows that SetFit pairs
 MOST_CHOSEN_ON = 1000  # rows that the logistic regression's strength is chosen on
 SIDES = ("default", "contrastive", "setfit", "logistic", "majority")
+# The default run's heads; the first is compared with the second, the best of the papers.
+HEADS = (
+    "regression",
+    "adapter_386_shared_skip",
+    "last_regression",
+    "learned_pooling",
+    "average_pooling",
+    "last_linear",
+)
 TIMED = ("default", "contrastive", "setfit")
 Draws = dict[str, list[int]]  # by task
 NAMES = {
@@ -480,12 +489,16 @@ class Scores:
     def __init__(self, records: Sequence[dict[str, Any]]) -> None:
         self.values: dict[Cell, float] = {}
         self.seconds: dict[Cell, float] = {}
+        self.heads: dict[Cell, float] = {}  # of the default run, each by its name as the side
         for record in records:
             cell = cell_of(record)
             if record["score"] is not None:
                 self.values[cell], self.seconds[cell] = record["score"], record["seconds"]
-            if cell.side == "default" and record["models"].get("regression") is not None:
-                self.values[cell._replace(side="regression")] = record["models"]["regression"]
+            if cell.side == "default":
+                scored = {name: value for name, value in record["models"].items() if value is not None}
+                self.heads.update({cell._replace(side=name): value for name, value in scored.items()})
+                if "regression" in scored:
+                    self.values[cell._replace(side="regression")] = scored["regression"]
 
     def draws(self, encoder: str, task: str, rows: str, sides: Sequence[str]) -> list[int]:
         """Return the draws that all these sides have finished."""
@@ -514,6 +527,7 @@ def write_report(out: Path) -> None:
     without = [side for side in scores.sides() if side != "contrastive"]  # which fewer draws were given to
     parts = [average_table(scores, encoder, without) for encoder in scores.encoders()]
     parts += [average_table(scores, encoder, scores.sides()) for encoder in scores.encoders()]
+    parts += [head_table(scores, encoder) for encoder in scores.encoders()]
     parts += [task_table(scores, encoder) for encoder in scores.encoders()]
     (out / "few_rows.md").write_text("\n".join(parts), encoding="utf-8")
     draw_figure(scores, out / "few_rows.png")
@@ -555,23 +569,53 @@ def average_table(scores: Scores, encoder: str, sides: Sequence[str]) -> str:
 
 
 def above_setfit(scores: Scores, encoder: str, rows: str, asked: Sequence[str]) -> str:
-    """Return how far the default run is above SetFit: mean over tasks, and its t interval over draws."""
+    """Return how far the default run is above SetFit."""
     sides, draws = compared_draws(scores, encoder, rows, asked)
     if not {"default", "setfit"} <= set(sides) or not draws:
         return ""
     shared = sorted(set.intersection(*map(set, draws.values())))
     by_draw = [
-        np.mean([scores.values[Cell(encoder, task, rows, draw, side)] for task in draws])
+        [np.mean([scores.values[Cell(encoder, task, rows, draw, side)] for task in draws]) for draw in shared]
         for side in ("default", "setfit")
-        for draw in shared
     ]
-    above = np.subtract(*np.array(by_draw).reshape(2, -1))
+    return with_interval(np.subtract(*np.array(by_draw)))
+
+
+def with_interval(above: np.ndarray) -> str:
+    """Return a mean over draws with its t interval, where there are several."""
     if len(above) < 2:
         return f"{above.mean():+.1f}" if len(above) else ""
     from scipy import stats
 
     half = stats.t.ppf(0.975, len(above) - 1) * above.std(ddof=1) / np.sqrt(len(above))
     return f"{above.mean():+.1f} ({above.mean() - half:+.1f} to {above.mean() + half:+.1f})"
+
+
+def head_table(scores: Scores, encoder: str) -> str:
+    """Lay out the default run's heads on the frozen encoder: means over the tasks and draws that have all of them."""
+    lines = [f"| {encoder}, frozen: rows | tasks | draws | {' | '.join(HEADS)} | {' less '.join(HEADS[:2])} (95%) |"]
+    lines.append("| --- " * (len(HEADS) + 4) + "|")
+    for rows in (size for size in SIZES if size != "all"):  # with all rows the encoder is tuned
+        drawn: dict[str, set[int]] = {}
+        for task in TASKS:
+            cells = [
+                [cell.draw for cell in scores.heads if cell[:3] == (encoder, task, rows) and cell.side == head]
+                for head in HEADS
+            ]
+            drawn[task] = set.intersection(*map(set, cells))
+        tasks = [task for task, draws in drawn.items() if draws]
+        if not tasks:
+            continue
+        shared = sorted(set.intersection(*(drawn[task] for task in tasks)))
+        means = np.array(
+            [
+                [np.mean([scores.heads[Cell(encoder, task, rows, draw, head)] for task in tasks]) for draw in shared]
+                for head in HEADS
+            ]
+        )
+        shown = " | ".join(f"{mean:.1f}" for mean in means.mean(axis=1))
+        lines.append(f"| {rows} | {len(tasks)} | {len(shared)} | {shown} | {with_interval(means[0] - means[1])} |")
+    return "\n".join(lines) + "\n"
 
 
 def _median_seconds(scores: Scores, encoder: str, rows: str, side: str) -> str:
