@@ -522,14 +522,15 @@ class Scores:
 
 
 def write_report(out: Path) -> None:
-    """Write few_rows.md, and few_rows.png beside it."""
+    """Write few_rows.md, and heads.md and few_rows.png beside it."""
     scores = Scores(read_records(out))
     without = [side for side in scores.sides() if side != "contrastive"]  # which fewer draws were given to
     parts = [average_table(scores, encoder, without) for encoder in scores.encoders()]
     parts += [average_table(scores, encoder, scores.sides()) for encoder in scores.encoders()]
-    parts += [head_table(scores, encoder) for encoder in scores.encoders()]
     parts += [task_table(scores, encoder) for encoder in scores.encoders()]
     (out / "few_rows.md").write_text("\n".join(parts), encoding="utf-8")
+    heads = [head_table(scores, encoder) for encoder in scores.encoders()]
+    (out / "heads.md").write_text("\n".join(heads), encoding="utf-8")
     draw_figure(scores, out / "few_rows.png")
 
 
