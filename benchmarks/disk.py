@@ -21,9 +21,9 @@ from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, Side, provenance
 from bertvision.settings import Config
 from bertvision.shapes import StackShape
-from bertvision.states.blocks import BlockLayout, BlockShape, BlockStore
+from bertvision.states.blocks import BlockLayout, BlockShape
 from bertvision.states.cached import CachedStates
-from bertvision.states.disk import map_shard
+from bertvision.states.disk import open_blocks
 from bertvision.training.device import choose_compute
 from bertvision.windows.batches import BatchConfig, lengths_of
 
@@ -65,7 +65,7 @@ class Work(NamedTuple):
 
     def source(self) -> CachedStates:
         """Open the states as training does."""
-        store = BlockStore(self.layout, [map_shard(*shard) for shard in self.shards()])
+        store = open_blocks(self.layout, [path for path, _ in self.shards()])
         windows = windows_like_squad(self.config.windows, 1000)
         return CachedStates(store, windows, BatchConfig(tokens=16384), 0, choose_compute("cpu"), pad_id=0)
 

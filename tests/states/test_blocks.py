@@ -86,3 +86,15 @@ def test_cls_blocks_hold_one_token_each(lengths):
     store, states = kept(lengths, "float32", pooled=True)
     assert store.layout.num_bytes == 6 * 3 * 5 * 4
     assert torch.equal(read(store, [3, 1], 1), states[:, [3, 1]])
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "float32", "int8"])
+def test_the_bounds_of_a_block_hold_all_of_its_parts(lengths, dtype):
+    layout = BlockLayout(BlockShape(LAYERS, HIDDEN, dtype), lengths)
+    (shard,) = (torch.zeros(size, dtype=torch.uint8) for size in layout.sizes)
+    for row in np.arange(len(lengths)):
+        parts = layout.block(shard, row)
+        first = min(part.data_ptr() for part in parts) - shard.data_ptr()
+        stop = max(part.data_ptr() + part.nbytes for part in parts) - shard.data_ptr()
+        assert layout.bounds(row)[0] == first
+        assert 0 <= layout.bounds(row)[1] - stop < 4  # blocks end at whole scales

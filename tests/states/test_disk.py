@@ -58,6 +58,13 @@ def test_states_come_back_from_their_files(dtype, wanted, folder, small_shards):
     assert sum(path.stat().st_size for path in folder.glob("*.states")) == built.layout.num_bytes
 
 
+def test_blocks_that_were_fetched_beforehand_are_the_same(wanted, whole):
+    store = keep_on_disk(wanted(), whole, PRINT)
+    before = states_in(store, wanted())
+    store.fetch(torch.arange(len(wanted().windows)).numpy())
+    assert torch.equal(states_in(store, wanted()), before)
+
+
 def test_states_that_are_there_are_not_encoded_again(wanted, whole, monkeypatch):
     monkeypatch.setattr(keep, "states_of", None)
     assert isinstance(keep_on_disk(wanted(), whole, PRINT), BlockStore)

@@ -1,5 +1,6 @@
 """States as bytes: each window a block [layer, token, hidden] of its real tokens, in memory or in mapped files."""
 
+import mmap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -56,6 +57,11 @@ class BlockLayout:
         """Count the bytes of all blocks."""
         return sum(self.sizes)
 
+    def bounds(self, row: np.int64) -> tuple[int, int]:
+        """Return the first byte of a block in its shard, and the one after its last."""
+        first = int(self._offset_of[row])
+        return first, first + self.shape.num_bytes(int(self.tokens[row]))
+
     def block(self, shard: Bytes, row: np.int64) -> tuple[Tensor, ...]:
         """View a block as its parts: [layer, token, hidden] numbers, before them [layer, token] scales for int8."""
         first, tokens = int(self._offset_of[row]), int(self.tokens[row])
@@ -77,8 +83,16 @@ class BlockLayout:
 class BlockStore:
     """All windows' blocks, as the bytes of their shards."""
 
-    def __init__(self, layout: BlockLayout, shards: Sequence[Bytes]) -> None:
-        self.layout, self._shards = layout, shards
+    def __init__(self, layout: BlockLayout, shards: Sequence[Bytes], mapped: Sequence[mmap.mmap] = ()) -> None:
+        """`mapped` are the files that the shards are views of; none where they are in memory."""
+        self.layout, self._shards, self._mapped = layout, shards, mapped
+
+    def fetch(self, rows: Rows) -> None:
+        """Let the system read some windows' blocks from their files, while something else is done."""
+        for row in rows if self._mapped and hasattr(mmap, "MADV_WILLNEED") else ():
+            first, stop = self.layout.bounds(row)
+            page = first - first % mmap.PAGESIZE
+            self._mapped[self.layout.shard_of[row]].madvise(mmap.MADV_WILLNEED, page, stop - page)
 
     def read(self, rows: Rows, states: StackedStates) -> None:
         """Fill a batch with some windows' states and what lies beyond their last token with zeros."""

@@ -2,8 +2,10 @@
 
 import errno
 import hashlib
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from mmap import ACCESS_COPY, mmap
 from pathlib import Path
 
 import torch
@@ -39,7 +41,7 @@ def keep_on_disk(wanted: Wanted, folder: Path, fingerprint: Settings, progress: 
             if not processes.agreed(lambda: is_whole(folder)):  # another run may have just ended
                 _build(wanted, layout, folder, fingerprint, progress)
     processes.agreed(lambda: _check(folder, layout, _read_sums(folder / MANIFEST, fingerprint), progress))
-    return BlockStore(layout, [map_shard(_shard(folder, number), size) for number, size in enumerate(layout.sizes)])
+    return open_blocks(layout, [_shard(folder, number) for number in range(len(layout.sizes))])
 
 
 def is_whole(folder: Path) -> bool:
@@ -119,6 +121,12 @@ def _shard(folder: Path, number: int) -> Path:
     return folder / f"{number:05}.states"
 
 
-def map_shard(path: Path, size: int) -> Bytes:
-    """View a file's bytes; nothing is read before it is used, and nothing written to them reaches the file."""
-    return torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
+def open_blocks(layout: BlockLayout, paths: Sequence[Path]) -> BlockStore:
+    """View files as blocks; nothing is read before it is used, and nothing written to them reaches the files."""
+    mapped = [_map(path) for path in paths]
+    return BlockStore(layout, [torch.frombuffer(each, dtype=torch.uint8) for each in mapped], mapped)
+
+
+def _map(path: Path) -> mmap:
+    with path.open("rb") as file:
+        return mmap(file.fileno(), 0, access=ACCESS_COPY)
