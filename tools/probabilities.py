@@ -67,7 +67,8 @@ By probability, what is given, "no answer" included:
 Whoever wants fewer wrong answers takes those above a probability. The most probable ones, without "no answer":
 
 {coverages}
-Coverage at an accuracy is the largest share of all questions that the most probable answers can be given to:
+Coverage at an accuracy is the largest share of all questions that the most probable answers can be given to, so that so
+many are exactly right, or that their mean F1 is so high:
 
 {accuracies}
 That was read from these very questions. `bertvision calibrate MODEL_DIR --data FILE --min-accuracy 0.9` chooses a
@@ -295,16 +296,27 @@ def _nearest(record: AnswersRecord, coverage: float) -> CoveragePoint:
 
 
 def _accuracy_table(record: AnswersRecord) -> Table:
+    names = {accuracy: f"coverage_at_{accuracy}" for accuracy in ACCURACIES}
     rows = [
-        (f"{accuracy}% exactly right", f"{record.scores[name]:.1f}%", _bounds(record, name))
-        for accuracy, name in ((accuracy, f"coverage_at_{accuracy}") for accuracy in ACCURACIES)
+        (
+            f"{accuracy}%",
+            f"{record.scores[name]:.1f}%",
+            _bounds(record, name),
+            f"{_coverage_by_f1(record, accuracy):.0f}%",
+        )
+        for accuracy, name in names.items()
     ]
-    return Table("", ("accuracy of given answers", "coverage", "95% interval"), tuple(rows))
+    return Table("", ("accuracy", "coverage, exactly right", "95% interval", "coverage, by F1"), tuple(rows))
+
+
+def _coverage_by_f1(record: AnswersRecord, least: float) -> float:
+    """Return the largest coverage of the curve at which the answers' mean F1 is no less."""
+    return max((each.coverage for each in record.curve if each.f1 >= least), default=0.0)
 
 
 def models_table(docs: str = "") -> str:
     """Return both models side by side, in Markdown: when to take which; `docs` is where their pages lie."""
-    measures = ("F1", "best F1", "EM", "ECE", "answered, 90% right")
+    measures = ("F1", "best F1", "EM", "ECE", "answered, 80% right")
     header = ("model", "take it", "encoder, from PyPI", "in the package", *measures)
     rows = [_model_row(name, f"{docs}{name}_model.md") for name in MODELS]
     lines = [" | ".join(row) for row in (header, ("---",) * len(header), *rows)]
@@ -317,7 +329,7 @@ def _model_row(name: str, page: str) -> tuple[str, ...]:
     if (record := read_answers(name)) is None:
         return (*about, _run_score(name, "tuned_f1"), _run_score(name, "best_f1"), "", "", "")
     scores = {score: _cell(score, value) for score, value in record.scores.items()}
-    return (*about, scores["f1"], scores["best_f1"], scores["exact"], scores["ece"], f"{scores['coverage_at_90']}%")
+    return (*about, scores["f1"], scores["best_f1"], scores["exact"], scores["ece"], f"{scores['coverage_at_80']}%")
 
 
 def _run_score(name: str, score: str) -> str:

@@ -89,7 +89,15 @@ def test_the_section_shows_the_records_numbers(record):
     section = tool.trust_section(record)
     assert 'bertvision.load("default")` answers to the 100 questions of `dev.json`' in section
     assert f"| ECE                                   | {record.scores['ece']:.3f} |" in section
-    assert "| 90% exactly right         |     0.0% |   0.0 to 0.0 |" in section
+    assert "| 90%      |                    0.0% |   0.0 to 0.0 |" in section
+
+
+def test_coverage_by_f1_is_read_from_the_curve(record):
+    points = [(10, 95.0), (20, 85.0), (30, 79.0), (40, 81.0), (50, 70.0)]
+    curve = [tool.CoveragePoint(coverage=each, probability=0.5, exact=0.0, f1=f1) for each, f1 in points]
+    section = tool.trust_section(record.model_copy(update={"curve": curve}))
+    assert "|             40% |\n| 90%" in section
+    assert "|             10% |\n\nThat was read" in section
 
 
 def test_a_record_of_another_model_than_ships_is_refused(record, tmp_path, monkeypatch):
