@@ -21,9 +21,8 @@ from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, Side, provenance
 from bertvision.settings import Config
 from bertvision.shapes import StackShape
-from bertvision.states.blocks import BlockLayout, BlockShape
+from bertvision.states.blocks import BlockLayout, BlockShape, BlockStore, ShardFile
 from bertvision.states.cached import CachedStates
-from bertvision.states.disk import open_blocks
 from bertvision.training.device import choose_compute
 from bertvision.windows.batches import BatchConfig, lengths_of
 
@@ -65,7 +64,7 @@ class Work(NamedTuple):
 
     def source(self) -> CachedStates:
         """Open the states as training does."""
-        store = open_blocks(self.layout, [path for path, _ in self.shards()])
+        store = BlockStore(self.layout, [ShardFile(path) for path, _ in self.shards()])
         windows = windows_like_squad(self.config.windows, 1000)
         return CachedStates(store, windows, BatchConfig(tokens=16384), 0, choose_compute("cpu"), pad_id=0)
 

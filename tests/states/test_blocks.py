@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from bertvision.errors import FolderError
 from bertvision.states import blocks
-from bertvision.states.blocks import BlockLayout, BlockShape, BlockStore, write_blocks
+from bertvision.states.blocks import BlockLayout, BlockShape, BlockStore, ShardFile, write_blocks
 
 LAYERS, HIDDEN = 3, 5
 
@@ -98,3 +99,10 @@ def test_the_bounds_of_a_block_hold_all_of_its_parts(lengths, dtype):
         stop = max(part.data_ptr() + part.nbytes for part in parts) - shard.data_ptr()
         assert layout.bounds(row)[0] == first
         assert 0 <= layout.bounds(row)[1] - stop < 4  # blocks end at whole scales
+
+
+def test_a_file_that_is_cut_short_while_it_is_read_is_told_by_name(tmp_path):
+    (tmp_path / "00000.states").write_bytes(bytes(range(10)))
+    assert ShardFile(tmp_path / "00000.states")[3:7].tolist() == [3, 4, 5, 6]
+    with pytest.raises(FolderError, match=r"00000.states: was cut short while it was read"):
+        ShardFile(tmp_path / "00000.states")[3:11]

@@ -2,13 +2,9 @@
 
 import errno
 import hashlib
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from mmap import ACCESS_COPY, mmap
 from pathlib import Path
-
-import torch
 
 from bertvision.errors import FolderError
 from bertvision.files import (
@@ -23,7 +19,7 @@ from bertvision.files import (
 )
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Settings, first_difference
-from bertvision.states.blocks import BlockLayout, BlockStore, Bytes
+from bertvision.states.blocks import BlockLayout, BlockStore, Bytes, ShardFile
 from bertvision.states.config import free_disk, in_units
 from bertvision.states.keep import Wanted, encode_shards
 
@@ -41,7 +37,7 @@ def keep_on_disk(wanted: Wanted, folder: Path, fingerprint: Settings, progress: 
             if not processes.agreed(lambda: is_whole(folder)):  # another run may have just ended
                 _build(wanted, layout, folder, fingerprint, progress)
     processes.agreed(lambda: _check(folder, layout, _read_sums(folder / MANIFEST, fingerprint), progress))
-    return open_blocks(layout, [_shard(folder, number) for number in range(len(layout.sizes))])
+    return BlockStore(layout, [ShardFile(_shard(folder, number)) for number in range(len(layout.sizes))])
 
 
 def is_whole(folder: Path) -> bool:
@@ -119,14 +115,3 @@ def _problem(path: Path, size: int, expected: str) -> str | None:
 
 def _shard(folder: Path, number: int) -> Path:
     return folder / f"{number:05}.states"
-
-
-def open_blocks(layout: BlockLayout, paths: Sequence[Path]) -> BlockStore:
-    """View files as blocks; nothing is read before it is used, and nothing written to them reaches the files."""
-    mapped = [_map(path) for path in paths]
-    return BlockStore(layout, [torch.frombuffer(each, dtype=torch.uint8) for each in mapped], mapped)
-
-
-def _map(path: Path) -> mmap:
-    with path.open("rb") as file:
-        return mmap(file.fileno(), 0, access=ACCESS_COPY)
