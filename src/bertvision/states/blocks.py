@@ -89,7 +89,7 @@ class ShardFile:
     """A shard on disk, of which blocks are read when they are used.
 
     It is not mapped into memory: where that is too small, dropping mapped pages takes longer than reading them. 5 GB of
-    states were read at 336 MB a second in 1.5 GB of memory, and by `read` at 1,406 (a core, shared).
+    states were read at 336 MB a second through a map in 1.5 GB of memory, and so at 706 (a shared core).
     """
 
     path: Path
