@@ -99,7 +99,7 @@ class ShardFile:
         found = torch.empty(part.stop - part.start, dtype=torch.uint8)
         with self.path.open("rb", buffering=0) as file:
             file.seek(part.start)
-            if file.readinto(found.numpy()) != len(found):
+            if file.readinto(found.numpy().data) != len(found):
                 raise FolderError(f"{self.path}: was cut short while it was read; delete {self.path.parent}")
         return found
 
