@@ -222,7 +222,7 @@ class MemoryWatch:
         status = dict(line.split(":", 1) for line in STATUS.read_text().splitlines())
         self.peak = max(self.peak, 1024 * int(status["VmHWM"].split()[0]))
         self.anonymous = max(self.anonymous, 1024 * int(status["RssAnon"].split()[0]))
-        if torch.cuda.is_available() and torch.cuda.memory_allocated():
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             self.device = max(self.device or 0, torch.cuda.max_memory_allocated())
 
 
