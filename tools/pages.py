@@ -98,8 +98,7 @@ read by 20 heads in one pass; and an answer for each of {passages:,} passages. M
 """
 CHECKED = """**What came of a plan**: {encoder} on {questions} questions in one process and in two, on a CPU, one thread
 each (`make bench NAME=processes`). The plan was given the speed at which the two added up, {link:.2f} GB/s; a message
-took {message:.0f} microseconds. What falls short of a plan is mostly what each process does in full: clipping, the
-optimizer's step, and the memory that all of them share.
+took {message:.0f} microseconds.
 """
 
 
