@@ -70,7 +70,7 @@ def bench_plan(config: PlanBench, progress: Progress = SILENT) -> BenchRecord:
 
 
 def _sizes(stage: Stage) -> dict[str, float]:
-    return {f"{stage.name}: steps": stage.steps, f"{stage.name}: MB of gradients": round(stage.num_bytes / 1e6, 3)}
+    return {f"{stage.name}: steps": stage.steps, f"{stage.name}: MB of gradients": stage.num_bytes / 1e6}
 
 
 def _encoder(name: str, folder: Path) -> str:
@@ -128,7 +128,7 @@ def bench_processes(config: ProcessesBench, progress: Progress = SILENT) -> Benc
                 for side, (stage, count) in sides.items()
             },
             **{f"link: {what}": value for what, value in link.items()},
-            **{f"{stage}: MB of gradients": round(each.num_bytes / 1e6, 3) for stage, each in foreseen.stages.items()},
+            **{f"{stage}: MB of gradients": each.num_bytes / 1e6 for stage, each in foreseen.stages.items()},
         },
         provenance=provenance("cpu (1 thread a process)", "float32"),
     )
