@@ -3,6 +3,7 @@
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
@@ -101,21 +102,22 @@ class InferenceWork:
     @property
     def by_name(self) -> dict[str, ServedModel | OnnxModel]:
         """Return the forms of the whole model."""
-        return {TORCH: self.torch} | ({} if self.onnx is None else {ONNX: self.onnx.plain, INT8: self.onnx.int8})
+        if self.onnx is None:
+            return {TORCH: self.torch}
+        int8 = {} if self.onnx.int8 is None else {INT8: self.onnx.int8}
+        return {TORCH: self.torch, ONNX: self.onnx.plain, **int8}
 
     def sides(self, windows: Sequence[Window], singles: Sequence[Question]) -> dict[str, Callable[[], object]]:
         """Return what is timed."""
         pairs = _pairs(singles)
-        batches: dict[str, Callable[[], object]] = {
-            TORCH: lambda: self.torch.logits(windows),
-            TORCH + BARE: lambda: self.run_bare(windows),
-        }
-        if (onnx := self.onnx) is not None:
-            batches |= {
-                ONNX: lambda: onnx.plain.logits(windows),
-                ONNX + BARE: lambda: onnx.bare.logits(windows),
-                INT8: lambda: onnx.int8.logits(windows),
-            }
+        bare: dict[str, Callable[[], object]] = {TORCH: lambda: self.run_bare(windows)}
+        if self.onnx is not None:
+            bare[ONNX] = partial(self.onnx.bare.logits, windows)
+        batches: dict[str, Callable[[], object]] = {}
+        for name, served in self.by_name.items():
+            batches[name] = partial(served.logits, windows)
+            if name in bare:
+                batches[name + BARE] = bare[name]
         readers = {f"{name}{SINGLE}": Reader(served) for name, served in self.by_name.items()}
         return batches | {name: _one_by_one(reader, pairs) for name, reader in readers.items()}
 
@@ -162,10 +164,10 @@ class InferenceWork:
 
 
 class OnnxForms(NamedTuple):
-    """The whole model, also in int8, and its encoder with a linear layer."""
+    """The whole model, also in int8 where that is possible, and its encoder with a linear layer."""
 
     plain: OnnxModel
-    int8: OnnxModel
+    int8: OnnxModel | None
     bare: OnnxModel
 
 
@@ -182,10 +184,12 @@ def _open(place: Path, folder: Path, compute: Compute) -> InferenceWork:
 
 def _export(place: Path, bare: Model, folder: Path) -> OnnxForms:
     export_onnx(place, folder / "onnx")
-    export_onnx(place, folder / "int8", int8=True)
+    with suppress(SettingsError):  # of models that int8 would change too much
+        export_onnx(place, folder / "int8", int8=True)
     write_graph(bare, folder / "bare.onnx")
     onnx = open_onnx(folder / "onnx")
-    return OnnxForms(onnx, open_onnx(folder / "int8"), replace(onnx, session=open_session(folder / "bare.onnx")))
+    int8 = open_onnx(folder / "int8") if (folder / "int8").exists() else None
+    return OnnxForms(onnx, int8, replace(onnx, session=open_session(folder / "bare.onnx")))
 
 
 def _pairs(questions: Sequence[Question]) -> list[tuple[str, str]]:

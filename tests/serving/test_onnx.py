@@ -310,6 +310,20 @@ def test_a_graph_whose_logits_differ_is_refused_and_nothing_is_left(exported, tm
     assert list(tmp_path.iterdir()) == []
 
 
+def test_int8_that_would_answer_otherwise_is_refused_and_nothing_is_left(exported, tmp_path, monkeypatch):
+    run_graph = onnx_export.run_graph
+
+    def turned(session, *given):
+        logits = run_graph(session, *given)
+        has_int8 = any(node.op_type == "MatMulInteger" for node in onnx.load(session._model_path).graph.node)
+        return np.where(np.abs(logits) < 1e30, -logits, logits) if has_int8 else logits
+
+    monkeypatch.setattr(onnx_export, "run_graph", turned)
+    with pytest.raises(SettingsError, match=r"int8 changes this model's logits by up to .*without --int8"):
+        export_onnx(exported["squad2"] / "torch", tmp_path / "onnx", int8=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 class Fixed(nn.Module):
     """Works for one length alone."""
 
