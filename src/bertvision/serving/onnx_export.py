@@ -233,7 +233,7 @@ def _write_checked(served: ServedModel, path: Path, int8: bool) -> tuple[Differe
     rounded = compare_graph(served.model, path)
     if not rounded.largest <= MOST_ROUNDED * rounded.scale:
         raise SettingsError(
-            f"int8 changes this model's logits by up to {rounded.largest:.2g} (the largest is {rounded.scale:.2g}): it would "
+            f"int8 changes this model's logits by up to {rounded.largest:.2g} (largest: {rounded.scale:.2g}): it would "
             "answer otherwise; nothing was written, export it without --int8"
         )
     return found, rounded
