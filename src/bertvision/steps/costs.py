@@ -67,7 +67,7 @@ class Turn(NamedTuple):
     rows: dict[str, RowSize]
 
 
-class Trained(NamedTuple):
+class MeasuredTraining(NamedTuple):
     """What tuning and heads have cost for each window, and the models that came out."""
 
     encoder: Encoder  # frozen
@@ -198,7 +198,7 @@ def take_turn(context: RunContext, start: Encoder, known: Mapping[str, RowSize])
     )
 
 
-def measure_training(context: RunContext, start: Encoder) -> Trained:
+def measure_training(context: RunContext, start: Encoder) -> MeasuredTraining:
     """Tune a copy of an encoder for some steps and train its heads, as the stages do."""
     gc.collect()  # what the turn before left in cycles has no part in this one's peak
     encoder, rows, tuning, inside = replace(start, model=deepcopy(start.model)), [], None, 0
@@ -210,7 +210,7 @@ def measure_training(context: RunContext, start: Encoder) -> Trained:
         rows.append(_output_row(context, encoder, output, inside))
     freeze(encoder, context.compute)
     trained, heads = _heads(context, encoder, inside)
-    return Trained(encoder, [*rows, *trained], tuning, heads)
+    return MeasuredTraining(encoder, [*rows, *trained], tuning, heads)
 
 
 def _stops(context: RunContext) -> tuple[int, int]:

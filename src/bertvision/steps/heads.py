@@ -107,7 +107,7 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
 
 
 def _give_output_layer(context: RunContext, heads: Mapping[str, Head], names: Sequence[str]) -> None:
-    """Give the encoder's own output layer to the heads that correct its scores."""
+    """Hand the encoder's own output layer to the heads that correct its scores."""
     if not names:
         return
     output = None

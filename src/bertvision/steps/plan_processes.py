@@ -10,7 +10,7 @@ from bertvision.experiment import Experiment
 from bertvision.progress import SILENT, Progress
 from bertvision.states.planner import in_time
 from bertvision.steps.context import RunContext, prepare
-from bertvision.steps.costs import Trained, measure_training
+from bertvision.steps.costs import MeasuredTraining, measure_training
 from bertvision.steps.measure import size_for, speed_of
 from bertvision.steps.results import ENCODER
 from bertvision.tables import Table
@@ -90,7 +90,7 @@ def plan_processes(
     return ProcessesPlan(count, link, context.compute.name, _stages(context, sample, measure_training(sample, start)))
 
 
-def _stages(context: RunContext, sample: RunContext, trained: Trained) -> list[Stage]:
+def _stages(context: RunContext, sample: RunContext, trained: MeasuredTraining) -> list[Stage]:
     stages, num_bytes = [], {row.name: 4 * row.parameters.trainable for row in trained.rows}
     if trained.tuning is not None:
         steps = context.tuning_steps(context.experiment.finetune)

@@ -218,7 +218,7 @@ def _signature(context: RunContext) -> dict[str, Any]:
 
 
 def _ask_again(study: "optuna.Study") -> None:
-    """Give up the trials of workers that are gone, and ask for the same settings again."""
+    """Abandon the trials of workers that are gone, and ask for the same settings again."""
     from optuna.trial import TrialState
 
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
