@@ -245,7 +245,7 @@ def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool,
     from bertvision.steps.run import run as run_experiment
     from bertvision.studies.reports import write_report
 
-    if any(each.tune is not None and each.tune.inserted[0] == "lora" for each in experiments):
+    if any(each.tune is not None and any(inserted.is_lora for inserted in each.tune.inserted) for each in experiments):
         check_peft()  # before the variants ahead of it are trained
     records = []
     for experiment in experiments:

@@ -20,6 +20,7 @@ SETTINGS = [
     {"train": "none", "insert": "houlsby:4"},
     {"train": "none", "insert": "pfeiffer:4", "norms": False},
     {"train": "top:2", "insert": "lora:2"},
+    {"train": "none", "insert": "houlsby:4+lora-all:2"},
     {"train": "bitfit", "parasites": {"width": 4, "length": 9}},
     {"train": "all"},
 ]

@@ -14,15 +14,29 @@ def test_what_is_trained_is_a_kind_and_a_number_of_blocks(train, expected):
 
 
 @pytest.mark.parametrize(
-    ("insert", "expected"), [("houlsby:64", ("houlsby", 64)), ("pfeiffer:8", ("pfeiffer", 8)), ("lora:4", ("lora", 4))]
+    ("insert", "expected"),
+    [
+        ("houlsby:64", [("houlsby", 64)]),
+        ("pfeiffer:8", [("pfeiffer", 8)]),
+        ("lora:4", [("lora", 4)]),
+        ("lora-all:4", [("lora-all", 4)]),
+        ("houlsby:64+lora-all:8", [("houlsby", 64), ("lora-all", 8)]),
+    ],
 )
 def test_what_is_inserted_is_a_kind_and_a_width(insert, expected):
-    assert TuneConfig(insert=insert).inserted == expected
+    assert list(TuneConfig(insert=insert).inserted) == expected
+
+
+@pytest.mark.parametrize(
+    ("insert", "is_mergeable"), [("none", True), ("lora-all:4", True), ("houlsby:4+lora:4", False)]
+)
+def test_lora_alone_can_become_the_encoders_own_weights(insert, is_mergeable):
+    assert TuneConfig(insert=insert).is_mergeable == is_mergeable
 
 
 def test_by_default_everything_is_trained_and_nothing_inserted():
     config = TuneConfig()
-    assert (config.trained, config.inserted, config.norms, config.parasites) == (("all", 0), ("none", 0), True, None)
+    assert (config.trained, config.inserted, config.norms, config.parasites) == (("all", 0), (), True, None)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +50,8 @@ def test_by_default_everything_is_trained_and_nothing_inserted():
         ({"insert": "houlsby"}, "`insert`: expected houlsby:64"),
         ({"insert": "lora:1.5"}, "got 'lora:1.5'"),
         ({"insert": "none:3"}, "got 'none:3'"),
+        ({"insert": "lora:2+lora-all:2"}, "got 'lora:2+lora-all:2'"),
+        ({"insert": "houlsby:2+pfeiffer:2"}, "got 'houlsby:2+pfeiffer:2'"),
         ({"norms": "yes"}, "`norms`"),
         ({"layers": 3}, "unknown key `layers`"),
         ({"parasites": {"states": 0}}, "expected 1 or more states, or all, got 0"),

@@ -2,11 +2,12 @@ import sys
 
 import pytest
 import torch
+from torch import nn
 from transformers import BertConfig, BertModel
 
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.tune import tune
-from bertvision.encoder.tuning.variants import merge_tuning
+from bertvision.encoder.tuning.variants import merge_tuning, remove_tuning
 from bertvision.errors import MissingExtraError
 
 # Weights that LoRA of rank 2 adds to a projection of width 32: in and out for query and value of three blocks; one
@@ -17,6 +18,32 @@ COUNTS = {"modernbert": 3 * 2 * (32 + 3 * 32)}
 def test_lora_changes_query_and_value_of_every_block(make_model, kind):
     tuned = tune(make_model(kind), TuneConfig(train="none", insert="lora:2", norms=False), seed=1)
     assert tuned.sizes_by_part == {"LoRA": COUNTS.get(kind, 3 * 2 * 2 * (32 + 32))}
+
+
+def test_lora_on_all_changes_every_linear_layer_of_the_blocks(make_model, kind):
+    model = make_model(kind)
+    blocks = [name for name, _ in model.named_modules() if isinstance(_, nn.ModuleList)][0]
+    linear = {name: each for name, each in model.named_modules() if name.startswith(blocks) and type(each) is nn.Linear}
+    expected = sum(2 * (each.in_features + each.out_features) for each in linear.values())
+    tuned = tune(model, TuneConfig(train="none", insert="lora-all:2", norms=False), seed=1)
+    assert tuned.sizes_by_part == {"LoRA": expected}
+    assert {name.split(".lora_")[0] for name in tuned.sizes} == linear.keys()
+
+
+def test_adapters_and_lora_go_together_and_leave_each_other_alone(make_model, kind, batch, shake, states_of):
+    model = make_model(kind)
+    before = states_of(model, batch)
+    config = TuneConfig(train="none", insert="houlsby:4+lora-all:2", norms=False)
+    tuned = tune(model, config, seed=1)
+    assert tuned.sizes_by_part.keys() == {"adapters", "LoRA"}
+    assert not any("adapters" in name and "lora" in name for name in tuned.sizes)
+    shake(model)
+    assert not torch.allclose(states_of(model, batch), before)
+    again = tune(model, config, seed=1, name="second")  # beside the first, on layers that peft has changed already
+    assert again.sizes_by_part == tuned.sizes_by_part
+    for name in ("tuned", "second"):
+        remove_tuning(model, name)
+    torch.testing.assert_close(states_of(model, batch), before, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("rank", [4, 8])
@@ -49,7 +76,7 @@ def test_lora_adds_the_product_of_its_two_matrices(make_model, shake):
 def test_merged_lora_gives_the_same_states_under_plain_names(make_model, kind, batch, shake, states_of):
     model = make_model(kind)
     names = model.state_dict().keys()
-    tune(model, TuneConfig(train="none", insert="lora:2"), seed=1)
+    tune(model, TuneConfig(train="none", insert="lora-all:2"), seed=1)
     shake(model)
     before = states_of(model, batch)
     merge_tuning(model)

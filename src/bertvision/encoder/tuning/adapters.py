@@ -7,9 +7,11 @@ Of a feed-forward's output x and its residual r a block like BERT's makes LN(x +
 LN(x + A(x) + r), Pfeiffer's LN(x + A(LN(x + r)) + r), with ReLU in A: it reads what the plain block would give
 (AdapterFusion; AdapterHub's `seq_bn`). Where norms stand before, as in ModernBERT, it reads x as Houlsby's second does.
 
-LoRA comes through peft: low-rank changes of the query and value projections, which can be merged into them.
+LoRA comes through peft: low-rank changes of the query and value projections, or of every linear layer of the blocks,
+which can be merged into them.
 """
 
+import re
 from typing import Any, Literal
 
 from torch import Tensor, nn
@@ -98,19 +100,28 @@ def _current(place: nn.Module) -> Bottleneck | None:
     return current if isinstance(current, Bottleneck) else None
 
 
-def insert_lora(model: PreTrainedModel, rank: int, tuning: str) -> None:
-    """Put LoRA of a rank on query and value; ModernBERT has one matrix for query, key and value, so on all three."""
+def insert_lora(model: PreTrainedModel, rank: int, tuning: str, *, everywhere: bool = False) -> None:
+    """Put LoRA of a rank on query and value (in ModernBERT one matrix with key), or `everywhere` in the blocks."""
     check_peft()
     from peft import LoraConfig, inject_adapter_in_model
 
     # Of the encoder's own: by their bare names peft would also take an adapter of a tuning named "value" for one.
-    targets = rf"(?!{WITHIN_INSERTED}).*\.(?:{'|'.join(parts_of(model).query_value)})"
+    parts = parts_of(model)
+    query_value = rf"(?!{WITHIN_INSERTED}).*\.(?:{'|'.join(parts.query_value)})"
+    targets = _linear_layers(model, f"{parts.blocks}.") if everywhere else query_value
     # Scale 1 (alpha = rank), as in the paper's runs with RoBERTa base (Hu et al. 2021, table 9).
     config = LoraConfig(r=rank, lora_alpha=rank, target_modules=targets)
     try:
         inject_adapter_in_model(config, model, adapter_name=key_of(tuning))
     finally:  # peft leaves its config behind and would warn about it at the next tuning; ours is kept elsewhere
         model.__dict__.pop("peft_config", None)
+
+
+def _linear_layers(model: PreTrainedModel, below: str) -> list[str]:
+    """Name the encoder's own linear layers below a place; peft moves those that it changes below `base_layer`."""
+    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    own = (name for name in linear if name.startswith(below) and not re.fullmatch(WITHIN_INSERTED, name))
+    return [name.removesuffix(".base_layer") for name in own]
 
 
 def check_peft() -> None:

@@ -8,11 +8,12 @@ from pydantic import Field, field_validator
 from bertvision.settings import Config
 
 Train = Literal["all", "top", "bitfit", "none"]
-Insert = Literal["houlsby", "pfeiffer", "lora", "none"]
+Insert = Literal["houlsby", "pfeiffer", "lora", "lora-all"]
 
 # Numbers have no leading zero, so that one setting has one spelling.
 TRAIN = re.compile(r"(all|bitfit|none)|top:([1-9][0-9]*)")
-INSERT = re.compile(r"none|(houlsby|pfeiffer|lora):([1-9][0-9]*)")
+SIZE = "[1-9][0-9]*"
+INSERT = re.compile(rf"none|(houlsby|pfeiffer):{SIZE}|((houlsby|pfeiffer):{SIZE}\+)?lora(-all)?:{SIZE}")
 
 
 class Trained(NamedTuple):
@@ -23,10 +24,15 @@ class Trained(NamedTuple):
 
 
 class Inserted(NamedTuple):
-    """What is put into the encoder, and its inner width: a bottleneck's width or LoRA's rank."""
+    """Something put into the encoder, and its inner width: a bottleneck's width or LoRA's rank."""
 
     kind: Insert
     width: int
+
+    @property
+    def is_lora(self) -> bool:
+        """Return whether it is LoRA, on whichever layers."""
+        return self.kind in ("lora", "lora-all")
 
 
 class ParasiteConfig(Config):
@@ -53,7 +59,9 @@ class TuneConfig(Config):
     """
 
     train: str = "all"  # all (embeddings and pooler too), top:n blocks, bitfit (every bias) or none
-    insert: str = "none"  # houlsby:width, pfeiffer:width, lora:rank or none
+    # houlsby:width, pfeiffer:width, lora:rank (on query and value), lora-all:rank (on every linear layer) or none;
+    # adapters and LoRA together as in houlsby:64+lora-all:8
+    insert: str = "none"
     norms: bool = True  # layer norms are trained even where their block is frozen
     parasites: ParasiteConfig | None = None
 
@@ -68,7 +76,10 @@ class TuneConfig(Config):
     @classmethod
     def _insert_is_known(cls, insert: str) -> str:
         if INSERT.fullmatch(insert) is None:
-            raise ValueError(f"expected houlsby:64, pfeiffer:64, lora:4 (any width or rank) or none, got {insert!r}")
+            raise ValueError(
+                f"expected houlsby:64, pfeiffer:64, lora:4, lora-all:4 (any width or rank), adapters and LoRA as in "
+                f"houlsby:64+lora:4, or none, got {insert!r}"
+            )
         return insert
 
     @property
@@ -86,16 +97,16 @@ class TuneConfig(Config):
     @property
     def freezes_bottom(self) -> bool:
         """Return whether nothing below the trained blocks learns; what lies there runs without dropout."""
-        is_plain = self.inserted.kind == "none" and self.parasites is None
+        is_plain = not self.inserted and self.parasites is None
         return self.trained.kind in ("top", "none") and not self.norms and is_plain
 
     @property
     def is_mergeable(self) -> bool:
         """Return whether it can become the encoder's own weights: all but adapters and parasites can."""
-        return self.inserted.kind in ("lora", "none") and self.parasites is None
+        return all(each.is_lora for each in self.inserted) and self.parasites is None
 
     @property
-    def inserted(self) -> Inserted:
-        """Read `insert`."""
-        kind, _, width = self.insert.partition(":")
-        return Inserted(cast(Insert, kind), int(width or 0))
+    def inserted(self) -> tuple[Inserted, ...]:
+        """Read `insert`; empty where nothing is inserted."""
+        pairs = (each.split(":") for each in self.insert.split("+") if each != "none")
+        return tuple(Inserted(cast(Insert, kind), int(width)) for kind, width in pairs)

@@ -76,7 +76,7 @@ def start_tuning(model: PreTrainedModel, config: TuneConfig | None, seed: int) -
                 f"for {_spelled(config or TuneConfig())}; set `tune` to the same, or start from a plain encoder"
             )
         train_active(model)
-    elif config is not None and (config.inserted.kind != "none" or config.parasites is not None):
+    elif config is not None and (config.inserted or config.parasites is not None):
         tune(model, config, seed)
     elif config is not None:  # nothing that is not the encoder's own: no second copy of its weights is needed
         set_trained(model, trained_names(model, config.trained, norms=config.norms))
@@ -93,14 +93,12 @@ def what_is_trained(model: PreTrainedModel) -> Tuned:
 
 
 def _insert(model: PreTrainedModel, config: TuneConfig, name: str) -> None:
-    kind, width = config.inserted
-    match kind:
-        case "houlsby" | "pfeiffer":
-            insert_bottlenecks(model, kind, width, name)
-        case "lora":
-            insert_lora(model, width, name)
-        case "none":
-            pass
+    for kind, width in config.inserted:
+        match kind:
+            case "houlsby" | "pfeiffer":
+                insert_bottlenecks(model, kind, width, name)
+            case "lora" | "lora-all":
+                insert_lora(model, width, name, everywhere=kind == "lora-all")
     if config.parasites is not None:
         states = config.parasites.states
         read = None if states == "all" else states
