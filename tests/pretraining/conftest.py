@@ -23,11 +23,21 @@ def invent_documents(count, seed=0, sentences=30):
         yield "\n\n".join(" ".join(sentence() for _ in range(5)) for _ in range(sentences // 5))
 
 
-@pytest.fixture
-def text_file(tmp_path):
-    path = tmp_path / "text.jsonl"
+def write_documents(folder):
+    path = folder / "text.jsonl"
     path.write_text("".join(json.dumps({"text": each}) + "\n" for each in invent_documents(20)), encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def text_file(tmp_path):
+    return write_documents(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared_text_file(tmp_path_factory):
+    """The same for all tests of a file, which leave it as it is."""
+    return write_documents(tmp_path_factory.mktemp("text"))
 
 
 @pytest.fixture

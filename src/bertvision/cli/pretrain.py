@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertvision.cli.console import Json, Quiet, in_one_line, print_json, progress_for, results
+from bertvision.cli.console import (
+    Json,
+    ProcessCount,
+    Quiet,
+    in_one_line,
+    is_done_by_several,
+    print_json,
+    progress_for,
+    results,
+)
 from bertvision.files import check_folder
 
 if TYPE_CHECKING:
@@ -22,7 +31,12 @@ Out = Annotated[Path | None, typer.Option("--out", help="The folder. [default: r
 
 @in_one_line
 def pretrain(
-    config: Pretraining, out: Out = None, overrides: Set = None, quiet: Quiet = False, as_json: Json = False
+    config: Pretraining,
+    out: Out = None,
+    overrides: Set = None,
+    processes: ProcessCount = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Pre-train a BERT of any size on your own text.
 
@@ -30,6 +44,8 @@ def pretrain(
     other objectives. Writes OUT/encoder, which `encoder: OUT/encoder` of an experiment and transformers load. When it
     was stopped, the same command goes on from there. Try: bertvision pretrain pretrain/tiny
     """
+    if is_done_by_several(processes):
+        return
     from bertvision.pretraining.config import read_pretraining
     from bertvision.pretraining.pretrain import ENCODER
     from bertvision.pretraining.pretrain import pretrain as pretrain_encoder

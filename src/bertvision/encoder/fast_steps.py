@@ -108,7 +108,8 @@ def compiled(encoder: Encoder, kind: StepKind, num_steps: int, compute: Compute,
     compiles = is_fast and num_steps >= MIN_STEPS_TO_COMPILE and is_known
     if is_fast:
         first = "; the encoder's blocks are compiled first, which takes seconds" if compiles else ""
-        progress.say(f"{kind} steps, replayed by the GPU{first}")
+        replayed = ", replayed by the GPU" if compute.processes.count == 1 else ""
+        progress.say(f"{kind} steps{replayed}{first}")
     if not compiles:
         yield
         return

@@ -29,6 +29,7 @@ from bertvision.pretraining.config import CorpusConfig, PretrainConfig, Vocabula
 from bertvision.progress import SILENT, Progress
 from bertvision.run_folder import MADE_BY, is_made, sign
 from bertvision.settings import Settings
+from bertvision.training.processes import ALONE, Processes
 
 Int64s = npt.NDArray[np.int64]
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -88,18 +89,24 @@ class Prepared(NamedTuple):
     held_out: Corpus | None  # None: there was one document only
 
 
-def prepare_corpus(config: PretrainConfig, folder: Path, progress: Progress = SILENT) -> Prepared:
+def prepare_corpus(
+    config: PretrainConfig, folder: Path, progress: Progress = SILENT, processes: Processes = ALONE
+) -> Prepared:
     """Return vocabulary and tokens; make them where the folder does not hold them yet, all or nothing.
 
-    The text itself may be gone by then.
+    The text itself may be gone by then. Of several processes the main one makes them.
     """
+    processes.agreed(lambda: _make_once(config, folder, progress))
+    return open_corpus(folder)
+
+
+def _make_once(config: PretrainConfig, folder: Path, progress: Progress) -> None:
     made_by = {**config.data_settings(), "bytes": _sizes(config.data) or _sizes_before(folder)}
     make_folder(folder.parent)
     with locked(folder.parent, folder.name):
         if not is_made(folder, made_by):
             with whole_folder(folder) as beside:
                 _make(config, beside, made_by, progress)
-    return open_corpus(folder)
 
 
 def open_corpus(folder: Path) -> Prepared:

@@ -16,6 +16,13 @@ class Predicted(NamedTuple):
     places: Int64s  # whose states predict
     labels: Int64s  # the tokens that they are to predict
 
+    def part(self, tokens: Int64s) -> "Predicted":
+        """Return what is seen and predicted at some tokens, which then lie one behind the other."""
+        places = np.full(len(self.ids), -1)
+        places[tokens] = np.arange(len(tokens))
+        is_in = places[self.places] >= 0
+        return Predicted(self.ids[tokens], places[self.places][is_in], self.labels[is_in])
+
 
 def mask_tokens(
     rows: TextRows, config: MaskingConfig, vocabulary: Vocabulary, random: np.random.Generator, most: int | None = None

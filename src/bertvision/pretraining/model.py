@@ -91,8 +91,8 @@ class PretrainingBatch(NamedTuple):
     follows: Int[Tensor, " row"]
     row_weights: Float[Tensor, " row"]
     width: int  # no row is longer
-    lengths: tuple[int, ...]  # of the rows
-    num_predicted: int
+    lengths: tuple[int, ...]  # of the rows, with those that other processes have of the same batch
+    num_predicted: int  # of them
 
     @property
     def size(self) -> int:
@@ -113,6 +113,11 @@ class PretrainingBatch(NamedTuple):
     def tensors(self) -> list[Tensor]:
         """List all tensors."""
         return [*self.inputs, *self[1:7]]
+
+    def weightless(self) -> "PretrainingBatch":
+        """Return the same rows, which count nothing in the loss."""
+        zeros = torch.zeros_like
+        return self._replace(weights=zeros(self.weights), row_weights=zeros(self.row_weights))
 
     def clone(self) -> "PretrainingBatch":
         """Return a copy in memory of its own."""
@@ -144,10 +149,15 @@ class BatchRoom(NamedTuple):
     predicted: int
 
 
-def room_for(config: PretrainConfig, stage: StageConfig) -> BatchRoom:
-    """Return the room of a stage's batches: for twice as many rows as would fill it, and for their predictions."""
+def room_for(config: PretrainConfig, stage: StageConfig, parts: int = 1) -> BatchRoom:
+    """Return the room of a stage's batches: for twice as many rows as would fill it, and for their predictions.
+
+    Of batches that several processes share, it is that of each part: `deal` makes none longer by more than a row.
+    """
     tokens = max(stage.tokens // config.accumulate, stage.length)
     rows = 2 * math.ceil(tokens / stage.length)
+    if parts > 1:
+        tokens, rows = math.ceil(tokens / parts) + stage.length, math.ceil(rows / parts)
     predicted = tokens if config.objective == "ltr" else math.ceil(config.masking.share * tokens) + rows
     return BatchRoom(tokens, stage.length, rows, predicted)
 
@@ -186,7 +196,9 @@ def make_batch(
         if packed
         else _pad(rows, predicted.ids, places, width, pad_id)
     )
-    num_places, num_rows = (room.predicted, room.rows) if packed else (len(predicted.places), len(lengths))
+    # A part of a batch may have more whole words than its room, or none where all of its own were left out.
+    num_places = max(len(predicted.places), room.predicted if packed else 1)
+    num_rows = room.rows if packed else len(lengths)
     return PretrainingBatch(
         inputs,
         places=filled(places[predicted.places], num_places, 0),

@@ -3,7 +3,8 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from bertvision.errors import TrainingError
 from bertvision.files import locked, recover_all, whole_folder, write_text
 from bertvision.manifest import write_manifest
 from bertvision.pretraining.config import PretrainConfig
-from bertvision.pretraining.corpus import Corpus, Prepared, prepare_corpus
+from bertvision.pretraining.corpus import Corpus, Prepared, Vocabulary, prepare_corpus
 from bertvision.pretraining.model import (
     PretrainingBatch,
     PretrainingModel,
@@ -44,31 +45,54 @@ from bertvision.training.graphs import StepGraphs
 from bertvision.training.history import History, TrainingLog, thinned
 from bertvision.training.loop import Group, Learner, RandomStream, Step, diverged_among, seed_for, train_steps
 from bertvision.training.optim import build_optimizer, build_schedule
+from bertvision.training.processes import join_processes
 
 ENCODER, STEPS, DATA, TRAINING = "encoder", "steps", "data", "training.jsonl"
 LEARNER = "pretraining"
 
 
 def pretrain(config: PretrainConfig, out: Path, progress: Progress = SILENT) -> PretrainingRecord:
-    """Pre-train an encoder into OUT/encoder; what OUT already holds is kept, and a stopped pre-training goes on."""
-    made_by, place = config.training_settings(), out / ENCODER
-    with locked(out):
-        recover_all(out, "")
-        if is_made(place, made_by):
-            return read_pretraining_record(out)
-        compute = choose_compute(config.device, config.precision)
-        folder = out / DATA if config.data.folder is None else Path(config.data.folder)
-        prepared = prepare_corpus(config, folder, progress)
-        packed = packs_rows(config, compute)
-        source = StepSource(config, prepared.train, prepared.vocabulary, packed=packed)  # refuses what has no rows
-        unfinished = {**made_by, "device": compute.device.type}
-        with resumable(out / "unfinished" / LEARNER, unfinished, [place]) as saved:
-            training = _Pretraining(config, prepared, source, compute, out, saved, progress)
-            training.run()
+    """Pre-train an encoder into OUT/encoder; what OUT already holds is kept, and a stopped pre-training goes on.
+
+    Of several processes, which Accelerate or `bertvision pretrain --processes` starts, each has its part of every
+    batch, and the main one writes.
+    """
+    compute = choose_compute(config.device, config.precision)
+    processes = join_processes(compute.device)
+    with locked(out) if processes.is_main else nullcontext():
+        if not processes.agreed(lambda: _is_finished(config, out)):
+            own = progress if processes.is_main else SILENT
+            _pretrain(config, out, compute._replace(processes=processes), own)
+            processes.wait()  # until all is written
+        return read_pretraining_record(out)
+
+
+def _is_finished(config: PretrainConfig, out: Path) -> bool:
+    recover_all(out, "")
+    return is_made(out / ENCODER, config.training_settings())
+
+
+def _pretrain(config: PretrainConfig, out: Path, compute: Compute, progress: Progress) -> None:
+    made_by, place, is_main = config.training_settings(), out / ENCODER, compute.processes.is_main
+    folder = out / DATA if config.data.folder is None else Path(config.data.folder)
+    prepared = prepare_corpus(config, folder, progress, compute.processes)
+    source = _source(config, prepared.train, prepared.vocabulary, compute)  # refuses what has no rows
+    unfinished = {**made_by, "device": compute.device.type}
+    with resumable(out / "unfinished" / LEARNER, unfinished, [place], is_main=is_main) as saved:
+        compute.processes.wait()  # until the main one has looked at what is saved
+        training = _Pretraining(config, prepared, source, compute, out, saved, progress)
+        training.run()
+        if is_main:
             record = training.record()
             write_pretraining(out, record)
             _write_encoder(place, training.model, prepared, config, record.loss, made_by)
-    return record
+
+
+def _source(
+    config: PretrainConfig, corpus: Corpus, vocabulary: Vocabulary, compute: Compute, *, is_trained_on: bool = True
+) -> StepSource:
+    packed, part = packs_rows(config, compute), compute.processes.part
+    return StepSource(config, corpus, vocabulary, packed=packed, is_trained_on=is_trained_on, part=part)
 
 
 class _Speed(NamedTuple):
@@ -98,14 +122,14 @@ class _Pretraining:
         """Begin, or go on from what is saved."""
         self._config, self._prepared, self._source, self._compute = config, prepared, source, compute
         self._out, self._saved, self._progress = out, saved, progress
-        self._packed = packs_rows(config, compute)
+        self._packed, self._is_main = packs_rows(config, compute), compute.processes.is_main
         self.model = build_model(config, prepared.vocabulary).to(compute.device)
         self._group = self._build_group()
         position = load_progress(saved, [self._group])
         self._position = Position(*position["position"]) if position else Position()
         self._done = _Speed(*position["done"]) if position else _Speed()
         self._meter = Meter(compute.device, Costs(**position["costs"]) if position else None)
-        log = TrainingLog(out / TRAINING, config.seed)
+        log = TrainingLog(out / TRAINING if self._is_main else None, config.seed)
         self._history = History([self._group], config.num_steps, self._epochs, log, (position or {}).get("history"))
         self._held_out: tuple[int, Sequence[PretrainingBatch]] = (-1, ())
         self._told = self._done._replace(seconds=position["costs"]["seconds"] if position else 0.0)
@@ -169,7 +193,7 @@ class _Pretraining:
         if number in config.checkpoints:
             self._keep(self._out / STEPS / str(number), {**config.training_settings(), "step": number})
         is_due = time.perf_counter() - self._last_saved > config.save_every and number < config.num_steps
-        if is_due or signals.came is not None:
+        if self._is_main and (is_due or signals.came is not None):
             self._save()
             signals.act()
             self._last_saved = time.perf_counter()
@@ -177,7 +201,7 @@ class _Pretraining:
 
     def _keep(self, place: Path, made_by: Settings) -> None:
         """Write the encoder as it is after a step, unless it is there already."""
-        if not is_made(place, made_by):
+        if self._is_main and not is_made(place, made_by):
             self._check()
             self._meter.stop()
             _write_encoder(place, self.model, self._prepared, self._config, self._loss, made_by)
@@ -219,13 +243,8 @@ class _Pretraining:
             return None
         stage = min(self._position.stage, len(self._config.stages) - 1)
         if self._held_out[0] != stage:
-            source = StepSource(
-                self._config,
-                self._prepared.held_out,
-                self._prepared.vocabulary,
-                packed=self._packed,
-                is_trained_on=False,
-            )
+            held_out, vocabulary = self._prepared.held_out, self._prepared.vocabulary
+            source = _source(self._config, held_out, vocabulary, self._compute, is_trained_on=False)
             self._held_out = stage, source.held_out(stage, self._config.evaluate_tokens)
         return held_out_loss(self.model, self._held_out[1], self._compute)
 
@@ -245,7 +264,8 @@ class _Pretraining:
 
     def _build_group(self) -> Group:
         config, device = self._config, self._compute.device
-        graphs = StepGraphs(device) if device.type == "cuda" and self._packed else None
+        can_replay = device.type == "cuda" and self._compute.processes.count == 1  # adding up is no part of a graph
+        graphs = StepGraphs(device) if can_replay and self._packed else None
         optimizer = build_optimizer(self.model, config.lr, config.optim, capturable=graphs is not None)
         learner = Learner(
             name=LEARNER,
@@ -256,7 +276,8 @@ class _Pretraining:
             max_grad_norm=config.optim.max_grad_norm,
             still=still_weights(self.model.bert, ignores_shifts=False),
         )
-        return Group([learner], lambda batch: total_loss(self.model, batch, self._compute), graphs)
+        losses_of = partial(total_loss, self.model, compute=self._compute)
+        return Group([learner], losses_of, graphs, self._compute.processes)
 
 
 def packs_rows(config: PretrainConfig, compute: Compute) -> bool:
@@ -266,18 +287,20 @@ def packs_rows(config: PretrainConfig, compute: Compute) -> bool:
 
 
 def held_out_loss(model: PretrainingModel, batches: Sequence[PretrainingBatch], compute: Compute) -> HeldOutLoss:
-    """Return the mean losses over batches whose weights add up to 1."""
+    """Return the mean losses over batches whose weights, with those of other processes, add up to 1."""
     model.eval()
     with torch.no_grad():
         found = [losses_of(model, batch.to(compute.device), compute) for batch in batches]
-    words = sum(float(each.words) for each in found)
-    pairs = [float(each.pairs) for each in found if each.pairs is not None]
-    right = [float(each.right) for each in found if each.right is not None]
+    values = [[0.0 if value is None else float(value) for value in each] for each in found]
+    sums = torch.tensor(values, dtype=torch.float64).sum(dim=0)
+    compute.processes.add_up([sums])
+    words, pairs, right = sums.tolist()
+    has_pairs = model.follows is not None
     return HeldOutLoss(
         words=words,
         perplexity=math.exp(min(words, 700)),
-        pairs=sum(pairs) if pairs else None,
-        pairs_right=sum(right) if right else None,
+        pairs=pairs if has_pairs else None,
+        pairs_right=right if has_pairs else None,
     )
 
 

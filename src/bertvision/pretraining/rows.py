@@ -47,6 +47,15 @@ class TextRows(NamedTuple):
         """Return where each row begins."""
         return np.cumsum(self.lengths) - self.lengths
 
+    def places_of(self, chosen: Rows) -> Int64s:
+        """Return the places of all tokens of some rows."""
+        return ranges(self.starts[chosen], self.lengths[chosen])
+
+    def part(self, chosen: Rows) -> "TextRows":
+        """Return some of the rows."""
+        tokens = (values[self.places_of(chosen)] for values in self[:3])
+        return TextRows(*tokens, self.lengths[chosen], self.follows[chosen])
+
     @property
     def numbers(self) -> Int64s:
         """Return, for every token, which row it is of."""

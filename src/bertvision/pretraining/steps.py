@@ -10,6 +10,7 @@ from bertvision.pretraining.corpus import Corpus, Vocabulary
 from bertvision.pretraining.masking import Predicted, mask_tokens, predict_next
 from bertvision.pretraining.model import BatchRoom, PretrainingBatch, make_batch, room_for
 from bertvision.pretraining.rows import Chunks, TextRows, check_chunks, cut_documents, make_rows, plan_batches
+from bertvision.windows.batches import WHOLE, Part, deal
 from bertvision.windows.padding import Rows
 
 HELD_OUT_SEED = 0  # of what is masked in held-out documents: the same in every evaluation of every pre-training
@@ -43,9 +44,14 @@ class StepSource:
         *,
         packed: bool,
         is_trained_on: bool = True,
+        part: Part = WHOLE,
     ) -> None:
-        """Take a corpus; one that is measured on may be a single document, in which other sentences are then found."""
+        """Take a corpus; one that is measured on may be a single document, in which other sentences are then found.
+
+        Of several processes each has its `part` of every batch, which all of them draw as one alone would.
+        """
         self._config, self._corpus, self._vocabulary, self._packed = config, corpus, vocabulary, packed
+        self._part = part
         self._pad_id = vocabulary.id_of("[PAD]")
         check_chunks(self._plan(config.seed, 0, 0).chunks, pairs=config.pairs and is_trained_on)
 
@@ -80,13 +86,22 @@ class StepSource:
 
     def _make(self, seed: int, position: Position, epoch: Epoch, count: int) -> list[PretrainingBatch]:
         """Make the next batches of an epoch, as parts of one step."""
-        room = room_for(self._config, self._config.stages[position.stage])
+        stage = self._config.stages[position.stage]
+        room, own_room = room_for(self._config, stage), room_for(self._config, stage, self._part.count)
         numbers = range(position.batch, min(position.batch + count, len(epoch.batches)))
         found = [
             self._draw([seed, position.stage, position.epoch, 1 + number], epoch, number, room) for number in numbers
         ]
         in_step = sum(len(each.places) for _, each in found), sum(len(rows.lengths) for rows, _ in found)
-        return [make_batch(*each, room, self._pad_id, in_step, packed=self._packed) for each in found]
+        return [self._own(*each, own_room, in_step) for each in found]
+
+    def _own(self, rows: TextRows, predicted: Predicted, room: BatchRoom, in_step: tuple[int, int]) -> PretrainingBatch:
+        """Make a batch of this process's part of the rows; where it has none, of a row that counts nothing."""
+        chosen, share = deal(np.arange(len(rows.lengths)), rows.lengths, np.ones_like(rows.lengths), self._part)
+        own = (rows, predicted) if share is None else (rows.part(chosen), predicted.part(rows.places_of(chosen)))
+        batch = make_batch(*own, room, self._pad_id, in_step, packed=self._packed)
+        batch = batch.weightless() if share == 0 else batch
+        return batch._replace(lengths=tuple(rows.lengths.tolist()), num_predicted=len(predicted.places))
 
     def _draw(self, seeds: list[int], epoch: Epoch, number: int, room: BatchRoom) -> tuple[TextRows, Predicted]:
         config, random = self._config, np.random.default_rng(seeds)

@@ -46,8 +46,8 @@ class Compute(NamedTuple):
 
     @property
     def peak(self) -> float | None:
-        """Return how many operations a second the device can do in bf16; None where that is not known."""
-        return next((peak for word, peak in PEAKS.items() if word in self.name), None)
+        """Return how many operations a second all processes' devices can do in bf16; None where that is not known."""
+        return next((peak * self.processes.count for word, peak in PEAKS.items() if word in self.name), None)
 
     @property
     def precision(self) -> str:
