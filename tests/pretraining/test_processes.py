@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from itertools import chain
 
 import numpy as np
@@ -12,10 +13,12 @@ import torch
 from transformers import AutoModel
 
 from bertvision.errors import TrainingError
+from bertvision.files import read_json
 from bertvision.pretraining.config import build_pretraining
 from bertvision.pretraining.model import build_model, total_loss
 from bertvision.pretraining.pretrain import pretrain
 from bertvision.pretraining.steps import Position, StepSource
+from bertvision.progress import Silent
 from bertvision.records import read_pretraining_record
 from bertvision.training.device import Compute
 from bertvision.training.processes import Processes, launch
@@ -28,7 +31,7 @@ WAYS = {
     "words": {"objective": "mlm", "step": "packed", "masking": {"whole_words": True}},
     "ltr": {"objective": "ltr", "step": "packed"},
 }
-# Pre-trains in turn, and kills the process of one rank before a step.
+# Pre-trains in turn, and kills the process of one rank after some steps of what is called `killed`.
 SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
@@ -36,11 +39,10 @@ from bertvision.pretraining.config import build_pretraining
 from bertvision.pretraining.pretrain import pretrain
 from bertvision.training.loop import Group
 
-taken, step = [], Group.step
+step = Group.step
 
 def counted(group, batches):
-    taken.append(group)
-    if os.environ["RANK"] == os.environ.get("KILLED_RANK") and len(taken) == int(os.environ["KILLED_AT"]):
+    if [name, os.environ["RANK"], str(group.learners[0].schedule.taken)] == ["killed", *sys.argv[3:]]:
         os.kill(os.getpid(), signal.SIGKILL)
     return step(group, batches)
 
@@ -120,30 +122,54 @@ def settings(shared_text_file):
         "device": "cpu",
     }
     ways = {name: {**shared, **way, "dropout": 0.0} for name, way in WAYS.items()}
-    return {**ways, "dropout": {**shared, "dropout": 0.1}}
+    # Begun by one process; undisturbed; killed.
+    return {**ways, "begun": ways["pairs"], "dropout": shared, "killed": shared}
+
+
+class Stopped(Exception):  # noqa: N818 (no error: what a test waits for)
+    pass
+
+
+class Stopping(Silent):
+    """A progress that ends the process, as it were, after so many steps."""
+
+    def __init__(self, after):
+        self._left = after
+
+    @contextmanager
+    def bar(self, what, total):
+        yield self
+
+    def advance(self, amount, note=None):
+        if self._left == 0:
+            raise Stopped
+        self._left -= 1
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory):
-    """Return a function that pre-trains in two processes, with further variables of the environment."""
+def start(settings, tmp_path_factory):
+    """Return a function that pre-trains, by name, in two processes, of which one is killed."""
     folder = tmp_path_factory.mktemp("processes")
     (folder / "script.py").write_text(SCRIPT)
 
-    def start(settings, out, **environment):
-        (folder / "settings.json").write_text(json.dumps(settings))
+    def start(names, out, killed_rank, steps):
+        (folder / "settings.json").write_text(json.dumps({name: settings[name] for name in names}))
+        given = folder / "script.py", folder / "settings.json", out, killed_rank, steps
         with pytest.MonkeyPatch.context() as patch:
-            for name, value in {"OMP_NUM_THREADS": "1", **environment}.items():
-                patch.setenv(name, value)
-            return launch(2, [sys.executable, *map(str, (folder / "script.py", folder / "settings.json", out))])
+            patch.setenv("OMP_NUM_THREADS", "1")
+            with pytest.raises(TrainingError, match=rf"process {killed_rank} of 2 was killed \(signal 9\)"):
+                launch(2, [sys.executable, *map(str, given)])
 
     return start
 
 
 @pytest.fixture(scope="module")
 def two(settings, start, tmp_path_factory):
-    """What two processes pre-trained."""
+    """What two processes pre-trained, until the second one was killed."""
     out = tmp_path_factory.mktemp("two")
-    assert start(settings, out) == 0
+    with pytest.raises(Stopped):
+        pretrain(build_pretraining(settings["begun"]), out / "begun", Stopping(after=4))
+    start(settings, out, killed_rank=1, steps=3)
     return out
 
 
@@ -153,7 +179,7 @@ def states_of(place):
 
 
 @pytest.mark.flow
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, "begun"])
 def test_what_two_processes_pre_train_computes_what_one_does(settings, two, tmp_path, way):
     one = pretrain(build_pretraining(settings[way]), tmp_path / way)
     record = read_pretraining_record(two / way)
@@ -175,25 +201,20 @@ def files_of(out):
 
 
 @pytest.mark.flow
-def test_it_goes_on_after_any_process_was_killed_and_in_another_number_of_them(settings, start, two, tmp_path):
-    out = tmp_path / "out"
-    for rank, step in (("1", "3"), ("0", "2")):  # the second one goes on from the first
-        with pytest.raises(TrainingError, match=rf"process {rank} of 2 was killed \(signal 9\)"):
-            start({"dropout": settings["dropout"]}, out, KILLED_RANK=rank, KILLED_AT=step)
-        assert (out / "dropout" / "unfinished" / "pretraining" / "progress").exists()
-    with pytest.raises(TrainingError, match="killed"):
-        start({"pairs": settings["pairs"]}, out, KILLED_RANK="1", KILLED_AT="4")
-    record = pretrain(build_pretraining(settings["pairs"]), out / "pairs")  # in this process alone
-    expected = read_pretraining_record(two / "pairs")
-    assert record.loss.words == pytest.approx(expected.loss.words, rel=1e-5)
-    assert record.tokens == expected.tokens
-    # By the command, to the bits of two that were never stopped; each prints its record once.
-    (tmp_path / "dropout.yaml").write_text(json.dumps(settings["dropout"]))
-    printed = call("bertvision", "pretrain", tmp_path / "dropout.yaml", "--out", out / "dropout", "--processes", "2")
+def test_it_goes_on_after_any_process_was_killed_to_the_bits_of_two_that_were_not(settings, start, two, tmp_path):
+    place, config = two / "killed", tmp_path / "tiny.yaml"
+    saved = place / "unfinished" / "pretraining" / "progress" / "position.json"
+    assert read_json(saved)["position"][0] == 3
+    start(["killed"], two, killed_rank=0, steps=5)
+    assert read_json(saved)["position"][0] == 5
+    assert not (place / "encoder").exists()
+    config.write_text(json.dumps(settings["killed"]))
+    printed = call("bertvision", "pretrain", config, "--out", place, "--processes", "2")  # once, by the first one
     assert printed["loss"] == read_pretraining_record(two / "dropout").loss.model_dump()
-    assert torch.equal(states_of(out / "dropout" / "encoder"), states_of(two / "dropout" / "encoder"))
+    assert torch.equal(states_of(place / "encoder"), states_of(two / "dropout" / "encoder"))
+    assert files_of(place) == files_of(two / "dropout")
     launched = ("accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "-m", "bertvision", "pretrain")
-    assert call(*launched, tmp_path / "dropout.yaml", "--out", out / "dropout") == printed
+    assert call(*launched, config, "--out", place) == printed
 
 
 def call(*command):
