@@ -84,7 +84,7 @@ class StageConfig(Config):
 
     length: int = Field(128, ge=8)
     steps: int = Field(ge=1)
-    tokens: int = Field(ge=8)  # of a step, special ones included
+    tokens: int = Field(ge=8)  # of a step of all processes together, special ones included
 
     @model_validator(mode="after")
     def _holds_a_row(self) -> "StageConfig":
