@@ -53,7 +53,8 @@ class TextRows(NamedTuple):
 
     def part(self, chosen: Rows) -> "TextRows":
         """Return some of the rows."""
-        tokens = (values[self.places_of(chosen)] for values in self[:3])
+        at = self.places_of(chosen)
+        tokens = self.ids[at], self.segments[at], self.is_special[at]
         return TextRows(*tokens, self.lengths[chosen], self.follows[chosen])
 
     @property
