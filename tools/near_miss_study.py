@@ -5,7 +5,7 @@
 One JSON line for each finished run; what the file holds already is not run again. Every run is a fine-tuning with the
 side `fastest` of benchmarks/seconds_to_score.py. Half of the paragraphs of one source, whose unanswerable questions
 people wrote, are held out for the threshold (tools/default_data.py). `none longer` takes as many steps as `all 0.5`
-does. `--table` lays out what there is.
+does. Beside the lines, `RUNS.md` lays out what there is; `--table` does no more than that.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, get_args
 
 from benchmarks.measuring import clear, cudnn_attention
@@ -28,20 +28,25 @@ from bertvision.data.example import DataConfig, NearMissConfig, NearMissRule
 from bertvision.data.near_miss import NearMisses, make_near_misses
 from bertvision.data.squad import read_squad_file
 from bertvision.encoder.load import load_encoder
+from bertvision.files import write_text
 from bertvision.metrics.squad import score_squad2
 from bertvision.predictions.files import read_answers
 from bertvision.progress import SILENT
+from bertvision.report.renderers import to_markdown
 from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.finetune import finetune
 from bertvision.steps.predict import predict
 from bertvision.steps.results import ENCODER
+from bertvision.studies.study_tables import interval_text
+from bertvision.studies.verdicts import estimate
+from bertvision.tables import Table
 from tools.default_data import main as part
 
 SEEDS = (1, 2, 3)
-LONGER, HALF = "none longer", "all 0.5"
+NONE, LONGER, HALF = "none", "none longer", "all 0.5"
 # The most informative first; seeds come after all sides.
 SIDES: dict[str, NearMissConfig | None] = {
-    "none": None,
+    NONE: None,
     HALF: NearMissConfig(share=0.5),
     "all 1": NearMissConfig(share=1.0),
     **{f"{rule} 1": NearMissConfig(share=1.0, rules=(rule,)) for rule in get_args(NearMissRule)},
@@ -73,7 +78,9 @@ def main() -> None:
     if not given.table:
         with tempfile.TemporaryDirectory(prefix="near-miss-study-") as folder:
             run_all(given, Path(folder))
-    print(as_table(read_runs(given.out)))
+    tables = tables_of(read_runs(given.out))
+    write_text(given.out.with_suffix(".md"), tables)
+    print(tables)
 
 
 def run_all(given: argparse.Namespace, folder: Path) -> None:
@@ -177,28 +184,36 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
-def as_table(runs: list[dict[str, Any]]) -> str:
-    """Lay out the mean and the spread of each side."""
-    by_side: dict[str, list[dict[str, Any]]] = defaultdict(list)
+def tables_of(runs: list[dict[str, Any]]) -> str:
+    """Lay out each side's scores and its gain over none, then what it does for each question word."""
+    by_side: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
     for run in runs:
-        by_side[run["side"]].append(run)
-    lines = [
-        f"| near misses | made | seeds | {' | '.join(SCORES)} | seconds |",
-        "| --- |" + " --- |" * (3 + len(SCORES)),
-    ]
-    for side in (each for each in SIDES if each in by_side):
-        own = by_side[side]
-        cells = [spread_of([run["scores"][key] for run in own if key in run["scores"]]) for key in SCORES.values()]
-        made, seconds = sum(own[0]["near_misses"].values()), fmean(run["seconds"] for run in own)
-        lines.append(f"| {side} | {made:,} | {len(own)} | {' | '.join(cells)} | {seconds:.0f} |")
-    return "\n".join(lines)
+        by_side[run["side"]][run["seed"]] = run
+    sides = [each for each in SIDES if each in by_side]
+    rows = tuple((side, f"{made_of(by_side[side]):,}", *score_cells(by_side, side)) for side in sides)
+    scores = Table("", ("near misses", "made", *SCORES, "best F1, gain"), rows)
+    words = list(next(iter(by_side[NONE].values()))["f1_at_0_by_word"])
+    by_word = tuple((side, *(f"{word_gain(by_side, side, word):+.1f}" for word in words)) for side in sides[1:])
+    return to_markdown(scores) + "\n" + to_markdown(Table("", ("gain in F1 at 0", *words), by_word))
 
 
-def spread_of(values: list[float]) -> str:
-    """Return a mean, with the standard deviation where there are several values."""
-    if not values:
-        return ""
-    return f"{fmean(values):.1f}" + (f" ± {stdev(values):.1f}" if len(values) > 1 else "")
+def made_of(own: dict[int, dict[str, Any]]) -> int:
+    """Count a side's near misses."""
+    return sum(next(iter(own.values()))["near_misses"].values())
+
+
+def score_cells(by_side: dict[str, dict[int, dict[str, Any]]], side: str) -> list[str]:
+    """Return a side's mean scores, and its gain over none in best F1, paired by seed, with its 95% interval."""
+    own, none = by_side[side], by_side[NONE]
+    means = [f"{fmean(run['scores'][key] for run in own.values()):.1f}" for key in SCORES.values()]
+    gains = [run["scores"]["best_f1"] - none[seed]["scores"]["best_f1"] for seed, run in own.items() if seed in none]
+    return [*means, "" if side == NONE else interval_text(estimate(gains), "+")]
+
+
+def word_gain(by_side: dict[str, dict[int, dict[str, Any]]], side: str, word: str) -> float:
+    """Return what a side gains over none on questions with a word, at threshold 0."""
+    own, none = by_side[side], by_side[NONE]
+    return fmean(own[seed]["f1_at_0_by_word"][word] - none[seed]["f1_at_0_by_word"][word] for seed in own)
 
 
 if __name__ == "__main__":
