@@ -5,6 +5,7 @@ One of them is killed while it tunes. The same runs then go on, and what comes o
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,8 @@ def folder(saved_encoder, tmp_path_factory):
             with pytest.raises(TrainingError, match=r"process 1 of 2 was killed \(signal 9\)"):
                 launch(2, [sys.executable, *command])
         assert (folder / "two" / "all" / "unfinished" / "finetune" / "progress").exists()
+        shutil.copytree(folder / "two" / "all", folder / "gone on" / "all")
+        run(build_experiment(settings["all"]), folder / "gone on" / "all")
         launcher = ("-m", "accelerate.commands.launch", "--use_fsdp", "--fsdp_version", "2", "--num_processes", "2")
         subprocess.run([sys.executable, *launcher, *command], check=True, env=os.environ)
         for name, own in settings.items():
@@ -125,7 +128,15 @@ def test_each_process_holds_about_half_of_what_training_needs(folder, saved_enco
 
 @pytest.mark.parametrize("name", ["all", "lora", "adapters", "top"])
 def test_what_two_processes_tune_computes_what_one_process_tunes_also_after_one_was_killed(folder, name):
-    one, two = folder / "one" / name, folder / "two" / name
+    assert_alike(folder / "one" / name, folder / "two" / name)
+
+
+def test_a_run_that_two_processes_began_goes_on_in_one(folder):
+    assert_alike(folder / "one" / "all", folder / "gone on" / "all")
+
+
+def assert_alike(one: Path, two: Path):
+    """Compare what is there, and what the models compute."""
     assert {path.relative_to(one) for path in one.rglob("*")} == {path.relative_to(two) for path in two.rglob("*")}
     found = list(one.rglob("logits.safetensors")) + list(one.rglob("probabilities.json"))
     assert found

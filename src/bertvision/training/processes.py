@@ -12,13 +12,14 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, distributed, nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 
 from bertvision.errors import MissingExtraError, SettingsError, TrainingError, is_out_of_memory, reason_of
 from bertvision.training.sharding import is_sharded, own_part, shard
@@ -87,7 +88,7 @@ class Processes:
     def place(self, model: nn.Module, device: torch.device) -> None:
         """Put an encoder that is to be trained on this process's device: all of it, or its part."""
         if self.shards:
-            shard(model, init_device_mesh(self.device.type, (self.count,)))
+            shard(model, _mesh_on(self.device.type))
         else:
             nn.Module.to(model, device=device)  # transformers' own `to` has no types
 
@@ -196,6 +197,16 @@ def _check_sharding() -> None:
     for name, (is_asked, instead) in refused.items():
         if is_asked:
             raise SettingsError(f"Accelerate's {name} is not supported; {instead}")
+
+
+@cache
+def _mesh_on(device_type: str) -> DeviceMesh:
+    """Return the group of all processes over which encoders are split: one of its own, used by nothing else.
+
+    torch's caches keep it until the process ends. Were it the run's own, `_leave` could not end it, and where a thread
+    of gloo's lets go of a run's last message after Python has ended, the process aborts.
+    """
+    return DeviceMesh.from_group(distributed.new_group(timeout=LONGEST_WAIT), device_type)
 
 
 def _leave() -> None:
