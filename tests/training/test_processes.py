@@ -76,6 +76,13 @@ def test_settings_of_fsdp_that_would_have_no_effect_are_refused_before_others_ar
     for variable, given in {"FSDP_CPU_RAM_EFFICIENT_LOADING": "true", **asked}.items():
         monkeypatch.setenv(variable, given)
     with pytest.raises(SettingsError, match=said):
+        join_processes(torch.device("cpu"), can_shard=True)
+
+
+def test_fsdp_is_refused_where_no_encoder_is_fine_tuned_such_as_in_pre_training(monkeypatch):
+    for variable, given in {"WORLD_SIZE": "2", "ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}.items():
+        monkeypatch.setenv(variable, given)
+    with pytest.raises(SettingsError, match="FSDP splits encoders that are fine-tuned, and no others"):
         join_processes(torch.device("cpu"))
 
 

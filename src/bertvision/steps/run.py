@@ -100,7 +100,7 @@ def _opened(
 
     Of several processes the main one does so; the others wait until the folder is tidy, and for the end of the run.
     """
-    processes = join_processes(choose_compute(experiment.device, experiment.precision).device)
+    processes = join_processes(choose_compute(experiment.device, experiment.precision).device, can_shard=True)
     if processes.shards:
         check_sharding(experiment)
     if not processes.is_main:

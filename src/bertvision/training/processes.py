@@ -144,8 +144,8 @@ def is_several() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
-def join_processes(device: torch.device) -> Processes:
-    """Meet the other processes of a run, where there are any."""
+def join_processes(device: torch.device, *, can_shard: bool = False) -> Processes:
+    """Meet the other processes of a run, where there are any; FSDP is refused where the run cannot split an encoder."""
     _refuse_others()
     if not is_several():
         return ALONE
@@ -154,6 +154,8 @@ def join_processes(device: torch.device) -> Processes:
     except ImportError:
         raise MissingExtraError("accelerate", "accelerate") from None
     shards = _is_asked_for(FSDP)
+    if shards and not can_shard:
+        raise SettingsError("FSDP splits encoders that are fine-tuned, and no others; leave --use_fsdp out")
     if shards:
         _check_sharding()
     with _others_are_there():
