@@ -98,6 +98,7 @@ def finetune_encoder(
     """
     if config.dropout is not None:
         set_dropout(encoder.model, config.dropout)
+    compute.processes.place(encoder.model, compute.device)
     together = objective.group if contrast is None else GROUPS[contrast]
     steps = plan_steps(windows, config, seed, together)
     evaluations = evaluation_steps(config, steps, len(windows)) if evaluate is not None else set()
@@ -110,6 +111,7 @@ def finetune_encoder(
         else contrastive_losses(encoder, compute, contrast)
     )
     still = _still_weights(encoder, output, objective)
+    shards = compute.processes.shards
     can_replay = compute.device.type == "cuda" and compute.processes.count == 1  # adding up is no part of a graph
     graphs = StepGraphs(compute.device) if can_replay and kind != "eager" else None
     group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of, still, graphs)
@@ -119,8 +121,8 @@ def finetune_encoder(
         return
     with (
         recomputed(encoder, config.gradient_checkpointing),
-        # Evaluations would be compiled again, for every shape of theirs.
-        compiled(encoder, kind, 0 if evaluations else len(steps) - tuning.done, compute, progress),
+        # Evaluations would be compiled again, for every shape of theirs; of blocks that are split it was not tried.
+        compiled(encoder, kind, 0 if evaluations or shards else len(steps) - tuning.done, compute, progress),
         progress.bar("fine-tune", sum(map(size_of, steps))) as bar,
         HeldSignals(saved) as signals,
     ):
@@ -158,7 +160,8 @@ class _Tuning:
         self.done: int = position["step"] if position else 0  # steps taken before
         self._before = Costs(**position["costs"]) if position else spent
         self._group, self._steps, self._config = group, steps, config
-        self._saved = saved if compute.processes.is_main else None  # others would save the same
+        self._processes = compute.processes
+        self._saved = saved if compute.processes.is_main or compute.processes.shards else None  # else all have the same
         self._steps_as = steps_as
         self._meter, self._last_saved = Meter(compute.device, self._before), time.perf_counter()
         seen = np.cumsum([0, *map(size_of, steps)]) / max(num_windows, 1)
@@ -194,15 +197,20 @@ class _Tuning:
 
     def save_if_due(self, number: int, signals: HeldSignals) -> None:
         """Save all that is needed to go on after a step, now and then and where the process was asked to end."""
-        is_due = time.perf_counter() - self._last_saved > self._config.save_every and number < len(self._steps)
-        if self._saved is None or not (is_due or signals.came is not None):
+        if self._saved is None or not self._is_due(number, signals):
             return
         _check(self._group, number)
         position = {"step": number, "costs": self._meter.stop()._asdict(), "history": self._history.state()}
-        save_progress(self._saved, [self._group], position, self._best.tensors)
+        save_progress(self._saved, [self._group], position, self._best.tensors, is_writer=self._processes.is_main)
         signals.act()
         self._last_saved = time.perf_counter()
         self._meter.go()
+
+    def _is_due(self, number: int, signals: HeldSignals) -> bool:
+        """Return whether to save; processes that each have a part of the weights do so together."""
+        is_late = time.perf_counter() - self._last_saved > self._config.save_every and number < len(self._steps)
+        is_due = is_late or signals.came is not None
+        return self._processes.agreed(lambda: is_due) if self._processes.shards else is_due
 
     def reached_before(self) -> Iterator[Checkpoint]:
         """Hand control back at each fraction that needs no further step."""
@@ -261,7 +269,7 @@ def _build_group(
     still: Sequence[Still],
     graphs: StepGraphs | None,
 ) -> Group:
-    model = nn.ModuleList([encoder.model, output]).to(compute.device)
+    model = nn.ModuleList([encoder.model, output.to(compute.device)])
     optimizer = build_optimizer(model, config.lr, config.optim, rates, capturable=graphs is not None)
     learner = Learner(
         name=ENCODER,

@@ -3,9 +3,10 @@
 A teacher is a trained model -> the logits that a smaller one is to learn.
 """
 
+import gc
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from bertvision.encoder.tuning.adapter_file import save_adapters
 from bertvision.encoder.tuning.freezing import count_trainable
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.errors import SettingsError, told_as
+from bertvision.experiment import Experiment
 from bertvision.files import read_json, remove_folder, whole_folder, write_json
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.head import Head
@@ -43,6 +45,7 @@ from bertvision.training.checkpoint import fingerprint
 from bertvision.training.history import UNLOGGED, TrainingLog
 from bertvision.training.loop import seed_for
 from bertvision.training.losses import Teach
+from bertvision.training.sharding import whole_tensors
 from bertvision.windows.batches import WindowBatch
 from bertvision.windows.translation import translation_between
 
@@ -81,22 +84,55 @@ def finetune(context: RunContext) -> None:
     )
     if all(made):
         return
+    _tune_missing(context, wanted, [fraction for fraction, is_there in zip(wanted, made, strict=True) if not is_there])
+    if context.processes.shards:
+        gc.collect()  # FSDP's hooks hold their modules in circles, on a device that the next stage needs
+    context.processes.wait()  # until all is written
+
+
+def _tune_missing(context: RunContext, wanted: Mapping[float, Path], missing: list[float]) -> None:
     encoder, output = load_encoder(context.experiment.encoder), output_layer(context)
     start_tuning(encoder.model, context.experiment.tune, context.seed)
     unfinished = {**_made_by(context, None), "device": context.compute.device.type}
-    stage, results = folder.unfinished("finetune"), list(wanted.values())
+    stage, results = context.folder.unfinished("finetune"), list(wanted.values())
     with resumable(stage, unfinished, results, is_main=context.is_main) as saved:
-        missing = [fraction for fraction, is_there in zip(wanted, made, strict=True) if not is_there]
         context.processes.agreed(lambda: _forget_if_past(saved, context, missing))
         with open_bottom(
             context, encoder, _reading(context, output), sees_last=output_sees_last(output), saved=saved
         ) as bottom:
             for checkpoint in tune_together(context, encoder, output, saved, bottom, context.log):
-                if context.is_main and not wanted[checkpoint.fraction].exists():
+                place = wanted[checkpoint.fraction]
+                if context.processes.agreed(place.exists):
+                    continue
+                tuned = _whole(context, encoder)
+                if context.is_main:
                     if context.contrast is not None:
-                        _fit_output(context.alone(), encoder, output)
-                    _save(context, wanted[checkpoint.fraction], encoder, output, checkpoint, bottom.states)
-    context.processes.wait()  # until all is written
+                        _fit_output(context.alone(), tuned, output)
+                    _save(context, place, tuned, output, checkpoint, bottom.states)
+
+
+def _whole(context: RunContext, encoder: Encoder) -> Encoder:
+    """Return a tuned encoder for the main process to write; one that is split is put together in the host's memory."""
+    if not context.processes.shards:
+        return encoder
+    weights = whole_tensors(encoder.model.state_dict(), is_kept=context.is_main)
+    if not context.is_main:
+        return encoder
+    whole = load_encoder(context.experiment.encoder)
+    start_tuning(whole.model, context.experiment.tune, context.seed)
+    whole.model.load_state_dict(weights, assign=True)
+    return whole
+
+
+def check_sharding(experiment: Experiment) -> None:
+    """Refuse what cannot be done with an encoder that is split over processes, before any work."""
+    refused = {
+        "finetune.objective: contrastive": experiment.contrast is not None,
+        f"finetune.bottom: {experiment.finetune.bottom}": experiment.finetune.bottom not in (None, "live"),
+    }
+    for name, is_asked in refused.items():
+        if is_asked:
+            raise SettingsError(f"FSDP splits the encoder, and {name} needs all of it in one process; leave one out")
 
 
 def _forget_if_past(saved: Path, context: RunContext, missing: list[float]) -> None:

@@ -12,7 +12,7 @@ from bertvision.records import RunRecord, in_order
 from bertvision.run_folder import MADE_BY, check_kept, tidy
 from bertvision.steps.cautions import caution
 from bertvision.steps.context import RunContext, prepare
-from bertvision.steps.finetune import finetune
+from bertvision.steps.finetune import check_sharding, finetune
 from bertvision.steps.heads import train_heads
 from bertvision.steps.predict import files_of, predict
 from bertvision.steps.trackers import tracking
@@ -100,7 +100,9 @@ def _opened(
 
     Of several processes the main one does so; the others wait until the folder is tidy, and for the end of the run.
     """
-    processes = join_processes(choose_compute(experiment.device, experiment.precision).device)
+    processes = join_processes(choose_compute(experiment.device, experiment.precision).device, can_shard=True)
+    if processes.shards:
+        check_sharding(experiment)
     if not processes.is_main:
         processes.wait()
         context = prepare(experiment, out, SILENT)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from bertvision.records import TrainingPoint
 from bertvision.training.checkpoint import BEST, load_tensors
+from bertvision.training.sharding import load_whole, whole_tensors
 
 
 class BestWeights:
@@ -35,7 +36,8 @@ class BestWeights:
         self._scores[step] = score
         if best_of([*self._scores.values()]) == len(self._scores) - 1:
             self.tensors = {
-                name: value.detach().to("cpu", copy=True) for name, value in self._model.state_dict().items()
+                name: value.detach().to("cpu", copy=True)
+                for name, value in whole_tensors(self._model.state_dict()).items()
             }
 
     def is_over(self, patience: int | None) -> bool:
@@ -50,7 +52,7 @@ class BestWeights:
             yield
             return
         last = {name: value.detach().clone() for name, value in self._model.state_dict().items()}
-        self._model.load_state_dict(self.tensors)
+        load_whole(self._model, self.tensors)
         try:
             yield
         finally:

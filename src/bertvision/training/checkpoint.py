@@ -4,6 +4,7 @@ import hashlib
 import signal
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,6 +19,7 @@ from bertvision.files import read_json, whole_file, whole_folder, write_json
 from bertvision.manifest import check_manifest, write_manifest
 from bertvision.settings import Settings
 from bertvision.training.loop import Group, Learner
+from bertvision.training.sharding import load_whole, split_like, whole_tensors
 
 BEST = "best.safetensors"
 COUNTERS = ("bad_steps", "bad_in_a_row", "diverged")  # what a group counts for each of its learners
@@ -41,7 +43,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def load_weights(path: Path, model: nn.Module) -> None:
     """Read what `save_weights` wrote into a module of the same shape."""
     try:
-        model.load_state_dict(load_tensors(path))
+        load_whole(model, load_tensors(path))
     except RuntimeError as error:
         raise FolderError(f"{path}: weights of another model ({str(error).splitlines()[-1].strip()})") from None
 
@@ -70,18 +72,28 @@ def fingerprint_tensors(tensors: Mapping[str, Tensor]) -> str:
 
 
 def save_progress(
-    folder: Path, groups: Sequence[Group], position: Settings, best: Mapping[str, Tensor] | None = None
+    folder: Path,
+    groups: Sequence[Group],
+    position: Settings,
+    best: Mapping[str, Tensor] | None = None,
+    *,
+    is_writer: bool = True,
 ) -> None:
     """Write all that a training needs to go on: weights, optimizers, schedules, randomness and its position.
 
-    `best` are weights that it would rather end with than the last ones; `load_tensors` reads them from BEST.
+    `best` are weights that it would rather end with than the last ones; `load_tensors` reads them from BEST. Where a
+    learner is split over processes all of them come here, and one of them `is_writer`.
     """
-    with whole_folder(folder) as beside:
+    with whole_folder(folder) if is_writer else nullcontext() as beside:
+        for number, (_, _, learner) in enumerate(_each(groups)):
+            for name, tensors in (("model", learner.model.state_dict()), ("training", _tensors(learner))):
+                whole = whole_tensors(tensors, is_kept=is_writer)
+                if beside is not None:
+                    save_tensors(beside / f"{number}.{name}.safetensors", whole)
+        if beside is None:
+            return
         plain = {learner.name: _plain(group, place) for group, place, learner in _each(groups)}
         write_json(beside / "position.json", {**position, "learners": plain})
-        for number, (_, _, learner) in enumerate(_each(groups)):
-            save_weights(beside / f"{number}.model.safetensors", learner.model)
-            save_tensors(beside / f"{number}.training.safetensors", _tensors(learner))
         if best:
             save_tensors(beside / BEST, best)
         write_manifest(beside)
@@ -171,11 +183,14 @@ def _tensors(learner: Learner) -> dict[str, Tensor]:
 
 def _restore(learner: Learner, plain: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
+    params = [param for group in learner.optimizer.param_groups for param in group["params"]]
     for name, tensor in tensors.items():
         place, _, rest = name.partition(".")
         if place == "optimizer":
             number, _, key = rest.partition(".")
-            state.setdefault(int(number), {})[key] = tensor
+            # Moments have their weight's shape, and are split as it is.
+            like = params[int(number)] if tensor.shape == params[int(number)].shape else tensor
+            state.setdefault(int(number), {})[key] = split_like(tensor, like)
     groups = learner.optimizer.state_dict()["param_groups"]
     learner.optimizer.load_state_dict({"state": state, "param_groups": groups})
     learner.schedule.go_to(plain["steps_taken"])

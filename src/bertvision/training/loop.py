@@ -17,6 +17,7 @@ from bertvision.training.accounting import give_back_memory
 from bertvision.training.graphs import StepGraphs
 from bertvision.training.optim import Schedule
 from bertvision.training.processes import ALONE, Processes
+from bertvision.training.sharding import is_sharded, own_part
 
 # A single step may overflow; this many in a row mean that the weights will not recover.
 MAX_BAD_STEPS_IN_A_ROW = 10
@@ -117,7 +118,7 @@ class Learner:
 
     def clear_noise(self) -> None:
         """Set the gradients to zero that are zero but for rounding."""
-        noise = [weight.grad[part] for weight, part in self.still if weight.grad is not None]
+        noise = [own_part(weight.grad)[part] for weight, part in self.still if weight.grad is not None]
         if noise:
             torch._foreach_zero_(noise)
 
@@ -171,8 +172,10 @@ class Group:
 
     def _take(self, batches: Sequence[Batch]) -> Tensor:
         """Do what a step is on the device, which may replay it: nothing here waits for it or depends on the step."""
-        losses = self._backward(batches)
-        self._processes.add_up([losses, *(each for learner in self.learners for each in learner.gradients())])
+        with self._processes.together():
+            losses = self._backward(batches)
+        gradients = [each for learner in self.learners for each in learner.gradients()]
+        self._processes.add_up([losses, *(each for each in gradients if not is_sharded(each))])  # split ones are sums
         for learner in self.learners:
             learner.clear_noise()
         norms = self._gradient_norms()
@@ -202,7 +205,7 @@ class Group:
     def _gradient_norms(self) -> Tensor:
         """Return each learner's norm, without mixing them: one that is infinite stays among its own."""
         gradients = [learner.gradients() for learner in self.learners]
-        norms = iter(torch._foreach_norm([each for own in gradients for each in own]))
+        norms = iter(self._processes.norms_of([each for own in gradients for each in own]))
         return torch.stack([torch.linalg.vector_norm(torch.stack([next(norms) for _ in own])) for own in gradients])
 
 

@@ -1,6 +1,7 @@
 """Parameter groups, optimizers and schedules."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Annotated, Literal
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
 from bertvision.settings import Config
+from bertvision.training.sharding import is_sharded
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 Named = tuple[str, nn.Parameter]
@@ -37,14 +39,15 @@ def build_optimizer(
 ) -> Optimizer:
     """Build AdamW over the trainable parameters, in two groups: with and without weight decay.
 
-    `rates` are other learning rates than `lr`, by a word of the parameters' names: two more groups for each. One whose
-    steps are to be captured in a CUDA graph has its rates on the device.
+    `rates` are other learning rates than `lr`, by a word of the parameters' names: two more groups for each. Parameters
+    that are split over processes and others are never in one group, which leaves their order as it is. One whose steps
+    are to be captured in a CUDA graph has its rates on the device.
     """
     groups = [
-        {"params": params, "weight_decay": decay, "lr": rate}
+        {"params": list(alike), "weight_decay": decay, "lr": rate}
         for rate, named in _by_rate(model, lr, rates or {}).items()
         for params, decay in zip(_by_decay(named), (config.weight_decay, 0.0), strict=True)
-        if params
+        for _, alike in groupby(params, is_sharded)
     ]
     optimizer = AdamW(groups, lr=lr, betas=config.betas, eps=config.eps, fused=True, capturable=capturable)
     if capturable:
