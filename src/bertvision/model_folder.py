@@ -19,7 +19,7 @@ from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.folder import read_shapes
 from bertvision.encoder.load import KNOWN, SHIPPED, Encoder, load_encoder, quiet_transformers, shipped_model
 from bertvision.encoder.pooling import Pooling
-from bertvision.encoder.tuning.adapter_file import ADAPTERS, load_adapters, save_adapters, save_plain
+from bertvision.encoder.tuning.adapter_file import ADAPTERS, apply_adapters, load_adapters, save_adapters, save_plain
 from bertvision.encoder.tuning.variants import merge_tuning, variant_of, variants_of
 from bertvision.errors import EncoderError, FolderError, SettingsError, told_as
 from bertvision.files import read_json, write_json
@@ -93,7 +93,7 @@ def save_as_changes(folder: Path, model: Model, base: str) -> None:
     """Write a model as a folder of changes: what differs from another encoder, rounded to float16, and the head.
 
     `base` is an encoder that whoever loads the folder has or gets: `default`, `base`, or a hub id. Adapters stand in a
-    file of their own.
+    file of their own, and so does the LoRA of an encoder that a run merged it into.
     """
     if Path(base).exists():
         raise EncoderError(
@@ -106,7 +106,14 @@ def save_as_changes(folder: Path, model: Model, base: str) -> None:
         save_adapters(folder / ADAPTERS, model.encoder.model, is_rounded=True)
         load_adapters(folder / ADAPTERS, start.model, any_base=True)
         save_adapters(folder / ADAPTERS, start.model, is_rounded=True)  # with the fingerprint of what it is for
-    changes = changes_between(model.encoder.model, start.model)
+    if (lora := Path(model.encoder.name) / LORA).is_file():
+        load_adapters(lora, start.model)
+        save_adapters(folder / ADAPTERS, start.model, is_rounded=True)
+        start = load_encoder(base)
+        apply_adapters(folder / ADAPTERS, start.model)
+        changes = {}
+    else:
+        changes = changes_between(model.encoder.model, start.model)
     save_changes(folder, changes)
     lay_over(start.model, changes, base)
     own = {"encoder": ".", "encoder_is_path": True, "encoder_fingerprint": fingerprint(start.model)}

@@ -1,6 +1,7 @@
 """Models that are saved as what differs from the encoder that they were tuned from."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ from safetensors.torch import load_file
 import bertvision
 from bertvision.encoder import load
 from bertvision.encoder.load import load_encoder
+from bertvision.encoder.tuning.adapter_file import save_adapters
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.tune import tune
+from bertvision.encoder.tuning.variants import merge_tuning
 from bertvision.errors import EncoderError, FolderError
 from bertvision.model_folder import load_model
 from bertvision.records import write_record
@@ -117,6 +120,50 @@ def test_adapters_come_back_from_a_file_of_their_own(encoder, make_folder, encod
     assert (wanted - without).abs().max() > 0.1  # the adapters do something
     assert (wanted - found).abs().max() < 0.01  # of which float16 keeps three digits
     assert not load_file(saved / "changes.safetensors")
+
+
+@pytest.fixture
+def lora_folder(encoder, make_folder, encoder_folder, monkeypatch):
+    """A MODEL_DIR as a run leaves it: LoRA and norms that learned, merged into the encoder and kept beside it."""
+    monkeypatch.setattr(load, "pypi_encoder", lambda name: str(encoder_folder))
+    tuned = tune(encoder.model, TuneConfig(train="none", insert="lora-all:3"), seed=0)
+    shift = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name in tuned.sizes:
+            weight = encoder.model.get_parameter(name)
+            weight.add_(torch.randn(weight.shape, generator=shift) / 8)
+    save_adapters(encoder_folder.parent / "lora.safetensors", encoder.model)
+    merge_tuning(encoder.model)
+    folder = make_folder()
+    (encoder_folder.parent / "lora.safetensors").rename(folder / "lora.safetensors")
+    return folder
+
+
+def test_lora_comes_back_as_a_part_of_the_weights_and_without_peft(lora_folder, tmp_path, monkeypatch):
+    saved = bertvision.load(lora_folder, device="cpu").save_pretrained(tmp_path / "saved", changes_of="default")
+    assert not load_file(saved / "changes.safetensors")
+    monkeypatch.setitem(sys.modules, "peft", None)
+    before, after, plain = (load_model(lora_folder), load_model(saved), load_encoder("default"))
+    assert after.encoder.model.state_dict().keys() == plain.model.state_dict().keys()
+    for name, weight in before.encoder.model.state_dict().items():
+        moved = (weight - plain.model.state_dict()[name]).abs().max()
+        # Factors and norms in float16 have three digits.
+        assert (after.encoder.model.state_dict()[name] - weight).abs().max() <= 0.002 * moved + 1e-3, name
+    own = {name for name, weight in before.encoder.model.state_dict().items() if name.endswith("dense.weight")}
+    assert any((before.encoder.model.state_dict()[name] != plain.model.state_dict()[name]).any() for name in own)
+
+
+def test_merged_weights_have_the_same_bits_in_whichever_order_a_machine_adds_up(lora_folder, tmp_path):
+    saved = bertvision.load(lora_folder, device="cpu").save_pretrained(tmp_path / "saved", changes_of="default")
+    expected = load_encoder("default").model.state_dict()
+    tensors = load_file(saved / "adapters.safetensors")
+    found = load_model(saved).encoder.model.state_dict()
+    for layer in {name.partition(".lora_A.")[0] for name in tensors if ".lora_A." in name}:
+        low, high = (tensors[f"{layer}.lora_{each}.weight"] for each in "AB")
+        assert low.dtype == high.dtype == torch.float16
+        for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
+            summed = sum(torch.outer(high[:, place].double(), low[place].double()) for place in order)
+            assert torch.equal(found[f"{layer}.weight"], (expected[f"{layer}.weight"].double() + summed).float())
 
 
 def test_the_manifest_names_the_encoder(saved):

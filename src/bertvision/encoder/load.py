@@ -12,7 +12,7 @@ from transformers.utils import logging as transformers_logging
 from bertvision.encoder.changes import MANIFEST, apply_changes, read_manifest
 from bertvision.encoder.folder import build_encoder, build_tokenizer
 from bertvision.encoder.pypi import ENCODERS, SAFETENSORS
-from bertvision.encoder.tuning.adapter_file import ADAPTERS, load_adapters
+from bertvision.encoder.tuning.adapter_file import ADAPTERS, apply_adapters, load_adapters
 from bertvision.errors import EncoderError, FolderError, told_as
 from bertvision.hub import CARD, download, without_hub
 from bertvision.manifest import check_manifest
@@ -77,8 +77,8 @@ def load_encoder(name: str, *, allow_outside: bool = True) -> Encoder:
 
     `default-model` and `base-model` are the encoders of the models that ship. Changes that `save_pretrained` left in a
     folder are laid over the encoder that they belong to; adapters that stand in a folder (`adapters.safetensors`) are
-    inserted and act. Without `allow_outside`, a folder that leads out of itself, by a link or to an encoder that does
-    not come from PyPI, is refused.
+    inserted and act, LoRA beside changes becomes a part of the weights. Without `allow_outside`, a folder that leads
+    out of itself, by a link or to an encoder that does not come from PyPI, is refused.
     """
     folder = folder_of(name)
     if not allow_outside and folder.is_dir():
@@ -90,7 +90,7 @@ def load_encoder(name: str, *, allow_outside: bool = True) -> Encoder:
         raise FolderError(f"{folder / MANIFEST}: its changes belong to {about.base!r}, {OUTSIDE}")
     base = _load_whole(about.base)
     if (folder / ADAPTERS).is_file():
-        load_adapters(folder / ADAPTERS, base.model)
+        apply_adapters(folder / ADAPTERS, base.model)
     apply_changes(folder, about, base.model)
     return replace(base, name=name)
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
@@ -23,7 +24,7 @@ from bertvision.encoder.tuning.variants import (
     variant_of,
     variants_of,
 )
-from bertvision.errors import EncoderError, FolderError, SettingsError
+from bertvision.errors import EncoderError, FolderError, SettingsError, told_as
 from bertvision.files import check_file, write_bytes
 from bertvision.settings import Config, validate
 from bertvision.training.checkpoint import fingerprint_tensors
@@ -83,6 +84,30 @@ def load_adapters(path: Path | str, model: PreTrainedModel, name: str = "tuned",
         tuned = tune(model, about.tune, seed=0, name=name)
         _fill(path, model, name, tensors)
     return tuned
+
+
+def apply_adapters(path: Path, model: PreTrainedModel) -> None:
+    """Let a file's tuning act on the encoder that it was trained on: LoRA becomes a part of the encoder's own weights.
+
+    That needs no peft, costs nothing when the encoder runs, and gives the same bits everywhere: of factors in float16
+    every product is a multiple of 2 ** -48, so that float64 adds them up exactly, in whichever order.
+    """
+    about, tensors = _read(path)
+    if not about.tune.is_mergeable:
+        load_adapters(path, model)
+        return
+    _check_shape(path, model, about)
+    _check_base(path, model, about)
+    model.__dict__.pop("tunings", None)  # the fingerprint of weights that change now
+    own = plain_parameters(model)
+    with torch.no_grad(), told_as(FolderError, f"{path}: does not fit its own setting; save the tuning again"):
+        for name, value in tensors.items():
+            layer, is_first_factor, _ = name.partition(".lora_A.")
+            if is_first_factor:
+                low, high = (tensors[f"{layer}.lora_{factor}.weight"].half().double() for factor in "AB")
+                own[f"{layer}.weight"].copy_(own[f"{layer}.weight"].double() + high @ low)
+            elif ".lora_B." not in name:
+                own[name].copy_(value)
 
 
 def _read(path: Path) -> tuple[AdapterManifest, dict[str, Tensor]]:
