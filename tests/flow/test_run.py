@@ -257,6 +257,27 @@ def test_heads_can_read_some_of_the_layers(settings, out):
     assert not torch.equal(model.head(states, *seen), model.head(changed, *seen))
 
 
+def outside(folder):
+    """Return how likely it is, on average, that an answer starts at the question or a separator."""
+    grid, logits = load_logits(folder / "logits.safetensors")
+    shares = []
+    for first, stop, context in zip(grid.window_at[:-1], grid.window_at[1:], grid.context_at, strict=True):
+        starts = torch.from_numpy(logits[first:stop, 0]).softmax(dim=0)
+        shares.append(float(starts[1:context].sum() + starts[-1]))
+    return np.mean(shares)
+
+
+def test_training_can_leave_out_what_is_no_answer(settings, out, tmp_path):
+    training = ("finetune.fractions=[6]", "finetune.lr=3e-3", "heads.epochs=6", "heads.lr=0.03", "ensembles=[]")
+    run_with(settings, out, *training)
+    run_with(settings, tmp_path / "masked", *training, "windows.mask_question=true")
+    for row in ("encoder", "last_linear"):  # only what has a part in the softmax is pushed down
+        plain, masked = (outside(place / "predictions" / "6" / row) for place in (out, tmp_path / "masked"))
+        assert masked > 2 * plain, row
+    with pytest.raises(FolderError, match="mask_question"):
+        run_with(settings, out, *training, "windows.mask_question=true")
+
+
 def test_without_fractions_heads_are_trained_on_the_encoder_as_given(settings, out):
     records = run_with(settings, out, "finetune.fractions=[]", "ensembles=[]")
     assert [(record.row, record.fraction) for record in records] == [(name, None) for name in HEADS]

@@ -52,6 +52,27 @@ def test_every_kind_has_its_loss_for_many_heads_and_for_one(objective, expected)
     torch.testing.assert_close(torch.stack(alone), found)
 
 
+@pytest.mark.parametrize("columns", [2, 6])  # of a plain and of a joint readout
+def test_with_its_mask_the_loss_of_spans_is_over_the_first_token_and_the_context_alone(columns):
+    torch.manual_seed(0)
+    windows = [
+        Window(0, np.arange(7, dtype=np.int32), 3, np.zeros((3, 2), dtype=np.int32), 4, 5),
+        Window(0, np.arange(6, dtype=np.int32), 3, np.zeros((2, 2), dtype=np.int32)),  # no answer
+    ]
+    candidates = [[0, 3, 4, 5], [0, 3, 4]]  # without question, separators and padding
+    batch, logits = collate(windows, np.arange(2), pad_id=0), torch.randn(2, 7, columns, requires_grad=True)
+    found = loss_of(SPANS._replace(is_masked=True), logits, batch, "sum")
+    (gradient,) = torch.autograd.grad(found, logits)
+    for row, places in enumerate(candidates):
+        others = [place for place in range(7) if place not in places]
+        assert not gradient[row, others, :2].any() and gradient[row, places, :2].all()
+    if columns == 2:
+        right = [[(2, 0), (3, 1)], [(0, 0), (0, 1)]]  # among the candidates: place, and start or end
+        shares = [logits[row, places].log_softmax(dim=0) for row, places in enumerate(candidates)]
+        expected = -sum(shares[row][place] for row, bounds in enumerate(right) for place in bounds) / 2
+        torch.testing.assert_close(found, expected)
+
+
 def test_spans_and_tags_are_of_tokens_and_all_else_is_of_rows():
     per = {kind: Objective(KINDS[kind], 2).per for kind in KINDS}
     assert {kind for kind, each in per.items() if each == "token"} == {"span", "tags"}

@@ -89,7 +89,8 @@ class RunContext:
     @property
     def objective(self) -> Objective:
         """Return what a model of this task is to give for each window."""
-        return objective_of(self.task.kind, self.task.labels)
+        objective = objective_of(self.task.kind, self.task.labels)
+        return objective._replace(is_masked=self.experiment.windows.mask_question)
 
     def shape_for(self, head: HeadConfig) -> StackShape:
         """Return the shape of the states that a head reads."""
@@ -105,7 +106,7 @@ class RunContext:
         if not (place / CONFIG).is_file():
             return False
         model = read_model_config(place)
-        return model.objective == self.objective and model.labels == self.task.labels
+        return self.objective.asks_as(model.objective) and model.labels == self.task.labels
 
     @property
     def log(self) -> TrainingLog:
@@ -174,12 +175,14 @@ class RunContext:
         apart = {"held_out"} if isinstance(data.held_out, str) else set()  # no part of what is learned from
         layout = data.model_dump(mode="json", exclude={"train", "dev", "also", "on_bad"} | apart)
         source: Settings = {"name": split.name, "sha256": split.sha256, "on_bad": data.on_bad, **layout}
+        windows = self.experiment.windows
+        unmasked = set() if windows.mask_question else {"mask_question"}  # as before there was a mask
         return {
             "stage": stage,
             "task": self.task.name,
             "train": source,
             "start": self.start_fingerprint,
-            "windows": self.experiment.windows.model_dump(mode="json"),
+            "windows": windows.model_dump(mode="json", exclude=unmasked),
             "seed": self.seed,
             "precision": self.compute.precision,
             **more,

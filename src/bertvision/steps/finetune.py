@@ -353,7 +353,7 @@ def teacher_of(context: RunContext, tokenizer: PreTrainedTokenizerBase) -> Teach
             f"finetune.teacher is for questions and classes, and {context.task.name} has none; leave it out"
         )
     model = load_model(Path(config.model), allow_outside=True)  # an experiment names what its user trusts
-    if (model.config.objective, model.config.labels) != (context.objective, context.task.labels):
+    if not context.objective.asks_as(model.config.objective) or model.config.labels != context.task.labels:
         raise SettingsError(
             f"finetune.teacher: {config.model} is a model of {model.config.task}; give one of this task"
         )

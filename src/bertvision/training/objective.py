@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from bertvision.kinds.kind import Kind, Per
 from bertvision.kinds.spans import SQUAD2
@@ -29,11 +30,16 @@ class Objective(NamedTuple):
     kind: Kind
     columns: int
     group: int = 1  # the endings of a choice
+    is_masked: bool = False  # tokens that can be no answer have no part in the loss of spans
 
     @property
     def per(self) -> Per:
         """Whether logits are of tokens or of rows."""
         return self.kind.per
+
+    def asks_as(self, other: "Objective") -> bool:
+        """Return whether both ask for the same logits, however they learn them."""
+        return (self.kind, self.columns, self.group) == (other.kind, other.columns, other.group)
 
 
 Start = Literal["zero", "prior"]  # of a readout's bias; prior: what `start_of` gives
@@ -71,7 +77,7 @@ def losses_of(
     """
     match objective.kind.name:
         case "span":
-            return span_losses(logits, batch.starts, batch.ends, how, batch.weights)
+            return span_losses(_candidates(objective, logits, batch), batch.starts, batch.ends, how, batch.weights)
         case "answerable" | "class":
             return class_losses(logits, batch.labels, batch.weights)
         case "labels":
@@ -89,5 +95,21 @@ def losses_of(
 def loss_of(objective: Objective, logits: Float[Tensor, "batch ..."], batch: WindowBatch, how: SpanLoss) -> Tensor:
     """Return the loss of one model; that of spans may have a joint readout's columns."""
     if objective.kind.name == "span":
-        return span_loss(logits, batch.starts, batch.ends, how, batch.weights)
+        return span_loss(_candidates(objective, logits, batch), batch.starts, batch.ends, how, batch.weights)
     return losses_of(objective, logits[None], batch, how)[0]
+
+
+def _candidates(
+    objective: Objective, logits: Float[Tensor, "*head batch token column"], batch: WindowBatch
+) -> Float[Tensor, "*head batch token column"]:
+    """Hide the starts and ends of tokens that can be no answer, where the objective says so (XLNet's `p_mask`).
+
+    Without it, separators that have the first token's state share its probability of "no answer" (docs/results.md).
+    """
+    if not objective.is_masked:
+        return logits
+    is_last = batch.mask & ~F.pad(batch.mask, (0, 1))[:, 1:]  # the separator behind the context
+    can_answer = batch.mask & (batch.segments == 1) & ~is_last
+    can_answer[:, 0] = True  # stands for "no answer"
+    bounds = logits[..., :2].masked_fill(~can_answer[..., None], torch.finfo(logits.dtype).min)
+    return torch.cat([bounds, logits[..., 2:]], dim=-1)

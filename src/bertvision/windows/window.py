@@ -30,6 +30,7 @@ class WindowConfig(Config):
     stride: int = Field(128, ge=0)  # if not given: a third of max_length, at most 128
     stride_as: Literal["overlap", "step"] = "overlap"  # tokens shared by two windows, or between two windows' starts
     max_question_length: int | None = Field(64, ge=1)  # longer questions lose their end; null: never
+    mask_question: bool = False  # spans: training leaves out what can be no answer, question and separators
     document_context: bool = False  # tags: fill a sentence's window up with its neighbours in the document
 
     @model_validator(mode="before")
