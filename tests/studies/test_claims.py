@@ -48,6 +48,21 @@ def test_experiments_that_contradict_each_other_cannot_tell(tmp_path, make_recor
     assert settled(tmp_path).status == "cannot tell"
 
 
+def test_runs_under_a_condition_speak_of_its_claims_alone(tmp_path, make_record):
+    write_runs(make_record, tmp_path, "people", [2.0, 2.1, 1.9])
+    assert settled(tmp_path).status == "untested"
+    text = (
+        "On an encoder whose rate fell to 0 the head is still above the same adapter on the last state, at threshold 0."
+    )
+    for experiment, status in (("people", "untested"), ("decayed", "confirmed")):
+        for row, gain in (("adapter_386_shared_skip", 3.0), ("last_adapter", 0.0)):
+            for seed in (1, 2, 3):
+                scores = {"f1": 50 + gain + seed / 10}
+                record = make_record(row=row, seed=seed, experiment=experiment, fraction=1.0, scores=scores)
+                write_record(tmp_path / "results" / experiment / "records", record)
+        assert settled(tmp_path, text).status == status
+
+
 def test_every_claim_has_one_line_and_one_status(tmp_path):
     (tmp_path / "results").mkdir()
     found = settle_claims(tmp_path / "results")

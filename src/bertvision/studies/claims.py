@@ -1,6 +1,6 @@
 """Every claim of the papers, and what the records below a folder say of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from os.path import commonpath
 from pathlib import Path
 from typing import NamedTuple, cast, get_args
@@ -49,8 +49,18 @@ class Settled(NamedTuple):
 
 def settle_claims(folder: Path) -> list[Settled]:
     """Judge every claim by the records below a folder, experiment by experiment."""
-    groups = read_groups(folder)
-    return [_settle(study, claim, groups) for study in read_studies().values() for claim in study.claims]
+    groups, studies = read_groups(folder), read_studies()
+    conditions = {name for name, study in studies.items() if study.is_condition}
+    return [
+        _settle(study, claim, [group for group in groups if _speaks(group, study, conditions)])
+        for study in studies.values()
+        for claim in study.claims
+    ]
+
+
+def _speaks(group: RecordGroup, study: Study, conditions: Collection[str]) -> bool:
+    """Return whether records speak of a study's claims: those made under a condition do of that condition's alone."""
+    return group.experiment == study.name if study.is_condition else group.experiment not in conditions
 
 
 def read_groups(folder: Path) -> list[RecordGroup]:

@@ -78,6 +78,7 @@ class Study(Config):
     needs: str = ""
     task: str | None = None  # None: several, and rows are named after them
     settings: dict[str, Any] = {}  # on top of it
+    is_condition: bool = False  # its data or recipe are its point: its runs speak of its own claims, and no others do
     elsewhere: dict[str, Any] = {}  # on top of these where another encoder than the paper's is given
     methods: tuple[str, ...] = ()  # those of the config's variants that are run; empty: all
     windows: int = 131_911  # of an epoch of training, in the paper; of all tasks together where there are several
