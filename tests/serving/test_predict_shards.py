@@ -5,12 +5,14 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
 from faults import content_of, was_killed
 from typer.testing import CliRunner
 
 import bertvision
+from bertvision import run_folder
 from bertvision.cli import app
 from bertvision.errors import DataError, FolderError
 from bertvision.files import locked
@@ -235,11 +237,40 @@ def test_the_command_takes_a_pattern_and_counts(folder, shards, tmp_path):
     assert "shards need a folder" in CliRunner().invoke(app, given).stderr
 
 
+def test_two_that_begin_at_the_same_moment_sign_their_folder_once(folder, shards, tmp_path, monkeypatch):
+    given = (folder, [str(shards)], tmp_path / "out", CPU)
+    second = threading.Thread(target=predict_shards, args=given)
+    came, signed = threading.Event(), []
+
+    def sign(*arguments):
+        if not signed:  # the second one begins while the first is at it
+            signed.append(threading.current_thread())
+            second.start()
+            assert came.wait(timeout=60)
+        else:
+            signed.append(threading.current_thread())
+        run_folder.sign(*arguments)
+
+    def is_made(*arguments):
+        found = run_folder.is_made(*arguments)
+        if threading.current_thread() is second:
+            came.set()
+        return found
+
+    monkeypatch.setattr(steps, "sign", sign)
+    monkeypatch.setattr(steps, "is_made", is_made)
+    predict_shards(*given)
+    second.join()
+    assert signed == [threading.current_thread()]
+    assert len(read(tmp_path / "out" / "a.jsonl")) == 3
+
+
 def test_two_processes_share_the_shards(folder, shards, tmp_path):
     given = [sys.executable, "-m", "bertvision", "predict", folder, "--data", shards, "--out", tmp_path / "out"]
     shown = subprocess.run(
-        [*map(str, given), "--processes", "2", "--set", "device=cpu"], capture_output=True, text=True, check=True
+        [*map(str, given), "--processes", "2", "--set", "device=cpu"], capture_output=True, text=True
     )
+    assert shown.returncode == 0, shown.stderr
     assert shown.stdout == f"7 rows in 3 shards, 0 bad rows set aside; predictions in {tmp_path / 'out'}\n"
     assert len(read(tmp_path / "out" / "a.jsonl")) == 3
 

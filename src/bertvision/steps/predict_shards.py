@@ -9,6 +9,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
@@ -23,7 +24,7 @@ from bertvision.errors import DataError, LockedError
 from bertvision.files import check_folder, locked, make_folder, read_json, remove_file, whole_stream, write_json
 from bertvision.heads.logits import logits_of
 from bertvision.progress import SILENT, Bar, Progress
-from bertvision.run_folder import is_made, sign
+from bertvision.run_folder import MADE_BY, is_made, sign
 from bertvision.settings import Config, Settings
 from bertvision.steps.predict_file import ModelInUse, open_model_in_use
 from bertvision.tasks import TASKS, Task, open_answering
@@ -199,8 +200,11 @@ class ShardPredictor:
     def open(self, out: Path) -> None:
         """Make a folder for its predictions; refuse one that holds those of another model, or of other settings."""
         make_folder(out)
-        if not is_made(out, self.made_by):
-            sign(out, self.made_by)
+        made_by = self.made_by
+        while not is_made(out, made_by):
+            with suppress(LockedError), locked(out, MADE_BY):  # processes that begin together come here together
+                if not is_made(out, made_by):
+                    sign(out, made_by)
 
     def predict(self, shard: Shard, bar: Bar, what: str = "") -> ShardCounts:
         """Answer a shard, unless it is done; `LockedError` where another process is at it."""
