@@ -1,5 +1,6 @@
 """Shards answered on a Ray cluster: Ray Data hands them to actors, each of which holds the model."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,9 @@ def _load_ray() -> Any:  # noqa: ANN401 (the package)
         raise MissingExtraError("ray", "ray") from None
     if not ray.is_initialized():
         try:
-            ray.init(log_to_driver=False, include_dashboard=False)  # RAY_ADDRESS names a cluster
+            # RAY_ADDRESS names a cluster; progress is ours to show.
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except ConnectionError as error:
             raise BertVisionError(f"no Ray cluster to be reached ({error}); see RAY_ADDRESS") from None
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
     return ray
