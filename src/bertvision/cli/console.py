@@ -22,7 +22,7 @@ from bertvision.tables import Page, Table
 
 Parameters = ParamSpec("Parameters")
 RESUMABLE = ("quickstart", "run", "finetune", "train_heads", "pretrain", "search", "costs", "reproduce")
-STOPPED = "the same run goes on from its last saving (see finetune.save_every, heads.save_every)"
+STOPPED = "the same run goes on from its last saving (see save_every)"
 # What JSON leaves as it is: later control characters, line ends, what turns the direction of text, halves of pairs.
 STEERING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 UNSEEN = re.compile(f"[\x00-\x08\x0b-\x1f]|{STEERING.pattern}")  # all but tabs and line ends
