@@ -148,9 +148,7 @@ def test_a_signal_stops_a_run_which_says_how_to_go_on(monkeypatch, tmp_path, nam
     monkeypatch.setattr("bertvision.steps.run.run", lambda *given: signal.raise_signal(getattr(signal, name)))
     done = CliRunner().invoke(app, ["quickstart", "--out", str(tmp_path / "out"), "--quiet"])
     assert done.exit_code == code
-    assert done.stderr.splitlines() == [
-        "stopped; the same run goes on from its last saving (see save_every)"
-    ]
+    assert done.stderr.splitlines() == ["stopped; the same run goes on from its last saving (see save_every)"]
 
 
 @pytest.mark.usefixtures("signals_act")
