@@ -102,14 +102,19 @@ def test_an_encoder_with_other_word_pieces_is_refused(reader, spelling_encoder, 
         reader.save_pretrained(tmp_path / "saved", changes_of="default")
 
 
-def test_adapters_come_back_from_a_file_of_their_own(encoder, make_folder, encoder_folder, monkeypatch, tmp_path):
-    monkeypatch.setattr(load, "pypi_encoder", lambda name: str(encoder_folder))
-    tuned = tune(encoder.model, TuneConfig(train="none", insert="houlsby:4"), seed=0)
+def shake(model, tuned):
+    """Let what a tuning trains be anything."""
     shift = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for name in tuned.sizes:
-            weight = encoder.model.get_parameter(name)
+            weight = model.get_parameter(name)
             weight.add_(torch.randn(weight.shape, generator=shift) / 8)
+
+
+def test_adapters_come_back_from_a_file_of_their_own(encoder, make_folder, encoder_folder, monkeypatch, tmp_path):
+    monkeypatch.setattr(load, "pypi_encoder", lambda name: str(encoder_folder))
+    tuned = tune(encoder.model, TuneConfig(train="none", insert="houlsby:4"), seed=0)
+    shake(encoder.model, tuned)
     reader = bertvision.load(make_folder(), device="cpu")
     saved = reader.save_pretrained(tmp_path / "saved", changes_of="default")
     before, after = (load_model(place, allow_outside=True).encoder.model for place in (reader.served.folder, saved))
@@ -127,11 +132,7 @@ def lora_folder(encoder, make_folder, encoder_folder, monkeypatch):
     """A MODEL_DIR as a run leaves it: LoRA and norms that learned, merged into the encoder and kept beside it."""
     monkeypatch.setattr(load, "pypi_encoder", lambda name: str(encoder_folder))
     tuned = tune(encoder.model, TuneConfig(train="none", insert="lora-all:3"), seed=0)
-    shift = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for name in tuned.sizes:
-            weight = encoder.model.get_parameter(name)
-            weight.add_(torch.randn(weight.shape, generator=shift) / 8)
+    shake(encoder.model, tuned)
     save_adapters(encoder_folder.parent / "lora.safetensors", encoder.model)
     merge_tuning(encoder.model)
     folder = make_folder()

@@ -76,7 +76,12 @@ def load_adapters(path: Path | str, model: PreTrainedModel, name: str = "tuned",
     an error the encoder is what it was.
     """
     path = Path(path)
-    about, tensors = _read(path)
+    return _insert(path, *_read(path), model, name, any_base=any_base)
+
+
+def _insert(
+    path: Path, about: AdapterManifest, tensors: dict[str, Tensor], model: PreTrainedModel, name: str, *, any_base: bool
+) -> Tuned:
     with undone_on_failure(model, name):
         _check_shape(path, model, about)
         if not any_base:
@@ -94,7 +99,7 @@ def apply_adapters(path: Path, model: PreTrainedModel) -> None:
     """
     about, tensors = _read(path)
     if not about.tune.is_mergeable:
-        load_adapters(path, model)
+        _insert(path, about, tensors, model, "tuned", any_base=False)
         return
     _check_shape(path, model, about)
     _check_base(path, model, about)
