@@ -54,6 +54,24 @@ def test_a_pupil_without_labels_answers_as_its_teacher_does(settings, teacher, t
     assert (after - wanted).abs().mean() < (before - wanted).abs().mean() / 2
 
 
+def test_of_several_teachers_a_pupil_learns_the_mean(settings, teacher, tmp_path, make_task):
+    other = {**settings, "seeds": [7], "finetune": {**settings["finetune"], "lr": 1e-3}}
+    (second,) = run_finetune(build_experiment(other), tmp_path / "second")
+    both = settings["finetune"] | {"teacher": {"model": [str(teacher), str(second)], "share": 1}, "fractions": [24]}
+    (pupil,) = run_finetune(build_experiment({**settings, "finetune": both}), tmp_path / "pupil")
+    windows = make_task("span")[0]
+    one, two, learned = (probabilities(place, windows) for place in (teacher, second, pupil))
+    mean = ((one.log() + two.log()) / 2).softmax(dim=1)
+    far = [(learned - each).abs().mean() for each in (mean, one, two)]
+    assert far[0] < far[1]
+    assert far[0] < far[2]
+
+
+def test_an_empty_list_of_teachers_is_refused(settings):
+    with pytest.raises(SettingsError, match="teacher.model"):
+        build_experiment({**settings, "finetune": {**settings["finetune"], "teacher": {"model": []}}})
+
+
 def test_a_pupil_is_trained_again_for_another_teacher(settings, teacher, tmp_path):
     other = {**settings, "finetune": {**settings["finetune"], "lr": 1e-4}}
     (second,) = run_finetune(build_experiment(other), tmp_path / "second")

@@ -341,10 +341,7 @@ def _made_by(context: RunContext, fraction: float | None) -> Settings:
 
 
 def teacher_of(context: RunContext, tokenizer: PreTrainedTokenizerBase) -> Teach | None:
-    """Load an experiment's teacher and give what runs it on a batch; refuse one that cannot read the same tokens.
-
-    A teacher whose vocabulary has the same word pieces in another order reads a translation.
-    """
+    """Load an experiment's teachers and give what runs them on a batch: their logits' mean."""
     config = context.experiment.finetune.teacher
     if config is None:
         return None
@@ -352,14 +349,26 @@ def teacher_of(context: RunContext, tokenizer: PreTrainedTokenizerBase) -> Teach
         raise SettingsError(
             f"finetune.teacher is for questions and classes, and {context.task.name} has none; leave it out"
         )
-    model = load_model(Path(config.model), allow_outside=True)  # an experiment names what its user trusts
+    teachers = [_one_teacher(context, name, tokenizer) for name in config.models]
+
+    def teach(batch: WindowBatch) -> Tensor:
+        first, *others = (each(batch) for each in teachers)
+        return sum(others, start=first) / len(teachers)
+
+    return teach
+
+
+def _one_teacher(context: RunContext, name: str, tokenizer: PreTrainedTokenizerBase) -> Teach:
+    """Load a teacher and give what runs it on a batch; refuse one that cannot read the same tokens.
+
+    A teacher whose vocabulary has the same word pieces in another order reads a translation.
+    """
+    model = load_model(Path(name), allow_outside=True)  # an experiment names what its user trusts
     if not context.objective.asks_as(model.config.objective) or model.config.labels != context.task.labels:
-        raise SettingsError(
-            f"finetune.teacher: {config.model} is a model of {model.config.task}; give one of this task"
-        )
+        raise SettingsError(f"finetune.teacher: {name} is a model of {model.config.task}; give one of this task")
     translation = None
     if model.encoder.tokenizer.get_vocab() != tokenizer.get_vocab():
-        with told_as(SettingsError, f"finetune.teacher: {config.model} has another vocabulary"):
+        with told_as(SettingsError, f"finetune.teacher: {name} has another vocabulary"):
             translation = translation_between(tokenizer, model.encoder.tokenizer).to(context.compute.device)
     if "joint" in (model.config.head.readout, context.experiment.output.readout):
         raise SettingsError(
@@ -378,6 +387,9 @@ def teacher_of(context: RunContext, tokenizer: PreTrainedTokenizerBase) -> Teach
 
 
 def teacher_signature(context: RunContext) -> Settings:
-    """Name what decides a teacher, beside its settings: its weights."""
+    """Name what decides the teachers, beside their settings: their weights."""
     config = context.experiment.finetune.teacher
-    return {} if config is None else {"teacher": read_model_config(Path(config.model)).encoder_fingerprint}
+    if config is None:
+        return {}
+    weights = [read_model_config(Path(name)).encoder_fingerprint for name in config.models]
+    return {"teacher": weights[0] if len(weights) == 1 else weights}

@@ -1,7 +1,7 @@
 """What training minimises: the labels' losses, and that of a larger model's logits beside them."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -143,11 +143,17 @@ def bilinear_scores(factors: SpanLogits, max_length: int) -> PairScores:
 
 
 class TeacherConfig(Config):
-    """A trained model whose logits are learned beside the labels (Hinton et al. 2015)."""
+    """A trained model whose logits are learned beside the labels (Hinton et al. 2015); of several, their mean."""
 
-    model: str  # a MODEL_DIR of the same task whose encoder has the same vocabulary
+    # A MODEL_DIR of the same task whose encoder has the same vocabulary, or several.
+    model: str | Annotated[tuple[str, ...], Field(min_length=1)]
     share: float = Field(0.5, gt=0, le=1)  # of the teacher in the loss; the rest is the labels'
     temperature: float = Field(1.0, ge=1)  # that both models' logits are divided by
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Return all of them."""
+        return (self.model,) if isinstance(self.model, str) else self.model
 
 
 def taught_loss(
