@@ -12,6 +12,7 @@ from bertvision.cli import app
 from bertvision.encoder.load import SHIPPED
 from bertvision.files import read_json, write_text
 from bertvision.hub import CARD
+from bertvision.model_config import CALIBRATION
 from bertvision.records import BenchRecord, read_bench_records
 from bertvision.report.renderers import to_markdown
 from bertvision.states.planner import in_time
@@ -59,9 +60,14 @@ def base_model_page() -> str:
 
 
 def _long(name: str) -> str:
-    """Return what was measured on long documents, if it was."""
+    """Return what was measured on long documents, if it was, and whether the model has been made anew since."""
     path = MEASURED / f"long-{name}.md"
-    return f"\n{LONG}\n{path.read_text(encoding='utf-8')}" if path.is_file() else ""
+    if not path.is_file():
+        return ""
+    measured = read_json(path.with_suffix(".json"))["calibration"]["temperature"]
+    is_same = measured == read_json(SHIPPED[name] / CALIBRATION)["temperature"]
+    older = "" if is_same else "\nMeasured with the model that shipped before this one.\n"
+    return f"\n{LONG}{older}\n{path.read_text(encoding='utf-8')}"
 
 
 def elsewhere_page() -> str:

@@ -5,12 +5,14 @@
 DATA has books/, squad2/, glue/ and ner/ (see `text_of` and TASKS for the files). WORK keeps text, tokens and encoders.
 One JSON line for each pre-training, and for each task that one was fine-tuned on with all seeds; what the file holds
 already is not run again. One encoder after the other is finished, so that a fresh WORK costs at most one pre-training.
-A pre-training that does not end in time is saved, and the same command goes on with it. `--table` lays out what there
-is. `--steps 50 --rows 64` tries everything out.
+A pre-training that does not end in time is saved, and the same command goes on with it. Several processes may share WORK
+and RUNS.jsonl, each with `--models` of its own, once WORK/corpus is there. `--table` lays out what there is.
+`--steps 50 --rows 64` tries everything out.
 """
 
 import argparse
 import json
+import os
 import shutil
 import signal
 import time
@@ -249,7 +251,7 @@ class Study:
         started, seeds = time.monotonic(), [int(seed) for seed in self._given.seeds.split(",")]
         scores: dict[int, dict[str, float]] = {}
         for some in [[seed] for seed in seeds] if "folds" in TASKS[task]["data"] else [seeds]:
-            place = self._given.work / "finetuned"
+            place = self._given.work / f"finetuned-{os.getpid()}"
             shutil.rmtree(place, ignore_errors=True)
             settings = experiment_for(model, task, encoder, self._given.data, some, self._given.rows)
             records = run(build_experiment(settings, origin=f"{model}, {task}"), place)

@@ -41,7 +41,7 @@ SIZES = 6  # random batches that torch and ONNX are compared on
 MOST_ROWS = 8
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 TOLERANCE = 1e-4  # between torch and ONNX in float32, of the largest logit where that is above 1
-MOST_ROUNDED = 0.5  # that int8 may change a logit by, of the largest one; MiniLM's change by 0.1, MPNet's by 0.9
+MOST_ROUNDED = 0.75  # that int8 may change a logit by, of the largest one; MiniLM's change by 0.2, MPNet's by 0.5
 # Letters with marks and ligatures, wide and blank characters, and what is no text at all.
 PROBES = ["Who built the weir?", "naïve Café (1887) —  two\tblanks,\n東京 ﬁn don't U.S. e\u0301", "\u200b", ""]
 
@@ -263,7 +263,8 @@ def _round_weights(path: Path) -> None:
             whole,
             path,
             per_channel=True,
-            weight_type=QuantType.QInt8,
+            # Signed weights overflow 16 bits on x86 CPUs without VNNI: another model there, which may answer nonsense.
+            weight_type=QuantType.QUInt8,
             nodes_to_exclude=[last, f"{last}_MatMul", *attention],
             reduce_range=False,
         )
