@@ -1,7 +1,8 @@
 """Judges a study that was run seed by seed: python tools/judge_seeds.py NAME DEV OUT RUN...
 
 Each RUN is the run folder of some seeds (`bertvision reproduce NAME --set seeds='[3]' --out OUT3`: OUT3/NAME), so that
-several can run at once. Writes OUT/study.json and study.md as `reproduce` does, and their records to OUT/records.
+several can run at once. Writes OUT/study.json and study.md as `reproduce` does, and their records to OUT/records, or
+OUT/VARIANT/records.
 """
 
 import sys
@@ -23,7 +24,7 @@ def judge_seeds(name: str, dev: str, out: Path, runs: Sequence[Path]) -> None:
     shown = [Shown(record, record.row, predictions_of(record, path)) for record, path in found]
     record = judge(study, [each for each, _ in found], None, resample_claims(study, shown, dev))
     for each, _ in found:
-        write_record(out / "records", each)
+        write_record(out / (each.variant or "") / "records", each)
     write_study(out, record)
     write_text(out / "study.md", study_page(study, record))
 

@@ -5,8 +5,8 @@
 DATA has books/, squad2/, glue/ and ner/ (see `text_of` and TASKS for the files). WORK keeps text, tokens and encoders.
 One JSON line for each pre-training, and for each task that one was fine-tuned on with all seeds; what the file holds
 already is not run again. One encoder after the other is finished, so that a fresh WORK costs at most one pre-training.
-A pre-training that does not end in time is saved, and the same command goes on with it. Several processes may share WORK
-and RUNS.jsonl, each with `--models` of its own, once WORK/corpus is there. `--table` lays out what there is.
+A pre-training that does not end in time is saved, and the same command goes on with it. Once WORK/corpus is there,
+several processes may share WORK and RUNS.jsonl, each with `--models` of its own. `--table` lays out what there is.
 `--steps 50 --rows 64` tries everything out.
 """
 
