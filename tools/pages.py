@@ -64,8 +64,7 @@ def _long(name: str) -> str:
     path = MEASURED / f"long-{name}.md"
     if not path.is_file():
         return ""
-    measured = read_json(path.with_suffix(".json"))["calibration"]["temperature"]
-    is_same = measured == read_json(SHIPPED[name] / CALIBRATION)["temperature"]
+    is_same = read_json(path.with_suffix(".json"))["calibration"] == read_json(SHIPPED[name] / CALIBRATION)
     older = "" if is_same else "\nMeasured with the model that shipped before this one.\n"
     return f"\n{LONG}{older}\n{path.read_text(encoding='utf-8')}"
 

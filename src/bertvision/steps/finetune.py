@@ -1,7 +1,4 @@
-"""The first stage: OUT/encoder/<fraction>, one folder per fraction, all from one run.
-
-A teacher is a trained model -> the logits that a smaller one is to learn.
-"""
+"""The first stage: OUT/encoder/<fraction>, one folder per fraction, all from one run."""
 
 import gc
 import os
@@ -11,11 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import torch
-from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
+from torch import nn
 
-from bertvision.encoder.encode import Read, freeze, layers_of_output, read_output, shape_of_states
+from bertvision.encoder.encode import Read, layers_of_output, read_output, shape_of_states
 from bertvision.encoder.finetune import Checkpoint, finetune_encoder
 from bertvision.encoder.finetune_plan import steps_of_fractions
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
@@ -23,7 +18,7 @@ from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.adapter_file import save_adapters
 from bertvision.encoder.tuning.freezing import count_trainable
 from bertvision.encoder.tuning.tune import start_tuning
-from bertvision.errors import SettingsError, told_as
+from bertvision.errors import SettingsError
 from bertvision.experiment import Experiment
 from bertvision.files import read_json, remove_folder, whole_folder, write_json
 from bertvision.heads.build import HeadConfig, output_head
@@ -32,7 +27,7 @@ from bertvision.heads.logits import output_logits, reading_of, sees_last
 from bertvision.heads.regression import fit_regression
 from bertvision.heads.training import build_heads, start_at_prior
 from bertvision.manifest import write_manifest
-from bertvision.model_folder import LORA, as_saved, load_head, load_model, read_model_config, save_encoder
+from bertvision.model_folder import LORA, as_saved, load_head, read_model_config, save_encoder
 from bertvision.records import TrainingPoint, fraction_name
 from bertvision.run_folder import MADE_BY, is_made, resumable, sign
 from bertvision.settings import Settings, first_difference
@@ -40,14 +35,12 @@ from bertvision.shapes import StackShape
 from bertvision.states.live import outputs_in_order_of_length
 from bertvision.steps.context import RunContext
 from bertvision.steps.frozen_source import Bottom, live_bottom, open_bottom
+from bertvision.steps.teacher import teacher_of, teacher_signature
 from bertvision.training.accounting import Costs
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.history import UNLOGGED, TrainingLog
 from bertvision.training.loop import seed_for
-from bertvision.training.losses import Teach
 from bertvision.training.sharding import whole_tensors
-from bertvision.windows.batches import WindowBatch
-from bertvision.windows.translation import translation_between
 
 TIMING = "timing.json"
 PLAIN_OUTPUT = output_head(None)
@@ -338,58 +331,3 @@ def _made_by(context: RunContext, fraction: float | None) -> Settings:
     return context.made_by(
         "finetune", **settings, **teacher_signature(context), **chosen_on, horizon=config.horizon, fraction=fraction
     )
-
-
-def teacher_of(context: RunContext, tokenizer: PreTrainedTokenizerBase) -> Teach | None:
-    """Load an experiment's teachers and give what runs them on a batch: their logits' mean."""
-    config = context.experiment.finetune.teacher
-    if config is None:
-        return None
-    if not context.objective.kind.can_be_taught:
-        raise SettingsError(
-            f"finetune.teacher is for questions and classes, and {context.task.name} has none; leave it out"
-        )
-    teachers = [_one_teacher(context, name, tokenizer) for name in config.models]
-
-    def teach(batch: WindowBatch) -> Tensor:
-        first, *others = (each(batch) for each in teachers)
-        return sum(others, start=first) / len(teachers)
-
-    return teach
-
-
-def _one_teacher(context: RunContext, name: str, tokenizer: PreTrainedTokenizerBase) -> Teach:
-    """Load a teacher and give what runs it on a batch; refuse one that cannot read the same tokens.
-
-    A teacher whose vocabulary has the same word pieces in another order reads a translation.
-    """
-    model = load_model(Path(name), allow_outside=True)  # an experiment names what its user trusts
-    if not context.objective.asks_as(model.config.objective) or model.config.labels != context.task.labels:
-        raise SettingsError(f"finetune.teacher: {name} is a model of {model.config.task}; give one of this task")
-    translation = None
-    if model.encoder.tokenizer.get_vocab() != tokenizer.get_vocab():
-        with told_as(SettingsError, f"finetune.teacher: {name} has another vocabulary"):
-            translation = translation_between(tokenizer, model.encoder.tokenizer).to(context.compute.device)
-    if "joint" in (model.config.head.readout, context.experiment.output.readout):
-        raise SettingsError(
-            "finetune.teacher: joint readouts, which score pairs, cannot teach or be taught; use others"
-        )
-    encoder, head = freeze(model.encoder, context.compute), model.head.to(context.compute.device).eval()
-    read = reading_of(model.config.head, head)
-
-    def teach(batch: WindowBatch) -> Tensor:
-        read_by_it = batch if translation is None else translation.batch(batch)
-        with torch.no_grad(), context.compute.autocast():
-            logits: Tensor = head(*read(encoder, read_by_it).seen)
-        return (logits if translation is None or logits.ndim < 3 else translation.back(logits, batch)).float()
-
-    return teach
-
-
-def teacher_signature(context: RunContext) -> Settings:
-    """Name what decides the teachers, beside their settings: their weights."""
-    config = context.experiment.finetune.teacher
-    if config is None:
-        return {}
-    weights = [read_model_config(Path(name)).encoder_fingerprint for name in config.models]
-    return {"teacher": weights[0] if len(weights) == 1 else weights}
