@@ -130,7 +130,7 @@ class GrowthWork:
         )
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            model = AutoModel.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+            model = AutoModel.from_config(config, trust_remote_code=False)
         return Encoder(f"bert-{layers}x{hidden}", model, blank_tokenizer())
 
     def _draw(self, count: int) -> list[Window]:

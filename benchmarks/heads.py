@@ -177,7 +177,7 @@ class _Work:
 
 
 def _step(head: Head, loss: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     torch.nn.utils.clip_grad_norm_(head.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad()

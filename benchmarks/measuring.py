@@ -79,7 +79,7 @@ def _seconds(side: Callable[[], object], device: torch.device) -> float:
 @contextmanager
 def cudnn_attention(is_on: bool) -> Iterator[None]:
     """Let cuDNN's attention, which plans every new shape anew, take part or not."""
-    before = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    before = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(is_on)
     try:
         yield
@@ -141,7 +141,7 @@ def subject(name: str, tokenizer: str | None = None) -> Encoder:
         return load_encoder(name)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)  # type: ignore[no-untyped-call]
+        model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)
     if model.config.model_type == "mpnet":
         fuse_attention(model)  # as `load_encoder` does
     return Encoder(name, model, blank_tokenizer() if tokenizer is None else load_tokenizer(tokenizer))
@@ -152,7 +152,7 @@ def save_random(name: str, folder: Path, tokenizer: str = "default") -> str:
     pieces = load_tokenizer(tokenizer)
     with torch.random.fork_rng(), quiet_transformers():
         torch.manual_seed(0)
-        model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)  # type: ignore[no-untyped-call]
+        model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)
         model.resize_token_embeddings(len(pieces))
         model.save_pretrained(folder)
         pieces.save_pretrained(folder)
@@ -177,7 +177,7 @@ def write_questions(path: Path, data: str, count: int) -> str:
 def plain_copy(encoder: Encoder) -> Encoder:
     """Copy an encoder's weights into the model as transformers builds it, without what loading changes in it."""
     with torch.random.fork_rng():
-        model = AutoModel.from_config(encoder.model.config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+        model = AutoModel.from_config(encoder.model.config, trust_remote_code=False)
     model.load_state_dict(encoder.model.state_dict(), strict=False)  # all but a pooler that the encoder has not
     if getattr(encoder.model, "pooler", None) is None:
         model.pooler = None
@@ -222,7 +222,7 @@ class MemoryWatch:
         status = dict(line.split(":", 1) for line in STATUS.read_text().splitlines())
         self.peak = max(self.peak, 1024 * int(status["VmHWM"].split()[0]))
         self.anonymous = max(self.anonymous, 1024 * int(status["RssAnon"].split()[0]))
-        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        if torch.cuda.is_initialized():
             self.device = max(self.device or 0, torch.cuda.max_memory_allocated())
 
 
@@ -234,7 +234,7 @@ def short_name(encoder: Encoder) -> str:
 def blank_tokenizer() -> PreTrainedTokenizerBase:
     """Make the least that an encoder needs: it knows what padding is."""
     words = WordLevel({piece: number for number, piece in enumerate(SPECIALS)}, unk_token="[UNK]")
-    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), pad_token="[PAD]")  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), pad_token="[PAD]")
 
 
 def windows_like_squad(count: int, vocabulary: int, seed: int = 0) -> list[Window]:

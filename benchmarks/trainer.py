@@ -70,7 +70,7 @@ class QuestionTrainer(Trainer):
 def question_model(encoder: Encoder, output: Head) -> PreTrainedModel:
     """Copy an encoder and its output layer into transformers' model for questions, so that both start as one."""
     with quiet_transformers():
-        model: PreTrainedModel = AutoModelForQuestionAnswering.from_config(encoder.model.config)  # type: ignore[no-untyped-call]
+        model: PreTrainedModel = AutoModelForQuestionAnswering.from_config(encoder.model.config)
     model.base_model.load_state_dict(encoder.model.state_dict(), strict=False)  # all but a pooler
     _last_layer(model).load_state_dict(_last_layer(output.readout).state_dict())
     return model

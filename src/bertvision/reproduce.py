@@ -139,7 +139,7 @@ def measure_speed(name: str, device: str = "auto") -> EncoderSpeed:
             forward()
 
     def tuning() -> None:
-        forward().backward()  # type: ignore[no-untyped-call]
+        forward().backward()
 
     seconds = [_seconds_of(each, compute.device) for each in (tuning, frozen)]
     return EncoderSpeed(ids.numel() / seconds[0], ids.numel() / seconds[1], encoder.num_parameters)

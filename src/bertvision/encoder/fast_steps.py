@@ -97,7 +97,7 @@ def recomputed(encoder: Encoder, is_asked: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        model.gradient_checkpointing_disable()  # type: ignore[no-untyped-call]
+        model.gradient_checkpointing_disable()
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def build_encoder(folder: Path) -> tuple[PreTrainedModel, set[str]]:
     sizes = _read_sizes(folder)
     config = _read_config(folder, sizes)
     with torch.device("meta"):  # sizes without memory
-        skeleton = AutoModel.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
+        skeleton = AutoModel.from_config(config, dtype=torch.float32)
     _check_sizes(folder, skeleton, sizes)
     # Copies: a file that is overwritten while it is mapped into memory would change the model, or end the process.
     weights = {name: value.clone() for file in sizes.files for name, value in load_file(file).items()}

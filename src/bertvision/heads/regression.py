@@ -206,10 +206,10 @@ def _minimise(rows: FitRows, penalty: float, start: Fitted) -> Fitted:
     def closure() -> Tensor:
         optimizer.zero_grad()
         total = rows.loss(line) + penalty / 2 * line.weight.square().sum()
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         return total
 
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    optimizer.step(closure)
     return Fitted(*(each.detach() for each in line))
 
 

@@ -104,7 +104,7 @@ def fetch_behind(results: Iterable[Tensor]) -> Iterator[Tensor]:
             yield result
             continue
         fetched = result.to("cpu", non_blocking=True)
-        is_there = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        is_there = torch.cuda.Event()
         is_there.record()
         if before is not None:
             before[1].synchronize()

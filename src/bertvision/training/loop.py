@@ -198,7 +198,7 @@ class Group:
         losses = torch.zeros_like(self.bad_steps)
         for batch in batches:
             part = self._losses_of(batch) * batch.share_of(num_examples)
-            part.sum().backward()  # type: ignore[no-untyped-call]
+            part.sum().backward()
             losses += part.detach()
         return losses
 
