@@ -3,6 +3,7 @@ import pytest
 import torch
 from torch import nn
 
+from bertvision.encoder.checkpointing import is_checkpointing
 from bertvision.encoder.encode import freeze, layers_of_output, read_states
 from bertvision.encoder.finetune import finetune_encoder, set_dropout
 from bertvision.encoder.finetune_plan import FinetuneConfig, plan_steps, steps_of_fractions
@@ -223,7 +224,7 @@ def test_gradient_checkpointing_runs_blocks_again_and_changes_nothing_that_is_le
         config = make_config(gradient_checkpointing=is_asked, dropout=0.1)
         *_, last = finetune_encoder(encoder, output, windows, config, seed=1, compute=cpu, read=reads)
         found[is_asked] = ([point.loss for point in last.points], len(calls))
-        assert not encoder.model.is_gradient_checkpointing
+        assert not is_checkpointing(encoder.model)
     # The same sums in the same order; dropout draws the same again.
     assert found[True][0] == pytest.approx(found[False][0], rel=1e-4)
     assert found[True][1] == 2 * found[False][1]

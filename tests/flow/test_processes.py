@@ -116,8 +116,9 @@ def test_what_two_processes_train_computes_what_one_process_trains(start, saved_
         expected, found = numbers_of(one), numbers_of(two)
         assert expected or name == "tags"
         for path, values in expected.items():
-            # Adam divides by the size of gradients: what rounds differently where parts are added up moves by 1e-6.
-            np.testing.assert_allclose(found[path], values, rtol=0, atol=1e-5, err_msg=f"{name} {path}")
+            # Adam divides by the size of gradients, so that what rounds differently where parts are added up moves the
+            # smallest of them: by 1e-6 or 5e-5, as the CPU has it. Shares that are 5% wrong move logits by 1e-2.
+            np.testing.assert_allclose(found[path], values, rtol=0, atol=5e-4, err_msg=f"{name} {path}")
         lines = [len((folder / "training.jsonl").read_text().splitlines()) for folder in (one, two)]
         assert lines[0] == lines[1]
 

@@ -141,8 +141,8 @@ def assert_alike(one: Path, two: Path):
     found = list(one.rglob("logits.safetensors")) + list(one.rglob("probabilities.json"))
     assert found
     for path in found:
-        # Adam divides by the size of gradients: what rounds differently where parts are added up moves by 1e-6.
-        np.testing.assert_allclose(numbers_in(two / path.relative_to(one)), numbers_in(path), rtol=0, atol=1e-5)
+        # As in test_processes.py: what rounds differently where parts are added up is another on every CPU.
+        np.testing.assert_allclose(numbers_in(two / path.relative_to(one)), numbers_in(path), rtol=0, atol=5e-4)
 
 
 def numbers_in(path: Path):

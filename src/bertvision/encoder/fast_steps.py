@@ -82,25 +82,6 @@ def batch_maker(
 
 
 @contextmanager
-def recomputed(encoder: Encoder, is_asked: bool) -> Iterator[None]:
-    """Within this, where asked for, an encoder keeps the inputs of its blocks alone and runs them again backwards."""
-    model = encoder.model
-    if not is_asked:
-        yield
-        return
-    if not model.supports_gradient_checkpointing:
-        raise SettingsError(
-            f"finetune.gradient_checkpointing is not possible in {type(model).__name__}; leave it out, and use smaller "
-            "batches with finetune.accumulate"
-        )
-    model.gradient_checkpointing_enable({"use_reentrant": False})
-    try:
-        yield
-    finally:
-        model.gradient_checkpointing_disable()
-
-
-@contextmanager
 def compiled(encoder: Encoder, kind: StepKind, num_steps: int, compute: Compute, progress: Progress) -> Iterator[None]:
     """Within this, a known encoder's blocks are compiled where enough steps follow; what cannot be is run as it is."""
     is_known = str(encoder.model.config.model_type) in PARTS

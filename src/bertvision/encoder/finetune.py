@@ -10,9 +10,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor, nn
 
+from bertvision.encoder.checkpointing import checkpointed
 from bertvision.encoder.contrastive import GROUPS, contrastive_losses
 from bertvision.encoder.encode import Read, has_pooler, read_output
-from bertvision.encoder.fast_steps import MakeBatches, StepKind, batch_maker, choose_step, compiled, recomputed
+from bertvision.encoder.fast_steps import MakeBatches, StepKind, batch_maker, choose_step, compiled
 from bertvision.encoder.finetune_plan import FinetuneConfig, evaluation_steps, plan_steps, size_of, steps_of_fractions
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.tuning.freezing import still_weights
@@ -120,7 +121,7 @@ def finetune_encoder(
     if not tuning.pending:
         return
     with (
-        recomputed(encoder, config.gradient_checkpointing),
+        checkpointed(encoder.model, config.gradient_checkpointing),
         # Evaluations would be compiled again, for every shape of theirs; of blocks that are split it was not tried.
         compiled(encoder, kind, 0 if evaluations or shards else len(steps) - tuning.done, compute, progress),
         progress.bar("fine-tune", sum(map(size_of, steps))) as bar,

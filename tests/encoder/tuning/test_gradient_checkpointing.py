@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from bertvision.encoder.checkpointing import disable_checkpointing, enable_checkpointing, is_checkpointing
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.tune import tune
 from bertvision.errors import EncoderError
@@ -25,7 +26,7 @@ def test_gradient_checkpointing_changes_no_gradient(make_model, kind, insert, us
     tune(model, TuneConfig(train="none", insert=insert, norms=False), seed=1)
     shake(model)
     expected = gradients_of(model, batch)
-    model.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
+    enable_checkpointing(model, use_reentrant=use_reentrant)
     found = gradients_of(model, batch)
     assert found.keys() == expected.keys()
     for name, gradient in found.items():
@@ -38,11 +39,12 @@ def test_parasites_refuse_gradient_checkpointing_where_they_would_learn(make_mod
     model = make_model(kind)
     tune(model, TuneConfig(train="none", norms=False, parasites={"length": 9}), seed=1)
     plain = model(**batch).last_hidden_state
-    model.gradient_checkpointing_enable()
-    with pytest.raises(EncoderError, match=r"wrong gradients; call model.gradient_checkpointing_disable\(\)") as caught:
+    enable_checkpointing(model)
+    with pytest.raises(EncoderError, match="wrong gradients; switch it off") as caught:
         model.train()(**batch)
     assert "\n" not in str(caught.value)
     torch.testing.assert_close(model.eval()(**batch).last_hidden_state, plain)  # nothing is run again
-    model.gradient_checkpointing_disable()
+    disable_checkpointing(model)
+    assert not is_checkpointing(model)
     gradients = gradients_of(model, batch)
     assert all(gradient is not None for gradient in gradients.values())

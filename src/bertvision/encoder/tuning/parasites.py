@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
+from bertvision.encoder.checkpointing import is_checkpointing
 from bertvision.encoder.tuning.blocks import Slot, blocks_of, empty_slot, fill_slot, remove_hooks
 from bertvision.errors import EncoderError
 from bertvision.shapes import LayerStates, TokenFeatures
@@ -105,11 +106,11 @@ def _current(slot: nn.Module) -> Parasites | None:
 def _begin(model: PreTrainedModel, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
     if (parasites := _current(model.get_submodule(SLOT))) is None:
         return
-    if model.training and model.is_gradient_checkpointing:
+    if model.training and is_checkpointing(model):
         # A block is run again in the backward pass, when the mask and the states before it are gone.
         raise EncoderError(
             "parasites cannot learn with gradient checkpointing, which would give wrong gradients; "
-            "call model.gradient_checkpointing_disable(), or insert adapters or LoRA instead"
+            "switch it off, or insert adapters or LoRA instead"
         )
     by_position = dict(zip(inspect.signature(model.forward).parameters, arguments, strict=False))
     parasites.begin({**by_position, **keywords}.get("attention_mask"))
