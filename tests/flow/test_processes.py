@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from faults import content_of
 from safetensors.numpy import load_file
+from typer.testing import CliRunner
 
+from bertvision.cli import app
 from bertvision.errors import TrainingError
 from bertvision.experiment import build_experiment
 from bertvision.steps.run import run
@@ -134,7 +136,7 @@ def test_a_run_goes_on_after_any_process_was_killed_and_ends_the_same(start, sav
     assert content_of(tmp_path / "out") == content_of(tmp_path / "whole")
 
 
-def test_every_command_that_trains_takes_several_processes(saving_always, tmp_path, monkeypatch):
+def test_commands_that_train_go_on_from_each_other_in_several_processes(saving_always, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     config, out = tmp_path / "tiny.yaml", tmp_path / "out"
     config.write_text(json.dumps(saving_always))
@@ -144,13 +146,18 @@ def test_every_command_that_trains_takes_several_processes(saving_always, tmp_pa
         return json.loads(subprocess.run([*map(str, given)], capture_output=True, text=True, check=True).stdout)
 
     # Each prints its results once, and goes on from what the one before it made.
-    two = ("--processes", "2")
-    tuned = [str(out / "encoder" / fraction) for fraction in ("0.5", "1")]
-    assert call("bertvision", "finetune", ending=two) == tuned
     heads = [str(out / "heads" / fraction / "last_linear") for fraction in ("0.5", "1")]
-    assert call("bertvision", "train-heads", ending=two) == heads
-    records = call("bertvision", "run", ending=two)
-    assert {record["row"] for record in records} == {"encoder", "last_linear"}
+    assert call("bertvision", "train-heads", ending=("--processes", "2")) == heads  # tunes the encoder first
     # With --multi_gpu Accelerate starts two processes; what they run on is the experiment's device, a CPU.
     launched = ("accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "-m", "bertvision", "run")
-    assert call(*launched) == records
+    assert {record["row"] for record in call(*launched)} == {"encoder", "last_linear"}
+
+
+@pytest.mark.parametrize("command", ["run", "finetune", "train-heads"])
+def test_a_command_that_trains_starts_itself_as_often_as_it_is_asked_to(command, tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr("bertvision.training.processes.launch", lambda *given: started.append(given) or 3)
+    words = [command, str(tmp_path / "any.yaml"), "--processes", "2"]
+    monkeypatch.setattr(sys, "argv", ["bertvision", *words])
+    assert CliRunner().invoke(app, words).exit_code == 3
+    assert started == [(2, [sys.executable, "-m", "bertvision", *words])]
