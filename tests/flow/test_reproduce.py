@@ -114,7 +114,9 @@ def test_shares_of_the_data_have_one_encoder_between_them(folder, saved_encoder,
     }
 
 
-def test_a_study_of_several_tasks_runs_those_that_are_chosen(saved_encoder, tmp_path):
+@pytest.fixture
+def rte_folder(tmp_path):
+    """A folder of data that has RTE alone."""
     rows = [
         f"{n}\tthe weir was built\tcoyle built the weir\t{label}"
         for n, label in enumerate(("entailment", "not_entailment") * 4)
@@ -124,11 +126,29 @@ def test_a_study_of_several_tasks_runs_those_that_are_chosen(saved_encoder, tmp_
         place = tmp_path / "glue" / "RTE" / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
-    plan = plan_study(find_study("glue_2021"), str(saved_encoder), tmp_path, 2, ["variant=rte", "device=cpu"])
+    return tmp_path
+
+
+def test_a_study_of_several_tasks_runs_those_that_are_chosen(rte_folder, saved_encoder, tmp_path):
+    plan = plan_study(find_study("glue_2021"), str(saved_encoder), rte_folder, 2, ["variant=rte", "device=cpu"])
     record = run_study(plan, tmp_path / "out")
     assert {each.row for each in record.results} == {"rte", "rte:ap_glue", "rte:last_linear"}
     assert {each.text: each.verdict is not None for each in record.claims}["ap_glue is above BERT-base on RTE."]
     assert sum(each.verdict is not None for each in record.claims) == 2  # both of RTE
+
+
+def test_parasites_are_set_beside_the_encoder_that_is_tuned_whole(rte_folder, saved_encoder, tmp_path):
+    chosen = ["variant=rte", "variant=rte_p16", "variant=rte_p64", "device=cpu", "finetune.fractions=[1]"]
+    plan = plan_study(find_study("parasites_2021"), str(saved_encoder), rte_folder, 2, chosen)
+    record = run_study(plan, tmp_path / "out")
+    assert {each.row for each in record.results} == {"rte", "rte_p16", "rte_p64"}
+    assert [each.text for each in record.claims if each.verdict is not None] == [
+        "Parasites of width 64 in a frozen BERT are below BERT on RTE."
+    ]
+    # Frozen blocks and norms: what learns are the parasites and the output layer, here of one state of width 32.
+    trained = {each.method: each.parameters.trainable for each in read_records(tmp_path / "out" / "parasites_2021")}
+    assert trained["rte_p64"] - trained["rte_p16"] == 2 * 48 * (2 * 32 + 1)  # two blocks, 48 wider, with biases
+    assert trained["rte_p16"] < trained["rte"]
 
 
 def test_a_study_that_was_run_is_not_run_again(folder, saved_encoder, tmp_path):
