@@ -12,7 +12,7 @@ from statistics import median
 
 from pydantic import Field
 
-from bertvision.progress import SILENT, Progress
+from bertvision.progress import SILENT, Bar, Progress
 from bertvision.records import BenchRecord, Side, provenance
 from bertvision.settings import Config
 from bertvision.training.device import choose_compute
@@ -33,8 +33,9 @@ def bench_startup(config: StartupBench, progress: Progress = SILENT) -> BenchRec
     compute = choose_compute("cpu", "float32")
     with tempfile.TemporaryDirectory() as folder:
         commands = _commands(config, Path(folder))
-        cpu, wall = _measure(commands, config.rounds, progress)
-        torch = {f"{name}: imports torch": float(_imports_torch(command)) for name, command in commands.items()}
+        with progress.bar("measure", (config.rounds + 1) * len(commands)) as bar:
+            torch = {f"{name}: imports torch": _imports_torch(command, bar) for name, command in commands.items()}
+            cpu, wall = _measure(commands, config.rounds, bar)
     seconds = {f"{name}: seconds by the clock": round(median(taken), 3) for name, taken in wall.items()}
     return BenchRecord(
         name="startup",
@@ -68,19 +69,17 @@ def _commands(config: StartupBench, folder: Path) -> dict[str, list[str]]:
 Seconds = dict[str, list[float]]
 
 
-def _measure(commands: Mapping[str, Sequence[str]], rounds: int, progress: Progress) -> tuple[Seconds, Seconds]:
-    """Return the CPU seconds and the seconds by the clock of every command in every round; the first is a warm-up."""
+def _measure(commands: Mapping[str, Sequence[str]], rounds: int, bar: Bar) -> tuple[Seconds, Seconds]:
+    """Return the CPU seconds and the seconds by the clock of every command in every round."""
     cpu: Seconds = {name: [] for name in commands}
     wall: Seconds = {name: [] for name in commands}
-    with progress.bar("measure", (rounds + 1) * len(commands)) as bar:
-        for number in range(rounds + 1):
-            for name in list(commands)[:: 1 if number % 2 else -1]:
-                before, started = _cpu_of_children(), time.perf_counter()
-                _run(commands[name])
-                if number:
-                    cpu[name].append(round(_cpu_of_children() - before, 6))
-                    wall[name].append(time.perf_counter() - started)
-                bar.advance(1)
+    for number in range(rounds):
+        for name in list(commands)[:: -1 if number % 2 else 1]:
+            before, started = _cpu_of_children(), time.perf_counter()
+            _run(commands[name])
+            cpu[name].append(round(_cpu_of_children() - before, 6))
+            wall[name].append(time.perf_counter() - started)
+            bar.advance(1)
     return cpu, wall
 
 
@@ -89,10 +88,11 @@ def _cpu_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _imports_torch(command: Sequence[str]) -> bool:
-    """Run a command once more with -X importtime, which names every module on standard error."""
+def _imports_torch(command: Sequence[str], bar: Bar) -> float:
+    """Run a command to warm up, with -X importtime, which names every module on standard error."""
     told = _run([command[0], "-X", "importtime", *command[1:]]).stderr
-    return any(line.rpartition("|")[2].strip() == "torch" for line in told.splitlines())
+    bar.advance(1)
+    return float(any(line.rpartition("|")[2].strip() == "torch" for line in told.splitlines()))
 
 
 def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
