@@ -17,7 +17,7 @@ from bertvision.records import BenchRecord, read_bench_records
 from bertvision.report.renderers import to_markdown
 from bertvision.states.planner import in_time
 from bertvision.steps.plan_processes import ANSWERED, Stage
-from bertvision.studies.claims import claims_tables, count_statuses, settle_claims
+from bertvision.studies.claims import claims_tables, count_statuses, further_evidence, settle_claims, summary_table
 from bertvision.tables import Table
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -91,8 +91,9 @@ def claims_page() -> str:
     """Return every claim of the papers with what the committed records say of it."""
     settled = settle_claims(DOCS.parent / "results")
     counts = ", ".join(f"{count} {status}" for status, count in count_statuses(settled).items())
-    tables = [f"## {table.title}\n\n{to_markdown(table)}" for table in claims_tables(settled)]
-    return "\n".join([f"Of {len(settled)} claims: {counts}.\n", *tables])
+    tables = [*claims_tables(settled), further_evidence(settled)]
+    sections = [f"## {table.title}\n\n{to_markdown(table)}" for table in tables]
+    return "\n".join([f"Of {len(settled)} claims: {counts}.\n", to_markdown(summary_table(settled)), *sections])
 
 
 NVLINK, NETWORK = 450.0, 50.0  # gigabytes a second, inside a machine of 8 GPUs and between several
