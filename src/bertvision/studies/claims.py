@@ -10,7 +10,7 @@ from bertvision.records import RunRecord, SeedMean, merge_variants, read_record,
 from bertvision.studies.study import Claim, Status, Study, read_studies
 from bertvision.studies.study_tables import interval_text
 from bertvision.studies.verdicts import Findings, judge_claim
-from bertvision.tables import Column, Number, Table
+from bertvision.tables import Cells, Column, Number, Table
 
 STATUS_BY_VERDICT: dict[str | None, Status] = {
     "holds": "confirmed",
@@ -92,7 +92,7 @@ def read_groups(folder: Path) -> list[RecordGroup]:
 def summary_table(settled: Sequence[Settled]) -> Table:
     """Count the claims of each paper by status."""
     statuses = cast(tuple[Status, ...], get_args(Status))
-    rows = tuple(
+    rows: tuple[Cells, ...] = tuple(
         (paper, Number(len(claims), "d"), *(Number(count, "d") for count in count_statuses(claims).values()))
         for paper, claims in _by_paper(settled).items()
     )
