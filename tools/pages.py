@@ -35,8 +35,9 @@ LONG = """## Long documents
 
 Questions of SQuAD 2.0's dev set are asked about their own paragraph, about their whole article, and about texts of 1 to
 50 pages (500 words each). There, their paragraph stands anywhere among those of other articles. Scores are at the model's
-own threshold. "Answers from its paragraph" are those from the paragraph that the question was written for. In an article, another paragraph may answer what this one does not, so `NoAns F1` is a lower bound there. Seconds
-and memory are those of one document. `tools/long_documents.py` makes the table.
+own threshold. "Answers from its paragraph" are those from the paragraph that the question was written for. In an article,
+another paragraph may answer what this one does not, so `NoAns F1` is a lower bound there. Seconds and memory are those of
+one document. `tools/long_documents.py` makes the table.
 """
 # What --help reads of its surroundings: 80 columns, no colours, whatever the terminal or the CI.
 PLAIN = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
