@@ -26,18 +26,18 @@ MEASURED = DOCS.parent / "results/default_model"
 TABLE = MEASURED / "decoders.md"
 DECODERS = """## How it abstains
 
-`load`, `ask` and `serve` use another decoder than `predict` ([how](howto/answer.md#questions)). This table compares both on
-questions of SQuAD 2.0's dev set. Threshold and temperature of each were fitted on the held-out questions. "Best F1" is at
-the threshold that is best in hindsight. ECE and Brier score judge the probability of the returned answer, and that of "no
-answer". `tools/decoders.py` makes the table from the logits of `bertvision predict default`.
+`load`, `ask` and `serve` use another decoder than `predict` ([how](howto/answer.md#questions)). This table compares
+both on questions of SQuAD 2.0's dev set. Threshold and temperature of each were fitted on the held-out questions.
+"Best F1" is at the threshold that is best in hindsight. ECE and Brier score judge the probability of the returned
+answer, and that of "no answer". `tools/decoders.py` makes the table from the logits of `bertvision predict default`.
 """
 LONG = """## Long documents
 
-Questions of SQuAD 2.0's dev set are asked about their own paragraph, about their whole article, and about texts of 1 to
-50 pages (500 words each). There, their paragraph stands anywhere among those of other articles. Scores are at the model's
-own threshold. "Answers from its paragraph" are those from the paragraph that the question was written for. In an article,
-another paragraph may answer what this one does not, so `NoAns F1` is a lower bound there. Seconds and memory are those of
-one document. `tools/long_documents.py` makes the table.
+Questions of SQuAD 2.0's dev set are asked about their own paragraph, about their whole article, and about texts of 1
+to 50 pages (500 words each). There, their paragraph stands anywhere among those of other articles. Scores are at the
+model's own threshold. "Answers from its paragraph" are those from the paragraph that the question was written for. In
+an article, another paragraph may answer what this one does not, so `NoAns F1` is a lower bound there. Seconds and
+memory are those of one document. `tools/long_documents.py` makes the table.
 """
 # What --help reads of its surroundings: 80 columns, no colours, whatever the terminal or the CI.
 PLAIN = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}

@@ -53,8 +53,8 @@ MODELS = {  # when to take it, and its encoder
 TRUST = """## How far to trust it
 
 How `bertvision.load("{model}")` answers the {questions} questions of `{data}`, at the null threshold and temperature
-above. These scores differ from those of the run, which uses the official decoder. `tools/probabilities.py` measured them
-on {device} in {precision}.
+above. These scores differ from those of the run, which uses the official decoder. `tools/probabilities.py` measured
+them on {device} in {precision}.
 
 {scores}
 "Best F1" is at the threshold that is best in hindsight. ECE (expected calibration error) and Brier score judge the
@@ -67,8 +67,8 @@ By probability, what is given, "no answer" included:
 If you want fewer wrong answers, keep those above a probability. The most probable ones, without "no answer":
 
 {coverages}
-Coverage at an accuracy is the share of all questions that get an answer if you keep as many of the most probable answers
-as possible while that share of them is exactly right (or their mean F1 is that high):
+Coverage at an accuracy is the share of all questions that get an answer if you keep as many of the most probable
+answers as possible while that share of them is exactly right (or their mean F1 is that high):
 
 {accuracies}
 These thresholds were chosen on these very questions. `bertvision calibrate MODEL_DIR --data FILE --min-accuracy 0.9`
