@@ -4,9 +4,10 @@ from io import BytesIO, TextIOWrapper
 from types import SimpleNamespace
 
 import pytest
+import typer
 
 from bertvision.cli import bars
-from bertvision.cli.console import print_json
+from bertvision.cli.console import fail, print_json
 
 
 @pytest.mark.parametrize("text", ["é", "字", "😀", ":smile:", "[bold]", "עיר", "a\u200db"])
@@ -55,3 +56,9 @@ def test_a_log_file_says_now_and_then_how_long_work_will_still_take(monkeypatch,
     assert lines[0] == "predict: 20%, about 6 min left; second 90"  # 90 s for a fifth: 360 s for the rest
     assert lines[-1] == "predict: 1,000 in 450.0 s"
     assert len(lines) == 5
+
+
+def test_an_error_names_a_file_as_it_is_called(capsys):
+    with pytest.raises(typer.Exit):
+        fail("sample:train: cannot be read")
+    assert capsys.readouterr().err == "error: sample:train: cannot be read\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 ROOT = Path(__file__).parents[1]
-FOUND = " ".join((ROOT / "README.md").read_text(encoding="utf-8").partition("## Two commands")[0].split())
+FOUND = " ".join((ROOT / "README.md").read_text(encoding="utf-8").partition("## Quickstart")[0].split())
 
 
 def read(path):

@@ -629,7 +629,7 @@ def _median_seconds(scores: Scores, encoder: str, rows: str, side: str) -> str:
 def task_table(scores: Scores, encoder: str) -> str:
     """Lay out each task's means over all draws of a side, and the default run's spread."""
     sides = scores.sides()
-    lines = [f"| {encoder}: task | rows | draws | {' | '.join(NAMES.get(side, side) for side in sides)} |"]
+    lines = [f"| {encoder}: task | rows | draws of the run | {' | '.join(NAMES.get(side, side) for side in sides)} |"]
     lines.append("| --- " * (len(sides) + 3) + "|")
     for task in TASKS:
         for rows in SIZES:
@@ -642,7 +642,7 @@ def task_table(scores: Scores, encoder: str) -> str:
                 if len(own.get("default", [])) > 1:
                     values = [scores.values[Cell(encoder, task, rows, draw, "default")] for draw in own["default"]]
                     cells[0] += f" ± {np.std(values):.1f}"
-                lines.append(f"| {task} | {rows} | {max(map(len, own.values()))} | {' | '.join(cells)} |")
+                lines.append(f"| {task} | {rows} | {len(own.get('default', []))} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

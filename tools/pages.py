@@ -17,7 +17,7 @@ from bertvision.records import BenchRecord, read_bench_records
 from bertvision.report.renderers import to_markdown
 from bertvision.states.planner import in_time
 from bertvision.steps.plan_processes import ANSWERED, Stage
-from bertvision.studies.claims import claims_tables, count_statuses, settle_claims
+from bertvision.studies.claims import claims_tables, count_statuses, further_evidence, settle_claims, summary_table
 from bertvision.tables import Table
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -26,18 +26,18 @@ MEASURED = DOCS.parent / "results/default_model"
 TABLE = MEASURED / "decoders.md"
 DECODERS = """## How it abstains
 
-`load`, `ask` and `serve` decode otherwise than `predict` ([how](howto/answer.md#questions)). Here are both decoders on
-questions of SQuAD 2.0's dev set. Threshold and temperature of each were fitted on the held-out questions. "Best F1" is
-that of the best threshold in hindsight. ECE and Brier score judge the probability of what is given, and that of "no
-answer". `tools/decoders.py` makes the table from the logits of `bertvision predict default`.
+`load`, `ask` and `serve` use another decoder than `predict` ([how](howto/answer.md#questions)). This table compares
+both on questions of SQuAD 2.0's dev set. Threshold and temperature of each were fitted on the held-out questions.
+"Best F1" is at the threshold that is best in hindsight. ECE and Brier score judge the probability of the returned
+answer, and that of "no answer". `tools/decoders.py` makes the table from the logits of `bertvision predict default`.
 """
 LONG = """## Long documents
 
-Questions of SQuAD 2.0's dev set are asked about their own paragraph, about their whole article, and about texts of 1 to
-50 pages (500 words each), in which their paragraph stands anywhere among those of other articles. Scores are those at
-the model's own threshold. An answer comes "from its paragraph" where it stands in the one that the question was written
-for. In an article, another paragraph may answer what this one does not, so `NoAns F1` is a lower bound there. Seconds
-and memory are those of one document. `tools/long_documents.py` makes the table.
+Questions of SQuAD 2.0's dev set are asked about their own paragraph, about their whole article, and about texts of 1
+to 50 pages (500 words each). There, their paragraph stands anywhere among those of other articles. Scores are at the
+model's own threshold. "Answers from its paragraph" are those from the paragraph that the question was written for. In
+an article, another paragraph may answer what this one does not, so `NoAns F1` is a lower bound there. Seconds and
+memory are those of one document. `tools/long_documents.py` makes the table.
 """
 # What --help reads of its surroundings: 80 columns, no colours, whatever the terminal or the CI.
 PLAIN = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
@@ -91,8 +91,9 @@ def claims_page() -> str:
     """Return every claim of the papers with what the committed records say of it."""
     settled = settle_claims(DOCS.parent / "results")
     counts = ", ".join(f"{count} {status}" for status, count in count_statuses(settled).items())
-    tables = [f"## {table.title}\n\n{to_markdown(table)}" for table in claims_tables(settled)]
-    return "\n".join([f"Of {len(settled)} claims: {counts}.\n", *tables])
+    tables = [*claims_tables(settled), further_evidence(settled)]
+    sections = [f"## {table.title}\n\n{to_markdown(table)}" for table in tables]
+    return "\n".join([f"Of {len(settled)} claims: {counts}.\n", to_markdown(summary_table(settled)), *sections])
 
 
 NVLINK, NETWORK = 450.0, 50.0  # gigabytes a second, inside a machine of 8 GPUs and between several

@@ -52,27 +52,27 @@ MODELS = {  # when to take it, and its encoder
 
 TRUST = """## How far to trust it
 
-What `bertvision.load("{model}")` answers to the {questions} questions of `{data}`, at the null threshold and
-temperature above: other scores than those of the run, which are the official decoder's. `tools/probabilities.py`
-measured them on {device} in {precision}.
+How `bertvision.load("{model}")` answers the {questions} questions of `{data}`, at the null threshold and temperature
+above. These scores differ from those of the run, which uses the official decoder. `tools/probabilities.py` measured
+them on {device} in {precision}.
 
 {scores}
-"Best F1" is that of the best threshold in hindsight. ECE (expected calibration error) and Brier score judge the
-probability of what is given, "no answer" included; 0 is best. Intervals: the middle 95% where questions are drawn again
-with replacement.
+"Best F1" is at the threshold that is best in hindsight. ECE (expected calibration error) and Brier score judge the
+probability of the returned answer, "no answer" included; 0 is best. Intervals are bootstrap intervals over questions
+(95%).
 
 By probability, what is given, "no answer" included:
 
 {ranges}
-Whoever wants fewer wrong answers takes those above a probability. The most probable ones, without "no answer":
+If you want fewer wrong answers, keep those above a probability. The most probable ones, without "no answer":
 
 {coverages}
-Coverage at an accuracy is the largest share of all questions that the most probable answers can be given to, so that so
-many are exactly right, or that their mean F1 is so high:
+Coverage at an accuracy is the share of all questions that get an answer if you keep as many of the most probable
+answers as possible while that share of them is exactly right (or their mean F1 is that high):
 
 {accuracies}
-That was read from these very questions. `bertvision calibrate MODEL_DIR --data FILE --min-accuracy 0.9` chooses a
-threshold on questions of yours so that it holds for others like them.
+These thresholds were chosen on these very questions. `bertvision calibrate MODEL_DIR --data FILE --min-accuracy 0.9`
+chooses one on your own questions, such that it holds for others like them.
 """
 
 

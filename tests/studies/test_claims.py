@@ -1,5 +1,5 @@
 from bertvision.records import write_record
-from bertvision.studies.claims import claims_tables, count_statuses, settle_claims
+from bertvision.studies.claims import claims_tables, count_statuses, further_evidence, settle_claims, summary_table
 
 CLAIM = "After one epoch the shared adapter is above BERT."
 COUNTED = "A head has 0.001% to 6.2% of BERT-large's parameters, each as printed."
@@ -30,8 +30,8 @@ def test_records_confirm_or_contradict_a_claim_and_are_named(tmp_path, make_reco
     found = settled(tmp_path)
     assert found.status == "confirmed"
     table = next(each for each in claims_tables([found]) if each.title == "BERTVision 2020")
-    assert table.texts[0][3] == "confirmed"
-    assert table.texts[0][4] == "results/one, gte-small, f1: +2.0 (+1.8 to +2.2), 3 seeds"
+    assert table.texts[0][-2:] == ("confirmed", "f1 +2.0 (+1.8 to +2.2), 3 seeds, gte-small: one")
+    assert further_evidence([found]).rows == ()
 
 
 def test_one_seed_cannot_tell_and_changes_nothing_beside_several(tmp_path, make_record):
@@ -46,6 +46,32 @@ def test_experiments_that_contradict_each_other_cannot_tell(tmp_path, make_recor
     write_runs(make_record, tmp_path, "one", [2.0, 2.1, 1.9])
     write_runs(make_record, tmp_path, "two", [-2.0, -2.1, -1.9])
     assert settled(tmp_path).status == "cannot tell"
+
+
+def test_a_line_shows_the_strongest_evidence_and_all_other_stands_below(tmp_path, make_record):
+    write_runs(make_record, tmp_path, "single", [9.0])
+    write_runs(make_record, tmp_path, "wide", [2.0, 3.0, 1.0])
+    write_runs(make_record, tmp_path, "narrow", [2.0, 2.1, 1.9])
+    found = settled(tmp_path)
+    (table,) = claims_tables([found])
+    assert table.texts[0][0] == "1"
+    assert table.texts[0][-1] == "f1 +2.0 (+1.8 to +2.2), 3 seeds, gte-small: narrow; 2 more below"
+    below = further_evidence([found]).texts
+    assert {(number, text.rpartition(": ")[2]) for number, text in below} == {("1", "single"), ("1", "wide")}
+
+
+def test_of_experiments_that_contradict_each_other_both_are_shown(tmp_path, make_record):
+    for experiment, gain in (("one", 2.0), ("two", -2.0)):
+        write_runs(make_record, tmp_path, experiment, [gain, gain + 0.1, gain - 0.1])
+    (table,) = claims_tables([settled(tmp_path)])
+    assert ": one; " in table.texts[0][-1]
+    assert ": two" in table.texts[0][-1]
+
+
+def test_a_claim_without_records_names_the_command_that_makes_them(tmp_path):
+    (tmp_path / "results").mkdir()
+    (table,) = claims_tables([settled(tmp_path)])
+    assert table.texts[0][-1] == "bertvision reproduce span_tables runs it"
 
 
 def test_runs_under_a_condition_speak_of_its_claims_alone(tmp_path, make_record):
@@ -69,3 +95,6 @@ def test_every_claim_has_one_line_and_one_status(tmp_path):
     tables = claims_tables(found)
     assert sum(len(table.rows) for table in tables) == len(found) == sum(count_statuses(found).values())
     assert len(found) > 80
+    papers, counts, *_ = zip(*summary_table(found).texts, strict=True)
+    assert papers == tuple(table.title for table in tables)
+    assert sum(map(int, counts)) == len(found)

@@ -87,7 +87,7 @@ def test_a_record_holds_what_can_be_counted(record):
 
 def test_the_section_shows_the_records_numbers(record):
     section = tool.trust_section(record)
-    assert 'bertvision.load("default")` answers to the 100 questions of `dev.json`' in section
+    assert 'bertvision.load("default")` answers the 100 questions of `dev.json`' in section
     assert f"| ECE                                   | {record.scores['ece']:.3f} |" in section
     assert "| 90%      |                    0.0% |   0.0 to 0.0 |" in section
 
@@ -97,7 +97,7 @@ def test_coverage_by_f1_is_read_from_the_curve(record):
     curve = [tool.CoveragePoint(coverage=each, probability=0.5, exact=0.0, f1=f1) for each, f1 in points]
     section = tool.trust_section(record.model_copy(update={"curve": curve}))
     assert "|             40% |\n| 90%" in section
-    assert "|             10% |\n\nThat was read" in section
+    assert "|             10% |\n\nThese thresholds were" in section
 
 
 def test_a_record_of_another_model_than_ships_is_refused(record, tmp_path, monkeypatch):

@@ -33,8 +33,9 @@ def is_main() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) == 1 or os.environ.get("RANK", "0") == "0"
 
 
-results = Console(highlight=False, soft_wrap=True, quiet=not is_main())  # standard output: what the user asked for
-messages = Console(stderr=True, highlight=False, soft_wrap=True, quiet=not is_main())  # standard error: all else
+# What the user asked for goes to standard output, all else to standard error; `sample:train:` is no emoji.
+results = Console(highlight=False, emoji=False, soft_wrap=True, quiet=not is_main())
+messages = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True, quiet=not is_main())
 
 Config = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="An experiment: my.yaml, or a name of `bertvision configs`.")

@@ -63,7 +63,7 @@ def score(
     ] = 1.0,
     overrides: Set = None,
 ) -> None:
-    """Print what the task's official script prints.
+    """Score predictions as the task's official script does.
 
     Reads a gold file and a predictions file, prints the scores as JSON, and needs no torch. Predictions in a run folder
     need neither task nor gold file; an own table with others is read with --set data.columns.label=stars.
@@ -104,7 +104,7 @@ def compare(
     overrides: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Return whether two models' scores differ by chance.
+    """Say whether two models differ by more than chance.
 
     For any task: prints the difference of its scores with a paired-bootstrap interval and p-value and, where answers
     are right or wrong, McNemar's exact test and who is right how often; needs no torch. Predictions in a run folder
@@ -244,7 +244,7 @@ def ensemble(
     overrides: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Combine several models' answers into one's.
+    """Combine the answers of several models.
 
     Of any task, also of different runs. Questions: token by token where the models share tokenizer and windows,
     otherwise by the answers' characters. Other tasks: by their probabilities (numbers by their mean, tags by votes).

@@ -46,7 +46,7 @@ def quickstart(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Run the whole line on shipped data in minutes.
+    """Train, score and answer on shipped data, in minutes.
 
     Tunes the default model on the shipped questions, trains heads on all its layers in one pass, ensembles, scores,
     prints a table, writes OUT/report.html, and answers a question with a head. Offline, on a CPU, in minutes.
@@ -152,7 +152,7 @@ def plan(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Estimate live, kept and stored states.
+    """Estimate whether to recompute states or to keep them.
 
     Measures encoder, heads, memory and disk for a few seconds, prints what training the heads would take with each
     source of states, for one seed and fraction, and says which one `states: auto` chooses. With `tune`, it also says

@@ -1,6 +1,7 @@
 """Every claim of the papers, and what the records below a folder say of it."""
 
 from collections.abc import Collection, Iterator, Sequence
+from math import inf
 from os.path import commonpath
 from pathlib import Path
 from typing import NamedTuple, cast, get_args
@@ -9,7 +10,7 @@ from bertvision.records import RunRecord, SeedMean, merge_variants, read_record,
 from bertvision.studies.study import Claim, Status, Study, read_studies
 from bertvision.studies.study_tables import interval_text
 from bertvision.studies.verdicts import Findings, judge_claim
-from bertvision.tables import Column, Number, Table
+from bertvision.tables import Cells, Column, Number, Table
 
 STATUS_BY_VERDICT: dict[str | None, Status] = {
     "holds": "confirmed",
@@ -88,13 +89,54 @@ def read_groups(folder: Path) -> list[RecordGroup]:
     return groups
 
 
+def summary_table(settled: Sequence[Settled]) -> Table:
+    """Count the claims of each paper by status."""
+    statuses = cast(tuple[Status, ...], get_args(Status))
+    rows: tuple[Cells, ...] = tuple(
+        (paper, Number(len(claims), "d"), *(Number(count, "d") for count in count_statuses(claims).values()))
+        for paper, claims in _by_paper(settled).items()
+    )
+    return Table("Summary", ("paper", "claims", *statuses), rows)
+
+
 def claims_tables(settled: Sequence[Settled]) -> list[Table]:
-    """Lay out claims, a table for each paper, a line for each claim."""
-    heads = ("claim", Column("where", "left"), "published", Column("status", "left"), Column("evidence", "left"))
-    papers = dict.fromkeys(each.study.paper for each in settled)
+    """Lay out claims, a table for each paper, a numbered line for each claim with what its status rests on."""
+    heads = (
+        *("no.", Column("claim", "left"), Column("where", "left"), "published"),
+        *(Column("status", "left"), Column("evidence", "left")),
+    )
+    numbers = {id(each): number for number, each in enumerate(settled, start=1)}
     return [
-        Table(paper, heads, tuple(_row(each) for each in settled if each.study.paper == paper), "") for paper in papers
+        Table(paper, heads, tuple((str(numbers[id(each)]), *_row(each)) for each in claims))
+        for paper, claims in _by_paper(settled).items()
     ]
+
+
+def further_evidence(settled: Sequence[Settled]) -> Table:
+    """Lay out all evidence that the claims' own lines leave out, by the claims' numbers."""
+    rows = tuple(
+        (str(number), _evidence_text(found))
+        for number, each in enumerate(settled, start=1)
+        for found in each.evidence
+        if found not in strongest(each)
+    )
+    return Table("Further evidence", ("no.", Column("evidence", "left")), rows)
+
+
+def strongest(each: Settled) -> list[ClaimEvidence]:
+    """Return the evidence that a status rests on: the most seeds, then the narrowest interval; of a conflict, both."""
+    told = {found.status for found in each.evidence} - {"cannot tell"} or {"cannot tell"}
+    return [max((found for found in each.evidence if found.status == status), key=_weight) for status in sorted(told)]
+
+
+def _by_paper(settled: Sequence[Settled]) -> dict[str, list[Settled]]:
+    papers = dict.fromkeys(each.study.paper for each in settled)
+    return {paper: [each for each in settled if each.study.paper == paper] for paper in papers}
+
+
+def _weight(found: ClaimEvidence) -> tuple[int, float]:
+    low, high = found.ours.low, found.ours.high
+    return found.ours.seeds, -inf if low is None or high is None else low - high
 
 
 def count_statuses(settled: Sequence[Settled]) -> dict[Status, int]:
@@ -129,11 +171,16 @@ def _encoder_name(record: RunRecord) -> str:
 def _row(each: Settled) -> tuple[str | Number, ...]:
     form = ".1f" if each.claim.other is None else "+.1f"
     published = "" if each.claim.published is None else Number(each.claim.published, form)
-    needs = f"needs {each.study.needs}" if each.study.needs else ""
-    evidence = "; ".join(map(_evidence_text, each.evidence)) or each.claim.because or needs
-    return (each.claim.text, each.claim.where, published, each.status, evidence)
+    if each.evidence:
+        shown = strongest(each)
+        left_out = len(each.evidence) - len(shown)
+        more = f"; {left_out} more below" if left_out else ""
+        return (each.claim.text, each.claim.where, published, each.status, "; ".join(map(_evidence_text, shown)) + more)
+    needs = f"needs {each.study.needs}" if each.study.needs else f"bertvision reproduce {each.study.name} runs it"
+    return (each.claim.text, each.claim.where, published, each.status, each.claim.because or needs)
 
 
 def _evidence_text(each: ClaimEvidence) -> str:
     seeds = f"{each.ours.seeds} seed{'s' if each.ours.seeds > 1 else ''}"
-    return f"{each.group.place}, {each.group.encoder}, {each.score}: {interval_text(each.ours, '+')}, {seeds}"
+    where = each.group.place.removeprefix("results/")
+    return f"{each.score} {interval_text(each.ours, '+')}, {seeds}, {each.group.encoder}: {where}"
