@@ -1,6 +1,9 @@
 import json
 import math
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 from pydantic import ValidationError
@@ -197,11 +200,14 @@ def test_a_copy_without_its_repository_is_told_its_commit(monkeypatch, given, co
     assert {"bertvision", "torch", "transformers"} <= found.versions.keys()
 
 
-def test_where_git_is_absent_the_commit_stays_unknown(monkeypatch, tmp_path):
-    monkeypatch.delenv("BERTVISION_COMMIT", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    found = provenance("cpu", "float32")
-    assert (found.commit, found.dirty) == (None, None)
+def test_where_git_is_absent_the_commit_stays_unknown(tmp_path):
+    # In a process of its own: one asks git once.
+    asks = "from bertvision.records import provenance; print(provenance('cpu', 'float32').commit)"
+    environment = {name: value for name, value in os.environ.items() if name != "BERTVISION_COMMIT"}
+    told = subprocess.run(
+        [sys.executable, "-c", asks], env={**environment, "PATH": str(tmp_path)}, capture_output=True, check=True
+    )
+    assert told.stdout == b"None\n"
 
 
 @pytest.mark.parametrize(("fraction", "told"), [(0.3, "0.3 of an epoch"), (1.0, "1 epoch"), (3.0, "3 epochs")])

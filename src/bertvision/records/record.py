@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -59,21 +60,26 @@ def read_file(kind: type[Content], path: Path, what: str, advice: str = "") -> C
 
 def provenance(device: str, precision: str) -> Provenance:
     """Describe this machine and this code."""
-    commit, dirty = _commit()
+    # A copy of the tree without its repository (another machine, say) is told its commit by the environment.
+    given = os.environ.get("BERTVISION_COMMIT")
+    commit, dirty = (given.removesuffix("-dirty"), given.endswith("-dirty")) if given else _commit()
     return Provenance(
         commit=commit,
         dirty=dirty,
         device=device,
         precision=precision,
         python=platform.python_version(),
-        versions={"bertvision": VERSION, **{name: metadata.version(name) for name in PACKAGES}},
+        versions={"bertvision": VERSION, **_versions()},
     )
 
 
+@cache
+def _versions() -> dict[str, str]:
+    return {name: metadata.version(name) for name in PACKAGES}
+
+
+@cache  # what a process runs is the code as it was when it began; a run writes hundreds of records
 def _commit() -> tuple[str | None, bool | None]:
-    # A copy of the tree without its repository (another machine, say) is told its commit by the environment.
-    if given := os.environ.get("BERTVISION_COMMIT"):
-        return given.removesuffix("-dirty"), given.endswith("-dirty")
     here = Path(__file__).parent
     commit = _git(here, "rev-parse", "HEAD")
     tracked = _git(here, "ls-files", "--error-unmatch", __file__)
