@@ -93,6 +93,16 @@ def test_squad2_with_odds_prints_exactly_what_the_official_script_prints(score):
     assert (result.exit_code, result.stdout, result.stderr) == (0, OFFICIAL_WITH_ODDS, "")
 
 
+@pytest.mark.parametrize("task", ["squad1", "squad2"])
+def test_the_folder_of_predictions_stands_for_its_predictions_json(score, tmp_path, task):
+    gold = {"squad1": SQUAD1, "squad2": SQUAD2}[task]
+    file = score(task, gold, PREDICTIONS)
+    folder = CliRunner().invoke(
+        app, ["score", task, "--gold", str(tmp_path / "gold.json"), "--predictions", str(tmp_path)]
+    )
+    assert (folder.exit_code, folder.stdout) == (0, file.stdout)
+
+
 def test_the_threshold_is_1_unless_said_otherwise(score):
     plain = json.loads(score("squad2", SQUAD2, PREDICTIONS, ODDS).stdout)
     assert {key: value for key, value in plain.items() if not key.startswith("best")} == json.loads(OFFICIAL)

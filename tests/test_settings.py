@@ -109,7 +109,7 @@ def test_a_yaml_file_is_read(tmp_path):
     [
         (None, "cannot be read (No such file or directory); give the path of an experiment's YAML"),
         (b"\xff\xfe\xfa", "is not UTF-8 text; give the path of an experiment's YAML"),
-        (b"", "expected `key: value` lines, got NoneType"),
+        (b"", "expected `key: value` lines, got NoneType; give an experiment's YAML"),
         (b"- a\n- b\n", "expected `key: value` lines, got list"),
         (b"just words", "expected `key: value` lines, got str"),
         (b"a: 1\na: 2\n", "not valid YAML: the key `a` is given twice"),

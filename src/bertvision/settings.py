@@ -85,7 +85,8 @@ def read_yaml(path: Path) -> Settings:
         raise SettingsError(f"{path}: is not UTF-8 text; give the path of an experiment's YAML") from None
     settings = parse_yaml(text, str(path))
     if not isinstance(settings, dict):
-        raise SettingsError(f"{path}: expected `key: value` lines, got {type(settings).__name__}")
+        got = type(settings).__name__
+        raise SettingsError(f"{path}: expected `key: value` lines, got {got}; give an experiment's YAML")
     return settings
 
 

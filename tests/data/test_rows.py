@@ -198,6 +198,11 @@ def test_a_bad_row_is_refused_with_line_and_column_and_can_be_dropped(write, nam
     [
         ("a.csv", "text,stars\nGood,5\n", "no column `review` in it; it has the columns text, stars; say with"),
         ("a.csv", "review,label\nGood,5\n", "no column `stars` in it; it has the columns review, label"),
+        (
+            "a.txt",
+            "The weir. " * 50,
+            "no column `review` in it; it has the columns The weir. The weir. The weir. The weir. ...;",
+        ),
         ("a.csv", "review,stars,stars\nGood,5,5\n", "two columns are called 'stars'"),
         ("a.csv", 'review,stars\nGood,5\n"never closed,1\nx,5\n', "line 3: not quoted as CSV is ("),
         ("a.csv", "", "the file is empty"),

@@ -174,11 +174,16 @@ def test_characters_are_counted_not_bytes(write):
 @pytest.mark.parametrize(
     ("content", "name", "problem"),
     [
-        ('{"data": [', "data.json", "not JSON: Expecting value at line 1, column 11"),
+        ('{"data": [', "data.json", "not JSON: Expecting value at line 1, column 11; give a SQuAD .json"),
         ('{"a": 1}\n{"a": 2}\n', "data.jsonl", "not JSON: Extra data at line 2, column 1"),
         ("[" * 100_000, "data.json", "not JSON that can be read: nested too deeply"),
         ('{"data": [1], "data": []}', "data.json", "not JSON that can be read: the key 'data' stands twice"),
         ('{"data": [' + "1" * 5_000 + "]}", "data.json", "not JSON"),  # Python refuses numbers of this length
+        (
+            "text,label\nFine.,good\n",
+            "rows.csv",
+            "not JSON: Expecting value at line 1, column 1; give a SQuAD .json or",
+        ),
         ([squad2()], "data.json", 'not SQuAD: expected {"data": '),
         ({"version": "v2.0"}, "data.json", 'not SQuAD: expected {"data": '),
         ({"data": {"title": "Weir"}}, "data.json", 'not SQuAD: expected {"data": '),

@@ -2,6 +2,7 @@ import pytest
 
 from bertvision.records import DataFile, FewerRows
 from bertvision.report.headline import headline
+from bertvision.tasks import main_score
 
 TRAIN = {
     name: DataFile(name=name, sha256=None, questions=rows, dropped=0, windows=rows)
@@ -65,7 +66,7 @@ def test_a_baseline_without_the_main_score_stands_with_another_that_both_have(ma
     own = {"task": "regression", "fraction": None}
     records = [
         make_record(row="majority", kind="baseline", scores={"rmse": 1.547}, **own),
-        make_record(row="regression", scores={"spearman": 82.7, "rmse": 0.807}, **own),
+        make_record(row="regression", scores={"pearson": 82.7, "rmse": 0.807}, **own),
     ]
     assert headline(records)[1] == "Baselines: reading no text, majority (RMSE 1.547, here 0.807)."
 
@@ -73,3 +74,13 @@ def test_a_baseline_without_the_main_score_stands_with_another_that_both_have(ma
 def test_a_model_that_is_worse_than_a_baseline_is_said_to_be(make):
     found = headline([make("majority", "baseline", 56.3), make("encoder", "encoder", 54.9, fraction=3.0)])
     assert found[1] == "Baselines: reading no text, majority 56.3. majority is better."
+
+
+def test_numbers_have_the_best_model_that_a_run_names_too(make_record):
+    own = {"task": "regression", "fraction": None}
+    records = [
+        make_record(row="learned_pooling", scores={"pearson": 97.7, "spearman": 72.1}, **own),
+        make_record(row="average_pooling", scores={"pearson": 97.3, "spearman": 75.8}, **own),
+    ]
+    assert max(records, key=main_score).row == "learned_pooling"
+    assert headline(records)[0].startswith("learned_pooling: Pearson 97.7")

@@ -30,8 +30,8 @@ def test_old_records_have_no_training_to_draw(make_record):
 
 def test_predicted_numbers_are_drawn_over_true_ones_of_the_best_model(make_record):
     records = [
-        make_record(task="regression", row="a", scores={"spearman": 60.0}, scatter=[(9.0, 9.0)]),
-        make_record(task="regression", row="b", scores={"spearman": 70.0}, scatter=[(1.0, 2.0), (3.0, 2.5)]),
+        make_record(task="regression", row="a", scores={"pearson": 60.0}, scatter=[(9.0, 9.0)]),
+        make_record(task="regression", row="b", scores={"pearson": 70.0}, scatter=[(1.0, 2.0), (3.0, 2.5)]),
     ]
     with house_look():
         (axis,) = predicted_by_true(records).axes

@@ -27,8 +27,7 @@ def read_choices(
     table = open_table(parse_source(source).whole, hub, hub_split, form, HEADERS)
     table = table.with_header() if table.names is None else table
     if not any(all(map(table.has, header)) for header in HEADERS):
-        there = ", ".join(table.names or ())
-        raise DataError(f"{table.name}: it has the columns {there}{table.advice or f'; give {LAYOUTS}'}")
+        raise DataError(f"{table.name}: it has the columns {table.header}{table.advice or f'; give {LAYOUTS}'}")
     return take_part(collect(_find_rows(table, needs_labels), table.name, on_bad, table.sha256, advice=advice), source)
 
 

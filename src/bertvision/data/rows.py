@@ -123,7 +123,7 @@ def _columns_there(table: TableFile) -> str:
     """Return which columns there are, and what could be set to find others."""
     if table.names is not None and not all(map(is_unicode, table.names)):
         return f"its header is not UTF-8 text; {SAY_ENCODING}"
-    there = f"{table.width} columns" if table.names is None else f"the columns {', '.join(table.names)}"
+    there = f"{table.width} columns" if table.names is None else f"the columns {table.header}"
     return f"it has {there}{table.advice or '; say with data.columns which hold `text` and `label`'}"
 
 

@@ -25,6 +25,7 @@ from bertvision.files import sha256_of
 from bertvision.strict_json import parse_json
 
 SAMPLES = {"sample:train": "train.json", "sample:dev": "dev.json"}
+EXPECTED = "a SQuAD .json or .json.gz"
 Need = Literal["placed", "texts", "optional"]
 
 
@@ -76,7 +77,7 @@ def _collect(
 def load_squad(path: Path) -> Any:  # noqa: ANN401 (checked by the walk)
     """Load the JSON of a SQuAD file as it is."""
     try:
-        text = read_bytes(path, "a SQuAD .json or .json.gz").decode("utf-8-sig")
+        text = read_bytes(path, EXPECTED).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start}); give a SQuAD .json, saved as UTF-8") from None
     if not text.strip():
@@ -84,7 +85,8 @@ def load_squad(path: Path) -> Any:  # noqa: ANN401 (checked by the walk)
     try:
         return parse_json(text)
     except json.JSONDecodeError as error:
-        raise DataError(f"{path}: not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+        place = f"line {error.lineno}, column {error.colno}"
+        raise DataError(f"{path}: not JSON: {error.msg} at {place}; give {EXPECTED}") from None
     except ValueError as error:  # a key twice, or a number of thousands of digits
         raise DataError(f"{path}: not JSON that can be read: {error}") from None
 

@@ -39,6 +39,7 @@ EXPECTED = "a .csv, .tsv, .txt, .jsonl or .parquet file (.gz too)"
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 ENDINGS = (*DELIMITERS, ".jsonl", ".ndjson", ".parquet")
 MAX_CELL = 2**31 - 1  # a whole book fits; Python's own limit is 131,072 letters
+MAX_NAME = 40  # letters of a column's name that errors show
 RawLabel = str | float | tuple[str, ...] | None  # names are not numbers yet
 
 
@@ -64,6 +65,11 @@ class TableFile:
         """Take the names of the columns from the first line."""
         names = tuple(str(cell).strip() for cell in self.lines[0].cells)
         return replace(self, names=names, lines=self.lines[1:])
+
+    @property
+    def header(self) -> str:
+        """Return the names of the columns for an error; the first line of a plain text is one long name."""
+        return ", ".join(name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}..." for name in self.names or ())
 
     @property
     def width(self) -> int:

@@ -38,7 +38,6 @@ from bertvision.predictions.ensemble import How, combine_logits
 from bertvision.predictions.files import (
     WHERE,
     read_answers,
-    read_mapping,
     read_null_odds,
     read_prediction_folder,
     write_predictions,
@@ -167,7 +166,7 @@ class Spans(Kind):
         self, golds: Golds, predictions: Path, null_odds: Path | None, threshold: float
     ) -> tuple[Scores, str]:
         """Return what evaluate-v2.0 prints, or evaluate-v1.1."""
-        answers = read_mapping(predictions, str)
+        answers = read_answers(predictions)
         if self.has_null:
             odds = read_null_odds(null_odds) if null_odds is not None else None
             return score_squad2(golds.examples, answers, odds, threshold), ""

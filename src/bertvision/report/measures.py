@@ -120,7 +120,7 @@ TASKS: dict[str, TaskMeasures] = {
             Measure("rmse", "RMSE", "root of the mean squared error, in the labels' unit", digits=3),
             Measure("mae", "MAE", "mean absolute error, in the labels' unit", digits=3),
         ),
-        "spearman",
+        "pearson",
     ),
 }
 
