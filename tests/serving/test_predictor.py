@@ -39,6 +39,16 @@ def test_a_missing_model_folder_is_called_missing_and_a_near_one_is_named(tmp_pa
         read_model_config(tmp_path / "nothing")
 
 
+def test_a_name_that_is_no_model_is_told_which_models_ship():
+    with pytest.raises(FolderError, match="^basic: no such folder; give `default` or `base`, OUT of a run"):
+        bertvision.load("basic")
+
+
+def test_a_loaded_model_prints_as_one_line_that_says_what_it_is(make_folder):
+    folder = make_folder("squad2", (), "last_linear")
+    assert repr(bertvision.load(folder)) == f"Reader(task='squad2', folder={str(folder)!r})"
+
+
 def test_a_precision_that_there_is_none_of_is_refused():
     code = "import bertvision; bertvision.load('nowhere', precision='banana')"  # here, beartype would refuse it first
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -110,7 +110,7 @@ GALLERY = (
         name="question_types",
         title="F1 by type of question",
         figure=question_types,
-        caption="Models at the largest fraction. One that rarely declines is good at the first type and bad at the "
+        caption="Models at the largest fraction. One that rarely abstains is good at the first type and bad at the "
         "second.",
         describe=_says("Bar chart of each model's F1 on questions with an answer and on those without."),
         missing="The chart by type of question needs records with HasAns_f1 and NoAns_f1. Score a run with",

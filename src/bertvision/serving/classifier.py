@@ -17,7 +17,7 @@ from bertvision.tasks import TASKS
 Row = TextRow | ChoiceRow | Question
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Classifier(Saveable):
     """A model that says something of a whole text or of a pair of texts."""
 

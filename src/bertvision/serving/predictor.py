@@ -72,7 +72,7 @@ def _find(model: str | Path) -> Path:
     folder = best_model(find_model_folder(model))
     if not folder.exists():
         raise FolderError(
-            f"{model}: no such folder; give OUT of a run, OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, "
-            "a checkpoint or a hub id"
+            f"{model}: no such folder; give `default` or `base`, OUT of a run, OUT/heads/FRACTION/HEAD, "
+            "OUT/encoder/FRACTION, a checkpoint or a hub id"
         )
     return folder

@@ -124,7 +124,7 @@ class ReadingOptions(TypedDict, total=False):
     progress: Progress
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Reader(Saveable):
     """A model that finds answers in texts."""
 

@@ -78,6 +78,10 @@ class Saveable:
 
     served: Served
 
+    def __repr__(self) -> str:
+        """Say what it is in one line: a dataclass would print every module of the encoder."""
+        return f"{type(self).__name__}(task={self.served.config.task!r}, folder={str(self.served.folder)!r})"
+
     def save_pretrained(
         self, folder: str | Path, records: Sequence[RunRecord] | None = None, *, changes_of: str | None = None
     ) -> Path:

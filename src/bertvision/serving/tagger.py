@@ -24,7 +24,7 @@ class _Text(NamedTuple):
     spans: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tagger(Saveable):
     """A model that tags words."""
 
