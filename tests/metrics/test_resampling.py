@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from bertvision.metrics import resampling
-from bertvision.metrics.resampling import draw_counts, interval_of, mcnemar_p_value, paired_bootstrap, resample_sums
+from bertvision.metrics.resampling import (
+    Draw,
+    draw_counts,
+    interval_of,
+    mcnemar_p_value,
+    resample_means,
+    resample_sums,
+)
 
 
 def coins_as_uneven(one, other):
@@ -31,6 +38,10 @@ def all_means(differences, units):
     units, differences = np.array(units), np.array(differences)
     members = [differences[units == unit] for unit in range(units.max() + 1)]
     return np.array([np.concatenate(drawn).mean() for drawn in product(members, repeat=len(members))])
+
+
+def paired_bootstrap(differences, units, resamples, seed=1):
+    return interval_of(resample_means(differences, Draw(units, resamples, seed)))
 
 
 @pytest.mark.parametrize("differences", [[0.9, -0.35, 0.4, -0.12, 0.61, 0.07], [1.0, 0.0, 1.0, -1.0, 0.0, 1.0]])

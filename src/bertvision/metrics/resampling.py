@@ -36,17 +36,6 @@ class Interval(NamedTuple):
     p_value: float
 
 
-def paired_bootstrap(
-    differences: Floats, units: npt.NDArray[np.int64], resamples: int = 10_000, seed: int = 1
-) -> Interval:
-    """Resample units with replacement and give the percentile interval of the mean difference.
-
-    `units` tells which unit each difference belongs to: itself, or its article. The two-sided p-value is twice the
-    smaller share of resamples at or beyond 0, with the sample itself counted as one more, so that it is never 0.
-    """
-    return interval_of(resample_means(differences, Draw(units, resamples, seed)))
-
-
 def resample_means(differences: Floats, draw: Draw) -> Floats:
     """Return the mean difference in each resample."""
     parts = np.stack([differences, np.ones_like(differences)], axis=1)
@@ -56,7 +45,11 @@ def resample_means(differences: Floats, draw: Draw) -> Floats:
 
 
 def interval_of(resampled: Floats) -> Interval:
-    """Return where the middle 95% of resampled differences lie, and the p-value; those that are NaN are left out."""
+    """Return where the middle 95% of resampled differences lie, and the p-value; those that are NaN are left out.
+
+    The two-sided p-value is twice the smaller share of resamples at or beyond 0, with the sample itself counted as one
+    more, so that it is never 0.
+    """
     known = np.round(resampled[~np.isnan(resampled)], DIGITS)
     low, high = bounds_of(known)
     beyond = int(min(np.count_nonzero(known <= 0), np.count_nonzero(known >= 0)))
