@@ -1,4 +1,7 @@
-"""What every pooler is: states -> features per token, with a config of its own."""
+"""What every pooler is: a module with a number of `features`, and with a config of its own.
+
+(states, mask, segments) -> features per token; what padding holds must not change those of real tokens.
+"""
 
 from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -8,7 +11,7 @@ from torch import Tensor
 
 from bertvision.kinds.kind import Per
 from bertvision.settings import Config
-from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
+from bertvision.shapes import LayerStates, TokenMask
 
 Width = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]  # a number, or a share of the hidden size
 
@@ -22,16 +25,6 @@ class PoolerBase(Config):
     per: ClassVar[tuple[Per, ...]] = ("token", "row")  # what its features can be read out for
     searches_context: ClassVar[bool] = False  # whether it gives features to a question's context alone
     classes_from: ClassVar[Literal["one state", "all tokens"]] = "one state"
-
-
-class Pooler(Protocol):
-    """A module with a number of features."""
-
-    features: int
-
-    def __call__(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Return features for every token; what padding holds must not change those of real tokens."""
-        ...
 
 
 class LayerParts(NamedTuple):
