@@ -27,9 +27,9 @@ def to_texts(found: Sequence[Disagreement]) -> list[str]:
     return [lay_out(f"{number}. {each.head}", each.printed, each.empty) for number, each in enumerate(found, start=1)]
 
 
-def shortened(text: str, letters: int = MOST_LETTERS) -> str:
+def shortened(text: str) -> str:
     """Cut a text that is too long to be printed."""
-    return text if len(text) <= letters else f"{text[:letters]} ..."
+    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]} ..."
 
 
 def snippet_of(context: str, start: int, length: int) -> str:

@@ -24,7 +24,6 @@ from bertvision.predictions.word_bounds import inside_words
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 OWN_NULL = 1.0  # how much of the excess of a window's null score counts; at 0, raw logits would be compared
 
 
