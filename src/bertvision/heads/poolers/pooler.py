@@ -5,18 +5,18 @@
 
 from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertvision.kinds.kind import Per
 from bertvision.settings import Config
 from bertvision.shapes import LayerStates, TokenMask
 
 Width = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]  # a number, or a share of the hidden size
-
-
 OutputWeight = Float[Tensor, "column feature"]  # of the linear layer that reads a pooler's features
+ByLayer = Float[Tensor, "layer batch token width"]
 
 
 class PoolerBase(Config):
@@ -46,6 +46,17 @@ class SumOverLayers(Protocol):
 def parts_of_mix(factors: Float[Tensor, " layer"], states: LayerStates, weight: OutputWeight) -> LayerParts:
     """Read every layer out by itself, times its factor: what a sum of layers, read out, is the sum of."""
     return LayerParts(factors[:, None, None] * (states @ weight.T))
+
+
+def project_layers(states: LayerStates, linear: nn.Linear) -> ByLayer:
+    """Apply a linear layer to every state; the layer comes first in the result, as it does in memory."""
+    batch, layers, tokens, _ = states.shape
+    # A batch of products reads the layers where they are; one product would copy them together first.
+    places = states.transpose(0, 1).flatten(1, 2)
+    weight = linear.weight.T.expand(layers, -1, -1)
+    # Adding the bias afterwards would turn the whole result into float32 under autocast.
+    projected = places.bmm(weight) if linear.bias is None else torch.baddbmm(linear.bias, places, weight)
+    return projected.view(layers, batch, tokens, -1)
 
 
 def width_of(width: float, hidden: int) -> int:
