@@ -8,9 +8,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bertvision.analysis.breakdown import break_down_spans
-from bertvision.analysis.disagreements import NOTHING, Disagreement, place_to_show, shortened, snippet_of
+from bertvision.analysis.disagreements import (
+    NOTHING,
+    OUTCOMES,
+    Disagreement,
+    Outcomes,
+    count_right,
+    place_to_show,
+    shortened,
+    snippet_of,
+)
 from bertvision.analysis.groups import group_types
-from bertvision.analysis.outcomes import OUTCOMES, Outcomes, count_right
 from bertvision.analysis.scored import ScoredAnswers, score_answers
 from bertvision.data.example import ColumnsConfig, Question, Split, TaskName
 from bertvision.data.shards import ShardRow
