@@ -17,9 +17,7 @@ from bertvision.kinds.questions import QuestionKind
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import Logits, softmax
 from bertvision.predictions.prediction import RowPrediction
-from bertvision.progress import SILENT, Progress
-from bertvision.windows.tokens import Tokenizer
-from bertvision.windows.window import Window, WindowConfig, cut_windows
+from bertvision.windows.window import Window
 
 NO_ANSWER = 1  # the class of a question, or of a window, that has none
 
@@ -28,21 +26,9 @@ class Answerable(QuestionKind, LabelKind):
     """A class of a question, which has several windows."""
 
     name: ClassVar[str] = "answerable"
+    classifies_windows: ClassVar[bool] = True
     grouped_by_class: ClassVar[bool] = True
     has_classes: ClassVar[bool] = True
-
-    def cut(
-        self,
-        examples: Sequence[Question],
-        labels: Sequence[str],
-        tokenizer: Tokenizer,
-        config: WindowConfig,
-        *,
-        labelled: bool = True,
-        progress: Progress = SILENT,
-    ) -> list[Window]:
-        """Cut contexts into windows, whose class says whether they hold the answer."""
-        return cut_windows(examples, tokenizer, config, labelled=labelled, answerable=labelled, progress=progress)
 
     def lay_out(self, examples: Sequence[Question], windows: Sequence[Window]) -> npt.NDArray[Any]:
         """Return which question each window belongs to."""

@@ -8,6 +8,9 @@ from bertvision.data.shards import ShardRow
 from bertvision.data.squad import read_squad
 from bertvision.data.tables import plain_text
 from bertvision.kinds.kind import Kind, Labelled, Reading, TaskInfo
+from bertvision.progress import SILENT, Progress
+from bertvision.windows.tokens import Tokenizer
+from bertvision.windows.window import Window, WindowConfig, cut_windows
 
 
 class QuestionKind(Kind):
@@ -18,11 +21,26 @@ class QuestionKind(Kind):
     asks_questions: ClassVar[bool] = True
     can_be_taught: ClassVar[bool] = True
     second: ClassVar[str] = "context"
+    classifies_windows: ClassVar[bool] = False  # whether a window has a class: whether it holds the answer
 
     def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a SQuAD file."""
         split = read_squad(source, on_bad=reading.data.on_bad, hub_split=reading.hub_split, answers=reading.need)
         return Labelled(split, reading.labels)
+
+    def cut(
+        self,
+        examples: Sequence[Question],
+        labels: Sequence[str],
+        tokenizer: Tokenizer,
+        config: WindowConfig,
+        *,
+        labelled: bool = True,
+        progress: Progress = SILENT,
+    ) -> list[Window]:
+        """Cut contexts into windows, labelled with the first answer or with their class."""
+        answerable = labelled and self.classifies_windows
+        return cut_windows(examples, tokenizer, config, labelled=labelled, answerable=answerable, progress=progress)
 
     def example(self, identity: str, text: str, second: Any = None) -> Question:  # noqa: ANN401 (a text)
         """Return a question about a context."""

@@ -54,10 +54,9 @@ from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.span_ensemble import LOGITS, ScoredText, SpanMember, combine_spans, read_members
 from bertvision.predictions.spans import decode_spans
 from bertvision.predictions.texts import TextGrid, text_grid
-from bertvision.progress import SILENT, Progress
 from bertvision.records import Mistake
 from bertvision.windows.tokens import Tokenizer
-from bertvision.windows.window import Window, WindowConfig, cut_windows
+from bertvision.windows.window import Window
 
 # What a table of an ensemble's members shows: SQuAD 2.0's name of a score, then 1.1's.
 COLUMNS = {"EM": ("exact", "exact_match"), "F1": ("f1",), "best F1": ("best_f1",), "span F1": ("best_span_HasAns_f1",)}
@@ -92,19 +91,6 @@ class Spans(QuestionKind):
         if self.has_null or reading.need != "placed":
             return found
         return Labelled(_answerable(found.split, drop=reading.data.on_bad == "drop"), found.labels)
-
-    def cut(
-        self,
-        examples: Sequence[Question],
-        labels: Sequence[str],
-        tokenizer: Tokenizer,
-        config: WindowConfig,
-        *,
-        labelled: bool = True,
-        progress: Progress = SILENT,
-    ) -> list[Window]:
-        """Cut contexts into windows, labelled with the first answer."""
-        return cut_windows(examples, tokenizer, config, labelled=labelled, progress=progress)
 
     def columns(self, labels: Sequence[str]) -> int:
         """Return 2: start and end."""
