@@ -36,8 +36,8 @@ from bertvision.kinds.kind import (
     Readout,
     TaskInfo,
 )
-from bertvision.kinds.paper_scores import PaperGold, paper_gold, paper_scores
 from bertvision.kinds.questions import QuestionKind
+from bertvision.metrics.paper_scores import PaperGold, paper_gold, paper_scores
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of, resample_means, resample_sums
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
 from bertvision.predictions.ensemble import How, combine_logits
