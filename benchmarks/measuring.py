@@ -147,9 +147,9 @@ def subject(name: str, tokenizer: str | None = None) -> Encoder:
     return Encoder(name, model, blank_tokenizer() if tokenizer is None else load_tokenizer(tokenizer))
 
 
-def save_random(name: str, folder: Path, tokenizer: str = "default") -> str:
-    """Save a known shape with random weights, as large as a tokenizer's vocabulary; return its folder."""
-    pieces = load_tokenizer(tokenizer)
+def save_random(name: str, folder: Path) -> str:
+    """Save a known shape with random weights, as large as the default vocabulary; return its folder."""
+    pieces = load_tokenizer("default")
     with torch.random.fork_rng(), quiet_transformers():
         torch.manual_seed(0)
         model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)

@@ -62,9 +62,9 @@ def bench_search(config: SearchBench, progress: Progress = SILENT) -> BenchRecor
     )
 
 
-def draw_trials(count: int, seed: int = 1) -> list[HeadConfig]:
+def draw_trials(count: int) -> list[HeadConfig]:
     """Draw heads from the default space of questions, all on all layers."""
-    space, random = space_of(SearchConfig(layers=("all",)), SQUAD2, (1,)), np.random.default_rng(seed)
+    space, random = space_of(SearchConfig(layers=("all",)), SQUAD2, (1,)), np.random.default_rng(1)
     return [head_of(space, Trial(number, _draw(space, random))) for number in range(count)]
 
 

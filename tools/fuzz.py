@@ -419,8 +419,7 @@ def prediction_targets(folder: Path) -> list[Target]:
     """Prediction folders of questions (logits among them), of classes and of tags, and calibration on them."""
     from bertvision.evaluate.analyze import analyze_folder
     from bertvision.evaluate.calibrate import calibrate_folder
-    from bertvision.evaluate.ensemble import ensemble_folders
-    from bertvision.evaluate.ensemble_weights import choose_way
+    from bertvision.evaluate.ensemble import choose_way, ensemble_folders
     from bertvision.evaluate.score import score_file
     from bertvision.steps.predict_file import predict_file
 

@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 
 from bertvision.cli import app
 from bertvision.data.example import GoldAnswer, Question
-from bertvision.evaluate.ensemble import ensemble_folders
-from bertvision.evaluate.ensemble_weights import HeldOutMembers, Way, choose_way
+from bertvision.evaluate.ensemble import HeldOutMembers, Way, choose_way, ensemble_folders
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.logits import token_logits
 from bertvision.metrics.squad import score_squad1, score_squad2

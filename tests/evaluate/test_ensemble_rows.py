@@ -6,8 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bertvision.cli import app
-from bertvision.evaluate.ensemble import ensemble_folders
-from bertvision.evaluate.ensemble_weights import HeldOutMembers, Way
+from bertvision.evaluate.ensemble import HeldOutMembers, Way, ensemble_folders
 
 RTE = "index\tsentence1\tsentence2\tlabel\n0\ta weir\ta dam\tentailment\n1\tstone\triver\tnot_entailment\n"
 SWAG = "".join(

@@ -101,15 +101,6 @@ def test_parts_are_numbered_by_the_layers_that_a_head_was_trained_on():
     torch.testing.assert_close(parts.sum(dim=1)[mask], head(states, mask, segments)[mask], rtol=1e-4, atol=1e-5)
 
 
-def test_the_pooled_state_of_a_row_is_no_layer():
-    head = make_head("learned_pooling", objective=Objective(KINDS["class"], 3))
-    states, mask, segments = make_input(tokens=1)
-    assert layer_contributions(head, states, mask, segments, pooled=True).names == (
-        *("pooled", "layer 0", "layer 1"),
-        "bias",
-    )
-
-
 def test_a_mix_is_taken_apart_by_its_weights():
     head, (states, mask, segments) = make_head("learned_pooling"), make_input()
     parts = layer_contributions(head, states, mask, segments).parts

@@ -1,4 +1,6 @@
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -90,3 +92,8 @@ def test_errors_of_numbers_are_in_their_own_unit():
     gold, found = np.array([1.0, 2.0, 4.0]), np.array([1.0, 4.0, 3.0])
     assert metrics.rmse(gold, found) == pytest.approx(math.sqrt((0 + 4 + 1) / 3))
     assert metrics.mae(gold, found) == pytest.approx(1.0)
+
+
+def test_scoring_needs_no_torch():
+    code = "import sys, bertvision.metrics.scores; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -38,7 +38,7 @@ class Seen:
 def feed(history, group, losses, first=1):
     """Take steps with these losses, one for each learner."""
     for number, loss in enumerate(losses, start=first):
-        history.add(Step(number, 1, [(group, torch.tensor([loss, 2 * loss]))]), number, float(number))
+        history.add(Step(number, [(group, torch.tensor([loss, 2 * loss]))]), number, float(number))
 
 
 def test_a_point_has_the_mean_loss_since_the_last_one_and_the_rate_of_its_step():

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bertvision.analysis.disagreements import OUTCOMES
 from bertvision.analysis.groups import Grouping, count_context_pieces, count_words, group_questions
-from bertvision.analysis.outcomes import OUTCOMES
 from bertvision.analysis.scored import ScoredAnswers
 from bertvision.analysis.second import SecondAnswers, paper_answers, score_seconds, second_of_candidates, second_section
 from bertvision.data.example import Question

@@ -1,16 +1,20 @@
-"""Examples on which two models differ, with all that a reader needs to see why."""
+"""Who of two models is right on which examples, and where they differ, with all that a reader needs to see why."""
 
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bertvision.data.example import Question
+from bertvision.tables import Table, short_name
 
 COLUMNS = 80
 AROUND = 90  # characters of context on each side of an answer
 LABEL = 9  # columns before the text
 MOST_LETTERS = 400  # of a text that are printed
 NOTHING, EMPTY = "(no answer)", "(none)"
+LETTERS = 30  # of a group's name in a table
+OUTCOMES = {(True, True): "both", (True, False): "only A", (False, True): "only B", (False, False): "neither"}
 
 
 class Disagreement(NamedTuple):
@@ -22,14 +26,43 @@ class Disagreement(NamedTuple):
     empty: str  # what is printed for an empty text
 
 
+class Outcomes(NamedTuple):
+    """How many examples both, one or none of two models got right."""
+
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+
+    @property
+    def total(self) -> int:
+        """Count the examples."""
+        return sum(self)
+
+
+def count_right(pairs: Sequence[tuple[bool, ...]]) -> Outcomes:
+    """Count who is right: A and B of each example."""
+    found: Counter[tuple[bool, ...]] = Counter(pairs)
+    return Outcomes(*(found[pair] for pair in OUTCOMES))
+
+
+def outcome_section(outcomes: Mapping[str, Outcomes], note: str, title: str, nouns: str) -> Table:
+    """Lay out who is right by group; a group without examples has empty cells."""
+    rows = tuple(
+        (short_name(name, LETTERS), *(f"{count:,}" if each.total else "" for count in each), f"{each.total:,}")
+        for name, each in outcomes.items()
+    )
+    return Table(title, (nouns, *OUTCOMES.values(), "total"), rows, note)
+
+
 def to_texts(found: Sequence[Disagreement]) -> list[str]:
     """Lay out disagreements in 80 columns, numbered."""
     return [lay_out(f"{number}. {each.head}", each.printed, each.empty) for number, each in enumerate(found, start=1)]
 
 
-def shortened(text: str, letters: int = MOST_LETTERS) -> str:
+def shortened(text: str) -> str:
     """Cut a text that is too long to be printed."""
-    return text if len(text) <= letters else f"{text[:letters]} ..."
+    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]} ..."
 
 
 def snippet_of(context: str, start: int, length: int) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 
 from bertvision.data.example import Pieces, Question
 from bertvision.errors import DataError
+from bertvision.metrics.paper_scores import decode_pieces
 from bertvision.metrics.squad import answer_worths, normalize_answer
 from bertvision.predictions.logits import Logits, TokenGrid
-from bertvision.predictions.paper_decoder import decode_pieces
 from bertvision.predictions.prediction import Candidate
 from bertvision.tables import Table, number_cell
 

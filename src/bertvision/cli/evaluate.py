@@ -251,8 +251,7 @@ def ensemble(
     Writes what `predict` writes, and ensemble.json; prints the scores of each model and of all together. Own tables are
     read with the settings that they were trained with, such as --set data.columns.label=stars.
     """
-    from bertvision.evaluate.ensemble import ensemble_folders
-    from bertvision.evaluate.ensemble_weights import choose_way
+    from bertvision.evaluate.ensemble import choose_way, ensemble_folders
     from bertvision.settings import with_overrides
 
     way = choose_way(how, weights, held_out or (), held_out_data)

@@ -260,13 +260,18 @@ def number(value: Any, column: Column) -> float:  # noqa: ANN401 (checked here)
     """Take a cell for a finite number."""
     if _is_missing(value) or value == "":
         raise BadExampleError(f"{place_of(column)} is empty; give a number")
+    if (found := finite_number(value)) is None:
+        raise BadExampleError(f"{place_of(column)} is {value!r:.80}; give a number")
+    return found
+
+
+def finite_number(value: Any) -> float | None:  # noqa: ANN401 (checked here)
+    """Return a value as a finite number; None where it is none."""
     try:
         found = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if not math.isfinite(found):
-        raise BadExampleError(f"{place_of(column)} is {value!r:.80}; give a number")
-    return found
+        return None
+    return found if math.isfinite(found) else None
 
 
 def switched(value: Any, column: Column) -> bool:  # noqa: ANN401 (checked here)

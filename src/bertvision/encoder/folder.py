@@ -53,7 +53,7 @@ def build_encoder(folder: Path) -> tuple[PreTrainedModel, set[str]]:
     config = _read_config(folder, sizes)
     with torch.device("meta"):  # sizes without memory
         skeleton = AutoModel.from_config(config, dtype=torch.float32)
-    _check_sizes(folder, skeleton, sizes)
+    _check_sizes(skeleton, sizes)
     # Copies: a file that is overwritten while it is mapped into memory would change the model, or end the process.
     weights = {name: value.clone() for file in sizes.files for name, value in load_file(file).items()}
     model, info = type(skeleton).from_pretrained(
@@ -112,7 +112,7 @@ def _read_config(folder: Path, sizes: FileSizes) -> PreTrainedConfig:
                 "it needs code of its own (`auto_map`), which is never run; give an encoder that transformers has"
             )
         raise EncoderError(f"its `model_type` {str(kind)[:80]!r} is none that this version of transformers has")
-    _check_numbers(folder, content, sizes)
+    _check_numbers(content, sizes)
     config: PreTrainedConfig = CONFIG_MAPPING[kind].from_dict(_without_ignored(content))
     for name in NEEDED:
         if not isinstance(size := getattr(config, name, None), int) or size < 1:
@@ -130,7 +130,7 @@ def _without_ignored(content: Any) -> Any:  # noqa: ANN401 (JSON)
     return [_without_ignored(each) for each in content] if isinstance(content, list) else content
 
 
-def _check_numbers(folder: Path, content: Mapping[str, Any], sizes: FileSizes) -> None:
+def _check_numbers(content: Mapping[str, Any], sizes: FileSizes) -> None:
     """Refuse a size that no weights stand behind, before something of that size is made."""
     for key, value in content.items():
         if isinstance(value, int) and abs(value) > sizes.numbers and key not in IGNORED:
@@ -139,7 +139,7 @@ def _check_numbers(folder: Path, content: Mapping[str, Any], sizes: FileSizes) -
             )
 
 
-def _check_sizes(folder: Path, skeleton: PreTrainedModel, sizes: FileSizes) -> None:
+def _check_sizes(skeleton: PreTrainedModel, sizes: FileSizes) -> None:
     pooler = getattr(skeleton, "pooler", None)  # what checkpoints may lack
     spared = sum(each.numel() for each in pooler.parameters()) if isinstance(pooler, torch.nn.Module) else 0
     expected = sum(each.numel() for each in skeleton.parameters()) - spared

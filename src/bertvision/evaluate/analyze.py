@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertvision.analysis.disagreements import Disagreement, to_texts
-from bertvision.analysis.outcomes import Outcomes, outcome_section
+from bertvision.analysis.disagreements import Disagreement, Outcomes, outcome_section, to_texts
 from bertvision.evaluate.asked_run import find_asked
 from bertvision.kinds.kind import Breakdown, Golds
 from bertvision.settings import Settings

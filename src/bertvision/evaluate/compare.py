@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.analysis.disagreements import Disagreement, to_texts
-from bertvision.analysis.outcomes import Outcomes, outcome_section
+from bertvision.analysis.disagreements import Disagreement, Outcomes, outcome_section, to_texts
 from bertvision.data.example import Question
 from bertvision.data.held_out import cluster_of
 from bertvision.errors import DataError, SettingsError

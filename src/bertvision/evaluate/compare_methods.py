@@ -11,8 +11,7 @@ from bertvision.errors import DataError, FolderError
 from bertvision.evaluate.compare import clusters_of
 from bertvision.evaluate.golds import GoldConfig, read_golds
 from bertvision.kinds.kind import Golds
-from bertvision.metrics.best_threshold import Sweep, build_sweep, resample_best_f1
-from bertvision.metrics.resampling import Draw, Floats, draw_seeds, interval_of
+from bertvision.metrics.resampling import Draw, Floats, Sweep, build_sweep, draw_seeds, interval_of, resample_best_f1
 from bertvision.predictions.files import read_prediction_folder, read_values
 from bertvision.records import (
     Apart,

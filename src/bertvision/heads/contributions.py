@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from bertvision.errors import SettingsError
-from bertvision.heads.head import Head, state_at
+from bertvision.heads.head import Head
 from bertvision.heads.poolers.pooler import LayerParts, SumOverLayers
 from bertvision.heads.readouts import ClassReadout, SpanReadout, TagReadout
 from bertvision.records import state_name
@@ -28,13 +28,8 @@ class Contributions(NamedTuple):
     parts: Float[Tensor, "batch part place column"]
 
 
-def layer_contributions(
-    head: Head, states: LayerStates, mask: TokenMask, segments: Segments, *, pooled: bool = False
-) -> Contributions:
-    """Take a head's logits apart by layers, in float32; refuse a head whose layers meet before its last step.
-
-    `pooled`: the first of the states is the pooled one (`encode_pooled`, first, of an encoder that has a pooler).
-    """
+def layer_contributions(head: Head, states: LayerStates, mask: TokenMask, segments: Segments) -> Contributions:
+    """Take a head's logits apart by layers, in float32; refuse a head whose layers meet before its last step."""
     pooler, output = _sum_and_output(head)
     own = head.own_states(states)
     with torch.autocast(states.device.type, enabled=False):
@@ -42,7 +37,7 @@ def layer_contributions(
     if isinstance(head.readout, ClassReadout):
         found = _first_place(found)
     places = range(own.shape[1]) if head.places is None else head.places
-    parts, names = [found.layers], [state_name(state_at(place, pooled=pooled)) for place in places]
+    parts, names = [found.layers], [state_name(place) for place in places]
     if found.skip is not None:
         parts, names = [*parts, found.skip[:, None]], [*names, SKIP]
     bias = output.bias.expand_as(found.layers[:, :1])

@@ -108,10 +108,10 @@ def weighed_states(head: Head, *, has_pooler: bool) -> list[State] | None:
         return None
     own = head.pooler.places if isinstance(head.pooler, ChosenLayers) else range(len(mix.weights))
     given = own if head.places is None else [head.places[place] for place in own]
-    return [state_at(place, pooled=head.pooling == "first" and has_pooler) for place in given]
+    return [_state_at(place, pooled=head.pooling == "first" and has_pooler) for place in given]
 
 
-def state_at(place: int, *, pooled: bool) -> State:
+def _state_at(place: int, *, pooled: bool) -> State:
     """Return which state stands at a place of those that a head is given; `pooled`: the pooled one is the first."""
     if not pooled:
         return place

@@ -3,13 +3,11 @@
 And what one head sees of an encoder when no other head shares the pass.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from bertvision.encoder.encode import Read, StateBatch, encode, read_states
 from bertvision.encoder.load import Encoder
@@ -27,8 +25,6 @@ from bertvision.windows.batches import WindowBatch, lengths_of
 from bertvision.windows.packing import cut_in_order, packed_shape
 from bertvision.windows.padding import CPU_TOKENS, places_of
 from bertvision.windows.window import Window
-
-Placed = tuple[npt.NDArray[np.int64], Tensor]  # where scores go, and the scores
 
 
 def logits_of(
@@ -75,14 +71,9 @@ def token_logits(
     is_packed = packs_states(encoder, compute) and all(_scores_each_token(head) for head in heads.values())
     if kept is None and is_packed and windows:
         return _packed_logits(encoder, heads, windows, compute, progress, tokens, layers)
-    window_at = np.concatenate([[0], np.cumsum(lengths_of(windows))])
-
-    def place(scores: Tensor, batch: WindowBatch) -> Placed:
-        return places_of(window_at, batch.rows), scores[batch.mask]
-
     batches: Iterable[StateBatch] = states_in_order_of_length(encoder, windows, tokens, compute, layers=layers)
     batches = batches if kept is None else kept.through(None, batches)
-    return _fill(heads, batches, int(window_at[-1]), place, compute, progress, len(windows))
+    return _fill(heads, batches, windows, "token", compute, progress)
 
 
 def _scores_each_token(head: Head) -> bool:
@@ -132,15 +123,11 @@ def row_logits(
 
     With `pooling` heads are given one state per layer (`encode_pooled`).
     """
-
-    def place(scores: Tensor, batch: WindowBatch) -> Placed:
-        return batch.rows, scores
-
     batches: Iterable[StateBatch] = states_in_order_of_length(
         encoder, windows, tokens, compute, layers=layers, pooling=pooling
     )
     batches = batches if kept is None else kept.through(pooling, batches)
-    return _fill(heads, batches, len(windows), place, compute, progress, len(windows))
+    return _fill(heads, batches, windows, "row", compute, progress)
 
 
 def output_logits(
@@ -155,39 +142,36 @@ def output_logits(
     """Return the logits of an output layer on an encoder that is in training; `read` gives what it sees."""
     if compute.device.type == "cpu":
         tokens = min(tokens, CPU_TOKENS)
-    window_at = np.concatenate([[0], np.cumsum(lengths_of(windows))])
-
-    def place(scores: Tensor, batch: WindowBatch) -> Placed:
-        return (places_of(window_at, batch.rows), scores[batch.mask]) if per == "token" else (batch.rows, scores)
-
     batches = outputs_in_order_of_length(encoder, read, windows, tokens, compute)
-    size = int(window_at[-1]) if per == "token" else len(windows)
-    return _fill({"output": head}, batches, size, place, compute, SILENT, len(windows))["output"]
+    return _fill({"output": head}, batches, windows, per, compute, SILENT)["output"]
 
 
 def _fill(
     heads: Mapping[str, Head],
     batches: Iterable[StateBatch],
-    size: int,
-    place: Callable[[Tensor, WindowBatch], Placed],
+    windows: Sequence[Window],
+    per: Per,
     compute: Compute,
     progress: Progress,
-    num_windows: int,
 ) -> dict[str, Logits]:
-    """Run every head on every batch of states; `place` says where its scores go among `size` of them.
+    """Run every head on every batch of states; padding has no place among the logits of tokens.
 
     Of several processes each has some of the batches, and the scores of all then.
     """
+    window_at = np.concatenate([[0], np.cumsum(lengths_of(windows))])
+    size = int(window_at[-1]) if per == "token" else len(windows)
     logits = {name: np.zeros((size, score_columns(head)), np.float32) for name, head in heads.items()}
     for head in heads.values():
         head.to(compute.device).eval()
-    with progress.bar("predict", num_windows) as bar:
+    with progress.bar("predict", len(windows)) as bar:
         for batch in batches:
+            rows, mask = batch.windows.rows, batch.windows.mask
+            places = places_of(window_at, rows) if per == "token" else rows
             # As in training: autocast around the heads alone, the encoder's weights have its number format already.
             with torch.no_grad(), compute.autocast():
                 for name, head in heads.items():
-                    places, scores = place(head(*batch.seen), batch.windows)
-                    logits[name][places] = scores.float().cpu().numpy()
+                    scores = head(*batch.seen)
+                    logits[name][places] = (scores[mask] if per == "token" else scores).float().cpu().numpy()
             bar.advance(batch.size * compute.processes.count)
     for each in logits.values():
         compute.processes.add_up_array(each)

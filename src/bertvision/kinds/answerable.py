@@ -7,66 +7,28 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.data.example import ColumnsConfig, Question, TaskName
-from bertvision.data.shards import ShardRow
+from bertvision.data.example import Question
 from bertvision.files import write_json_rows
 from bertvision.kinds.classes import predict_classes
-from bertvision.kinds.kind import Answering, Golds, Labelled, Reading, TaskInfo
+from bertvision.kinds.kind import Answering, Golds
 from bertvision.kinds.label_values import PAPER_FILE
 from bertvision.kinds.labelled import LabelKind
-from bertvision.kinds.questions import count_answers, question_of, question_texts, read_questions
+from bertvision.kinds.questions import QuestionKind
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.logits import Logits, softmax
 from bertvision.predictions.prediction import RowPrediction
-from bertvision.progress import SILENT, Progress
-from bertvision.windows.tokens import Tokenizer
-from bertvision.windows.window import Window, WindowConfig, cut_windows
+from bertvision.windows.window import Window
 
 NO_ANSWER = 1  # the class of a question, or of a window, that has none
 
 
-class Answerable(LabelKind):
+class Answerable(QuestionKind, LabelKind):
     """A class of a question, which has several windows."""
 
     name: ClassVar[str] = "answerable"
-    noun: ClassVar[str] = "question"
-    cluster: ClassVar[str | None] = "article"
-    asks_questions: ClassVar[bool] = True
-    can_be_taught: ClassVar[bool] = True
+    classifies_windows: ClassVar[bool] = True
     grouped_by_class: ClassVar[bool] = True
     has_classes: ClassVar[bool] = True
-    second: ClassVar[str] = "context"
-
-    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
-        """Read a SQuAD file."""
-        return Labelled(read_questions(source, reading), reading.labels)
-
-    def cut(
-        self,
-        examples: Sequence[Question],
-        labels: Sequence[str],
-        tokenizer: Tokenizer,
-        config: WindowConfig,
-        *,
-        labelled: bool = True,
-        progress: Progress = SILENT,
-    ) -> list[Window]:
-        """Cut contexts into windows, whose class says whether they hold the answer."""
-        return cut_windows(examples, tokenizer, config, labelled=labelled, answerable=labelled, progress=progress)
-
-    def example(self, identity: str, text: str, second: Any = None) -> Question:  # noqa: ANN401 (a text)
-        """Return a question about a context."""
-        return Question(identity, text, second, (), "")
-
-    def from_row(
-        self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]
-    ) -> Question:
-        """Return the question and its context."""
-        return question_of(identity, row.cells)
-
-    def count_labels(self, examples: Sequence[Question], labels: Sequence[str]) -> dict[str, int]:
-        """Count the questions with and without an answer."""
-        return count_answers(examples)
 
     def lay_out(self, examples: Sequence[Question], windows: Sequence[Window]) -> npt.NDArray[Any]:
         """Return which question each window belongs to."""
@@ -91,7 +53,7 @@ class Answerable(LabelKind):
 
     def texts(self, example: Question) -> dict[str, str]:
         """Return question and context."""
-        return question_texts(example)
+        return {"question": example.text, "context": example.context}
 
     def write(self, folder: Path, golds: Golds, predictions: Sequence[RowPrediction], part: str = "") -> None:
         """Write predictions by id, also those by the 2020 system's rule where there are any."""

@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from bertvision.analysis.disagreements import Disagreement
-from bertvision.analysis.outcomes import Outcomes
+from bertvision.analysis.disagreements import Disagreement, Outcomes
 from bertvision.data.example import ColumnsConfig, DataConfig, Split, TaskName, TextRow
 from bertvision.data.shards import ShardRow
 from bertvision.data.sources import HubId

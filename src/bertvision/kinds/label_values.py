@@ -1,12 +1,12 @@
 """What prediction files hold of labels, checked, and put in the order of the examples."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bertvision.data.tables import finite_number
 from bertvision.errors import DataError
 from bertvision.metrics.scores import Numbers
 from bertvision.predictions.prediction import RowPrediction
@@ -62,11 +62,7 @@ def class_of(where: str, value: Any, labels: Sequence[str], *, has_numbers: bool
 
 def number_of(where: str, value: Any) -> float:  # noqa: ANN401 (checked here)
     """Return a finite number that a file holds."""
-    try:
-        found = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if not math.isfinite(found):
+    if (found := finite_number(value)) is None:
         raise DataError(f"{where}: expected a number, got {value!r:.80}")
     return found
 

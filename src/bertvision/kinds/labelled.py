@@ -18,9 +18,8 @@ from bertvision.analysis.classes import (
     score_classes,
     type_section,
 )
-from bertvision.analysis.disagreements import EMPTY, Disagreement, shortened
+from bertvision.analysis.disagreements import EMPTY, OUTCOMES, Disagreement, Outcomes, count_right, shortened
 from bertvision.analysis.mislabelled import suspect_classes
-from bertvision.analysis.outcomes import OUTCOMES, Outcomes, count_right
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
 from bertvision.kinds.kind import Bounds, Breakdown, CellsByName, Golds, Joined, Kind, TaskInfo

@@ -1,31 +1,59 @@
 """What questions have in common, whether a span is asked for or whether there is one."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
-from bertvision.data.example import Column, Question, Split
+from bertvision.data.example import ColumnsConfig, Question, TaskName
+from bertvision.data.shards import ShardRow
 from bertvision.data.squad import read_squad
 from bertvision.data.tables import plain_text
-from bertvision.kinds.kind import Reading
+from bertvision.kinds.kind import Kind, Labelled, Reading, TaskInfo
+from bertvision.progress import SILENT, Progress
+from bertvision.windows.tokens import Tokenizer
+from bertvision.windows.window import Window, WindowConfig, cut_windows
 
 
-def read_questions(source: str, reading: Reading) -> Split[Question]:
-    """Read a SQuAD file."""
-    return read_squad(source, on_bad=reading.data.on_bad, hub_split=reading.hub_split, answers=reading.need)
+class QuestionKind(Kind):
+    """A question about a context, from a SQuAD file."""
 
+    noun: ClassVar[str] = "question"
+    cluster: ClassVar[str | None] = "article"
+    asks_questions: ClassVar[bool] = True
+    can_be_taught: ClassVar[bool] = True
+    second: ClassVar[str] = "context"
+    classifies_windows: ClassVar[bool] = False  # whether a window has a class: whether it holds the answer
 
-def question_of(identity: str, cells: Mapping[Column, Any]) -> Question:
-    """Return the question of a row with the columns `question` and `context`."""
-    text, context = (plain_text(cells.get(column), column) for column in ("question", "context"))
-    return Question(identity, text, context, (), "")
+    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+        """Read a SQuAD file."""
+        split = read_squad(source, on_bad=reading.data.on_bad, hub_split=reading.hub_split, answers=reading.need)
+        return Labelled(split, reading.labels)
 
+    def cut(
+        self,
+        examples: Sequence[Question],
+        labels: Sequence[str],
+        tokenizer: Tokenizer,
+        config: WindowConfig,
+        *,
+        labelled: bool = True,
+        progress: Progress = SILENT,
+    ) -> list[Window]:
+        """Cut contexts into windows, labelled with the first answer or with their class."""
+        answerable = labelled and self.classifies_windows
+        return cut_windows(examples, tokenizer, config, labelled=labelled, answerable=answerable, progress=progress)
 
-def count_answers(questions: Sequence[Question]) -> dict[str, int]:
-    """Count the questions with and without an answer."""
-    impossible = sum(question.is_impossible for question in questions)
-    return {"answer": len(questions) - impossible, "no answer": impossible}
+    def example(self, identity: str, text: str, second: Any = None) -> Question:  # noqa: ANN401 (a text)
+        """Return a question about a context."""
+        return Question(identity, text, second, (), "")
 
+    def from_row(
+        self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]
+    ) -> Question:
+        """Return the question of a row with the columns `question` and `context`."""
+        text, context = (plain_text(row.cells.get(column), column) for column in ("question", "context"))
+        return self.example(identity, text, context)
 
-def question_texts(question: Question) -> dict[str, str]:
-    """Return question and context."""
-    return {"question": question.text, "context": question.context}
+    def count_labels(self, examples: Sequence[Question], labels: Sequence[str]) -> dict[str, int]:
+        """Count the questions with and without an answer."""
+        impossible = sum(question.is_impossible for question in examples)
+        return {"answer": len(examples) - impossible, "no answer": impossible}

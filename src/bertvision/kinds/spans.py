@@ -8,12 +8,19 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bertvision.analysis.breakdown import break_down_spans
-from bertvision.analysis.disagreements import NOTHING, Disagreement, place_to_show, shortened, snippet_of
+from bertvision.analysis.disagreements import (
+    NOTHING,
+    OUTCOMES,
+    Disagreement,
+    Outcomes,
+    count_right,
+    place_to_show,
+    shortened,
+    snippet_of,
+)
 from bertvision.analysis.groups import group_types
-from bertvision.analysis.outcomes import OUTCOMES, Outcomes, count_right
 from bertvision.analysis.scored import ScoredAnswers, score_answers
-from bertvision.data.example import ColumnsConfig, Question, Split, TaskName
-from bertvision.data.shards import ShardRow
+from bertvision.data.example import Question, Split, TaskName
 from bertvision.errors import DataError, FolderError
 from bertvision.kinds.kind import (
     Answering,
@@ -22,7 +29,6 @@ from bertvision.kinds.kind import (
     CellsByName,
     Golds,
     Joined,
-    Kind,
     Labelled,
     Per,
     PredictorName,
@@ -30,8 +36,8 @@ from bertvision.kinds.kind import (
     Readout,
     TaskInfo,
 )
-from bertvision.kinds.paper_scores import PaperGold, paper_gold, paper_scores
-from bertvision.kinds.questions import count_answers, question_of, read_questions
+from bertvision.kinds.questions import QuestionKind
+from bertvision.metrics.paper_scores import PaperGold, paper_gold, paper_scores
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of, resample_means, resample_sums
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
 from bertvision.predictions.ensemble import How, combine_logits
@@ -47,37 +53,31 @@ from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.span_ensemble import LOGITS, ScoredText, SpanMember, combine_spans, read_members
 from bertvision.predictions.spans import decode_spans
 from bertvision.predictions.texts import TextGrid, text_grid
-from bertvision.progress import SILENT, Progress
 from bertvision.records import Mistake
 from bertvision.windows.tokens import Tokenizer
-from bertvision.windows.window import Window, WindowConfig, cut_windows
+from bertvision.windows.window import Window
 
 # What a table of an ensemble's members shows: SQuAD 2.0's name of a score, then 1.1's.
 COLUMNS = {"EM": ("exact", "exact_match"), "F1": ("f1",), "best F1": ("best_f1",), "span F1": ("best_span_HasAns_f1",)}
 
 
 @dataclass(frozen=True)
-class Spans(Kind):
+class Spans(QuestionKind):
     """The best span of a context."""
 
     has_null: bool = field(default=True, compare=False)  # the same models are trained either way
 
     name: ClassVar[str] = "span"
     per: ClassVar[Per] = "token"
-    noun: ClassVar[str] = "question"
-    cluster: ClassVar[str | None] = "article"
     softmax: ClassVar[Literal["tokens"]] = "tokens"
     readouts: ClassVar[tuple[Readout, ...]] = ("linear", "joint", "bilstm", "null_offset", "null_offset_scale")
     in_context: ClassVar[bool] = True
-    asks_questions: ClassVar[bool] = True
-    can_be_taught: ClassVar[bool] = True
     has_baseline: ClassVar[bool] = False
     may_lack_scores: ClassVar[bool] = False
     right: ClassVar[str] = "Right by exact match"
     pipeline: ClassVar[str] = "question-answering"
     usage: ClassVar[str] = 'model("Who built the weir?", "The weir was built in 1887 by Hannah Coyle.").text'
     predictor: ClassVar[PredictorName] = "reader"
-    second: ClassVar[str] = "context"
 
     @property
     def learns_unanswerable(self) -> bool:
@@ -86,41 +86,14 @@ class Spans(Kind):
 
     def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a SQuAD file; SQuAD 1.1 knows no question without an answer."""
-        split = read_questions(source, reading)
-        if not self.has_null and reading.need == "placed":
-            split = _answerable(split, drop=reading.data.on_bad == "drop")
-        return Labelled(split, reading.labels)
-
-    def cut(
-        self,
-        examples: Sequence[Question],
-        labels: Sequence[str],
-        tokenizer: Tokenizer,
-        config: WindowConfig,
-        *,
-        labelled: bool = True,
-        progress: Progress = SILENT,
-    ) -> list[Window]:
-        """Cut contexts into windows, labelled with the first answer."""
-        return cut_windows(examples, tokenizer, config, labelled=labelled, progress=progress)
+        found = super().read(task, info, source, reading)
+        if self.has_null or reading.need != "placed":
+            return found
+        return Labelled(_answerable(found.split, drop=reading.data.on_bad == "drop"), found.labels)
 
     def columns(self, labels: Sequence[str]) -> int:
         """Return 2: start and end."""
         return 2
-
-    def example(self, identity: str, text: str, second: Any = None) -> Question:  # noqa: ANN401 (a text)
-        """Return a question about a context."""
-        return Question(identity, text, second, (), "")
-
-    def from_row(
-        self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]
-    ) -> Question:
-        """Return the question and its context."""
-        return question_of(identity, row.cells)
-
-    def count_labels(self, examples: Sequence[Question], labels: Sequence[str]) -> dict[str, int]:
-        """Count the questions with and without an answer."""
-        return count_answers(examples)
 
     def lay_out(self, examples: Sequence[Question], windows: Sequence[Window]) -> TextGrid:
         """Lay the windows' tokens out over their contexts."""

@@ -1,10 +1,16 @@
-"""Two models' worths on the same questions -> how far apart they are, and whether chance alone could do that."""
+"""Two models' worths on the same questions -> how far apart they are, and whether chance alone could do that.
 
-from collections.abc import Iterator
+Most scores are made of sums. The best F1 is not: in each resample another threshold of "no answer" is best (`Sweep`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from bertvision.data.example import Question
+from bertvision.metrics.squad import answer_worths
 
 Floats = npt.NDArray[np.float64]
 CELLS_AT_ONCE = 200_000  # counts of resamples held at once: 1.6 MB, which a processor's cache holds
@@ -36,17 +42,6 @@ class Interval(NamedTuple):
     p_value: float
 
 
-def paired_bootstrap(
-    differences: Floats, units: npt.NDArray[np.int64], resamples: int = 10_000, seed: int = 1
-) -> Interval:
-    """Resample units with replacement and give the percentile interval of the mean difference.
-
-    `units` tells which unit each difference belongs to: itself, or its article. The two-sided p-value is twice the
-    smaller share of resamples at or beyond 0, with the sample itself counted as one more, so that it is never 0.
-    """
-    return interval_of(resample_means(differences, Draw(units, resamples, seed)))
-
-
 def resample_means(differences: Floats, draw: Draw) -> Floats:
     """Return the mean difference in each resample."""
     parts = np.stack([differences, np.ones_like(differences)], axis=1)
@@ -56,7 +51,11 @@ def resample_means(differences: Floats, draw: Draw) -> Floats:
 
 
 def interval_of(resampled: Floats) -> Interval:
-    """Return where the middle 95% of resampled differences lie, and the p-value; those that are NaN are left out."""
+    """Return where the middle 95% of resampled differences lie, and the p-value; those that are NaN are left out.
+
+    The two-sided p-value is twice the smaller share of resamples at or beyond 0, with the sample itself counted as one
+    more, so that it is never 0.
+    """
     known = np.round(resampled[~np.isnan(resampled)], DIGITS)
     low, high = bounds_of(known)
     beyond = int(min(np.count_nonzero(known <= 0), np.count_nonzero(known >= 0)))
@@ -99,6 +98,45 @@ def draw_seeds(resampled: Floats, seed: int) -> Floats:
     drawn = np.random.default_rng((seed, seeds)).multinomial(seeds, np.full(seeds, 1 / seeds), size=resamples)
     means: Floats = np.einsum("rs,sr->r", drawn / seeds, resampled)
     return means
+
+
+class Sweep(NamedTuple):
+    """What each answer adds as the threshold rises, from where the model abstains from all questions."""
+
+    abstained: Floats  # what "no answer" is worth, by question
+    order: npt.NDArray[np.int64]  # the questions whose answers change the score, by rising odds of "no answer"
+    gains: Floats  # by how much they do: their F1, or -1 where "no answer" was right
+
+
+def build_sweep(questions: Sequence[Question], spans: Mapping[str, str], null_odds: Mapping[str, float]) -> Sweep:
+    """Order a model's best spans as the official script does: one by one, and where odds are equal as in their file."""
+    place_of = {each.id: place for place, each in enumerate(questions)}
+    f1 = answer_worths(questions, spans).f1
+    gains = np.array([-float(bool(spans[each.id])) if each.is_impossible else f1[each.id] for each in questions])
+    rising = np.array([place_of[each] for each in sorted(null_odds, key=null_odds.__getitem__)])
+    order = rising[gains[rising] != 0]
+    return Sweep(np.array([float(each.is_impossible) for each in questions]), order, gains[order])
+
+
+def best_f1(sweep: Sweep, counts: Floats) -> Floats:
+    """Return the official best F1 in percent, questions counted so often: [resample, question] -> [resample]."""
+    nothing = counts @ sweep.abstained  # whole numbers, so exact for any number of threads
+    sums = np.take(counts, sweep.order, axis=1)  # takes half as long as an index does
+    sums *= sweep.gains
+    sums[:, :1] += nothing[:, None]
+    np.cumsum(sums, axis=1, out=sums)  # from left to right, as the official script adds
+    best: Floats = 100.0 * np.maximum(nothing, sums.max(axis=1, initial=0.0)) / counts.sum(axis=1)
+    return best
+
+
+def resample_best_f1(sweeps: Sequence[Sweep], draw: Draw) -> Floats:
+    """Return every model's best F1 of the questions as they are, then of the same resamples: [model, 1 + resample]."""
+    found = [[best_f1(sweep, np.ones((1, len(draw.units)))) for sweep in sweeps]]
+    kinds = np.ones(int(draw.units.max()) + 1, dtype=np.int64)
+    for drawn in draw_counts(kinds, draw.resamples, draw.seed):
+        counts = np.take(drawn, draw.units, axis=1)  # a question comes as often as its article
+        found.append([best_f1(sweep, counts) for sweep in sweeps])
+    return np.concatenate(found, axis=1)
 
 
 def mcnemar_p_value(only_one: int, only_other: int) -> float:

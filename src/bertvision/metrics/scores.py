@@ -1,17 +1,15 @@
-"""Scores of classes, labels, numbers, tags and word pieces; in percent but for `rmse` and `mae`.
+"""Scores of classes, labels, numbers and tags; in percent but for `rmse` and `mae`.
 
 None is a score that has no value. Own lines rather than scikit-learn's and scipy's, which are no dependencies; the
-definitions are theirs. Entities are counted as conlleval (CoNLL-2000 to 2003) does, word pieces as the 2020 system did.
+definitions are theirs. Entities are counted as conlleval (CoNLL-2000 to 2003) does.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.data.example import Pieces
 from bertvision.metrics.squad import Scores
 
 Numbers = npt.NDArray[Any]  # one for each row; for label sets [row, label], 0 or 1
@@ -139,25 +137,6 @@ def entities(tags: TagSequence) -> list[Entity]:
 
 def _percent(part: int, whole: int) -> float:
     return 100.0 * part / whole if whole else 0.0
-
-
-def score_pieces(golds: Sequence[Sequence[Pieces]], answers: Sequence[Pieces]) -> Scores:
-    """Return both scores of the 2020 system in percent (SPEC 4.2): word pieces as they are, not normalised.
-
-    Each question counts by its best gold; an unanswerable one has an empty gold.
-    """
-    exact = f1 = 0.0
-    for wanted, answer in zip(golds, answers, strict=True):
-        exact += answer in wanted
-        f1 += max(piece_f1(gold, answer) for gold in wanted)
-    return {"paper_v1_exact": 100.0 * exact / len(golds), "paper_v1_f1": 100.0 * f1 / len(golds)}
-
-
-def piece_f1(gold: Pieces, answer: Pieces) -> float:
-    """Return the F1 of two bags of word pieces; where one is empty, whether both are."""
-    if not gold or not answer:
-        return float(gold == answer)
-    return 2 * (Counter(gold) & Counter(answer)).total() / (len(gold) + len(answer))
 
 
 METRICS: dict[str, Metric] = {

@@ -16,15 +16,16 @@ from bertvision.tables import Cell, Column, Number, Table
 FIGURE = "importance"
 BAR_HEIGHT, TRIALS_HEIGHT = 0.28, 3.0  # inches
 RATES = ("lr",)
+MOST_TRIALS = 10  # of a table
 
 
-def trials_table(record: SearchRecord, most: int = 10) -> Table:
+def trials_table(record: SearchRecord) -> Table:
     """Lay out the best trials; what all trials have in common is left out."""
     ranked = sorted((trial for trial in record.trials if trial.score is not None), key=_rank)
     names = [name for name, values in record.space.items() if isinstance(values, dict) or len(values) > 1]
     rows = tuple(
         (str(trial.number), *(_setting(name, trial.settings[name]) for name in names), _score(trial), trial.note)
-        for trial in ranked[:most]
+        for trial in ranked[:MOST_TRIALS]
     )
     settings = [Column(name, "left") for name in names]
     columns = (Column("trial", "left"), *settings, Column(f"held-out {record.metric}"), Column("note", "left"))

@@ -162,12 +162,12 @@ class History:
         self._log.add(made)
 
 
-def thinned(points: Sequence[TrainingPoint], most: int = MAX_POINTS) -> list[TrainingPoint]:
-    """Return at most so many points, each the last of several neighbours with the mean of their losses.
+def thinned(points: Sequence[TrainingPoint]) -> list[TrainingPoint]:
+    """Return at most MAX_POINTS points, each the last of several neighbours with the mean of their losses.
 
     Where one of the neighbours was evaluated, the last of these it is.
     """
-    size = ceil(len(points) / most)
+    size = ceil(len(points) / MAX_POINTS)
     return [_merged(points[first : first + size]) for first in range(0, len(points), size)] if size > 1 else [*points]
 
 

@@ -213,7 +213,6 @@ class Step(NamedTuple):
     """One step of all learners over the same examples."""
 
     number: int  # counted from 1
-    num_examples: int
     results: list[tuple[Group, Tensor]]
 
     @property
@@ -236,7 +235,7 @@ def train_steps(groups: Sequence[Group], steps: Iterable[Sequence[Batch]], first
     """
     for number, batches in enumerate(steps, start=first_number):
         results = [(group, group.step(batches)) for group in groups]
-        yield Step(number, sum(batch.size for batch in batches), results)
+        yield Step(number, results)
         if number % STEPS_BETWEEN_LOOKS == 0:
             give_back_memory()
             if len(diverged_among(groups)) == sum(len(g.learners) for g in groups):

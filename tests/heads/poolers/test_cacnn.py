@@ -4,8 +4,15 @@ import torch
 from torch.nn import functional as F
 
 from bertvision.heads.build import HeadConfig, build_head
-from bertvision.heads.poolers.cacnn import CacnnContextConfig, CacnnSimpleConfig, build_cacnn, correlate
-from bertvision.heads.poolers.filter_generators import ContextGenerator, SimpleGenerator, window_weights
+from bertvision.heads.poolers.cacnn import (
+    CacnnContextConfig,
+    CacnnSimpleConfig,
+    ContextGenerator,
+    SimpleGenerator,
+    build_cacnn,
+    correlate,
+    window_weights,
+)
 from bertvision.shapes import StackShape
 
 SHAPE = StackShape(layers=3, hidden=4)

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import SettingsError
-from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase
-from bertvision.heads.poolers.project_layers import project_layers
+from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase, project_layers
 from bertvision.kinds.kind import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenMask
 

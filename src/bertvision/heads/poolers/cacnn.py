@@ -1,4 +1,7 @@
-"""Context-aware CNN filters: every row is read by convolution filters that were made from the row itself (Hulburd)."""
+"""Context-aware CNN filters: every row is read by convolution filters that were made from the row itself (Hulburd).
+
+They are made in one of two ways, after Shen et al.: `SimpleGenerator` or `ContextGenerator`.
+"""
 
 from typing import ClassVar, Literal
 
@@ -8,11 +11,15 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.heads.poolers.filter_generators import ContextGenerator, Filters, SimpleGenerator
-from bertvision.heads.poolers.mix import Mix, build_mix
+from bertvision.heads.poolers.mixed_adapter import Mix, build_mix
 from bertvision.heads.poolers.pooler import PoolerBase
 from bertvision.kinds.kind import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
+
+Filters = Float[Tensor, "batch place filter channel"]
+
+KERNEL, POOL, DROPOUT = 5, 8, 0.2  # of the simplified generator (SPEC 11.4)
+CONTEXT_KERNELS, CONTEXT_CHANNELS = (3, 5), 32  # of each kernel; the paper gives no sizes (SPEC 11.4)
 
 
 class CacnnSimpleConfig(PoolerBase):
@@ -80,3 +87,61 @@ def correlate(rows: Float[Tensor, "batch token channel"], filters: Filters) -> F
     # One product per row, its places shifted together: a convolution with a group per row in a quarter of a CPU's time.
     products = (padded @ filters.flatten(1, 2).mT.to(padded.dtype)).view(batch, -1, length, count)
     return torch.stack([products[:, place : place + tokens, place] for place in range(length)]).sum(dim=0)
+
+
+class SimpleGenerator(nn.Module):
+    """Convolve the row into as many channels as all filters have, and average them in windows: a filter's places."""
+
+    def __init__(self, hidden: int, filters: int, length: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(hidden, filters * hidden, KERNEL, padding="same")
+        self.bias = nn.Parameter(torch.empty(filters * hidden))
+        nn.init.trunc_normal_(self.bias, std=0.03, a=-0.06, b=0.06)
+        self.dropout = nn.Dropout(DROPOUT)
+        self.filters, self.length = filters, length
+
+    def forward(self, rows: TokenFeatures, mask: TokenMask) -> Filters:
+        """Return the filters of each row."""
+        real = mask[:, None]
+        features = F.relu(self.conv((rows * mask[..., None]).transpose(1, 2))) * real
+        # Windows of eight, three before and four after a token. After a ReLU the zeros of padding win no maximum, and
+        # the same bias on all tokens moves none, so that it can be added behind.
+        pooled = F.max_pool1d(features, POOL, stride=1, padding=POOL // 2)[..., 1:]
+        pooled = self.dropout(pooled + self.bias[:, None].to(pooled.dtype))
+        weights = window_weights(mask, self.length).to(pooled.dtype)
+        filters: Tensor = weights @ pooled.transpose(1, 2)  # [batch, place, filter * hidden]
+        return filters.view(*filters.shape[:2], self.filters, -1)
+
+
+class ContextGenerator(nn.Module):
+    """Convolve the row, keep each channel's maximum, and turn this vector into filters."""
+
+    def __init__(self, hidden: int, filters: int, length: int, channels: int) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(
+            nn.Conv1d(hidden, CONTEXT_CHANNELS, kernel, padding="same") for kernel in CONTEXT_KERNELS
+        )
+        self.generate = nn.Linear(len(CONTEXT_KERNELS) * CONTEXT_CHANNELS, length * filters * channels)
+        self.length, self.filters = length, filters
+
+    def forward(self, rows: TokenFeatures, mask: TokenMask) -> Filters:
+        """Return the filters of each row."""
+        by_channel = (rows * mask[..., None]).transpose(1, 2)
+        features = torch.cat([F.relu(conv(by_channel)) for conv in self.convs], dim=1)
+        context = (features * mask[:, None]).amax(dim=2)  # zeros win no maximum after a ReLU
+        filters: Tensor = self.generate(context)
+        return filters.view(len(rows), self.length, self.filters, -1)
+
+
+def window_weights(mask: TokenMask, count: int) -> Float[Tensor, "batch window token"]:
+    """Spread windows over each row's real tokens, each half over the next one, with equal weights inside a window.
+
+    Hulburd's rows had 384 tokens and windows of 100 every 50. Where a window begins inside a token it has that token.
+    """
+    lengths = mask.sum(dim=1)[:, None, None]
+    window = torch.arange(count, device=mask.device)[:, None]
+    token = torch.arange(mask.shape[1], device=mask.device)
+    # In steps of 1 / (count + 1) token, so that all is exact: window w is [w, w + 2) steps of `lengths`.
+    begun = (token + 1) * (count + 1) > window * lengths
+    inside = begun & (token * (count + 1) < (window + 2) * lengths) & mask[:, None]
+    return inside / inside.sum(dim=2, keepdim=True)

@@ -7,8 +7,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from bertvision.heads.poolers.convolutions import Conv, Maps, MaxPool, dropout, shrunk
-from bertvision.heads.poolers.mix import Mix
-from bertvision.heads.poolers.mixed_adapter import MixedAdapter
+from bertvision.heads.poolers.mixed_adapter import Mix, MixedAdapter
 from bertvision.heads.poolers.pooler import PoolerBase, Width
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.heads.poolers.adapter import start_small
-from bertvision.heads.poolers.pooler import PoolerBase, Width
-from bertvision.heads.poolers.project_layers import project_layers
+from bertvision.heads.poolers.pooler import PoolerBase, Width, project_layers
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 TEMPERATURE = 0.1  # of the gates (Sung et al. 2022, Ladder Side-Tuning): they learn ten times as fast

@@ -6,8 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from bertvision.heads.poolers.pooler import PoolerBase, Width
-from bertvision.heads.poolers.project_layers import project_layers
+from bertvision.heads.poolers.pooler import PoolerBase, Width, project_layers
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 

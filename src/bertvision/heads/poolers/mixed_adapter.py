@@ -7,9 +7,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from bertvision.heads.poolers.adapter import start_small
-from bertvision.heads.poolers.mix import Mix, build_mix
+from bertvision.heads.poolers.average_pooling import AveragePooling
+from bertvision.heads.poolers.last_state import LastState
+from bertvision.heads.poolers.learned_pooling import LearnedPooling
 from bertvision.heads.poolers.pooler import PoolerBase, Width
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
+
+Mix = Literal["learned", "average", "last"]
 
 
 class MixedAdapterConfig(PoolerBase):
@@ -36,3 +40,14 @@ class MixedAdapter(nn.Module):
         """Return width features (and the last state)."""
         projected = F.gelu(self.down(self.mix(states, mask, segments)), approximate="tanh")
         return torch.cat([projected, states[:, -1]], dim=-1) if self.skip else projected
+
+
+def build_mix(mix: Mix, shape: StackShape) -> nn.Module:
+    """Build a pooler that gives one state of the encoder's width per token."""
+    match mix:
+        case "learned":
+            return LearnedPooling(shape.layers, shape.hidden)
+        case "average":
+            return AveragePooling(shape.hidden)
+        case "last":
+            return LastState(shape.hidden)

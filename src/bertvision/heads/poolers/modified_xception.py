@@ -6,10 +6,9 @@ from pydantic import Field
 from torch import nn
 
 from bertvision.heads.poolers.convolutions import dropout, real_tokens, shrunk, spread
-from bertvision.heads.poolers.mix import Mix
-from bertvision.heads.poolers.mixed_adapter import MixedAdapter
+from bertvision.heads.poolers.mixed_adapter import Mix, MixedAdapter
 from bertvision.heads.poolers.pooler import PoolerBase, Width
-from bertvision.heads.poolers.separable import EXIT, Plan, xception_layers
+from bertvision.heads.poolers.xception import EXIT, Plan, xception_layers
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 # SPEC 3.6: reconstructed from the published size.

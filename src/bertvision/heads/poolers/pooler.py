@@ -1,19 +1,22 @@
-"""What every pooler is: states -> features per token, with a config of its own."""
+"""What every pooler is: a module with a number of `features`, and with a config of its own.
+
+(states, mask, segments) -> features per token; what padding holds must not change those of real tokens.
+"""
 
 from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertvision.kinds.kind import Per
 from bertvision.settings import Config
-from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
+from bertvision.shapes import LayerStates, TokenMask
 
 Width = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]  # a number, or a share of the hidden size
-
-
 OutputWeight = Float[Tensor, "column feature"]  # of the linear layer that reads a pooler's features
+ByLayer = Float[Tensor, "layer batch token width"]
 
 
 class PoolerBase(Config):
@@ -22,16 +25,6 @@ class PoolerBase(Config):
     per: ClassVar[tuple[Per, ...]] = ("token", "row")  # what its features can be read out for
     searches_context: ClassVar[bool] = False  # whether it gives features to a question's context alone
     classes_from: ClassVar[Literal["one state", "all tokens"]] = "one state"
-
-
-class Pooler(Protocol):
-    """A module with a number of features."""
-
-    features: int
-
-    def __call__(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
-        """Return features for every token; what padding holds must not change those of real tokens."""
-        ...
 
 
 class LayerParts(NamedTuple):
@@ -53,6 +46,17 @@ class SumOverLayers(Protocol):
 def parts_of_mix(factors: Float[Tensor, " layer"], states: LayerStates, weight: OutputWeight) -> LayerParts:
     """Read every layer out by itself, times its factor: what a sum of layers, read out, is the sum of."""
     return LayerParts(factors[:, None, None] * (states @ weight.T))
+
+
+def project_layers(states: LayerStates, linear: nn.Linear) -> ByLayer:
+    """Apply a linear layer to every state; the layer comes first in the result, as it does in memory."""
+    batch, layers, tokens, _ = states.shape
+    # A batch of products reads the layers where they are; one product would copy them together first.
+    places = states.transpose(0, 1).flatten(1, 2)
+    weight = linear.weight.T.expand(layers, -1, -1)
+    # Adding the bias afterwards would turn the whole result into float32 under autocast.
+    projected = places.bmm(weight) if linear.bias is None else torch.baddbmm(linear.bias, places, weight)
+    return projected.view(layers, batch, tokens, -1)
 
 
 def width_of(width: float, hidden: int) -> int:

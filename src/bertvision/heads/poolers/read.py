@@ -5,8 +5,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from bertvision.heads.poolers.pooler import PoolerBase, Width
-from bertvision.heads.poolers.project_layers import project_layers
+from bertvision.heads.poolers.pooler import PoolerBase, Width, project_layers
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bertvision.analysis.deciles import decile_section, score_deciles
+from bertvision.kinds.numbers import decile_section, score_deciles
 
 
 def test_rows_are_parted_into_tenths_by_their_golds():

@@ -7,9 +7,9 @@ from transformers import MPNetTokenizerFast
 
 from bertvision.data.example import Question, TextRow
 from bertvision.errors import SettingsError
+from bertvision.steps.teacher import translation_between
 from bertvision.windows.batches import collate
 from bertvision.windows.rows import cut_rows
-from bertvision.windows.translation import translation_between
 from bertvision.windows.window import WindowConfig, cut_windows
 
 QUESTIONS = [

@@ -1,0 +1,107 @@
+"""Scores as the 2020 system computed them, beside the official ones, where `answers.decoders` asks for them.
+
+It read logits as word pieces (SPEC 4.2): start and end apart, the surest window. It gives no answer where the end
+stands before the start, may answer with the question or a special token, and lets a sure "no answer" of one window beat
+another's answer. It is here so that the papers' tables can be compared with.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bertvision.data.example import Pieces, Question
+from bertvision.metrics.squad import Scores
+from bertvision.predictions.logits import Logits, TokenGrid
+from bertvision.predictions.prediction import AnswerConfig
+from bertvision.windows.tokens import Int32s, Tokenizer, gold_pieces
+from bertvision.windows.window import Window
+
+
+class PaperGold(NamedTuple):
+    """What `paper-v1` needs beside logits, the same for every model of an encoder."""
+
+    pieces: Int32s  # [token] of all windows
+    golds: list[list[Pieces]]  # of every question
+
+
+def paper_gold(
+    config: AnswerConfig, windows: Sequence[Window], questions: Sequence[Question], tokenizer: Tokenizer
+) -> PaperGold | None:
+    """Look up the word pieces of windows and golds; None where nobody asked for them."""
+    if "paper-v1" not in config.decoders:
+        return None
+    return PaperGold(np.concatenate([window.ids for window in windows]), gold_pieces(questions, tokenizer))
+
+
+def paper_scores(
+    grid: TokenGrid, logits: Logits, gold: PaperGold | None, *, are_log_probabilities: bool = False
+) -> Scores:
+    """Return `paper_v1_exact` and `paper_v1_f1`, or nothing where they were not asked for or cannot be computed."""
+    if gold is None or logits.shape[1] > 2:  # a joint readout scores pairs: its starts alone mean nothing
+        return {}
+    answers = decode_pieces(grid, gold.pieces, logits, are_log_probabilities=are_log_probabilities)
+    return score_pieces(gold.golds, answers)
+
+
+def score_pieces(golds: Sequence[Sequence[Pieces]], answers: Sequence[Pieces]) -> Scores:
+    """Return both scores of the 2020 system in percent (SPEC 4.2): word pieces as they are, not normalised.
+
+    Each question counts by its best gold; an unanswerable one has an empty gold.
+    """
+    exact = f1 = 0.0
+    for wanted, answer in zip(golds, answers, strict=True):
+        exact += answer in wanted
+        f1 += max(piece_f1(gold, answer) for gold in wanted)
+    return {"paper_v1_exact": 100.0 * exact / len(golds), "paper_v1_f1": 100.0 * f1 / len(golds)}
+
+
+def piece_f1(gold: Pieces, answer: Pieces) -> float:
+    """Return the F1 of two bags of word pieces; where one is empty, whether both are."""
+    if not gold or not answer:
+        return float(gold == answer)
+    return 2 * (Counter(gold) & Counter(answer)).total() / (len(gold) + len(answer))
+
+
+class Peaks(NamedTuple):
+    """The highest start, or the highest end, of every window."""
+
+    tokens: npt.NDArray[np.int64]  # of the grid; the first of equals
+    log_probabilities: npt.NDArray[np.float64]
+
+
+def decode_pieces(
+    grid: TokenGrid, pieces: npt.NDArray[np.int32], logits: Logits, *, are_log_probabilities: bool = False
+) -> list[Pieces]:
+    """Answer every question of the grid, in its order, with some of its tokens' word pieces; none are "no answer".
+
+    The papers took an ensemble's largest probabilities as they were, although their sum exceeds one (SPEC 4.4): such
+    logits `are_log_probabilities`, all others go through a softmax.
+    """
+    starts, ends = (_peaks(grid, logits[:, column], are_log_probabilities) for column in (0, 1))
+    chosen = _surest_windows(grid, starts.log_probabilities + ends.log_probabilities)
+    first, last = starts.tokens[chosen], ends.tokens[chosen]
+    # An end at a window's first token leaves nothing: that token alone stands for "no answer".
+    stop = np.where(last == grid.window_at[chosen], first, last + 1)
+    return [tuple(pieces[one:other].tolist()) for one, other in zip(first.tolist(), stop.tolist(), strict=True)]
+
+
+def _peaks(grid: TokenGrid, scores: npt.NDArray[np.float32], are_log_probabilities: bool) -> Peaks:
+    at, lengths = grid.window_at[:-1], np.diff(grid.window_at)
+    highest = np.maximum.reduceat(scores, at)
+    everywhere = np.repeat(highest, lengths)
+    peaks = np.flatnonzero(scores == everywhere)
+    tokens = peaks[np.searchsorted(peaks, at)]
+    if are_log_probabilities:
+        return Peaks(tokens, highest.astype(np.float64))
+    totals = np.add.reduceat(np.exp(np.subtract(scores, everywhere, dtype=np.float64)), at)
+    return Peaks(tokens, -np.log(totals))
+
+
+def _surest_windows(grid: TokenGrid, sureness: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return every question's window of the highest score, the first of equals."""
+    order = np.lexsort((-sureness, grid.question_of))
+    surest: npt.NDArray[np.int64] = order[np.flatnonzero(np.diff(grid.question_of, prepend=-1))]
+    return surest
