@@ -27,12 +27,13 @@ test: $(VENV)/.dev
 fuzz: $(VENV)/.dev
 	CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -W ignore tools/fuzz.py $(ARGS)
 
-# Kills before every file operation of a run and at random moments of every stage, full disks, folders that vanish.
+# Kills before every file operation of a run and at random moments of every stage, full disks, folders that vanish; and
+# the benchmarks that start many processes.
 # On more cores: make faults PROCESSES=16
 PROCESSES ?= 4
 faults: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet -e '.[ray]'
-	CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m faults -n auto --maxprocesses $(PROCESSES) --dist worksteal
+	CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'faults or slow' -n auto --maxprocesses $(PROCESSES) --dist worksteal
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -19,7 +19,7 @@ from bertvision.windows.batches import BatchConfig
 from bertvision.windows.window import WindowConfig, cut_windows
 
 compute = choose_compute()  # a GPU where there is one
-train, dev = read_squad("sample:train").examples[:96], read_squad("sample:dev").examples[:36]
+train, dev = read_squad("sample:train").examples[:64], read_squad("sample:dev").examples[:36]
 
 # Text to windows.
 encoder = load_encoder("default-model")  # the default model's, which has read SQuAD, but not these passages

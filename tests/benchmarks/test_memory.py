@@ -6,6 +6,7 @@ from benchmarks.run import run_bench
 from bertvision.errors import SettingsError
 
 
+@pytest.mark.slow
 def test_a_stage_is_measured_in_a_process_of_its_own_at_two_sizes():
     record = run_bench("memory", ["rows=4", "times=[1, 2]", 'stages=["heads, disk"]', "device=cpu"])
     assert [side.name for side in record.sides] == ["heads, disk, 1x", "heads, disk, 2x"]

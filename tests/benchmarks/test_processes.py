@@ -5,7 +5,7 @@ import pytest
 from benchmarks.run import run_bench
 
 
-@pytest.mark.flow  # it starts seven processes
+@pytest.mark.slow  # it starts seven processes
 def test_a_run_in_two_processes_is_measured_beside_its_plan():
     record = run_bench("processes", ["encoder=bert-2x32", "questions=8", "tokens=512"])
     stages = [f"{stage}, {count}" for stage in ("fine-tune", "heads", "predict") for count in (1, 2)]

@@ -1,5 +1,7 @@
 """The benchmark runs on small work here; what it measures is not asserted."""
 
+import pytest
+
 from benchmarks.run import run_bench
 from benchmarks.windows import columns_of, features_of
 from bertvision.data.example import GoldAnswer, Question
@@ -9,6 +11,7 @@ CONTEXT = "the weir was built in 1887 by hannah coyle. "
 WAYS = ["windows cut", "run_qa's way", "run_qa's way, best flags"]
 
 
+@pytest.mark.slow
 def test_a_file_is_cut_in_three_ways_into_as_many_windows():
     record = run_bench("windows", ["rounds=1"])
     assert [side.name for side in record.sides] == WAYS
