@@ -19,7 +19,7 @@ from bertvision.errors import FolderError, MissingExtraError, SettingsError
 from bertvision.files import given_folder
 from bertvision.heads.head import Head
 from bertvision.model_folder import Model, load_model
-from bertvision.serving import onnx_export
+from bertvision.serving import onnx_export, onnx_model
 from bertvision.serving.onnx_export import export_onnx
 from bertvision.windows.window import cut_windows
 
@@ -204,11 +204,27 @@ def test_int8_is_smaller_and_near(exported, int8):
     assert json.loads((int8 / "model.json").read_text())["int8"] is True
 
 
-def test_int8_weights_are_unsigned_so_that_all_cpus_compute_the_same(int8):
-    # Products with signed weights are added up in 16 bits by x86 CPUs without VNNI, and overflow.
+def test_int8_computes_the_same_on_cpus_that_add_up_in_16_bits_and_in_32(int8, exported, monkeypatch):
     graph = onnx.load(int8 / "model.onnx").graph
     kinds = {each.name: each.data_type for each in graph.initializer}
-    assert {kinds[node.input[1]] for node in graph.node if node.op_type == "MatMulInteger"} == {onnx.TensorProto.UINT8}
+    assert {kinds[node.input[1]] for node in graph.node if node.op_type == "MatMulInteger"} == {onnx.TensorProto.INT8}
+    monkeypatch.setattr(onnx_model, "has_vnni", lambda: False)  # what is right on every CPU
+    one, other = (bertvision.load(folder).served for folder in (exported["squad2"] / "onnx", int8))
+    windows = cut_windows([Question("q", QUESTION, LONG, (), "")], one.tokenizer, one.config.windows, labelled=False)
+    exact, rounded = one.logits(windows), other.logits(windows)
+    assert np.abs(exact - rounded).max() < 0.1 * np.abs(exact).max()
+    if onnx_model.CPU_INFO.exists() and "vnni" in onnx_model.CPU_INFO.read_text():
+        monkeypatch.setattr(onnx_model, "has_vnni", lambda: True)
+        np.testing.assert_allclose(bertvision.load(int8).served.logits(windows), rounded, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("flags", "has"), [("avx2 avx512f avx512_vnni", True), ("avx2 avx_vnni", True), ("avx2 avx512f", False)]
+)
+def test_a_cpu_is_asked_for_the_instructions_that_add_up_in_32_bits(flags, has, tmp_path):
+    (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags : fpu {flags}\n")
+    assert onnx_model.has_vnni(tmp_path / "cpuinfo") is has
+    assert not onnx_model.has_vnni(tmp_path / "none")  # another system: the slower way, which is right everywhere
 
 
 def test_int8_of_a_classifier_leaves_the_product_that_gives_its_logits(exported, tmp_path):

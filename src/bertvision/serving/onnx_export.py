@@ -263,8 +263,7 @@ def _round_weights(path: Path) -> None:
             whole,
             path,
             per_channel=True,
-            # Signed weights overflow 16 bits on x86 CPUs without VNNI: another model there, which may answer nonsense.
-            weight_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,  # twice as fast as unsigned ones where a CPU has VNNI; see `open_session`
             nodes_to_exclude=[last, f"{last}_MatMul", *attention],
             reduce_range=False,
         )
