@@ -16,7 +16,7 @@ from bertvision.progress import SILENT
 from bertvision.settings import first_difference
 from bertvision.steps.context import prepare
 
-RULES = ("name", "number", "antonym", "negation", "condition")
+RULES = ("name", "number", "antonym", "negation", "condition", "borrowed")
 WEIR = (
     "In 1887 Hannah Coyle, who was young, built the largest weir of the county. The mill stood in Leeds. "
     "Edward Stone died in 1912 in Bristol. The bridge of Edward Stone was sold in 1931."
@@ -101,6 +101,38 @@ def test_a_condition_is_a_year_or_a_place_that_is_not_in_the_answers_sentence():
     assert {"Who owned the weir in 1931?", "In 1931, who owned the weir?"} & made
 
 
+MILL = "The weir of the county and its mill were sold in 1931. Oscar Reed owned the old mill before."
+BUILDER = ask("Who built the old weir of the county?", "Hannah Coyle")
+
+
+def test_a_question_is_borrowed_by_a_context_that_has_its_words_and_not_its_answer():
+    other = ask("When was the mill sold?", "1931", MILL, "other", "Mills")
+    found = make(BUILDER, other, rules=("borrowed",)).made
+    assert [(each.question.text, each.question.context, each.question.title) for each in found] == [
+        (BUILDER.text, MILL, "Mills")
+    ]
+    assert (found[0].question.id, found[0].question.answers) == ("q-near-borrowed", ())
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        MILL.replace("Oscar Reed", "Hannah Coyle"),  # has the answer
+        "Oscar Reed owned an old mill.",  # has one of the words
+        "Oscar Reed built an old weir for the county. A mill was sold.",  # has all of them in a sentence
+    ],
+)
+def test_a_context_with_the_answer_or_few_of_the_words_or_all_in_a_sentence_borrows_nothing(context):
+    with pytest.raises(DataError, match="none of its 2 answerable"):
+        make(BUILDER, ask("Who owned what?", "mill", context, "other"), rules=("borrowed",))
+
+
+def test_a_context_that_has_the_question_already_does_not_borrow_it():
+    twin = ask(BUILDER.text, "Oscar Reed", MILL, "twin")
+    with pytest.raises(DataError, match="none of its 2 answerable"):
+        make(BUILDER, twin, rules=("borrowed",))
+
+
 def test_a_question_that_the_new_name_would_answer_again_is_thrown_out():
     context = "Hannah Coyle built a weir in 1887. Edward Stone built a weir in 1912."
     assert texts(ask("When did Hannah Coyle build a weir?", "1887", context), rules=("name",)) == set()
@@ -177,6 +209,24 @@ def test_a_file_of_squad_1_1_becomes_one_of_2_0_with_plausible_answers(tmp_path)
     assert (near["id"], near["is_impossible"], near["answers"]) == ("q-near-number", True, [])
     assert near["plausible_answers"] == own["answers"]
     assert [each.is_impossible for each in read_squad(str(tmp_path / "out.json.gz")).examples] == [False, True]
+
+
+def test_a_borrowed_question_is_written_into_the_paragraph_that_borrows_it(tmp_path):
+    qas = [
+        {
+            "id": each.id,
+            "question": each.text,
+            "answers": [{"text": a.text, "answer_start": a.start} for a in each.answers],
+        }
+        for each in (BUILDER, ask("When was the mill sold?", "1931", MILL, "other"))
+    ]
+    paragraphs = [{"context": context, "qas": [qa]} for context, qa in zip((WEIR, MILL), qas, strict=True)]
+    (tmp_path / "in.json").write_text(json.dumps({"data": [{"title": "Weirs", "paragraphs": paragraphs}]}))
+    bertvision.near_misses(tmp_path / "in.json", tmp_path / "out.json", {"share": 1.0, "rules": ["borrowed"]})
+    own, other = json.loads((tmp_path / "out.json").read_text())["data"][0]["paragraphs"]
+    assert [qa["id"] for qa in own["qas"]] == ["q"]
+    assert [qa["id"] for qa in other["qas"]] == ["other", "q-near-borrowed"]
+    assert other["qas"][1]["plausible_answers"] == []  # the old answer stands in the other paragraph
 
 
 def test_made_again_from_what_was_written_nothing_is_doubled(tmp_path):

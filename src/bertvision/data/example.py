@@ -14,7 +14,7 @@ TaskName = Literal["squad1", "squad2", "answerability", GlueName, "swag", "ner",
 Pieces = tuple[int, ...]  # a text as word pieces, by their numbers in the vocabulary
 OnBad = Literal["fail", "drop"]
 Tagging = Literal["auto", "iob1", "iob2", "bioes"]
-NearMissRule = Literal["name", "number", "antonym", "negation", "condition"]
+NearMissRule = Literal["name", "number", "antonym", "negation", "condition", "borrowed"]
 Column = str | Annotated[int, Field(ge=0)]  # its name, or its number from 0 on
 
 

@@ -26,7 +26,14 @@ from bertvision.settings import validate
 
 # How readily each rule is tried first. People who wrote SQuAD 2.0's questions swapped names and numbers in 21% of a
 # sample, took an antonym in 20%, negated 9% and set an impossible condition in 4% (Rajpurkar et al. 2018, table 3).
-WEIGHTS: dict[NearMissRule, float] = {"name": 4, "number": 4, "antonym": 4, "negation": 1, "condition": 0.5}
+WEIGHTS: dict[NearMissRule, float] = {
+    "name": 4,
+    "number": 4,
+    "antonym": 4,
+    "negation": 1,
+    "condition": 0.5,
+    "borrowed": 8,
+}
 TRIED = 3  # rules for a question, lest all that has no name, number or antonym gets a negation or a condition
 SHARED = 0.5  # of a question's words beside the new one in a sentence: it may well answer the new question
 SHOWN = 2  # examples of each rule
@@ -39,6 +46,13 @@ class NearMiss(NamedTuple):
     question: Question
     rule: NearMissRule
     source: Question
+
+
+class ContextQuestions(NamedTuple):
+    """The article of a context, and the words of each question about it; near misses are added."""
+
+    title: str
+    words: list[set[str]]
 
 
 @dataclass(frozen=True)
@@ -89,11 +103,15 @@ def make_near_misses(
     passages = {context: Passage(context) for context in by_context}
     file = FileWords.of(list(passages.values()))
     known = {question.id for question in questions}
+    others = {
+        context: ContextQuestions(asked[0].title, [set(words_of(each.text)) for each in asked])
+        for context, asked in by_context.items()
+    }
     found: dict[str, NearMiss] = {}
     with progress.bar("near misses", len(questions)) as bar:
-        for context, asked in by_context.items():
-            found |= _of_context(asked, passages[context], file, config, known)
-            bar.advance(len(asked))
+        for context in sorted(by_context):  # what was made before must not be made again
+            found |= _of_context(by_context[context], passages[context], file, config, known, others)
+            bar.advance(len(by_context[context]))
     if config.share and not found:
         raise DataError(
             f"{name}: none of its {num_answerable:,} answerable questions became a near miss by the rules "
@@ -125,37 +143,44 @@ def write_near_misses(
         raise SettingsError(f"{target}: is the file that is read; give --out another name")
     found = make_near_misses(read_squad_file(path).examples, config, str(path), progress)
     content = load_squad(path)
-    _add_to(content, {each.source.id: each for each in found.made})
+    _add_to(content, found.made)
     packed = (json.dumps(content, ensure_ascii=False) + "\n").encode()
     write_bytes(target, gzip.compress(packed, mtime=0) if target.suffix == ".gz" else packed)
     return found
 
 
 def _of_context(
-    questions: Sequence[Question], passage: Passage, file: FileWords, config: NearMissConfig, known: set[str]
+    questions: Sequence[Question],
+    passage: Passage,
+    file: FileWords,
+    config: NearMissConfig,
+    known: set[str],
+    others: Mapping[str, ContextQuestions],
 ) -> dict[str, NearMiss]:
-    """Make the near misses of one context, by the id of the question that each is made from."""
-    others = [set(words_of(question.text)) for question in questions]
+    """Make near misses of one context's questions, by their ids; `others` are all questions, by context."""
     found: dict[str, NearMiss] = {}
-    for question in sorted(questions, key=lambda each: each.id):  # what was made before must not be made again
+    for question in sorted(questions, key=lambda each: each.id):
         random = Random(hashlib.sha256(f"{config.seed} {question.id}".encode()).digest())
         if question.is_impossible or random.random() >= config.share:
             continue
         near = _first_good(Asked(question, passage, file), config, others, random)
         if near is not None and near.question.id not in known:
             found[question.id] = near
-            others.append(set(words_of(near.question.text)))
+            others[near.question.context].words.append(set(words_of(near.question.text)))
     return found
 
 
-def _first_good(asked: Asked, config: NearMissConfig, others: Sequence[set[str]], random: Random) -> NearMiss | None:
+def _first_good(
+    asked: Asked, config: NearMissConfig, others: Mapping[str, ContextQuestions], random: Random
+) -> NearMiss | None:
     """Return the first change that passes all checks, of the rules in an order drawn by their weights."""
     drawn = {rule: random.random() ** (1 / WEIGHTS[rule]) for rule in RULES}
     for rule in sorted(config.rules, key=lambda each: -drawn[each])[:TRIED]:
         for change in RULES[rule](asked, random):
-            if _is_good(asked, change, others):
-                source = asked.question
-                near = replace(source, id=f"{source.id}-near-{rule}", text=change.text, answers=())
+            source = asked.question
+            context = source.context if change.context is None else change.context
+            if _is_good(asked, change, others[context].words):
+                near = Question(f"{source.id}-near-{rule}", change.text, context, (), others[context].title)
                 return NearMiss(near, rule, source)
     return None
 
@@ -198,21 +223,25 @@ def _may_be_answered(asked: Asked, change: Change) -> bool:
     return False
 
 
-def _add_to(content: dict[str, Any], by_source: Mapping[str, NearMiss]) -> None:
+def _add_to(content: dict[str, Any], made: Sequence[NearMiss]) -> None:
     content["version"] = "v2.0"
+    by_context: dict[str, list[NearMiss]] = defaultdict(list)
+    for each in made:
+        by_context[each.question.context].append(each)
     for article in content["data"]:
         for paragraph in article["paragraphs"]:
             for qa in paragraph["qas"]:
                 qa.setdefault("is_impossible", not qa["answers"])
-            made = [by_source[qa["id"]] for qa in paragraph["qas"] if qa["id"] in by_source]
-            paragraph["qas"] += [_qa(each) for each in made]
+            paragraph["qas"] += [_qa(each) for each in by_context.pop(paragraph["context"], [])]
 
 
 def _qa(near: NearMiss) -> dict[str, Any]:
+    is_here = near.question.context == near.source.context
+    plausible = [{"text": each.text, "answer_start": each.start} for each in near.source.answers if is_here]
     return {
         "id": near.question.id,
         "question": near.question.text,
         "is_impossible": True,
         "answers": [],
-        "plausible_answers": [{"text": each.text, "answer_start": each.start} for each in near.source.answers],
+        "plausible_answers": plausible,
     }

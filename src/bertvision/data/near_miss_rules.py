@@ -25,11 +25,13 @@ from bertvision.data.near_miss_words import (
     QUESTION_WORDS,
 )
 from bertvision.data.passages import LOOSE, WORD, Lexicon, Passage, Place, attested, numbers_in, topic_words, words_of
+from bertvision.data.related import ContextIndex
 
 Drawn = TypeVar("Drawn")
 TRIES = 3  # of each source for what is put in
 HERE = 0.6  # how often the context itself is asked first, so that no word is missing from it
 NEAR = 40  # years
+TOGETHER = 2 / 3  # of a question's words in one sentence of another context: it may well answer the question
 ANTONYMS: dict[str, list[str]] = defaultdict(list)
 for _pair in ANTONYMS_OF.split():
     _one, _other = _pair.split("/")
@@ -66,11 +68,12 @@ PAST = re.compile(r"\b(did|was|were|had)\b|\w{3,}ed\b", re.IGNORECASE)
 
 
 class Change(NamedTuple):
-    """A question changed: its new text, and the stems of what was put in and of what was kept."""
+    """A question changed: its new text and context, and the stems of what was put in and of what was kept."""
 
     text: str
     added: frozenset[str]
     kept: frozenset[str]
+    context: str | None = None  # None: that of the question
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ class FileWords:
     lexicon: Lexicon
     numbers_by_kind: dict[str, list[str]]  # those of several contexts, sorted
     names_by_kind: dict[str, list[str]]
+    passages: Sequence[Passage]
 
     @classmethod
     def of(cls, passages: Sequence[Passage]) -> "FileWords":
@@ -91,7 +95,12 @@ class FileWords:
         for kind, text in sorted(each for each, count in counts.items() if count >= attested(len(passages))):
             numbers[kind].append(text)
         lexicon = Lexicon(passages)
-        return cls(lexicon, numbers, lexicon.names_by_kind)
+        return cls(lexicon, numbers, lexicon.names_by_kind, passages)
+
+    @cached_property
+    def index(self) -> ContextIndex:
+        """Return which contexts hold which words."""
+        return ContextIndex(self.passages)
 
 
 @dataclass(frozen=True)
@@ -204,12 +213,23 @@ def add_condition(asked: Asked, random: Random) -> Iterator[Change]:
                 yield Change(text, frozenset(added), frozenset(asked.topics))
 
 
+def borrow(asked: Asked, random: Random) -> Iterator[Change]:
+    """Ask the question of another context, which has its words but not its answer."""
+    answers = [f" {' '.join(words_of(answer.text))} " for answer in asked.question.answers]
+    for passage in asked.file.index.related(asked.text, asked.passage):
+        words = f" {' '.join(words_of(passage.text))} "
+        at_once = max(len(asked.topics & sentence.stems) for sentence in passage.sentences)
+        if at_once < TOGETHER * len(asked.topics) and not any(answer in words for answer in answers):
+            yield Change(asked.text, frozenset(), frozenset(asked.topics), passage.text)
+
+
 RULES: dict[NearMissRule, Rule] = {
     "name": swap_name,
     "number": swap_number,
     "antonym": swap_antonym,
     "negation": negate,
     "condition": add_condition,
+    "borrowed": borrow,
 }
 
 
