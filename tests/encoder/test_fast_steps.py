@@ -7,6 +7,8 @@ from bertvision.encoder.fast_steps import MIN_STEPS_TO_COMPILE, choose_step, com
 from bertvision.encoder.finetune import finetune_encoder
 from bertvision.encoder.finetune_plan import FinetuneConfig
 from bertvision.encoder.load import load_encoder
+from bertvision.encoder.tuning.config import TuneConfig
+from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.training import build_heads
@@ -65,10 +67,11 @@ def windows(encoder, questions):
     return cut_windows(questions, encoder.tokenizer, WindowConfig())
 
 
-def tune(folder, windows, compute, tmp_path=None, stop_at=None, **more):
+def tune(folder, windows, compute, tmp_path=None, stop_at=None, setting=None, **more):
     """Tune a fresh copy of the encoder for ten epochs; gives all weights."""
     config = {"fractions": [5, 10], "batch": {"windows": 4}, "lr": 1e-3, "save_every": 1e-9, **more}
     encoder = load_encoder(str(folder))
+    start_tuning(encoder.model, setting, seed=1)
     output = build_heads([HeadConfig.model_validate("last_linear")], encoder.shape, seed=1)["last_linear"]
     tuned = nn.ModuleList([encoder.model, output])
     checkpoints = finetune_encoder(
@@ -96,6 +99,19 @@ def test_replayed_steps_end_where_eager_ones_do(step, windows, encoder_folder):
     eager = tune(encoder_folder, windows, compute, step="eager", dropout=0)
     replayed = tune(encoder_folder, windows, compute, step=step, dropout=0)
     assert distance(eager, replayed, start) < 0.1  # bf16 rounds to 3 digits, and Adam takes full steps on small ones
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("step", ["packed", "bucketed"])
+def test_single_weights_stay_frozen_in_replayed_steps(step, windows, encoder_folder):
+    half, name = TuneConfig(frozen_share=0.5), "0.encoder.layer.0.output.dense.weight"
+    before = load_encoder(str(encoder_folder)).model.state_dict()[name.removeprefix("0.")]
+    moved = [
+        (tune(encoder_folder, windows, choose_compute("cuda"), setting=half, step=each, dropout=0)[name] != before)
+        for each in ("eager", step)
+    ]
+    assert 0.4 < moved[0].float().mean() < 0.6
+    assert (moved[0] == moved[1]).float().mean() > 0.999  # hardly any number comes back to where it began
 
 
 @pytest.mark.gpu

@@ -10,8 +10,9 @@ from bertvision.encoder.finetune_plan import FinetuneConfig, plan_steps, steps_o
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import SettingsError, TrainingError
 from bertvision.heads.build import HeadConfig
+from bertvision.heads.config import HeadsConfig
 from bertvision.heads.logits import row_logits, token_logits
-from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
+from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.kinds.catalog import KINDS
 from bertvision.settings import validate
 from bertvision.states.live import LiveStates

@@ -151,6 +151,35 @@ def test_parasites_are_set_beside_the_encoder_that_is_tuned_whole(rte_folder, sa
     assert trained["rte_p16"] < trained["rte"]
 
 
+@pytest.fixture
+def mrpc_folder(tmp_path):
+    """A folder of data that has MRPC alone, with the file that was dev in 2021."""
+    rows = [f"{n % 2}\t{n}\t{n}\tthe weir was built\tcoyle built the weir" for n in range(8)]
+    text = "\n".join(["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *rows, ""])
+    (tmp_path / "glue" / "MRPC").mkdir(parents=True)
+    for name in ("train.tsv", "msr_paraphrase_test.txt"):
+        (tmp_path / "glue" / "MRPC" / name).write_text(text)
+    return tmp_path
+
+
+def test_shares_of_frozen_weights_are_set_beside_the_encoder_that_is_tuned_whole(mrpc_folder, saved_encoder, tmp_path):
+    shares = {"mrpc": 0, "mrpc_05": 0.05, "mrpc_50": 0.5, "mrpc_80": 0.8, "mrpc_95": 0.95}
+    chosen = [*(f"variant={name}" for name in (*shares, "mrpc_frozen")), "device=cpu", "finetune.fractions=[1]"]
+    plan = plan_study(find_study("freezing_2021"), str(saved_encoder), mrpc_folder, 2, chosen)
+    record = run_study(plan, tmp_path / "out")
+    assert [each.text for each in record.claims if each.verdict is not None] == [
+        "Half of the weights can be frozen at the cost of 2 points (MSR).",
+        "Freezing a twentieth of the weights costs nothing (MSR).",
+        "With 95% of the weights frozen nothing is learned (MSR).",
+    ]
+    trained = {each.method: each.parameters.trainable for each in read_records(tmp_path / "out" / "freezing_2021")}
+    output = trained.pop("mrpc_frozen")
+    whole = trained["mrpc"] - output
+    for name, share in shares.items():
+        deviation = (share * (1 - share) / whole) ** 0.5  # of a binomial share
+        assert abs((trained[name] - output) / whole - (1 - share)) <= 4 * deviation
+
+
 def test_a_study_that_was_run_is_not_run_again(folder, saved_encoder, tmp_path):
     out = tmp_path / "out"
     plan = plan_study(find_study("two_epochs"), str(saved_encoder), folder, 1, [*SMALL, *BATCHES])

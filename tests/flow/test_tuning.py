@@ -113,6 +113,26 @@ def test_what_is_frozen_stays_as_it_was(settings, out):
     assert all(name.startswith("encoder.layer.1.") for name in changed)
 
 
+def test_single_weights_that_are_frozen_stay_as_they_were_and_are_not_counted(settings, out):
+    tuned = {**settings, "tune": {"train": "top:1", "norms": False, "frozen_share": 0.8}}
+    records = run(build_experiment(tuned, ["finetune.fractions=[1, 3]", "heads.train=[]", "ensembles=[]"]), out)
+    before = load_encoder(settings["encoder"]).model.state_dict()
+    moved = [
+        {
+            name: load_encoder(str(out / "encoder" / each)).model.state_dict()[name] != value
+            for name, value in before.items()
+        }
+        for each in ("1", "3")
+    ]
+    counts = [sum(changed.sum().item() for changed in each.values()) for each in moved]
+    # Few numbers come back to where they began, but the biases of keys have no gradient: 32, a fifth of them trained.
+    trained = records[0].parameters.trainable - OUTPUT
+    assert trained - 32 < counts[0] <= counts[1] + 3 <= trained + 3
+    assert abs(trained / BLOCK - 0.2) < 4 * (0.2 * 0.8 / BLOCK) ** 0.5
+    assert [each.parameters.trainable for each in records] == [trained + OUTPUT] * 2
+    assert all(name.startswith("encoder.layer.1.") for name, changed in moved[1].items() if changed.any())
+
+
 def test_parasites_can_learn_at_a_rate_of_their_own(settings, out):
     tune = {"train": "top:1", "norms": False, "parasites": {"width": 3, "length": 24, "lr": 1e-3}}
     overrides = ["finetune.fractions=[0, 0.1]", "finetune.optim.weight_decay=0"]  # the latter after one step
@@ -141,10 +161,10 @@ def test_lora_is_merged_into_the_encoder_and_kept_beside_it(settings, out, make_
     assert (merged - before).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["houlsby", "lora", "top"])
+@pytest.mark.parametrize("name", ["houlsby", "lora", "top", "half"])
 def test_a_fine_tuning_that_was_stopped_goes_on_to_the_same_weights(name, settings, out, tmp_path, monkeypatch):
-    tune = {"tune": TUNINGS[name][0]}
-    experiment = build_experiment({**settings, **tune}, ["finetune.save_every=1e-9"])
+    tune = {"frozen_share": 0.5} if name == "half" else TUNINGS[name][0]
+    experiment = build_experiment({**settings, "tune": tune}, ["finetune.save_every=1e-9"])
     (whole,) = run_finetune(experiment, tmp_path / "whole")
     monkeypatch.setattr("bertvision.steps.finetune._save", stop)  # after the last step but before the result is there
     with pytest.raises(KeyboardInterrupt):

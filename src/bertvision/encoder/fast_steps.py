@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import torch
 
+from bertvision.encoder.finetune_plan import StepKind
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.packed import can_pack
 from bertvision.encoder.tuning.blocks import PARTS, blocks_of
@@ -16,8 +17,6 @@ from bertvision.windows.batches import Rows, WindowBatch, collate, collate_to, d
 from bertvision.windows.packing import bucket_shapes, packed_shape, shape_for
 from bertvision.windows.window import Window
 
-# A step's windows packed without padding, one shape for all steps; padded to few shapes; padded to the longest of them.
-StepKind = Literal["packed", "bucketed", "eager"]
 MakeBatches = Callable[[Sequence[Rows]], list[WindowBatch]]
 MAX_SHAPES = 12  # of bucketed batches: 15% of SQuAD's computed tokens are padding then, with 6 a quarter
 # Compiling takes some 10 s on an H200's host and saves 4 ms a step for a small encoder, more for a large one.

@@ -13,10 +13,18 @@ from torch import Tensor, nn
 from bertvision.encoder.checkpointing import checkpointed
 from bertvision.encoder.contrastive import GROUPS, contrastive_losses
 from bertvision.encoder.encode import Read, has_pooler, read_output
-from bertvision.encoder.fast_steps import MakeBatches, StepKind, batch_maker, choose_step, compiled
-from bertvision.encoder.finetune_plan import FinetuneConfig, evaluation_steps, plan_steps, size_of, steps_of_fractions
+from bertvision.encoder.fast_steps import MakeBatches, batch_maker, choose_step, compiled
+from bertvision.encoder.finetune_plan import (
+    FinetuneConfig,
+    StepKind,
+    evaluation_steps,
+    plan_steps,
+    size_of,
+    steps_of_fractions,
+)
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.tuning.freezing import still_weights
+from bertvision.encoder.tuning.masks import frozen_numbers
 from bertvision.errors import TrainingError
 from bertvision.kinds.kind import Contrast, Kind
 from bertvision.progress import SILENT, Progress
@@ -89,13 +97,13 @@ def finetune_encoder(
 ) -> Iterator[Checkpoint]:
     """Tune encoder and output layer together; at each fraction hand control back, their weights as they are then.
 
-    Of both, the weights that learn (`requires_grad`) are trained. `read` gives what the output layer sees, by default
-    what `encode_output` gives; `is_live` tells whether it computes all of that anew each time. `teach` gives the logits
-    of `config.teacher`. With `contrast` the windows are those of `contrast_windows`, and the output layer has no part.
-    `rates` are other rates than `config.lr`, by a word of the weights' names. `spent` is what getting ready for the
-    first step has cost. `evaluate` scores both as they are (see `config.evaluate_every`), and `log` is told of the
-    course of training. `saved` is a folder for what a stopped training needs to go on; it is read at the start where it
-    exists.
+    Of both, the weights that learn (`requires_grad`) are trained, but for what `freeze_share` froze of the encoder's.
+    `read` gives what the output layer sees, by default what `encode_output` gives; `is_live` tells whether it computes
+    all of that anew each time. `teach` gives the logits of `config.teacher`. With `contrast` the windows are those of
+    `contrast_windows`, and the output layer has no part. `rates` are other rates than `config.lr`, by a word of the
+    weights' names. `spent` is what getting ready for the first step has cost. `evaluate` scores both as they are (see
+    `config.evaluate_every`), and `log` is told of the course of training. `saved` is a folder for what a stopped
+    training needs to go on; it is read at the start where it exists.
     """
     if config.dropout is not None:
         set_dropout(encoder.model, config.dropout)
@@ -280,6 +288,7 @@ def _build_group(
         stream=RandomStream(seed_for(seed, "finetune"), compute.device),
         max_grad_norm=config.optim.max_grad_norm,
         still=still,
+        frozen=frozen_numbers(encoder.model),
     )
     return Group([learner], losses_of, graphs, compute.processes)
 

@@ -6,13 +6,15 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from bertvision.encoder.fast_steps import StepKind
 from bertvision.settings import Config
 from bertvision.training.losses import SpanLoss, TeacherConfig
 from bertvision.training.objective import Start
 from bertvision.training.optim import OptimConfig
 from bertvision.windows.batches import BatchConfig, Rows, lengths_of, plan_epoch
 from bertvision.windows.window import Window
+
+# A step's windows packed without padding, one shape for all steps; padded to few shapes; padded to the longest of them.
+StepKind = Literal["packed", "bucketed", "eager"]
 
 
 class FinetuneConfig(Config):

@@ -87,6 +87,13 @@ class Still(NamedTuple):
     part: slice = slice(None)
 
 
+class Frozen(NamedTuple):
+    """Some numbers of a weight that keep their value exactly: no gradient reaches them, and no weight decay."""
+
+    weight: nn.Parameter
+    mask: Tensor  # true where frozen; of a split weight, of this process's part
+
+
 def draws_in_training(model: nn.Module) -> bool:
     """Return whether a model draws random numbers in training."""
     return any(isinstance(each, nn.modules.dropout._DropoutNd) and each.p > 0 for each in model.modules())
@@ -103,6 +110,7 @@ class Learner:
     stream: RandomStream
     max_grad_norm: float | None = 1.0
     still: Sequence[Still] = ()
+    frozen: Sequence[Frozen] = ()
 
     def __post_init__(self) -> None:
         self._draws = draws_in_training(self.model)
@@ -117,10 +125,13 @@ class Learner:
         return [param.grad for param in self.model.parameters() if param.grad is not None]
 
     def clear_noise(self) -> None:
-        """Set the gradients to zero that are zero but for rounding."""
+        """Set the gradients to zero that are zero but for rounding, and those of frozen numbers."""
         noise = [own_part(weight.grad)[part] for weight, part in self.still if weight.grad is not None]
         if noise:
             torch._foreach_zero_(noise)
+        for weight, mask in self.frozen:
+            if weight.grad is not None:
+                own_part(weight.grad).masked_fill_(mask, 0)
 
     def update(self, is_bad: Tensor, divisor: Tensor) -> None:
         """Take the step with gradients divided by a number, or none where it is bad: both are known to the device only.
@@ -128,7 +139,11 @@ class Learner:
         Optimizers do this under the names that torch's own gradient scaler uses.
         """
         self.optimizer.found_inf, self.optimizer.grad_scale = is_bad, divisor  # type: ignore[attr-defined]
+        weights = [own_part(weight.detach()) for weight, _ in self.frozen]
+        before = [weight.clone() for weight in weights]
         self.optimizer.step()
+        for weight, (_, mask), kept in zip(weights, self.frozen, before, strict=True):
+            weight.copy_(torch.where(mask, kept, weight))  # weight decay moves what has no gradient, too
         self.optimizer.zero_grad()
 
 

@@ -57,6 +57,11 @@ def test_by_default_everything_is_trained_and_nothing_inserted():
         ({"parasites": {"states": 0}}, "expected 1 or more states, or all, got 0"),
         ({"parasites": {"width": 0}}, "`parasites.width`"),
         ({"parasites": {"lr": 0}}, "`parasites.lr`"),
+        ({"frozen_share": 1}, "`frozen_share`"),
+        ({"frozen_share": -0.1}, "`frozen_share`"),
+        ({"frozen_share": 0.5, "insert": "lora:4"}, "leave insert and parasites out"),
+        ({"frozen_share": 0.5, "parasites": {}}, "leave insert and parasites out"),
+        ({"frozen_share": 0.5, "train": "none", "norms": False}, "train: none with norms: false trains nothing"),
     ],
 )
 def test_a_wrong_setting_is_refused_in_one_line(settings, told):
@@ -64,6 +69,10 @@ def test_a_wrong_setting_is_refused_in_one_line(settings, told):
         validate(TuneConfig, settings, "tune")
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_frozen_share_of_0_is_none():
+    assert TuneConfig(frozen_share=0) == TuneConfig()
 
 
 def test_a_setting_survives_json():

@@ -3,7 +3,7 @@
 import re
 from typing import Literal, NamedTuple, cast
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from bertvision.settings import Config
 
@@ -64,6 +64,7 @@ class TuneConfig(Config):
     insert: str = "none"
     norms: bool = True  # layer norms are trained even where their block is frozen
     parasites: ParasiteConfig | None = None
+    frozen_share: float | None = Field(None, gt=0, lt=1)  # of the single weights trained otherwise, at random; None: 0
 
     @field_validator("train")
     @classmethod
@@ -81,6 +82,19 @@ class TuneConfig(Config):
                 f"houlsby:64+lora:4, or none, got {insert!r}"
             )
         return insert
+
+    @field_validator("frozen_share", mode="before")
+    @classmethod
+    def _nothing_is_none(cls, given: object) -> object:
+        return None if given == 0 else given
+
+    @model_validator(mode="after")
+    def _freezes_what_is_trained(self) -> "TuneConfig":
+        if self.frozen_share and (self.inserted or self.parasites is not None):
+            raise ValueError("frozen_share is of the encoder's own weights; leave insert and parasites out beside it")
+        if self.frozen_share and self.trained.kind == "none" and not self.norms:
+            raise ValueError("frozen_share is of what is trained, and train: none with norms: false trains nothing")
+        return self
 
     @property
     def trained(self) -> Trained:

@@ -21,6 +21,7 @@ from bertvision.encoder.tuning.blocks import (
     plain_parameters,
 )
 from bertvision.encoder.tuning.config import Trained
+from bertvision.encoder.tuning.masks import trained_sizes
 from bertvision.errors import EncoderError
 from bertvision.shapes import TokenFeatures
 from bertvision.training.loop import Still
@@ -44,8 +45,8 @@ def set_trained(model: PreTrainedModel, names: Collection[str], tuning: str | No
 
 
 def count_trainable(model: nn.Module) -> int:
-    """Count the weights that learn."""
-    return sum(param.numel() for param in model.parameters() if param.requires_grad)
+    """Count the weights that learn, single ones that are frozen left out."""
+    return sum(trained_sizes(model).values())
 
 
 def still_weights(model: PreTrainedModel, *, ignores_shifts: bool) -> list[Still]:

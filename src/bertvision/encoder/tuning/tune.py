@@ -11,6 +11,7 @@ from bertvision.encoder.tuning.adapters import insert_bottlenecks, insert_lora
 from bertvision.encoder.tuning.blocks import INSERTED, parts_of, plain_name
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.freezing import NORMS, set_trained, trained_names
+from bertvision.encoder.tuning.masks import freeze_share, trained_sizes
 from bertvision.encoder.tuning.parasites import insert_parasites
 from bertvision.encoder.tuning.variants import (
     add_variant,
@@ -31,7 +32,7 @@ class Tuned:
     """What of an encoder is trained, weight by weight."""
 
     name: str
-    sizes: dict[str, int]  # of every trained weight, by its name in the model
+    sizes: dict[str, int]  # of every trained weight, by its name in the model; frozen numbers left out
     sizes_by_part: dict[str, int]  # embeddings, blocks, norms, pooler, other, adapters, LoRA, parasites
     total: int  # all weights, trained or not, of this and other tunings
 
@@ -55,6 +56,11 @@ def tune(model: PreTrainedModel, config: TuneConfig, seed: int, name: str = "tun
         known = ", ".join(variants_of(model).by_name) or "none"
         raise SettingsError(
             f"a tuning's name is a word of letters, digits and _, used once, got {name!r}; used: {known}"
+        )
+    if config.frozen_share is not None:
+        raise SettingsError(
+            f"frozen_share: {config.frozen_share:g} is kept by an experiment's own training, and another loop would "
+            "move what is frozen; run an experiment with it, or leave it out"
         )
     names = trained_names(model, config.trained, norms=config.norms)
     with undone_on_failure(model, name):
@@ -80,11 +86,12 @@ def start_tuning(model: PreTrainedModel, config: TuneConfig | None, seed: int) -
         tune(model, config, seed)
     elif config is not None:  # nothing that is not the encoder's own: no second copy of its weights is needed
         set_trained(model, trained_names(model, config.trained, norms=config.norms))
+        freeze_share(model, config.frozen_share, seed)
 
 
 def what_is_trained(model: PreTrainedModel) -> Tuned:
     """Say which weights of an encoder learn now."""
-    sizes = {name: param.numel() for name, param in model.named_parameters() if param.requires_grad}
+    sizes = trained_sizes(model)
     by_part: Counter[str] = Counter()
     for name, size in sizes.items():
         by_part[_part_of(model, name)] += size
