@@ -75,12 +75,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--apart", type=int, help="leave out so many paragraphs around the question's own")
     parser.add_argument("--rules", action="store_true", help="decode in other ways too")
     parser.add_argument("--device", default="auto")
+    parser.add_argument(
+        "--precision", default="auto", help="bf16 is what a GPU takes, and is fast on a CPU that has it"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--minutes", type=float, default=float("inf"), help="stop after so many, and go on another time"
     )
     given = parser.parse_args(arguments)
-    reader = bertvision.load(given.model, device=given.device)
+    reader = bertvision.load(given.model, device=given.device, precision=given.precision)
     assert isinstance(reader, Reader), f"{given.model}: answers no questions"
     # A sentence of a paragraph (tools/default_data.py) would stand twice in a text.
     questions = [each for each in read_squad_file(given.data).examples if not each.id.endswith(SENTENCES)]
