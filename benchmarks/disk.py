@@ -16,7 +16,8 @@ from pydantic import Field
 from benchmarks.measuring import MemoryWatch, windows_like_squad
 from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig
-from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
+from bertvision.heads.config import HeadsConfig
+from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, Side, provenance
 from bertvision.settings import Config

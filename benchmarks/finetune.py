@@ -25,9 +25,8 @@ from benchmarks.measuring import (
 from benchmarks.trainer import Flags, Recipe, question_model, train_with_trainer
 from bertvision.encoder import fast_steps
 from bertvision.encoder.encode import shape_of_states
-from bertvision.encoder.fast_steps import StepKind
 from bertvision.encoder.finetune import finetune_encoder
-from bertvision.encoder.finetune_plan import FinetuneConfig, plan_steps
+from bertvision.encoder.finetune_plan import FinetuneConfig, StepKind, plan_steps
 from bertvision.encoder.load import Encoder
 from bertvision.errors import SettingsError, TrainingError, reason_of
 from bertvision.heads.build import output_head

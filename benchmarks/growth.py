@@ -15,7 +15,8 @@ from benchmarks.measuring import Clock, blank_tokenizer, windows_like_squad
 from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import Encoder
 from bertvision.heads.build import HeadConfig
-from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
+from bertvision.heads.config import HeadsConfig
+from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, Side, provenance
 from bertvision.settings import Config

@@ -9,8 +9,9 @@ from benchmarks.measuring import BenchData, cudnn_attention, measure_in_turns, r
 from bertvision.encoder.encode import StateSource, freeze
 from bertvision.encoder.load import Encoder
 from bertvision.heads.build import HeadConfig
+from bertvision.heads.config import HeadsConfig
 from bertvision.heads.head import Head
-from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
+from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
 from bertvision.settings import Config

@@ -36,7 +36,7 @@ from bertvision.windows.batches import collate, lengths_of, plan_in_order_of_len
 from bertvision.windows.padding import CPU_TOKENS
 from bertvision.windows.window import Window
 
-TORCH, ONNX, INT8 = "torch", "onnx", "onnx int8"
+TORCH, BF16, ONNX, INT8 = "torch", "torch bf16", "onnx", "onnx int8"
 BARE, SINGLE, ASKED = ", bare encoder", ", one by one", ", questions in one call"
 CARD_SINGLE, CARD_BATCHED = "as cards show, one by one", "as cards show, batched"
 CARD_BATCH = 16  # questions, in the order in which they are given, padded to the longest of them
@@ -55,6 +55,7 @@ class InferenceBench(Config):
     asked: int = Field(32, ge=1)  # questions that are asked in one call, beside the way that cards show
     rounds: int = Field(25, ge=1)
     device: str = "cpu"  # on a GPU torch alone is measured, in its number format
+    bf16: bool = False  # on a CPU torch in bf16 too, which is fast where the CPU has instructions for it
 
 
 def bench_inference(config: InferenceBench, progress: Progress = SILENT) -> BenchRecord:
@@ -64,7 +65,7 @@ def bench_inference(config: InferenceBench, progress: Progress = SILENT) -> Benc
     asked = read_questions(config.data)
     questions = _spread(asked.questions, config.questions)
     with tempfile.TemporaryDirectory() as folder:
-        work = _open(place, Path(folder), compute)
+        work = _open(place, Path(folder), compute, config.bf16)
         answering = work.torch.answering(questions)
         windows, singles = _spread(answering.windows, config.windows), _spread(questions, config.singles)
         sides = work.sides(windows, singles) | work.sides_of_questions(_spread(questions, config.asked))
@@ -96,16 +97,17 @@ class InferenceWork:
     """One model in all its forms, and its encoder with the least that gives logits: the last state, read out."""
 
     torch: ServedModel
+    bf16: ServedModel | None  # None where it is not asked for
     bare: Model
     onnx: "OnnxForms | None"  # None on a GPU
 
     @property
     def by_name(self) -> dict[str, ServedModel | OnnxModel]:
         """Return the forms of the whole model."""
-        if self.onnx is None:
-            return {TORCH: self.torch}
-        int8 = {} if self.onnx.int8 is None else {INT8: self.onnx.int8}
-        return {TORCH: self.torch, ONNX: self.onnx.plain, **int8}
+        forms: dict[str, ServedModel | OnnxModel | None] = {TORCH: self.torch, BF16: self.bf16}
+        if self.onnx is not None:
+            forms |= {ONNX: self.onnx.plain, INT8: self.onnx.int8}
+        return {name: form for name, form in forms.items() if form is not None}
 
     def sides(self, windows: Sequence[Window], singles: Sequence[Question]) -> dict[str, Callable[[], object]]:
         """Return what is timed."""
@@ -124,7 +126,7 @@ class InferenceWork:
     def sides_of_questions(self, questions: Sequence[Question]) -> dict[str, Callable[[], object]]:
         """Return what is timed from text to answer: all questions in one call, and the way that cards show."""
         pairs = _pairs(questions)
-        served = {name: each for name, each in self.by_name.items() if name != INT8}
+        served = {name: each for name, each in self.by_name.items() if name in (TORCH, ONNX)}
         ours: dict[str, Callable[[], object]] = {
             f"{name}{ASKED}": partial(Reader(each).answer_pairs, pairs) for name, each in served.items()
         }
@@ -171,7 +173,7 @@ class OnnxForms(NamedTuple):
     bare: OnnxModel
 
 
-def _open(place: Path, folder: Path, compute: Compute) -> InferenceWork:
+def _open(place: Path, folder: Path, compute: Compute, bf16: bool) -> InferenceWork:
     """Open a model; for a CPU export it into a folder twice, and its bare encoder."""
     served = open_model(place, compute)
     if not served.kind.in_context:
@@ -179,7 +181,10 @@ def _open(place: Path, folder: Path, compute: Compute) -> InferenceWork:
     linear = HeadConfig.model_validate("last_linear")
     head = build_head(linear, served.model.encoder.shape).train(False).to(compute.device)
     bare = Model(served.config.model_copy(update={"head": linear}), served.model.encoder, head)
-    return InferenceWork(served, bare, _export(place, bare, folder) if compute.device.type == "cpu" else None)
+    if compute.device.type != "cpu":
+        return InferenceWork(served, None, bare, None)
+    in_bf16 = open_model(place, choose_compute("cpu", "bf16")) if bf16 else None
+    return InferenceWork(served, in_bf16, bare, _export(place, bare, folder))
 
 
 def _export(place: Path, bare: Model, folder: Path) -> OnnxForms:
@@ -203,7 +208,7 @@ def _one_by_one(reader: Reader, pairs: Sequence[tuple[str, str]]) -> Callable[[]
 def _speeds(record: BenchRecord, windows: int, singles: int) -> dict[str, float]:
     """Return windows a second, milliseconds a question, and what the head adds to the bare encoder in per cent."""
     seconds = {side.name: median(side.seconds) for side in record.sides}
-    names = [name for name in (TORCH, ONNX, INT8) if name in seconds]
+    names = [name for name in (TORCH, BF16, ONNX, INT8) if name in seconds]
     found = {f"{name}: windows a second": windows / seconds[name] for name in names}
     found |= {f"{name}: milliseconds a question{SINGLE}": 1000 * seconds[name + SINGLE] / singles for name in names}
     for name in (name for name in names if name + BARE in seconds):

@@ -10,7 +10,8 @@ from benchmarks.measuring import BenchData, measure_in_turns, read_bench_data, s
 from bertvision.encoder.encode import StateSource, freeze
 from bertvision.encoder.load import Encoder
 from bertvision.heads.build import HeadConfig
-from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
+from bertvision.heads.config import HeadsConfig
+from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.kinds.spans import SQUAD2
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance

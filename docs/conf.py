@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bertvision.heads.catalog import CATALOG, KINDS
 from bertvision.heads.listing import list_heads
-from bertvision.records import bench_file, read_bench_records
+from bertvision.records import MAIN_SCORES, bench_file, read_bench_records
 from bertvision.report.bench_figures import write_bench_figure
 from bertvision.report.benchmarks import FIGURES, bench_chapter
 from bertvision.report.measures import TASKS
@@ -42,10 +42,10 @@ def heads_page() -> str:
 
 def measures_page() -> str:
     """Write what each task is measured by, the main measure in bold."""
-    rows = [
-        f"| {task} | {', '.join(f'**{each.head}**' if each.key == main else each.head for each in columns)} |"
-        for task, (columns, main) in TASKS.items()
-    ]
+    rows = []
+    for task, columns in TASKS.items():
+        shown = [f"**{each.head}**" if each.key == MAIN_SCORES[task] else each.head for each in columns]
+        rows.append(f"| {task} | {', '.join(shown)} |")
     return "\n".join(["| task | columns |", "| --- | --- |", *rows]) + "\n"
 
 

@@ -89,15 +89,29 @@ def test_help_imports_what_parses_and_prints_alone():
 
 @pytest.mark.flow
 def test_a_run_prints_its_table_within_80_columns_and_writes_a_report(config, tmp_path):
-    shown = call("run", config, "--out", tmp_path / "out")
+    shown = call("run", config, "--out", tmp_path / "my out")
     assert shown.exit_code == 0, shown.output
     assert "[encoder tuned for 1 epoch]" in shown.stdout
     assert shown.stdout.count("parameters") == 1  # one table
     assert max(len(line) for line in shown.stdout.splitlines() if str(tmp_path) not in line) <= 80
     *_, best, command = shown.stdout.splitlines()
     assert best.startswith(("best model: heads/1/", "best model: encoder/1;"))
-    assert f"predict {tmp_path / 'out'} --data FILE" in command
-    assert (tmp_path / "out" / "report.html").is_file()
+    assert f"predict '{tmp_path / 'my out'}' --data FILE" in command  # a shell takes it as one word
+    assert (tmp_path / "my out" / "report.html").is_file()
+
+
+def test_a_folder_in_the_place_of_an_experiment_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for given in (".", tmp_path):
+        told = f"error: {given}: cannot be read (Is a directory); give the path of an experiment's YAML"
+        assert call("run", given).stderr.startswith(told)
+
+
+def test_a_table_is_no_file_of_questions(tmp_path):
+    (tmp_path / "reviews.csv").write_text("review,stars\ngood bread,5\n")
+    told = call("inspect", tmp_path / "reviews.csv").stderr
+    assert "reviews.csv: is a table, and task squad2 needs SQuAD files (.json or .json.gz)" in told
+    assert "a task such as classification" in told
 
 
 @pytest.mark.flow
@@ -166,6 +180,7 @@ def test_a_plan_without_heads_is_one_line_or_one_sentence_on_frozen_blocks(confi
 def test_heads_are_listed_with_the_papers_share_of_bert_large():
     shown = call("heads").stdout
     assert "335,141,888" in shown
+    assert max(map(len, shown.splitlines())) <= 80
     row = next(line for line in shown.splitlines() if line.startswith("adapter_386_shared_skip"))
     assert "417,000" in row
     assert "0.124" in row
@@ -191,6 +206,8 @@ def test_studies_are_listed_with_what_they_take_and_what_is_wrong_with_the_paper
     assert "wrong: The printed rows are rotated." in text
     assert "not run by this command: needs pre-training; tools/pretrain_study.py runs" in text
     assert "metric: official EM and F1 at the null threshold 0." in text
+    assert "published: mnli: accuracy 84.6; qqp: f1 71.2; qnli: accuracy 90.5; sst2: accuracy 93.5;" in text
+    assert "published: encoder after 3: f1 88.5, exact_match 80.8" in text
 
 
 def test_a_dry_run_shows_every_run_and_makes_nothing(saved_encoder, tmp_path, monkeypatch):

@@ -443,6 +443,10 @@ def test_an_impossible_experiment_is_refused_in_one_line(settings, problem):
     assert refusal(settings).startswith(problem)
 
 
+def test_a_mistyped_choice_is_answered_with_the_nearest():
+    assert refusal({"task": "clasification"}).endswith(', got "clasification"; did you mean `classification`?')
+
+
 def test_a_head_that_scores_pairs_is_no_member_of_an_ensemble():
     settings = {"heads": {"train": ["adapter_386_shared_skip_joint", "last_linear"]}}
     of = ["last_linear", "adapter_386_shared_skip_joint"]
@@ -455,7 +459,8 @@ def test_a_head_that_scores_pairs_is_no_member_of_an_ensemble():
 def test_an_ensemble_knows_the_heads_of_its_own_experiment():
     settings = {"heads": {"train": ["learned_pooling"]}, "ensembles": [{"of": ["encoder", "last_linear"]}]}
     assert refusal(settings) == (
-        "ensemble of 'last_linear', which is not trained here; known: encoder, learned_pooling"
+        "ensemble of 'last_linear', which is not trained here; known: encoder, learned_pooling "
+        "(`ensembles: []` leaves all out)"
     )
     assert build_experiment(settings, ["heads.train=[last_linear]"]).ensembles[0].of == ("encoder", "last_linear")
 
@@ -545,7 +550,7 @@ def test_rows_have_the_baseline_beside_their_heads_and_questions_and_tags_do_not
 
 def test_the_committed_experiments_on_rows_read_the_first_token_as_they_did():
     paths = [path for path in CONFIGS.rglob("*.yaml") if path.parent.name in ("glue", "swag", "classification")]
-    assert len(paths) == 16
+    assert len(paths) == 17
     for path in paths:
         for experiment in read_experiments(path):
             assert (experiment.states.pooling, experiment.finetune.start, experiment.heads.start) == (

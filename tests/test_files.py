@@ -264,6 +264,29 @@ def test_the_second_of_two_is_refused_in_one_line(tmp_path, lock):
     assert content_of(tmp_path) == {"out": None}
 
 
+def fail_in(folder, *names):
+    with locked(folder):
+        for name in names:
+            (folder / name).touch()
+        raise KeyError
+
+
+def test_folders_that_were_made_for_work_that_fails_go_unless_they_hold_something(tmp_path):
+    place = tmp_path / "runs" / "mine"
+    with pytest.raises(KeyError):
+        fail_in(place)
+    assert names_in(tmp_path) == []
+    with pytest.raises(KeyError):
+        fail_in(place, "file")
+    assert names_in(place) == ["file"]
+
+
+def test_a_folder_that_was_there_stays_when_work_in_it_fails(tmp_path):
+    with pytest.raises(KeyError):
+        fail_in(tmp_path)
+    assert tmp_path.is_dir()
+
+
 def test_a_folder_that_cannot_be_replaced_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FolderError, match="give a folder in it, such as new"), given_folder(Path()):

@@ -57,6 +57,24 @@ def test_what_needs_torch_says_so_in_one_line(arguments):
     assert (done.returncode, done.stderr) == (2, told)
 
 
+def test_settings_are_refused_before_transformers_is_imported(tmp_path):
+    (tmp_path / "my.yaml").write_text("colour: blue")
+    verbs = ["run", "finetune", "train-heads", "plan", "search", "costs", "pretrain"]
+    code = f"""
+import sys
+sys.modules["transformers"] = None
+from typer.testing import CliRunner
+from bertvision.cli import app
+for verb in {verbs}:
+    print(CliRunner().invoke(app, [verb, "my.yaml"]).stderr, end="")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert [line.partition(" `")[0] for line in done.stdout.splitlines()] == [
+        *["error: my.yaml: unknown key"] * 6,
+        "error: my.yaml:",  # `data`: Field required
+    ]
+
+
 def test_python_is_told_the_same(tmp_path):
     (tmp_path / "model.json").write_text("{}")
     for code in ("bertvision.train", f"bertvision.load({str(tmp_path)!r})"):

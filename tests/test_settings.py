@@ -202,7 +202,9 @@ def test_an_override_without_key_or_value_is_refused_with_an_example(override):
 
 
 def test_an_override_whose_value_is_no_yaml_is_refused():
-    assert refusal(with_overrides, {}, ["lr=[1"]).startswith("--set lr=[1: not valid YAML: ")
+    assert refusal(with_overrides, {}, ["lr=[1"]) == (
+        "--set lr=[1: not valid YAML: expected ',' or ']', but got its end (line 1, column 3)"
+    )
 
 
 @pytest.mark.parametrize(

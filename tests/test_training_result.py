@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import bertvision
-from bertvision.errors import FolderError, SettingsError
+from bertvision.errors import DataError, FolderError, SettingsError
 
 TINY = {
     "windows": {"max_length": 16},
@@ -75,6 +75,14 @@ def test_the_folder_lasts_as_long_as_the_result_unless_one_is_named(train, tmp_p
     assert not folder.exists()
     assert train(heads=["last_linear"], out=tmp_path / "run").folder == tmp_path / "run"
     assert (tmp_path / "run" / "records").is_dir()
+
+
+def test_a_call_that_cannot_read_its_data_leaves_no_folder(reviews, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for out in (None, tmp_path / "runs" / "mine"):
+        with pytest.raises(DataError):
+            bertvision.train(reviews, task="classification", text="colour", out=out)
+    assert list(tmp_path.iterdir()) == [reviews]
 
 
 def test_a_pooler_given_as_a_module_learns_beside_the_catalogs_and_is_loaded_with_it(train, tmp_path):

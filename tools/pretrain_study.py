@@ -28,10 +28,9 @@ from bertvision.files import write_text
 from bertvision.pretraining.config import PretrainConfig, build_pretraining
 from bertvision.pretraining.pretrain import pretrain
 from bertvision.progress import Silent
+from bertvision.records import MAIN_SCORES
 from bertvision.settings import Settings, merge
 from bertvision.steps.run import run
-from bertvision.tasks import TASKS as TASK_TABLE
-from bertvision.tasks import task_name
 
 REFERENCE = "mlm_nsp"
 SHARES = ("mask", "same", "random")
@@ -257,7 +256,7 @@ class Study:
             records = run(build_experiment(settings, origin=f"{model}, {task}"), place)
             scores |= {each.seed: each.scores for each in records if each.kind != "baseline"}
         shutil.rmtree(place, ignore_errors=True)
-        name = TASK_TABLE[task_name(TASKS[task]["task"])].scores[0]
+        name = MAIN_SCORES[TASKS[task]["task"]]
         name = "best_f1" if task == "squad2" else name  # where every encoder has the threshold that suits it
         found = [round(own[name], 3) for own in scores.values() if name in own]
         line = {"model": model, "task": task, "score": name, "scores": found}

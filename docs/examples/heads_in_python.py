@@ -6,8 +6,9 @@ from bertvision.encoder.finetune import finetune_encoder
 from bertvision.encoder.finetune_plan import FinetuneConfig
 from bertvision.encoder.load import load_encoder
 from bertvision.heads.build import HeadConfig
+from bertvision.heads.config import HeadsConfig
 from bertvision.heads.logits import token_logits
-from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
+from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.metrics.squad import score_predictions
 from bertvision.predictions.ensemble import combine_logits
 from bertvision.predictions.logits import grid_of

@@ -15,7 +15,7 @@ from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.catalog import serves
-from bertvision.heads.training import HeadsConfig, with_every_setting
+from bertvision.heads.config import HeadsConfig, with_every_setting
 from bertvision.kinds.kind import Contrast
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
@@ -139,7 +139,8 @@ class Experiment(Config):
         for ensemble in self.ensembles:
             if unknown := [name for name in ensemble.of if name not in known]:
                 hint = suggest(unknown[0], known) or f"; known: {', '.join(known)}"
-                raise ValueError(f"ensemble of {unknown[0]!r}, which is not trained here{hint}")
+                no_more = " (`ensembles: []` leaves all out)"
+                raise ValueError(f"ensemble of {unknown[0]!r}, which is not trained here{hint}{no_more}")
         joint = [head.name for head in self.heads.train if head.readout == "joint"]
         if members := [name for ensemble in self.ensembles for name in ensemble.of if name in joint]:
             raise ValueError(

@@ -182,20 +182,30 @@ def recover_all(folder: Path, pattern: str = "**/") -> None:
             recover(leftover.with_name(leftover.name[1 : -len(ending)]))
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder and those above it."""
-    if not path.is_dir():
-        make_folder(path.parent)
-        path.mkdir(exist_ok=True)
-        _sync(path.parent, path.parent)
+def make_folder(path: Path) -> list[Path]:
+    """Make a folder and those above it; return those that were not there, the folder itself last."""
+    if path.is_dir():
+        return []
+    made = make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    _sync(path.parent, path.parent)
+    return [*made, path]
 
 
 @contextmanager
 def locked(folder: Path, part: str = "") -> Iterator[None]:
-    """Keep a second process out of a folder, or a part of it, for as long as this one works in it."""
-    make_folder(folder)
-    with _held(folder / f"{part and f'.{part}'}{LOCK}", folder):
-        yield
+    """Keep a second process out of a folder, or a part of it, for as long as this one works in it.
+
+    Where that fails, folders that were made for it and are still empty go again.
+    """
+    made = make_folder(folder)
+    try:
+        with _held(folder / f"{part and f'.{part}'}{LOCK}", folder):
+            yield
+    except BaseException:
+        for each in reversed(made):
+            remove_if_empty(each)
+        raise
 
 
 def check_folder(path: Path) -> Path:

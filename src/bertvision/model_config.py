@@ -1,5 +1,7 @@
 """What one must know of a model to use it, whatever runs it; no torch in here."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -9,10 +11,9 @@ from bertvision.data.example import DataConfig, TaskName
 from bertvision.files import read_json
 from bertvision.manifest import check_manifest
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.records import RunRecord, read_records
+from bertvision.records import RunRecord, main_score, read_records
 from bertvision.run_folder import folder_of_seed
 from bertvision.settings import Config, validate
-from bertvision.tasks import main_score
 from bertvision.windows.window import WindowConfig
 
 CONFIG = "model.json"
@@ -50,8 +51,19 @@ def best_model(folder: Path) -> Path:
     """Return the model of a run folder that scores best on dev, or else the path itself."""
     if (folder / CONFIG).exists() or not (folder / "records").is_dir():
         return folder
-    records = [each for each in read_records(folder / "records") if (_model_of(folder, each) / CONFIG).is_file()]
+    records = [each for each in read_records(folder / "records") if _has_model(folder, each)]
     return _model_of(folder, max(records, key=main_score)) if records else folder
+
+
+def better_than_models(folder: Path, records: Sequence[RunRecord]) -> RunRecord | None:
+    """Return the best result of a run where that is no model of its folder: an ensemble, or the encoder as given."""
+    best = max((each for each in records if each.kind != "baseline"), key=main_score, default=None)
+    most = max((main_score(each) for each in records if _has_model(folder, each)), default=math.inf)
+    return best if best is not None and main_score(best) > most else None
+
+
+def _has_model(out: Path, record: RunRecord) -> bool:
+    return (_model_of(out, record) / CONFIG).is_file()
 
 
 def _model_of(out: Path, record: RunRecord) -> Path:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bertvision.errors import SettingsError
-from bertvision.heads.training import DEFAULT_HEADS
+from bertvision.heads.config import DEFAULT_HEADS
 from bertvision.settings import Settings, merge
 from bertvision.tasks import TASKS
 

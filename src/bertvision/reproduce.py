@@ -16,7 +16,7 @@ from bertvision.evaluate.compare_methods import Shown, apart_by_seed, resample_r
 from bertvision.experiment import Experiment, build_experiments
 from bertvision.files import check_folder, write_text
 from bertvision.progress import SILENT, Progress
-from bertvision.records import RunRecord, StudyRecord, choose, fraction_name, write_study
+from bertvision.records import MAIN_SCORES, RunRecord, StudyRecord, choose, fraction_name, write_study
 from bertvision.report.renderers import markdown_text, to_markdown
 from bertvision.run_folder import folder_of_seed
 from bertvision.settings import Settings, find_config, merge, read_yaml
@@ -241,7 +241,7 @@ def _analyses(plan: StudyPlan, out: Path) -> dict[int, dict[str, Any]]:
 def resample_claims(study: Study, shown: Sequence[Shown], dev: str) -> dict[str, Bounds]:
     """Resample seeds and articles together for every claim about the F1 of two rows; by the claim's text."""
     info = TASKS[task_name(shown[0].record.task)]
-    if study.task is None or (info.kind.cluster, info.scores[0]) != ("article", "f1"):
+    if study.task is None or (info.kind.cluster, MAIN_SCORES[shown[0].record.task]) != ("article", "f1"):
         return {}
     findings = Findings([each.record.model_copy(update={"row": each.row}) for each in shown])
     wanted = {claim.text: pair for claim in study.claims if (pair := _rows_of(study, claim, findings)) is not None}

@@ -68,8 +68,9 @@ def shipped_configs() -> dict[str, Path]:
 
 def find_config(path: Path) -> Path:
     """Return the file of an experiment; where there is none, the shipped one that is called so, if any."""
-    name = path.with_suffix("").as_posix().removeprefix("configs/")
-    return path if path.exists() else shipped_configs().get(name, path)
+    if path.exists():
+        return path
+    return shipped_configs().get(path.with_suffix("").as_posix().removeprefix("configs/"), path)
 
 
 def read_yaml(path: Path) -> Settings:
@@ -101,7 +102,15 @@ def parse_yaml(text: str, origin: str) -> Any:  # noqa: ANN401 (YAML holds anyth
         ValueError,
         OverflowError,
     ) as error:  # the latter two: what looks like a date or number and is none
-        raise SettingsError(f"{origin}: not valid YAML: {' '.join(str(error).split())}") from None
+        raise SettingsError(f"{origin}: not valid YAML: {_told_briefly(error)}") from None
+
+
+def _told_briefly(error: Exception) -> str:
+    """Return what is wrong with YAML and where, without the text around it."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem is not None and error.problem_mark is not None:
+        problem, mark = error.problem.replace("'<stream end>'", "its end"), error.problem_mark
+        return f"{problem} (line {mark.line + 1}, column {mark.column + 1})"
+    return " ".join(str(error).split())
 
 
 def with_overrides(settings: Settings, overrides: Iterable[str]) -> Settings:
@@ -182,6 +191,8 @@ def _one_line(kind: type[Config], error: ValidationError) -> str:
         return f"unknown key `{place}`{_did_you_mean(kind, problem['loc'])}"
     message = problem["msg"].removeprefix("Value error, ")
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    if problem["type"] == "literal_error" and isinstance(problem["input"], str):
+        more += suggest(problem["input"], re.findall("'([^']+)'", problem["ctx"]["expected"]))
     got = (
         ""
         if problem["type"] in ("missing", "value_error")

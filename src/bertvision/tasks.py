@@ -3,13 +3,12 @@
 An experiment's `task` and `data` -> its splits; a split that is to be answered -> its examples, cut into windows.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bertvision.data.example import ColumnsConfig, DataConfig, Split, TaskName
 from bertvision.data.held_out import fold
-from bertvision.data.sources import CAN_DROP, HubId
+from bertvision.data.sources import CAN_DROP, HubId, parse_source
 from bertvision.data.squad import SAMPLES, Need
 from bertvision.errors import DataError, SettingsError
 from bertvision.kinds.answerable import ANSWERABLE
@@ -22,7 +21,6 @@ from bertvision.kinds.spans import SQUAD1, SQUAD2
 from bertvision.kinds.tags import TAGS
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.progress import SILENT, Progress
-from bertvision.records import RunRecord
 from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import WindowConfig
 
@@ -179,16 +177,13 @@ def task_name(name: str) -> TaskName:
     raise SettingsError(f"no task {name!r}; known: {', '.join(map(repr, TASKS))}")
 
 
-def main_score(record: RunRecord) -> float:
-    """Return the score that stands for the task; one that has no value is beaten by any."""
-    return record.scores.get(TASKS[task_name(record.task)].scores[0], -math.inf)
-
-
 def read_task(name: TaskName, data: DataConfig, *, with_dev: bool = True) -> Task:
     """Read all splits of an experiment, or train alone; labels that nothing else names are those of train."""
     train, labels = read_labelled(name, data.train, data, hub_split="train")
     if len(labels) == 1 and TASKS[name].kind.needs_two_labels:
-        raise DataError(f"{train.name}: all its labels are {labels[0]!r}; there is nothing to tell apart")
+        raise DataError(
+            f"{train.name}: all its labels are {labels[0]!r}; there is nothing to tell apart; give rows of two or more"
+        )
     if data.folds is None:
         dev = read_labelled(name, data.dev, data, labels).split if with_dev else UNREAD
     else:
@@ -217,6 +212,10 @@ def read_labelled(
     info = TASKS[name]
     if source in SAMPLES and not info.kind.asks_questions:
         raise DataError(f"{source} holds questions, and task {name} needs {info.files}: set data.train and data.dev")
+    if parse_source(source).whole.endswith((".csv", ".tsv")) and info.kind.asks_questions:
+        raise DataError(
+            f"{source}: is a table, and task {name} needs {info.files}; give one, or a task such as classification"
+        )
     split = hub_split or (info.hub.split if info.hub is not None else None) or "validation"
     labels = labels or data.labels or info.labels
     return info.kind.read(name, info, source, Reading(data, labels, split, need, CAN_DROP if can_drop else ""))

@@ -16,17 +16,16 @@ from bertvision.files import check_folder
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.poolers.own import OwnPoolerConfig, describe_own
 from bertvision.progress import SILENT, Progress
-from bertvision.records import RunRecord, read_mistakes
+from bertvision.records import MAIN_SCORES, RunRecord, read_mistakes
 from bertvision.run_folder import folder_of_seed
 from bertvision.serving.predictor import Predictor, load
 from bertvision.settings import Settings, merge
 from bertvision.steps.run import run
 from bertvision.studies.reports import write_report
-from bertvision.tasks import TASKS, task_name
+from bertvision.tasks import task_name
 from bertvision.training.history import Callback
 
 OWN_DEV = {"folds": 5, "fold": 1}  # without a file to score on: every fifth example, always the same
-LOWER_IS_BETTER = ("rmse", "mae")
 
 
 @dataclass(frozen=True)
@@ -50,12 +49,11 @@ class TrainingResult:
     @property
     def best(self) -> str:
         """Name the model with the best headline score on dev; that score, being chosen among several, flatters it."""
-        metric = TASKS[self.experiment.task].scores[0]
-        sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
+        metric = MAIN_SCORES[self.experiment.task]
         able = {record.row: record.scores[metric] for record in self._models() if metric in record.scores}
         if not able:
             raise SettingsError(f"no model has the score {metric}: dev has too few examples, or all models diverged")
-        return max(able, key=lambda name: sign * able[name])
+        return max(able, key=able.__getitem__)
 
     def model_folder(self, name: str | None = None) -> Path:
         """Return the folder of a model, by default of the best one; `load`, `predict` and `export` read it."""
@@ -133,11 +131,17 @@ def train(
             raise SettingsError(
                 f"callbacks: {each!r} has no method on_point(point); see bertvision.training.history.Callback"
             )
-    folder = check_folder(Path(tempfile.mkdtemp(prefix="bertvision-") if out is None else out))
     experiment = _with_poolers(_experiment(data, task, text, label, dev, encoder, heads, settings), poolers or {})
-    result = TrainingResult(experiment, folder, tuple(run(experiment, folder, progress, callbacks)))
-    if out is None:
-        weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
+    if out is not None:
+        folder = check_folder(Path(out))
+        return TrainingResult(experiment, folder, tuple(run(experiment, folder, progress, callbacks)))
+    folder = Path(tempfile.mkdtemp(prefix="bertvision-"))
+    try:
+        result = TrainingResult(experiment, folder, tuple(run(experiment, folder, progress, callbacks)))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result
 
 

@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from bertvision.cli import app
 from bertvision.experiment import read_experiments
+from bertvision.records import read_records
 from bertvision.steps.run import run
 
 TINY = ("windows.max_length=24", "windows.stride=8", "seeds=[1]", "device=cpu", "precision=float32")
@@ -80,3 +83,56 @@ def test_there_is_a_run_of_every_recipe():
     from bertvision.settings import CONFIGS
 
     assert set(RECIPES) == {path.stem for path in (CONFIGS / "bert").glob("*.yaml")}
+
+
+@pytest.mark.parametrize("name", ["bert/swag", "swag/bert_2018"])
+def test_a_step_of_swag_has_16_beginnings_as_in_the_paper(name):
+    (experiment,) = read_experiments(Path(name))
+    assert experiment.finetune.batch.windows == 16 * 4  # a window for each of four endings
+
+
+def called(*arguments):
+    shown = CliRunner().invoke(app, [*map(str, arguments)])
+    assert shown.exit_code == 0, shown.output
+    return shown
+
+
+def set_all(settings):
+    return [part for setting in settings for part in ("--set", setting)]
+
+
+@pytest.mark.flow
+def test_seven_members_are_tuned_on_from_another_set_of_questions_and_combined(saved_encoder, tmp_path):
+    """As the first lines of bert/squad1 say."""
+    first, seven, data = tmp_path / "first", tmp_path / "seven", write_questions(tmp_path)
+    shared = set_all([*TINY, *data, "finetune.batch.windows=8"])
+    called("run", "bert/squad1", *shared, "--set", f"encoder={saved_encoder}", "--out", first, "-q")
+    members = set_all([f"encoder={first / 'encoder' / '3'}", "seeds=[1, 2, 3, 4, 5, 6, 7]"])
+    called("run", "bert/squad1", *shared, *members, "--out", seven, "-q")
+    records = read_records(seven)
+    assert [record.seed for record in records if record.row == "encoder"] == [1, 2, 3, 4, 5, 6, 7]
+    folders = sorted(path.parent for path in seven.rglob("predictions.json"))
+    assert len(folders) == 7
+    questions = tmp_path / "questions.json"
+    called("ensemble", *folders, "--data", questions, "--task", "squad1", "--out", tmp_path / "both")
+    assert json.loads((tmp_path / "both" / "predictions.json").read_text()).keys() == {
+        f"{number}{part}" for number in range(6) for part in "ab"
+    }
+
+
+@pytest.mark.flow
+@pytest.mark.parametrize(
+    ("task", "write", "more"),
+    [("rte", write_pairs, ""), ("swag", write_choices, ""), ("ner", write_sentences, ", stride: 8")],
+)
+def test_rates_of_rows_choices_and_tags_are_chosen_on_held_out_examples(task, write, more, saved_encoder, tmp_path):
+    path, out = tmp_path / "mine.yaml", tmp_path / "out"
+    path.write_text(
+        f"task: {task}\nencoder: {saved_encoder}\ndevice: cpu\nwindows: {{max_length: 24{more}}}\n"
+        "data: {held_out: 0.3}\nfinetune: {fractions: [1]}\nheads: {train: []}\n"
+        "variants: {all: {finetune: {lr: [1e-2, 1e-9]}}}\n"
+    )
+    called("run", path, *set_all(write(tmp_path)), "--out", out, "-q")
+    records = [record for record in read_records(out) if record.row == "encoder"]
+    assert {record.config["finetune"]["lr"] for record in records} == {1e-2, 1e-9}
+    assert "Learning rates, chosen on held-out examples" in (out / "report.md").read_text()

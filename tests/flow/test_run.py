@@ -21,7 +21,7 @@ from bertvision.predictions.logits import load_logits
 from bertvision.progress import Silent
 from bertvision.records import read_mistakes, read_records
 from bertvision.report.page import write_report
-from bertvision.steps.heads import _keep_head
+from bertvision.steps.head_folders import keep_head
 from bertvision.steps.predict_file import predict_file
 from bertvision.steps.run import run, run_finetune, run_train_heads
 from bertvision.training.checkpoint import fingerprint
@@ -183,9 +183,9 @@ def test_a_run_that_was_cut_short_while_it_kept_its_heads_goes_on(settings, out,
     def keep_one(*arguments):
         if kept:
             raise KeyboardInterrupt
-        kept.append(_keep_head(*arguments))
+        kept.append(keep_head(*arguments))
 
-    monkeypatch.setattr("bertvision.steps.heads._keep_head", keep_one)
+    monkeypatch.setattr("bertvision.steps.heads.keep_head", keep_one)
     with pytest.raises(KeyboardInterrupt):
         run_with(settings, out)
     monkeypatch.undo()

@@ -85,6 +85,7 @@ def experiments(folder, encoder):
             "squad2", questions, finetune=reads_all_states, tune={"train": "none", "insert": "pfeiffer:4"}
         ),
         "top": experiment("classification", rows, tune={"train": "top:1", "norms": False}),
+        "half": experiment("squad2", questions, tune={"frozen_share": 0.5}),
     }
 
 
@@ -126,7 +127,7 @@ def test_each_process_holds_about_half_of_what_training_needs(folder, saved_enco
         assert min(sizes) > 0.45 * whole  # a weight with an odd number of rows is not halved exactly
 
 
-@pytest.mark.parametrize("name", ["all", "lora", "adapters", "top"])
+@pytest.mark.parametrize("name", ["all", "lora", "adapters", "top", "half"])
 def test_what_two_processes_tune_computes_what_one_process_tunes_also_after_one_was_killed(folder, name):
     assert_alike(folder / "one" / name, folder / "two" / name)
 

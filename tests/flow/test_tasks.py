@@ -20,7 +20,7 @@ from bertvision.model_folder import load_model, read_model_config
 from bertvision.records import read_mistakes, read_records
 from bertvision.report.page import write_report
 from bertvision.serving.onnx_export import export_onnx
-from bertvision.steps.heads import _keep_epoch
+from bertvision.steps.head_folders import keep_epoch
 from bertvision.steps.predict_file import predict_file
 from bertvision.steps.run import run
 from bertvision.tasks import TASKS
@@ -434,11 +434,11 @@ def test_a_run_that_was_stopped_among_its_heads_comes_to_the_same_scores(made, t
         seen.append(arguments)
         if len(seen) == 3:
             raise KeyboardInterrupt
-        _keep_epoch(*arguments)
+        keep_epoch(*arguments)
 
     settings = {**made.settings, "heads": {**made.settings["heads"], "save_every": 1e-9}}
     settings["encoder"], settings["finetune"] = str(made.out / "encoder" / TUNED), {"fractions": []}
-    monkeypatch.setattr("bertvision.steps.heads._keep_epoch", stop_at_the_third_epoch)
+    monkeypatch.setattr("bertvision.steps.heads.keep_epoch", stop_at_the_third_epoch)
     with pytest.raises(KeyboardInterrupt):
         run_with(settings, tmp_path / "out")
     monkeypatch.undo()

@@ -7,8 +7,9 @@ from torch import nn
 from bertvision.encoder.encode import freeze, shape_of_states
 from bertvision.errors import SettingsError, TrainingError
 from bertvision.heads import training
+from bertvision.heads.config import HeadsConfig, with_every_setting
 from bertvision.heads.head import Head
-from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together, with_every_setting
+from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.kinds.catalog import KINDS
 from bertvision.settings import validate
 from bertvision.states.live import LiveStates

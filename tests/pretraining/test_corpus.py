@@ -135,10 +135,18 @@ def test_too_little_text_for_a_vocabulary_is_refused_and_leaves_nothing(make_con
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", '{"text": ""}\n'])
-def test_an_empty_corpus_is_refused_and_leaves_nothing(make_config, saved_encoder, tmp_path, content):
+@pytest.mark.parametrize("is_given", [True, False])
+def test_an_empty_corpus_is_refused_and_leaves_nothing(make_config, saved_encoder, tmp_path, content, is_given):
     (tmp_path / "empty.jsonl").write_text(content)
-    config = make_config(data={"train": str(tmp_path / "empty.jsonl")}, vocabulary={"of": str(saved_encoder)})
+    vocabulary = {"of": str(saved_encoder)} if is_given else {"size": 120}
+    config = make_config(data={"train": str(tmp_path / "empty.jsonl")}, vocabulary=vocabulary)
     assert "no text in it; give documents with words for data.train" in refusal(config, tmp_path / "corpus")
+
+
+def test_a_vocabulary_that_the_text_cannot_give_is_not_proposed(make_config, tmp_path):
+    (tmp_path / "few.txt").write_text("ba do ki lu. " * 20)
+    told = refusal(make_config(data={"train": str(tmp_path / "few.txt")}), tmp_path / "corpus")
+    assert told.endswith("and vocabulary.size is 120; give more text")  # 100 is the least that the setting takes
 
 
 def test_held_out_files_without_text_are_refused(make_config, text_file, tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from transformers import AutoModel, AutoTokenizer, BertForPreTraining, BertTokenizerFast
 from typer.testing import CliRunner
 
@@ -16,7 +17,7 @@ from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError, SettingsError
 from bertvision.experiment import read_experiments
 from bertvision.pretraining.config import build_pretraining, read_pretraining
-from bertvision.pretraining.corpus import prepare_corpus
+from bertvision.pretraining.corpus import Vocabulary, prepare_corpus
 from bertvision.pretraining.model import build_model, flops_of, losses_of, total_loss
 from bertvision.pretraining.pretrain import packs_rows, pretrain
 from bertvision.pretraining.steps import Position, StepSource
@@ -261,7 +262,7 @@ def test_text_that_no_rows_can_be_made_of_ends_the_command_in_one_line(text, obj
     assert shown.stderr.startswith("error: ")
     assert message in shown.stderr
     assert shown.stderr.count("\n") == 1
-    assert not {path.name for path in (tmp_path / "out").iterdir()} - {"data"}
+    assert not {path.name for path in (tmp_path / "out").glob("*")} - {"data"}  # or no folder at all
 
 
 def test_an_experiment_is_no_pre_training_nor_the_other_way_round():
@@ -280,6 +281,35 @@ def test_shipped_pre_trainings_are_valid(path):
     config = read_pretraining(path)
     assert config.name == path.stem
     assert path.read_text().startswith("# ")
+
+
+@pytest.mark.flow
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_pre_trainings_run_through_in_small(path, text_file, tmp_path):
+    stages = [{**stage, "steps": 2, "tokens": 1024} for stage in yaml.safe_load(path.read_text())["stages"]]
+    small = ["size.layers=1", "size.hidden=16", "size.heads=2", "vocabulary.size=120", "checkpoints=[1]", "device=cpu"]
+    data = [f"data.train=[{text_file}]", "data.held_out=[]", "data.held_out_every=5", f"stages={json.dumps(stages)}"]
+    record = pretrain(read_pretraining(path, [*small, *data]), tmp_path / "out")
+    assert record.steps == 2 * len(stages)
+    assert AutoModel.from_pretrained(tmp_path / "out" / "encoder").config.hidden_size == 16
+    assert (tmp_path / "out" / "steps" / "1").is_dir()
+
+
+# Table 6 of BERT's paper with the counts that it gives: 110 and 340 million, of the two that have names.
+@pytest.mark.parametrize(
+    ("layers", "hidden", "heads", "millions"),
+    [(3, 768, 12, None), (6, 768, 3, None), (6, 768, 12, None), (12, 768, 12, 110), (12, 1024, 16, None)]
+    + [(24, 1024, 16, 340)],
+)
+def test_sizes_of_table_6_can_be_made(layers, hidden, heads, millions, make_config, tokenizer):
+    size = {"layers": layers, "hidden": hidden, "heads": heads, "positions": 512}
+    with torch.device("meta"):
+        whole = build_model(make_config(size=size), Vocabulary(tokenizer)).whole
+    words = (30_522 - len(tokenizer)) * hidden  # the paper's vocabulary in place of the test's
+    assert (whole.config.num_hidden_layers, whole.config.num_attention_heads) == (layers, heads)
+    assert whole.config.intermediate_size == 4 * hidden
+    if millions is not None:
+        assert (whole.num_parameters() + words) / 1e6 == pytest.approx(millions, rel=0.02)  # 336 are called 340
 
 
 @pytest.mark.gpu

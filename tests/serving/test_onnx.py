@@ -381,3 +381,17 @@ def test_a_flipped_bit_is_refused(exported, tmp_path, name):
 def test_of_two_exports_into_one_folder_the_second_is_refused(exported, tmp_path):
     with given_folder(tmp_path / "onnx"), pytest.raises(FolderError, match="another bertvision is working in it"):
         export_onnx(exported["squad2"] / "torch", tmp_path / "onnx")
+
+
+def test_ask_hands_its_precision_on_and_an_exported_model_has_its_own(exported):
+    given = ["--question", "who?", "--context", "the king said opensesame"]
+    for form in ("torch", "onnx"):
+        folder = str(exported["squad2"] / form)
+        same = [
+            CliRunner().invoke(app, ["ask", "--model", folder, *given, "--precision", each])
+            for each in ("auto", "float32")
+        ]
+        assert [each.exit_code for each in same] == [0, 0], same[-1].output
+        assert same[0].stdout == same[1].stdout
+    refused = CliRunner().invoke(app, ["ask", "--model", folder, *given, "--precision", "bf16"])
+    assert (refused.exit_code, "leave device and precision" in refused.stderr) == (2, True)

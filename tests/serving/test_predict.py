@@ -145,6 +145,22 @@ def test_questions_and_words_have_tables_too(make_shared, squad_file, questions,
     assert {line["tag"] for line in lines} <= {"O", "B-PER"}
 
 
+@pytest.mark.parametrize("texts", [("hannah built it.", "the weir"), ("-",)])
+def test_the_words_of_texts_are_tagged(make_shared, texts):
+    model = make_shared("ner", ("O", "B-PER"))
+    shown = predict(model, *texts, stdin="hannah built it.\r\n\nthe weir\n")
+    lines = list(csv.DictReader(io.StringIO(shown.stdout)))
+    words = [("0", "hannah"), ("0", "built"), ("0", "it"), ("0", "."), ("1", "the"), ("1", "weir")]
+    assert [(line["sentence"], line["word"]) for line in lines] == words
+    tagged = bertvision.load(model, device="cpu")(["hannah built it.", "the weir"])
+    assert [line["tag"] for line in lines] == [word.tag for each in tagged for word in each.words]
+
+
+def test_tagged_words_are_printed_as_json(make_shared):
+    shown = predict(make_shared("ner", ("O", "B-PER")), "the weir", "--json")
+    assert [(each["sentence"], each["word"]) for each in json.loads(shown.stdout)] == [("0", "the"), ("0", "weir")]
+
+
 def test_what_cannot_be_answered_is_refused_in_one_line(folder, make_shared, squad_file, tmp_path):
     assert "give texts, - for standard input, or --data FILE" in refusal(folder)
     assert "give texts, - for standard input, or --data FILE" in refusal(folder, "a", "--data", "rows.csv")
@@ -153,5 +169,5 @@ def test_what_cannot_be_answered_is_refused_in_one_line(folder, make_shared, squ
     told = refusal(make_shared(), "who built the weir?")
     assert "a model of squad2 needs --data FILE" in told
     assert "`bertvision ask`" in told
-    assert "a model of ner needs --data FILE" in refusal(make_shared("ner", ("O", "B-PER")), "the weir")
+    assert "a model of swag needs --data FILE" in refusal(make_shared("swag", ("0", "1")), "the weir")
     assert "no such folder" in refusal(tmp_path / "nowhere", "the weir")

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from bertvision.encoder.encode import StateSource, freeze
-from bertvision.heads.training import HeadsConfig, build_heads, train_heads_together
+from bertvision.heads.config import HeadsConfig
+from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.settings import validate
 from bertvision.shapes import StackShape
 from bertvision.states.cached import CachedStates, made_ahead

@@ -10,8 +10,9 @@ from bertvision.encoder.encode import StateSource, encode, freeze
 from bertvision.encoder.load import load_encoder
 from bertvision.heads import logits as logits_module
 from bertvision.heads.build import HeadConfig
+from bertvision.heads.config import HeadsConfig
 from bertvision.heads.logits import token_logits
-from bertvision.heads.training import HeadsConfig, build_groups, build_heads, can_learn_together, train_heads_together
+from bertvision.heads.training import build_groups, build_heads, can_learn_together, train_heads_together
 from bertvision.kinds.catalog import KINDS
 from bertvision.states.live import LiveStates
 from bertvision.states.packed import PackedLiveStates, packs_states

@@ -71,7 +71,11 @@ def settings(saved_encoder, tmp_path):
 
 def opened(path):
     """Return the trials of a search's own file."""
-    return optuna.load_study(study_name="tiny", storage=f"sqlite:///{path / 'search.db'}").get_trials(deepcopy=False)
+    storage = optuna.storages.RDBStorage(f"sqlite:///{path / 'search.db'}")
+    trials = optuna.load_study(study_name="tiny", storage=storage).get_trials(deepcopy=False)
+    storage.remove_session()
+    storage.engine.dispose()
+    return trials
 
 
 def test_the_best_trial_on_held_out_rows_is_run_and_scores_what_it_scored(settings, tmp_path):

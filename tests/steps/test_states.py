@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -7,7 +8,6 @@ from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import EncoderError, FolderError
 from bertvision.experiment import build_experiment
-from bertvision.kinds.catalog import KINDS
 from bertvision.progress import Silent
 from bertvision.states.cached import CachedStates
 from bertvision.states.live import LiveStates
@@ -16,7 +16,6 @@ from bertvision.steps import states
 from bertvision.steps.context import prepare
 from bertvision.steps.plan_states import COLUMNS, plan_states
 from bertvision.steps.states import open_states
-from bertvision.training.objective import Objective
 
 WEIGHTS = "0123456789abcdef" * 4
 
@@ -172,8 +171,9 @@ def test_a_plan_measures_and_gives_three_estimates(make_context, tmp_path):
 
 @pytest.mark.parametrize("name", ["live", "ram", "disk"])
 def test_states_of_the_first_token_stand_beside_those_of_all(name, make_context, tmp_path):
-    context, pairs = make_context(f"states={name}", "states.keep=true"), Objective(KINDS["choice"], 1, group=2)
-    with opened(context, 0.5) as (whole, _), opened(context, 0.5, objective=pairs, pooling="first") as (source, _):
+    context = make_context(f"states={name}", "states.keep=true")
+    pairs = replace(context, task=context.task._replace(name="swag", labels=("0", "1")))  # two endings
+    with opened(context, 0.5) as (whole, _), opened(pairs, 0.5, pooling="first") as (source, _):
         assert next(iter(whole.epoch(0))).states.shape[1:] != (4, 1, 32)
         for batch in source.epoch(1):
             assert batch.states.shape[1:] == (4, 1, 32)  # the pooled state is one more
@@ -184,7 +184,7 @@ def test_states_of_the_first_token_stand_beside_those_of_all(name, make_context,
 
 def test_auto_keeps_one_state_per_layer_and_row_in_memory_without_measuring(make_context):
     context = make_context()
-    with opened(context, objective=Objective(KINDS["answerable"], 2), pooling="first") as (source, _):
+    with opened(context, pooling="first") as (source, _):
         assert isinstance(source, CachedStates)
         assert next(iter(source.epoch(0))).states.shape[2] == 1
     assert not context.progress.said

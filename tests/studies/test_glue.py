@@ -9,7 +9,7 @@ from bertvision.studies.glue import GLUE, glue_chapters
 
 def made(make_task_records, tasks, **changes):
     """Return every task's n-th score 10 n, plus the seed for models."""
-    keys = {task: [measure.key for measure in TASKS[task].columns] for task in tasks}
+    keys = {task: [measure.key for measure in TASKS[task]] for task in tasks}
     scores = {task: {key: 10.0 * (place + 1) for place, key in enumerate(keys[task])} for task in tasks}
     return [record for task in tasks for record in make_task_records(task, scores[task], **changes)]
 

@@ -1,6 +1,7 @@
 """`bertvision`: parse, call one function of the stages, print; one verb per stage.
 
-Everything heavy is imported inside the verbs, so that `--help` is quick and `score` and `report` need no torch.
+Everything heavy is imported inside the verbs, so that `--help` is quick and `score` and `report` need no torch; what
+needs transformers after the settings are checked, so that a wrong key is refused at once.
 """
 
 from itertools import groupby
@@ -11,14 +12,15 @@ from typer.core import TyperGroup
 
 import bertvision
 from bertvision.cli.console import results
-from bertvision.cli.data import near_miss
+from bertvision.cli.data import inspect, near_miss
 from bertvision.cli.evaluate import analyze, calibrate, compare, ensemble, layers, score
+from bertvision.cli.listing import configs, heads
 from bertvision.cli.pretrain import pretrain
 from bertvision.cli.search import search
 from bertvision.cli.serve import serve
 from bertvision.cli.share import push, save
 from bertvision.cli.study import compare_methods, costs, report, reproduce
-from bertvision.cli.train import configs, finetune, heads, inspect, plan, quickstart, run, train_heads
+from bertvision.cli.train import finetune, plan, quickstart, run, train_heads
 from bertvision.cli.use import ask, export, predict
 
 # In the order in which --help lists them.

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, ParamSpec
+from typing import Annotated, Any, Literal, NoReturn, ParamSpec
 
 import typer
 from rich.console import Console
@@ -53,6 +53,10 @@ MODEL = (
 )
 AllowOutside = Annotated[
     bool, typer.Option("--allow-outside", help="Let the model name an encoder anywhere: a path or a hub id.")
+]
+ComputePrecision = Annotated[
+    Literal["auto", "float32", "bf16"],
+    typer.Option("--precision", help="bf16 is faster on a CPU with AVX512-BF16 or AMX; auto takes it on a GPU alone."),
 ]
 Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="The same bits in every run on the same device; slower on a GPU.")

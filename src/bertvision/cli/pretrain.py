@@ -47,10 +47,11 @@ def pretrain(
     if is_done_by_several(processes):
         return
     from bertvision.pretraining.config import read_pretraining
+
+    settings = read_pretraining(config, overrides or ())
     from bertvision.pretraining.pretrain import ENCODER
     from bertvision.pretraining.pretrain import pretrain as pretrain_encoder
 
-    settings = read_pretraining(config, overrides or ())
     folder = check_folder(Path("runs") / settings.name if out is None else out)
     record = pretrain_encoder(settings, folder, progress_for(quiet))
     if as_json:

@@ -1,5 +1,6 @@
 """The verb that searches for the settings of an experiment."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -46,10 +47,11 @@ def search(
     'bertvision[search]'.
     """
     from bertvision.experiment import read_experiment
+
+    experiment = read_experiment(config, overrides or ())
     from bertvision.steps.search import SearchAsked
     from bertvision.steps.search import search as run_search
 
-    experiment = read_experiment(config, overrides or ())
     folder = check_folder(Path("runs") / f"{experiment.title}-search" if out is None else out)
     record = run_search(experiment, folder, SearchAsked(storage, trials, minutes), progress_for(quiet))
     if record is None:
@@ -66,4 +68,4 @@ def search(
         f"{record.dev_scores.get(record.metric, float('nan')):.2f} on dev",
         markup=False,
     )
-    results.print(f"run it: bertvision run {folder / 'best.yaml'}; figure: {figure}", markup=False)
+    results.print(f"run it: bertvision run {shlex.quote(str(folder / 'best.yaml'))}; figure: {figure}", markup=False)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bertvision.cli.console import AllowOutside, in_one_line, messages
+from bertvision.cli.console import AllowOutside, ComputePrecision, in_one_line, messages
 from bertvision.errors import MissingExtraError, SettingsError
 
 LOOPBACK = ("127.0.0.1", "localhost")
@@ -29,6 +29,7 @@ def serve(
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = LOOPBACK[0],
     port: Annotated[int, typer.Option("--port", help="0: any that is free.", min=0, max=65535)] = 8000,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    precision: ComputePrecision = "auto",
     allow_outside: AllowOutside = False,
     max_queue: Annotated[
         int, typer.Option("--max-queue", help="Requests of one client that may wait; twice as many in all.", min=1)
@@ -64,7 +65,10 @@ def serve(
         raise MissingExtraError(error.name or "fastapi", "serve") from None
     import bertvision
 
-    loaded = {name: bertvision.load(place, device=device, allow_outside=allow_outside) for name, place in named}
+    loaded = {
+        name: bertvision.load(place, device=device, precision=precision, allow_outside=allow_outside)
+        for name, place in named
+    }
     listening = _listen(host, port)
     own = _own_address(listening)
     config = ServeConfig(

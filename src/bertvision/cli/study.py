@@ -24,7 +24,7 @@ from bertvision.files import check_folder
 
 if TYPE_CHECKING:
     from bertvision.reproduce import StudyWork
-    from bertvision.studies.study import Study
+    from bertvision.studies.study import PublishedResult, Study
 
 
 @in_one_line
@@ -139,18 +139,21 @@ def _plan_lines(study: "Study", work: "StudyWork | None", runs: Sequence[str], m
         time = "" if work.seconds is None else f"; about {in_time(work.seconds)} on this machine with the papers' data"
         passes = f"{work.tuning_epochs:g} epochs of tuning, {work.head_passes:g} passes of heads"
         takes = f"takes: {work.runs} runs, {work.seeds} seeds: {passes}{time}"
-    best = max(
-        (each.scores[study.scores[0]] for each in study.published if study.scores[0] in each.scores), default=None
-    )
-    published = f"published: {len(study.published)} results" + ("" if best is None else f", the best {best:g}")
+    numbers = "; ".join(_published(each) for each in study.published) or "no number"
     return [
         f"{study.paper}; {takes}",
-        f"{published}, and {len(study.claims)} claims",
+        *([] if runs else [f"published: {numbers}"]),  # else a table shows them
+        f"claims: {len(study.claims)}",
         f"metric: {study.metric}",
         *(f"wrong: {each}" for each in study.wrong),
         *(f"run: {each}" for each in runs),
         *(f"missing: {each}" for each in missing if runs),
     ]
+
+
+def _published(result: "PublishedResult") -> str:
+    fraction = "" if result.fraction == "last" else f" after {result.fraction:g}"
+    return f"{result.row}{fraction}: " + ", ".join(f"{score} {value:g}" for score, value in result.scores.items())
 
 
 def _plain_plan(
@@ -196,11 +199,12 @@ def costs(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet =
     `report` uses in place of what runs that shared a machine have measured. Nothing else should run meanwhile.
     """
     from bertvision.experiment import read_experiments
+
+    experiments = read_experiments(config, overrides or ())
     from bertvision.records import COSTS_FOLDER
     from bertvision.report.costs import costs_table
     from bertvision.steps.costs import measure_methods
 
-    experiments = read_experiments(config, overrides or ())
     own = experiments[0].folder.parts[0]
     folder = check_folder(Path("runs") / own if out is None else out)
     measured = measure_methods(experiments, folder, progress_for(quiet))

@@ -1,11 +1,12 @@
-"""Verbs that take an experiment: the whole line, its stages one by one, what it would cost, and what it is made of."""
+"""Verbs that take an experiment: the whole line, its stages one by one, and what it would cost."""
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,10 +30,8 @@ from bertvision.cli.console import (
     progress_for,
     results,
 )
-from bertvision.errors import FolderError, SettingsError
-from bertvision.files import check_file, check_folder, write_text
+from bertvision.files import check_folder
 
-SEE_CONFIGS = "; see `bertvision configs`"
 if TYPE_CHECKING:
     from bertvision.experiment import Experiment
     from bertvision.records import RunRecord
@@ -86,7 +85,7 @@ def run(
         folder = _folder(out, experiments[0])
         records = _run(experiments[0], folder, quiet, as_json)
         if records and not as_json:
-            _say_how_to_use(folder)
+            _say_how_to_use(folder, records)
     else:
         _run_all(experiments, out, quiet, as_json)
 
@@ -108,9 +107,9 @@ def finetune(
     """
     if is_done_by_several(processes):
         return
+    experiment = _experiment(config, _with_options(overrides, report_to, deterministic))
     from bertvision.steps.run import run_finetune
 
-    experiment = _experiment(config, _with_options(overrides, report_to, deterministic))
     _print_paths(run_finetune(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
 
 
@@ -131,9 +130,9 @@ def train_heads(
     """
     if is_done_by_several(processes):
         return
+    experiment = _experiment(config, _with_options(overrides, report_to, deterministic))
     from bertvision.steps.run import run_train_heads
 
-    experiment = _experiment(config, _with_options(overrides, report_to, deterministic))
     _print_paths(run_train_heads(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
 
 
@@ -159,10 +158,10 @@ def plan(
     whether `finetune.bottom: auto` keeps the output of frozen blocks; without heads, only that. With --processes it
     measures tuning and answering too, and scales them: 50 GB/s is a network of 400 Gbit/s, NVLink has 450.
     """
+    experiment = _experiment(config, overrides)
     from bertvision.steps.plan_processes import plan_processes
     from bertvision.steps.plan_states import plan_states
 
-    experiment = _experiment(config, overrides)
     folder, progress = _folder(out, experiment), progress_for(quiet)
     planned = plan_states(experiment, folder, progress)
     scaled = None if processes is None else plan_processes(experiment, folder, processes, link, progress)
@@ -189,18 +188,24 @@ def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out
         if experiment.task == "squad2":
             _show_answer(experiment, head)
         results.print("Next, answer a whole file with this head (--data takes your own too):", markup=False)
-        results.print(f"  {program} predict {head} --data {experiment.data.dev} --out {out / 'answers'}", markup=False)
+        command = ["predict", str(head), "--data", experiment.data.dev, "--out", str(out / "answers")]
+        results.print(f"  {program} {shlex.join(command)}", markup=False)
     results.print("or a question about a text of yours with the default model:", markup=False)
     results.print(f'  {program} ask --question "Who built the weir?" --file YOURS.txt', markup=False)
 
 
-def _say_how_to_use(out: Path) -> None:
-    """Name the best model of a run, and the command that uses it."""
-    from bertvision.model_config import best_model
+def _say_how_to_use(out: Path, records: "Sequence[RunRecord]") -> None:
+    """Name the best model of a run, and the command that uses it; say where what is no model of it is better."""
+    from bertvision.model_config import best_model, better_than_models
+    from bertvision.records import main_score
 
-    if (best := best_model(out)) != out:
-        results.print(f"best model: {best.relative_to(out)}; use it on a file of your own:", markup=False)
-        results.print(f"  {_program()} predict {out} --data FILE --out FOLDER", markup=False)
+    if (best := best_model(out)) == out:
+        return
+    if (better := better_than_models(out, records)) is not None:
+        what = "the encoder as given" if better.kind == "encoder" else f"the {better.kind} {better.row}"
+        results.print(f"{what} scores {main_score(better):.1f}, more than any model of this run", markup=False)
+    results.print(f"best model: {best.relative_to(out)}; use it on a file of your own:", markup=False)
+    results.print(f"  {_program()} predict {shlex.quote(str(out))} --data FILE --out FOLDER", markup=False)
 
 
 def _show_answer(experiment: "Experiment", head: Path) -> None:
@@ -279,7 +284,9 @@ def _program() -> str:
     """Name this program as it can be called from here: it is not on the path of who ran it through make."""
     if shutil.which("bertvision"):
         return "bertvision"
-    return "python -m bertvision" if sys.argv[0].endswith("__main__.py") else os.path.relpath(sys.argv[0])
+    if sys.argv[0].endswith("__main__.py"):
+        return "python -m bertvision"
+    return shlex.quote(min(os.path.relpath(sys.argv[0]), sys.argv[0], key=len))
 
 
 def _folder(out: Path | None, experiment: "Experiment") -> Path:
@@ -293,105 +300,3 @@ def _print_paths(paths: Sequence[Path], as_json: bool) -> None:
         print_json(there)
     else:
         results.print("\n".join(there), markup=False)
-
-
-@in_one_line
-def inspect(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A file of the task, sample:dev, or owner/name.")],
-    task: Annotated[str, typer.Option("--task", help="What the file is for, such as rte, ner or classification.")] = (
-        "squad2"
-    ),
-    encoder: Annotated[str, typer.Option("--encoder", help="Whose tokenizer cuts the windows.")] = "default",
-    overrides: Set = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
-) -> None:
-    """Count a file's examples, labels, tokens and windows.
-
-    Reads and cuts the file as an experiment with the same settings would, so that surprises come before training.
-    """
-    from bertvision.steps.inspect_file import inspect_file
-
-    found = inspect_file(data, encoder, task, overrides or (), progress_for(quiet))
-    if as_json:
-        print_json(found.as_dict())
-        return
-    results.print(f"{found.name}: {found.examples:,} examples, {found.windows:,} windows", markup=False)
-    for table in found.as_tables():
-        print_table(table)
-
-
-@in_one_line
-def heads(
-    encoder: Annotated[str | None, typer.Option("--encoder", help="Count for this encoder.")] = None,
-    layers: Annotated[int, typer.Option("--layers", help="States, the embedding output included.", min=1)] = 25,
-    hidden: Annotated[int, typer.Option("--hidden", help="Width of a state.", min=1)] = 1024,
-    as_json: Json = False,
-) -> None:
-    """List every head with its size.
-
-    Counts parameters and their share of the encoder, at BERT-large's shape unless told otherwise.
-    """
-    from bertvision.heads.listing import list_heads
-
-    sizes = list_heads(encoder, layers, hidden)
-    if as_json:
-        print_json([size._asdict() for size in sizes.heads])
-        return
-    results.print(sizes.title, markup=False)
-    print_table(sizes.as_table())
-    results.print(
-        "Total, running statistics included, in percent of the encoder. What each reads: docs/method.md", markup=False
-    )
-
-
-@in_one_line
-def configs(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Print this one, such as squad2/minilm.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Copy it there instead, to be changed.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """List the experiments that come with the package.
-
-    `bertvision run NAME` runs one, and `bertvision pretrain NAME` those of pretrain/; what it needs, such as data, is
-    said in its first lines.
-    """
-    from bertvision.settings import shipped_configs
-
-    shipped = shipped_configs()
-    if name is None:
-        if out is not None:
-            raise SettingsError("--out is for one experiment; give its NAME too")
-        _list_configs(shipped, as_json)
-        return
-    text = _shipped(name, shipped).read_text(encoding="utf-8")
-    if out is not None:
-        if out.exists():
-            raise FolderError(f"{out}: is there already; give another FILE")
-        write_text(check_file(out), text)
-    elif as_json:
-        print_json({name: text})
-    else:
-        typer.echo(text, nl=False)
-
-
-def _shipped(name: str, shipped: Mapping[str, Path]) -> Path:
-    from bertvision.settings import find_config, suggest
-
-    path = shipped.get(name) or find_config(Path(name))
-    if path not in shipped.values():
-        raise SettingsError(f"no experiment {name!r} comes with the package{suggest(name, shipped) or SEE_CONFIGS}")
-    return path
-
-
-def _list_configs(shipped: Mapping[str, Path], as_json: bool) -> None:
-    first_lines = {name: path.read_text(encoding="utf-8").partition("\n")[0] for name, path in shipped.items()}
-    about = {name: line.removeprefix("#").strip() for name, line in first_lines.items()}
-    if as_json:
-        print_json(about)
-        return
-    width = max(map(len, about))
-    for name, line in about.items():
-        results.print(f"{name:<{width}}  {textwrap.shorten(line, 78 - width, placeholder=' ...')}", markup=False)

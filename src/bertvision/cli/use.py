@@ -10,6 +10,7 @@ import typer
 from bertvision.cli.console import (
     MODEL,
     AllowOutside,
+    ComputePrecision,
     Json,
     ProcessCount,
     Quiet,
@@ -48,6 +49,7 @@ def ask(
     max_answer_length: Annotated[int | None, typer.Option("--max-answer-length", help="In tokens.", min=1)] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Show what each layer adds to the answer's score.")] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    precision: ComputePrecision = "auto",
     allow_outside: AllowOutside = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -62,9 +64,11 @@ def ask(
     from bertvision.serving.answers import answer_lines
     from bertvision.serving.reader import Reader
 
-    reader = bertvision.load(model, device=device, allow_outside=allow_outside)
+    reader = bertvision.load(model, device=device, precision=precision, allow_outside=allow_outside)
     if not isinstance(reader, Reader):
-        raise SettingsError(f"{model}: is a model of {reader.served.config.task}, which answers no questions")
+        raise SettingsError(
+            f"{model}: is a model of {reader.served.config.task}, which answers no questions; use `bertvision predict`"
+        )
     found: Any = reader(
         questions if len(questions) > 1 else questions[0],  # an error about the only one does not count
         text,
@@ -141,11 +145,11 @@ def predict(
 ) -> None:
     """Answer a file or texts with a trained model.
 
-    A .csv gets texts, labels by name and a probability of each; without --out it is printed. Standard input is a text
-    on each line, CSV with the model's columns, or JSON lines. A folder gets, for questions, predictions.json,
-    nbest_predictions.json and null_odds.json as run_qa writes them, and logits.safetensors; for other tasks
-    predictions.json, probabilities.json, GLUE's file for its test sets and CoNLL columns. Prints the scores where the
-    file has answers.
+    A .csv gets texts, labels by name and a probability of each (or words and their tags); without --out it is
+    printed. Standard input is a text on each line, CSV with the model's columns, or JSON lines. A folder gets, for
+    questions, predictions.json, nbest_predictions.json and null_odds.json as run_qa writes them, and
+    logits.safetensors; for other tasks predictions.json, probabilities.json, GLUE's file for its test sets and
+    CoNLL columns. Prints the scores where the file has answers.
 
     Shards (a folder, a pattern in quotes, or --data several times) may hold millions of rows, as JSON lines or tables.
     Each gets a shard of predictions in the folder --out, and one of its bad rows; the same command goes on where it was

@@ -31,6 +31,7 @@ from bertvision.data.text_format import SAY_ENCODING, USUAL, TextFormat
 from bertvision.errors import DataError
 
 LabelColumn = Literal["class", "labels", "number"]  # what a table says of a row
+SAY_COLUMNS = "; say with data.columns which hold `text` and `label`, such as data.columns.text=NAME"
 
 
 class RowLayout(NamedTuple):
@@ -124,7 +125,7 @@ def _columns_there(table: TableFile) -> str:
     if table.names is not None and not all(map(is_unicode, table.names)):
         return f"its header is not UTF-8 text; {SAY_ENCODING}"
     there = f"{table.width} columns" if table.names is None else f"the columns {table.header}"
-    return f"it has {there}{table.advice or '; say with data.columns which hold `text` and `label`'}"
+    return f"it has {there}{table.advice or SAY_COLUMNS}"
 
 
 def _raw_rows(

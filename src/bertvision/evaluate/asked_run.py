@@ -13,10 +13,10 @@ from bertvision.evaluate.golds import GoldConfig, read_golds
 from bertvision.files import sha256_of
 from bertvision.kinds.kind import Golds
 from bertvision.predictions.files import PREDICTIONS
-from bertvision.records import DataFile, RunRecord, read_record, read_records
+from bertvision.records import DataFile, RunRecord, main_score, read_record, read_records
 from bertvision.run_folder import RunFolder, folder_of_seed
 from bertvision.settings import Settings, merge, validate
-from bertvision.tasks import TASKS, main_score, read_task, task_name
+from bertvision.tasks import TASKS, read_task, task_name
 
 PARENTS = {"predictions": False, "predictions_held_out": True}  # whether it is of the held-out questions
 GIVE_GOLD = "give --gold FILE"

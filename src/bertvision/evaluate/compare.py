@@ -117,7 +117,7 @@ def compare_files(one: Path, other: Path, gold: str | None = None, config: Compa
     name, (one, other) = asked.task, asked.paths
     kind = TASKS[name].kind
     unit = _choice("clusters", config.clusters, UNITS)
-    if unit == "article" and not kind.asks_questions:
+    if unit == "article" and kind.cluster != unit:
         raise SettingsError(f"--clusters article: task {name} has no articles; leave it out")
     choices = kind.metrics(TASKS[name])
     if config.metric is None:

@@ -14,6 +14,7 @@ from bertvision.kinds.kind import Golds
 from bertvision.metrics.resampling import Draw, Floats, Sweep, build_sweep, draw_seeds, interval_of, resample_best_f1
 from bertvision.predictions.files import read_prediction_folder, read_values
 from bertvision.records import (
+    MAIN_SCORES,
     Apart,
     DifferenceRecord,
     RunRecord,
@@ -67,7 +68,7 @@ class Resampled(NamedTuple):
     @property
     def metric(self) -> str:
         """Name the task's main score."""
-        return self.golds.info.scores[0]
+        return MAIN_SCORES[self.golds.task]
 
 
 class Differences(NamedTuple):

@@ -18,6 +18,7 @@ from bertvision.metrics.squad import Scores
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.files import PREDICTION_FILES
 from bertvision.predictions.prediction import AnswerConfig
+from bertvision.records import MAIN_SCORES
 from bertvision.settings import Settings, validate
 from bertvision.tasks import TASKS, task_name
 from bertvision.version import VERSION
@@ -217,7 +218,7 @@ def held_out_weights(
         raise DataError(
             f"{held_out.data}: not all of its {kind.nouns} say what the answers are; give --weights instead"
         )
-    metric = answered.info.scores[0]
+    metric = MAIN_SCORES[answered.task]
     guess = kind.guess_scores(golds, golds.examples).get(metric, 0.0)
     gains = (kind.score(golds, each, config).get(metric, 0.0) - guess for each in predictions)
     return tuple(max(gain, LEAST_GAIN) for gain in gains)
@@ -227,7 +228,7 @@ def _refuse_shared(data: str, held_out: Golds, answered: Golds) -> None:
     kind = answered.info.kind
     seen = {kind.identity(example) for example in answered.examples}
     if shared := [example.id for example in held_out.examples if kind.identity(example) in seen]:
-        others = "questions of other articles" if kind.asks_questions else f"other {kind.nouns}"
         raise DataError(
-            f"{data}: {len(shared)} of its {kind.nouns}, such as {shared[0]!r}, are in --data too; hold out {others}"
+            f"{data}: {len(shared)} of its {kind.nouns}, such as {shared[0]!r}, are in --data too; "
+            f"hold out {kind.others}"
         )

@@ -5,9 +5,8 @@ To add one: a pooler's file with its config, a case in `poolers/build.py`, and a
 
 from typing import Literal, NamedTuple
 
-from bertvision.heads.poolers.adapter import AdapterConfig
+from bertvision.heads.poolers.adapter import AdapterConfig, MixedAdapterConfig, TwoAdaptersConfig
 from bertvision.heads.poolers.ap_glue import ApGlueConfig
-from bertvision.heads.poolers.average_pooling import AveragePoolingConfig
 from bertvision.heads.poolers.build import AnyPooler
 from bertvision.heads.poolers.cacnn import CacnnContextConfig, CacnnSimpleConfig
 from bertvision.heads.poolers.chosen_layers import ChosenLayersConfig
@@ -15,16 +14,12 @@ from bertvision.heads.poolers.cnn_1xn import Cnn1xNConfig
 from bertvision.heads.poolers.cnn_nxn import CnnNxNConfig
 from bertvision.heads.poolers.inception import InceptionConfig
 from bertvision.heads.poolers.ladder import LadderConfig
-from bertvision.heads.poolers.last_state import LastStateConfig
 from bertvision.heads.poolers.layer_attention import LayerAttentionConfig
-from bertvision.heads.poolers.learned_pooling import LearnedPoolingConfig
 from bertvision.heads.poolers.mix4 import Mix4Config
-from bertvision.heads.poolers.mixed_adapter import MixedAdapterConfig
-from bertvision.heads.poolers.modified_xception import ModifiedXceptionConfig
+from bertvision.heads.poolers.mixes import AveragePoolingConfig, LastStateConfig, LearnedPoolingConfig
 from bertvision.heads.poolers.read import ReadConfig
 from bertvision.heads.poolers.regression import RegressionConfig
-from bertvision.heads.poolers.two_adapters import TwoAdaptersConfig
-from bertvision.heads.poolers.xception import XceptionConfig
+from bertvision.heads.poolers.xception import ModifiedXceptionConfig, XceptionConfig
 from bertvision.kinds.catalog import KINDS
 from bertvision.kinds.kind import Kind
 from bertvision.settings import suggest

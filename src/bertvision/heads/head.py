@@ -6,11 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from bertvision.encoder.pooling import Pooling
-from bertvision.heads.poolers.average_pooling import AveragePooling
 from bertvision.heads.poolers.chosen_layers import ChosenLayers
 from bertvision.heads.poolers.ladder import Ladder
-from bertvision.heads.poolers.last_state import LastState
-from bertvision.heads.poolers.learned_pooling import LearnedPooling
+from bertvision.heads.poolers.mixes import AveragePooling, LastState, LearnedPooling
 from bertvision.heads.readouts import BiLstmReadout, BiLstmRowReadout, ClassReadout, JointReadout, SpanReadout
 from bertvision.kinds.kind import Kind
 from bertvision.records import State

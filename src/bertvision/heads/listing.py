@@ -43,7 +43,7 @@ class Sizes(NamedTuple):
         rows: list[tuple[Cell, ...]] = []
         for origin, heads in groupby(self.heads, key=lambda head: head.origin):
             rows += [(origin,), *map(_cells, heads)]
-        return Table("", ("head", Column("scores", "left"), "trained", "total", "percent"), tuple(rows))
+        return Table("", ("head", Column("scores", "left"), "trained", "total", "%"), tuple(rows))
 
 
 def list_heads(encoder: str | None, layers: int, hidden: int) -> Sizes:

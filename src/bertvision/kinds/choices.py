@@ -1,6 +1,5 @@
 """The best of several continuations of a text."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -10,7 +9,7 @@ from bertvision.data.shards import ShardRow
 from bertvision.data.sources import BadExampleError
 from bertvision.errors import DataError
 from bertvision.kinds.classes import predict_classes
-from bertvision.kinds.kind import Answering, Golds, Labelled, Reading, TaskInfo
+from bertvision.kinds.kind import Golds, Labelled, Reading, TaskInfo
 from bertvision.kinds.labelled import LabelKind, RowMember
 from bertvision.predictions.ensemble import How, combine_softmax
 from bertvision.predictions.logits import Logits
@@ -30,6 +29,7 @@ class Choices(LabelKind):
     has_classes: ClassVar[bool] = True
     pipeline: ClassVar[str] = "multiple-choice"
     second: ClassVar[str] = "endings"
+    has_endings: ClassVar[bool] = True
 
     def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read SWAG's or HellaSwag's file."""
@@ -79,15 +79,6 @@ class Choices(LabelKind):
                 f"{len(found.endings)} endings, and the model chooses among {len(labels)}; give as many"
             )
         return found
-
-    def count_labels(self, examples: Sequence[ChoiceRow], labels: Sequence[str]) -> dict[str, int]:
-        """Count the rows whose right ending is the first, second and so on."""
-        counts = Counter(row.label for row in examples)
-        return {label: counts[place] for place, label in enumerate(labels)}
-
-    def decode(self, asked: Answering, logits: Logits) -> list[RowPrediction]:
-        """Return each row's best ending."""
-        return self.decode_rows([example.id for example in asked.split.examples], logits, asked.labels)
 
     def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[RowPrediction]:
         """Return each row's best ending."""

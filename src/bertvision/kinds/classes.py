@@ -1,10 +1,8 @@
 """One class of several: what of a text, or of a pair of texts."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from bertvision.data.example import TextRow
 from bertvision.data.rows import LabelColumn
 from bertvision.kinds.kind import Contrast
 from bertvision.kinds.text_rows import TextRowKind
@@ -23,11 +21,6 @@ class Classes(TextRowKind):
     can_be_taught: ClassVar[bool] = True
     grouped_by_class: ClassVar[bool] = True
     has_classes: ClassVar[bool] = True
-
-    def count_labels(self, examples: Sequence[TextRow], labels: Sequence[str]) -> dict[str, int]:
-        """Count the rows of each class."""
-        counts = Counter(row.label for row in examples)
-        return {label: counts[place] for place, label in enumerate(labels)}
 
     def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[RowPrediction]:
         """Return each row's likeliest class."""

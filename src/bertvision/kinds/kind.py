@@ -41,7 +41,7 @@ class TaskInfo(NamedTuple):
     """One row of the table of tasks."""
 
     kind: "Kind"
-    scores: tuple[str, ...]  # the first is the one that stands for the task
+    scores: tuple[str, ...]  # in the order of tables; `records.MAIN_SCORES` has the one that stands for the task
     layouts: tuple[ColumnsConfig, ...] = ()  # of its tables, published and on the hub; the first that fits is taken
     labels: tuple[str, ...] = ()  # in GLUE's order, as the hub numbers them; empty: from the training data
     hub: HubId | None = None  # its split is the one for dev
@@ -154,7 +154,9 @@ class Kind(ABC):
     pipeline: ClassVar[str] = "text-classification"  # the hub's word for a model of it
     usage: ClassVar[str] = 'model("The weir was built in 1887.").label'
     predictor: ClassVar[PredictorName] = "classifier"  # what `bertvision.load` gives for a model of it
-    second: ClassVar[str] = "second text"  # what is given beside a text
+    first: ClassVar[str] = "text"  # what a row begins with
+    second: ClassVar[str] = "second text"  # what is given beside it
+    has_endings: ClassVar[bool] = False  # whether several are given beside it, to choose from
 
     def __str__(self) -> str:
         return self.name
@@ -168,6 +170,11 @@ class Kind(ABC):
     def nouns(self) -> str:
         """Several examples."""
         return f"{self.noun}s"
+
+    @property
+    def others(self) -> str:
+        """Examples that are not like given ones."""
+        return f"other {self.nouns}"
 
     # Text -> examples -> windows
 
@@ -242,7 +249,7 @@ class Kind(ABC):
 
     def summarise(self, predictions: Sequence[Predicted]) -> str:
         """Say in a few words what was predicted."""
-        return f"{len(predictions):,} examples"
+        return f"{len(predictions):,} example{'s' * (len(predictions) != 1)}"
 
     @abstractmethod
     def said(self, prediction: Predicted) -> Any:  # noqa: ANN401 (of its kind)

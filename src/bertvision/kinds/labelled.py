@@ -1,50 +1,23 @@
 """What the kinds have in common whose prediction is a label of each example, which is all kinds but spans."""
 
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertvision.analysis.classes import (
-    ClassScores,
-    TypeCounts,
-    class_section,
-    confusion_section,
-    count_types,
-    mean_words,
-    score_classes,
-    type_section,
-)
-from bertvision.analysis.disagreements import EMPTY, OUTCOMES, Disagreement, Outcomes, count_right, shortened
-from bertvision.analysis.mislabelled import suspect_classes
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
-from bertvision.kinds.kind import Bounds, Breakdown, CellsByName, Golds, Joined, Kind, TaskInfo
-from bertvision.kinds.label_values import (
-    PAPER,
-    PAPER_FILE,
-    PROBABILITIES,
-    class_of,
-    in_order,
-    known,
-    labels_for,
-    read_shares,
-)
-from bertvision.metrics import scores as metrics
-from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of
-from bertvision.metrics.squad import Scores
-from bertvision.metrics.summed import ROW_SCORES, Compared, Summed, resample_scores, resample_spearman
+from bertvision.kinds.judged import JudgedKind
+from bertvision.kinds.kind import Answering, CellsByName, Golds, Joined, TaskInfo
+from bertvision.kinds.label_values import PAPER_FILE, PROBABILITIES, class_of, in_order, read_shares
+from bertvision.metrics.resampling import Floats
 from bertvision.predictions.ensemble import How, combine_softmax
 from bertvision.predictions.files import HEADER, PREDICTIONS, read_beside, read_values
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
-from bertvision.records import Mistake
-from bertvision.tables import Table, number_cell
 
-MOST_CLASSES = 12  # that who-is-right is told for one by one
 DIGITS = 6  # of probabilities in tables
 LEAST = 1e-12  # a probability that is written as 0 has no logit
 
@@ -56,55 +29,17 @@ class RowMember(NamedTuple):
     predictions: Sequence[Any]
 
 
-class LabelKind(Kind):
+class LabelKind(JudgedKind):
     """A class, several labels, a number, an ending or tags; what is said here holds for classes, unless overridden."""
 
-    summed: ClassVar[Mapping[str, Summed]] = ROW_SCORES
-    grouped_by_class: ClassVar[bool] = False  # who is right is told by gold class, where these are few
-    has_classes: ClassVar[bool] = False  # whether one class may be taken for another
-    types: ClassVar[tuple[str, str] | None] = ("By class", "class")  # title and noun of a table of them
-    has_total: ClassVar[bool] = False  # whether that table has a row of all together
+    def count_labels(self, examples: Sequence[Any], labels: Sequence[str]) -> dict[str, int]:
+        """Count the examples of each class."""
+        counts = Counter(example.label for example in examples)
+        return {label: counts[place] for place, label in enumerate(labels)}
 
-    def gold(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
-        """Return what an example's prediction is compared with."""
-        return known(example.id, example.label)
-
-    def label(self, prediction: Any) -> Any:  # noqa: ANN401 (of its kind)
-        """Return what a model says of an example."""
-        return prediction.label
-
-    def said(self, prediction: Any) -> Any:  # noqa: ANN401 (of its kind)
-        """Return its label."""
-        return self.label(prediction)
-
-    def wanted(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
-        """Return the gold label."""
-        return self.gold(example)
-
-    def name_of(self, said: Any, labels: Sequence[str]) -> str:  # noqa: ANN401 (of its kind)
-        """Return a label as prediction files have it."""
-        return str(self.to_json(said, labels))
-
-    @abstractmethod
-    def texts(self, example: Any) -> dict[str, str]:  # noqa: ANN401 (of its kind)
-        """Return an example's texts, each with what it is called."""
-
-    def identity(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
-        """Return its texts: rows of any table may be numbered from 0 on."""
-        return tuple(self.texts(example).values())
-
-    def show(self, example: Any, label: Any, labels: Sequence[str]) -> Any:  # noqa: ANN401 (of its kind)
-        """Return a label as a reader wants it."""
-        return labels[label]
-
-    def named(self, label: Any, labels: Sequence[str]) -> set[tuple[Any, ...]]:  # noqa: ANN401 (of its kind)
-        """Return what is to be found in one example, the type's name first."""
-        return {(labels[label],)}
-
-    def guess(self, golds: Sequence[Any]) -> Any:  # noqa: ANN401 (a label)
-        """Return the commonest label."""
-        counts = Counter(golds)
-        return min(counts, key=lambda label: (-counts[label], label))
+    def decode(self, asked: Answering, logits: Logits) -> list[Any]:
+        """Return a label for every row."""
+        return self.decode_rows([example.id for example in asked.split.examples], logits, asked.labels)
 
     def to_json(self, label: Any, labels: Sequence[str]) -> Any:  # noqa: ANN401 (a label)
         """Return a label as prediction files have it."""
@@ -118,27 +53,9 @@ class LabelKind(Kind):
         """Return a label as GLUE's site wants it."""
         return labels[label] if info.submits_names else str(label)
 
-    # Scores
-
-    def score(self, golds: Golds, predictions: Sequence[Any], config: AnswerConfig | None = None) -> Scores:
-        """Return the task's scores; one that has no value is absent. Every example needs exactly one prediction."""
-        truth = np.array([self.gold(example) for example in golds.examples])
-        rows = in_order(golds.examples, predictions)
-        scores = {metric: _score(metric, truth, rows) for metric in golds.info.scores}
-        return {metric: value for metric, value in scores.items() if value is not None}
-
-    def guess_scores(self, golds: Golds, train: Sequence[Any]) -> Scores:
-        """Score the commonest label of train."""
-        guess = self.guess([self.gold(example) for example in train])
-        return self.score(golds, [RowPrediction(each.id, guess) for each in golds.examples])
-
-    def values(self, metric: str, golds: Golds, predictions: Sequence[Any]) -> metrics.Numbers | None:
-        """Return what a metric compares with the golds; None where there are no predictions for it."""
-        return labels_for(metric, predictions)
-
-    def gold_values(self, golds: Golds) -> metrics.Numbers:
-        """Return what predictions are compared with, [example] or [example, label]."""
-        return np.array([self.gold(example) for example in golds.examples])
+    def name_of(self, said: Any, labels: Sequence[str]) -> str:  # noqa: ANN401 (of its kind)
+        """Return a label as prediction files have it."""
+        return str(self.to_json(said, labels))
 
     # Files
 
@@ -193,184 +110,6 @@ class LabelKind(Kind):
         return {
             key: self.from_json(f"{path}: {key!r}", value, golds.labels, golds.info) for key, value in values.items()
         }
-
-    # Two models
-
-    def pair(
-        self, golds: Golds, a: Sequence[Any], b: Sequence[Any], metrics: Sequence[str], draw: Draw
-    ) -> dict[str, Paired]:
-        """Return both models' scores and their differences in resamples."""
-        one, other = (self.score(golds, side) for side in (a, b))
-        # All scores, whichever are asked for: an interval must not depend on what stands beside it.
-        resampled = self._resample(golds, (a, b), golds.info.scores, draw)
-        return {metric: _paired(one.get(metric), other.get(metric), resampled.get(metric)) for metric in metrics}
-
-    def resample(self, golds: Golds, models: Sequence[Sequence[Any]], metric: str, draw: Draw) -> Floats:
-        """Return a score of several models: of all examples, then in resamples that all of them share."""
-        whole = np.array([self.score(golds, each).get(metric, np.nan) for each in models])
-        return np.concatenate([whole[:, None], self._resample(golds, models, (metric,), draw)[metric]], axis=1)
-
-    def _resample(
-        self, golds: Golds, models: Sequence[Sequence[Any]], scores: Sequence[str], draw: Draw
-    ) -> dict[str, Floats]:
-        """Return models' scores on the same resamples, [model, resample]; of those that all models have."""
-        truth, parts, ranked = self.gold_values(golds), {}, {}
-        for metric in scores:
-            found = [self.values(metric, golds, side) for side in models]
-            sides = [each for each in found if each is not None]
-            if len(sides) < len(found):
-                continue
-            if metric == "spearman":
-                ranked[metric] = resample_spearman(truth, sides, draw.resamples, draw.seed)
-            else:
-                parts[metric] = Compared(self.summed[metric.removeprefix(PAPER)], truth, sides)
-        return resample_scores(parts, draw) | ranked
-
-    def outcomes(self, golds: Golds, a: Sequence[Any], b: Sequence[Any]) -> dict[str, Outcomes] | None:
-        """Count who is right in all and, where classes are few, by gold class."""
-        if not self.is_right_or_wrong:
-            return None
-        truths = [self.gold(example) for example in golds.examples]
-        is_right = [[self.label(each) == gold for each, gold in zip(side, truths, strict=True)] for side in (a, b)]
-        pairs = list(zip(*is_right, strict=True))
-        groups: dict[str, list[tuple[bool, ...]]] = {}
-        if self.grouped_by_class and len(golds.labels) <= MOST_CLASSES:
-            groups = {name: [] for name in golds.labels}
-            for gold, pair in zip(truths, pairs, strict=True):
-                groups[golds.labels[gold]].append(pair)
-        return {name: count_right(each) for name, each in {**groups, "all": pairs}.items()}
-
-    def disagreements(self, golds: Golds, a: Sequence[Any], b: Sequence[Any], count: int) -> list[Disagreement]:
-        """Return the first examples that two models answer differently."""
-        same = zip(golds.examples, a, b, strict=True)
-        differing = [each for each in same if self.label(each[1]) != self.label(each[2])]
-        return [self._disagreement(golds, *each) for each in self.sorted_by_interest(differing)[:count]]
-
-    def sorted_by_interest(self, differing: list[tuple[Any, Any, Any]]) -> list[tuple[Any, Any, Any]]:
-        """Order examples with both predictions: as the gold file has them."""
-        return differing
-
-    def better(self, example: Any, a: Any, b: Any) -> str:  # noqa: ANN401 (an example and its predictions)
-        """Say who is nearer to the gold."""
-        gold = self.gold(example)
-        return f"{OUTCOMES[self.label(a) == gold, self.label(b) == gold]} right"
-
-    def _disagreement(self, golds: Golds, example: Any, a: Any, b: Any) -> Disagreement:  # noqa: ANN401
-        answers = {"gold": self.gold(example), "a": self.label(a), "b": self.label(b)}
-        shown = {name: self.show(example, each, golds.labels) for name, each in answers.items()}
-        better, texts = self.better(example, a, b), self.texts(example)
-        printed = {name: _printed(shown[key]) for name, key in (("gold", "gold"), ("A", "a"), ("B", "b"))}
-        return Disagreement(
-            {"id": example.id, "better": better, "texts": texts, **shown},
-            f"{better}: {example.id}",
-            printed | {name: shortened(text) for name, text in texts.items()},
-            EMPTY,
-        )
-
-    # One model
-
-    def intervals(self, golds: Golds, predictions: Sequence[Any], draw: Draw) -> dict[str, Bounds]:
-        """Return the bounds of the task's scores; a score that has no value has none."""
-        resampled = self._resample(golds, (predictions,), golds.info.scores, draw)
-        found = {metric: each[0] for metric, each in resampled.items()}
-        known = {metric: each[~np.isnan(each)] for metric, each in found.items()}
-        return {metric: bounds_of(each) for metric, each in known.items() if len(each)}
-
-    def confusions(self, golds: Golds, predictions: Sequence[Any]) -> dict[str, dict[str, int]]:
-        """Count which class is taken for which; what never occurs is left out."""
-        if not self.grouped_by_class:
-            return {}
-        pairs = zip(golds.examples, predictions, strict=True)
-        counts = Counter((self.gold(example), self.label(each)) for example, each in pairs)
-        names = list(enumerate(golds.labels))
-        return {gold: {name: counts[one, other] for other, name in names if counts[one, other]} for one, gold in names}
-
-    def errors(self, golds: Golds, predictions: Sequence[Any]) -> list[int]:
-        """Return the wrong ones, the most confident first."""
-        pairs = list(zip(golds.examples, predictions, strict=True))
-        wrong = [place for place, (example, each) in enumerate(pairs) if self.label(each) != self.gold(example)]
-        return sorted(wrong, key=lambda place: -self.wrongness(*pairs[place]))
-
-    def wrongness(self, example: Any, prediction: Any) -> float:  # noqa: ANN401 (of its kind)
-        """Return how bad a wrong prediction is: its probability."""
-        return self.sureness(prediction) or 0.0
-
-    def sureness(self, prediction: Any) -> float | None:  # noqa: ANN401 (of its kind)
-        """Return the probability of what is predicted; None where there is none."""
-        shares: Sequence[float] = prediction.probabilities
-        return shares[prediction.label] if shares else None
-
-    def suspects(self, golds: Golds, predictions: Sequence[Any]) -> list[int] | None:
-        """Return the rows whose class looks wrong."""
-        if not all(each.probabilities for each in predictions):
-            return None
-        return suspect_classes(self.gold_values(golds), np.array([each.probabilities for each in predictions]))
-
-    def mistake(self, golds: Golds, place: int, prediction: Any, split: str) -> Mistake:  # noqa: ANN401 (of its kind)
-        """Return an example with its label and the predicted one."""
-        example = golds.examples[place]
-        gold, predicted = (
-            self.show(example, each, golds.labels) for each in (self.gold(example), self.label(prediction))
-        )
-        return Mistake(
-            split=split,
-            id=example.id,
-            texts={name: shortened(text) for name, text in self.texts(example).items()},
-            gold=_printed(gold) or EMPTY,
-            predicted=_printed(predicted) or EMPTY,
-            probability=self.sureness(prediction),
-        )
-
-    def break_down(self, golds: Golds, models: Mapping[str, Sequence[Any]]) -> Breakdown:
-        """Take predictions apart by class, label or entity type."""
-        truths = [self.gold(example) for example in golds.examples]
-        given = {model: [self.label(each) for each in predictions] for model, predictions in models.items()}
-        scores = {model: self.score(golds, predictions) for model, predictions in models.items()}
-        types = self._count_types(golds.labels, truths, given) if self.types is not None else {}
-        classes, words = self._score_classes(golds, truths, given) if self.has_classes else ({}, {})
-        tables, numbers = self.more_tables(truths, given)
-        sections = [_score_section(golds.info.scores, scores)]
-        if classes:
-            sections.append(class_section(classes, tuple(words), tuple(words.values())))
-        if self.types is not None:
-            sections.append(type_section(*self.types, types))
-        sections += [confusion_section(model, each) for model, each in classes.items()]
-        plain = {
-            "task": golds.task,
-            self.nouns: len(golds.examples),
-            "scores": scores,
-            "types": {model: {name: each.as_dict() for name, each in of.items()} for model, of in types.items()},
-            "classes": {model: each.as_dict() for model, each in classes.items()},
-            "mean_words": words,
-            "numbers": numbers,
-        }
-        return Breakdown(plain, [*sections, *tables])
-
-    def more_tables(self, golds: Sequence[Any], given: Mapping[str, Sequence[Any]]) -> tuple[list[Table], Any]:
-        """Return further tables, and the same as JSON values."""
-        return [], {}
-
-    def _count_types(
-        self, labels: Sequence[str], golds: Sequence[Any], given: Mapping[str, Sequence[Any]]
-    ) -> dict[str, dict[str, TypeCounts]]:
-        truth = [self.named(gold, labels) for gold in golds]
-        named = {model: [self.named(each, labels) for each in found] for model, found in given.items()}
-        return {
-            model: count_types(truth, found, self.type_names(labels), has_total=self.has_total)
-            for model, found in named.items()
-        }
-
-    def type_names(self, labels: Sequence[str]) -> Sequence[str] | None:
-        """Return the types to list; None: those that are found or there."""
-        return labels
-
-    def _score_classes(
-        self, golds: Golds, truths: Sequence[Any], given: Mapping[str, Sequence[Any]]
-    ) -> tuple[dict[str, ClassScores], dict[str, float | None]]:
-        texts = [tuple(self.texts(example).values()) for example in golds.examples]
-        names = self.texts(golds.examples[0])
-        words = dict(zip(names, mean_words(texts, len(names)), strict=True))
-        return {model: score_classes(texts, truths, each, golds.labels) for model, each in given.items()}, words
 
     # Several models
 
@@ -430,23 +169,3 @@ class LabelKind(Kind):
     def predictions_of(self, member: RowMember, config: AnswerConfig) -> Sequence[Any]:
         """Return a member's predictions."""
         return member.predictions
-
-
-def _paired(a: float | None, b: float | None, resampled: Floats | None) -> Paired:
-    return Paired(a, b, None if resampled is None else resampled[1] - resampled[0])
-
-
-def _score(metric: str, gold: metrics.Numbers, rows: Sequence[RowPrediction]) -> float | None:
-    labels = labels_for(metric, rows)
-    return None if labels is None else metrics.METRICS[metric.removeprefix(PAPER)](gold, labels)
-
-
-def _score_section(names: Sequence[str], scores: Mapping[str, Scores]) -> Table:
-    rows = tuple((name, *(number_cell(of_model.get(name), 2) for of_model in scores.values())) for name in names)
-    return Table("Scores", ("metric", *scores), rows)
-
-
-def _printed(value: Any) -> str:  # noqa: ANN401 (of its kind)
-    if isinstance(value, list):
-        return "; ".join(value)
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)

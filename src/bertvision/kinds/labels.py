@@ -55,7 +55,7 @@ class Labels(TextRowKind):
 
     def show(self, example: TextRow, label: LabelSet, labels: Sequence[str]) -> list[str]:
         """Return the names of the labels that are there."""
-        return [name for name, is_on in zip(labels, label, strict=True) if is_on]
+        return self.to_json(label, labels)
 
     def wrongness(self, example: Any, prediction: RowPrediction) -> float:  # noqa: ANN401 (a row)
         """Return how far the probability of the worst label lies from its gold."""

@@ -20,8 +20,14 @@ class QuestionKind(Kind):
     cluster: ClassVar[str | None] = "article"
     asks_questions: ClassVar[bool] = True
     can_be_taught: ClassVar[bool] = True
+    first: ClassVar[str] = "question"
     second: ClassVar[str] = "context"
     classifies_windows: ClassVar[bool] = False  # whether a window has a class: whether it holds the answer
+
+    @property
+    def others(self) -> str:
+        """Questions about other texts."""
+        return "questions of other articles"
 
     def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a SQuAD file."""

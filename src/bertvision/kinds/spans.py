@@ -129,7 +129,8 @@ class Spans(QuestionKind):
 
     def summarise(self, predictions: Sequence[Prediction]) -> str:
         """Count the questions that get no answer."""
-        return f"{len(predictions):,} questions, {sum(not each.text for each in predictions):,} abstained"
+        noun = "question" if len(predictions) == 1 else "questions"
+        return f"{len(predictions):,} {noun}, {sum(not each.text for each in predictions):,} abstained"
 
     def score(self, golds: Golds, predictions: Sequence[Prediction], config: AnswerConfig | None = None) -> Scores:
         """Return the official scores, at a null threshold and at the best one."""

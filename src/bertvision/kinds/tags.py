@@ -101,6 +101,10 @@ class Tags(LabelKind):
             progress=progress,
         )
 
+    def example(self, identity: str, text: str, second: Any = None) -> Sentence:  # noqa: ANN401 (none is given)
+        """Return the words of a text; texts with numbers of their own are documents of their own."""
+        return Sentence(identity, tuple(text[slice(*span)] for span in word_spans(text)), None, int(identity))
+
     def from_row(
         self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]
     ) -> Sentence:

@@ -7,10 +7,8 @@ from bertvision.data.example import ColumnsConfig, DataConfig, TaskName, TextRow
 from bertvision.data.rows import LabelColumn, RowLayout, read_rows
 from bertvision.data.shards import ShardRow
 from bertvision.data.tables import plain_text
-from bertvision.kinds.kind import Answering, Labelled, Reading, TaskInfo
+from bertvision.kinds.kind import Labelled, Reading, TaskInfo
 from bertvision.kinds.labelled import LabelKind
-from bertvision.predictions.logits import Logits
-from bertvision.predictions.prediction import RowPrediction
 from bertvision.progress import SILENT, Progress
 from bertvision.windows.rows import cut_rows
 from bertvision.windows.tokens import Tokenizer
@@ -68,10 +66,6 @@ class TextRowKind(LabelKind):
         """Return the texts of the first layout whose columns are there."""
         columns = next((each for each in layouts if all(name in row.cells for name in each.texts)), layouts[0])
         return TextRow(identity, tuple(plain_text(row.cells.get(name), name) for name in columns.texts), None)
-
-    def decode(self, asked: Answering, logits: Logits) -> list[RowPrediction]:
-        """Return a label for every row."""
-        return self.decode_rows([example.id for example in asked.split.examples], logits, asked.labels)
 
     def texts(self, example: TextRow) -> dict[str, str]:
         """Return the text, or both."""

@@ -157,7 +157,7 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+        raise DataError(f"{path}: cannot be read ({error.strerror}); {WHERE}") from None
     except ValueError as error:
         raise DataError(f"{path}: not JSON that can be read ({error}); predict again, or fix the file") from None
     if not isinstance(content, dict):

@@ -23,6 +23,7 @@ from bertvision.training.optim import OptimConfig
 # Masked words and whether the second text follows the first; masked words alone; every next word from those before it.
 ObjectiveName = Literal["mlm_nsp", "mlm", "ltr"]
 SPECIAL = 3  # tokens around a pair: [CLS] A [SEP] B [SEP]
+LEAST_PIECES = 100  # of a vocabulary: letters and digits alone are 62
 
 
 class CorpusConfig(Config):
@@ -38,7 +39,7 @@ class CorpusConfig(Config):
 class VocabularyConfig(Config):
     """A WordPiece vocabulary, trained on the text or taken from an encoder."""
 
-    size: int = Field(30_000, ge=100)
+    size: int = Field(30_000, ge=LEAST_PIECES)
     cased: bool = False
     min_frequency: int = Field(2, ge=1)
     of: str | None = None  # an encoder of BERT's kind whose vocabulary is taken; `size` and `cased` are then its own

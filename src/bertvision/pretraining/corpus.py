@@ -5,7 +5,7 @@ each: the tokens' numbers, and where sentences and documents begin among them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -25,7 +25,7 @@ from bertvision.encoder.load import load_tokenizer, quiet_transformers
 from bertvision.errors import DataError, EncoderError, SettingsError, told_as
 from bertvision.files import locked, make_folder, read_json, whole_folder
 from bertvision.manifest import check_manifest, write_manifest
-from bertvision.pretraining.config import CorpusConfig, PretrainConfig, VocabularyConfig
+from bertvision.pretraining.config import LEAST_PIECES, CorpusConfig, PretrainConfig, VocabularyConfig
 from bertvision.progress import SILENT, Progress
 from bertvision.run_folder import MADE_BY, is_made, sign
 from bertvision.settings import Settings
@@ -127,7 +127,7 @@ def _make(config: PretrainConfig, folder: Path, made_by: Settings, progress: Pro
     counts = _write_all(config.data, tokenizer, folder)
     for name, sources in ((TRAIN, config.data.train), (HELD_OUT, config.data.held_out)):
         if sources and not counts[name]:
-            raise DataError(f"{', '.join(sources)}: no text in it; give documents with words for data.{name}")
+            raise _without_text(name, sources)
     told = [f"{name.replace('_', ' ')}: {tokens:,} tokens" for name, tokens in counts.items() if tokens]
     progress.say("; ".join([f"vocabulary: {len(tokenizer):,}", *told]))
     sign(folder, made_by)
@@ -136,7 +136,13 @@ def _make(config: PretrainConfig, folder: Path, made_by: Settings, progress: Pro
 def _train(config: PretrainConfig, progress: Progress) -> PreTrainedTokenizerBase:
     """Train a vocabulary on the text."""
     progress.say("training the vocabulary")
+    if not any(document.strip() for document in read_documents(config.data.train, config.data.text)):
+        raise _without_text(TRAIN, config.data.train)
     return train_vocabulary(lambda: read_documents(config.data.train, config.data.text), config.vocabulary)
+
+
+def _without_text(name: str, sources: Sequence[str]) -> DataError:
+    return DataError(f"{', '.join(sources)}: no text in it; give documents with words for data.{name}")
 
 
 def train_vocabulary(read: Callable[[], Iterable[str]], config: VocabularyConfig) -> PreTrainedTokenizerBase:
@@ -158,9 +164,10 @@ def train_vocabulary(read: Callable[[], Iterable[str]], config: VocabularyConfig
     learner.train_from_iterator(read(), trainer)
     vocabulary = learner.get_vocab()
     if len(vocabulary) < config.size:
+        smaller = f", or --set vocabulary.size={len(vocabulary)}" if len(vocabulary) >= LEAST_PIECES else ""
         raise DataError(
             f"the text gives a vocabulary of {len(vocabulary):,} pieces, and vocabulary.size is {config.size:,}; give "
-            f"more text, or --set vocabulary.size={max(100, len(vocabulary))}"
+            f"more text{smaller}"
         )
     tokenizer: PreTrainedTokenizerBase = BertTokenizerFast(vocab=vocabulary, do_lower_case=not config.cased)
     return tokenizer

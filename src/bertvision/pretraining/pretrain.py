@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import torch
 
-from bertvision.encoder.fast_steps import StepKind, compiled
+from bertvision.encoder.fast_steps import compiled
+from bertvision.encoder.finetune_plan import StepKind
 from bertvision.encoder.load import Encoder, quiet_transformers
 from bertvision.encoder.tuning.freezing import still_weights
 from bertvision.errors import TrainingError

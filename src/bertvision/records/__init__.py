@@ -20,6 +20,7 @@ from bertvision.records.differences import (
     read_differences,
     write_differences,
 )
+from bertvision.records.main_scores import MAIN_SCORES, main_score
 from bertvision.records.methods import (
     GIVEN,
     Rate,
@@ -91,6 +92,7 @@ __all__ = [
     "SeedMean",
     "FewerRows",
     "GIVEN",
+    "MAIN_SCORES",
     "HeldOutLoss",
     "Inference",
     "JudgedClaim",
@@ -127,6 +129,7 @@ __all__ = [
     "fraction_name",
     "held_out_metric",
     "in_order",
+    "main_score",
     "merge_variants",
     "provenance",
     "read_bench_records",

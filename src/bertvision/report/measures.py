@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bertvision.records import RunRecord
+from bertvision.records import MAIN_SCORES, RunRecord
 
 AT_ZERO, TUNED, BEST = "at 0", "tuned on held-out", "best"
 
@@ -64,63 +64,48 @@ SQUAD2 = (
     ),
 )
 PAIR_F1 = Measure("f1", "F1", "of the positive class: harmonic mean of precision and recall")
-RIGHT = TaskMeasures((ACCURACY,), "accuracy")
-PAIRS = TaskMeasures((PAIR_F1, ACCURACY), "f1")
+RIGHT = (ACCURACY,)
+PAIRS = (PAIR_F1, ACCURACY)
 
-TASKS: dict[str, TaskMeasures] = {
-    "squad1": TaskMeasures((Measure("exact_match", "EM", EXACT), Measure("f1", "F1", PARTLY)), "f1"),
-    "squad2": TaskMeasures(SQUAD2, "f1"),
-    "answerability": TaskMeasures(
-        (
-            Measure("accuracy", "accuracy", "share of questions rightly said to have an answer, or none"),
-            Measure("f1", "F1", "of “no answer”: harmonic mean of precision and recall"),
-            Measure("paper_v1_accuracy", "paper-v1 accuracy", "by the paper's rule, where any window may decide"),
-            Measure("paper_v1_f1", "paper-v1 F1", "by the same rule"),
-        ),
-        "accuracy",
+TASKS: dict[str, tuple[Measure, ...]] = {
+    "squad1": (Measure("exact_match", "EM", EXACT), Measure("f1", "F1", PARTLY)),
+    "squad2": SQUAD2,
+    "answerability": (
+        Measure("accuracy", "accuracy", "share of questions rightly said to have an answer, or none"),
+        Measure("f1", "F1", "of “no answer”: harmonic mean of precision and recall"),
+        Measure("paper_v1_accuracy", "paper-v1 accuracy", "by the paper's rule, where any window may decide"),
+        Measure("paper_v1_f1", "paper-v1 F1", "by the same rule"),
     ),
-    "cola": TaskMeasures((Measure("matthews", "Matthews", "correlation of predicted and true labels"),), "matthews"),
+    "cola": (Measure("matthews", "Matthews", "correlation of predicted and true labels"),),
     "sst2": RIGHT,
     "mrpc": PAIRS,
-    "stsb": TaskMeasures((PEARSON, SPEARMAN), "spearman"),
+    "stsb": (PEARSON, SPEARMAN),
     "qqp": PAIRS,
-    "mnli": TaskMeasures(
-        (
-            Measure("accuracy", "matched", "accuracy on texts of the training data's genres"),
-            Measure("mismatched_accuracy", "mismatched", "accuracy on texts of other genres"),
-        ),
-        "accuracy",
+    "mnli": (
+        Measure("accuracy", "matched", "accuracy on texts of the training data's genres"),
+        Measure("mismatched_accuracy", "mismatched", "accuracy on texts of other genres"),
     ),
     "qnli": RIGHT,
     "rte": RIGHT,
     "wnli": RIGHT,
     "swag": RIGHT,
-    "ner": TaskMeasures(
-        (
-            Measure("precision", "precision", "share of found entities that are right, in whole"),
-            Measure("recall", "recall", "share of entities that were found"),
-            Measure("f1", "F1", "harmonic mean of the two"),
-            Measure("accuracy", "accuracy", "share of words with the right tag"),
-        ),
-        "f1",
+    "ner": (
+        Measure("precision", "precision", "share of found entities that are right, in whole"),
+        Measure("recall", "recall", "share of entities that were found"),
+        Measure("f1", "F1", "harmonic mean of the two"),
+        Measure("accuracy", "accuracy", "share of words with the right tag"),
     ),
-    "classification": TaskMeasures((ACCURACY, MACRO_F1), "accuracy"),
-    "multilabel": TaskMeasures(
-        (
-            Measure("micro_f1", "micro F1", "F1 over all decisions, every decision counting alike"),
-            MACRO_F1,
-            Measure("exact", "exact", "share of examples whose labels are all right"),
-        ),
-        "micro_f1",
+    "classification": (ACCURACY, MACRO_F1),
+    "multilabel": (
+        Measure("micro_f1", "micro F1", "F1 over all decisions, every decision counting alike"),
+        MACRO_F1,
+        Measure("exact", "exact", "share of examples whose labels are all right"),
     ),
-    "regression": TaskMeasures(
-        (
-            PEARSON,
-            SPEARMAN,
-            Measure("rmse", "RMSE", "root of the mean squared error, in the labels' unit", digits=3),
-            Measure("mae", "MAE", "mean absolute error, in the labels' unit", digits=3),
-        ),
-        "pearson",
+    "regression": (
+        PEARSON,
+        SPEARMAN,
+        Measure("rmse", "RMSE", "root of the mean squared error, in the labels' unit", digits=3),
+        Measure("mae", "MAE", "mean absolute error, in the labels' unit", digits=3),
     ),
 }
 
@@ -151,8 +136,8 @@ def measures_of(records: Sequence[RunRecord]) -> TaskMeasures:
     if task not in TASKS:
         keys = list(dict.fromkeys(key for record in records for key in sorted(record.scores))) or ["score"]
         return TaskMeasures(tuple(Measure(key, key, "") for key in keys), keys[0])
-    columns, main = TASKS[task]
-    return TaskMeasures(tuple(_renamed(measure, _own_threshold(records)) for measure in columns), main)
+    columns = tuple(_renamed(measure, _own_threshold(records)) for measure in TASKS[task])
+    return TaskMeasures(columns, MAIN_SCORES[task])
 
 
 def _own_threshold(records: Sequence[RunRecord]) -> str:

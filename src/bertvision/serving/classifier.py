@@ -59,12 +59,12 @@ class Classifier(Saveable):
     def _pairs(self, text: Any, other: Any) -> tuple[Sequence[tuple[Any, ...]], bool]:  # noqa: ANN401 (checked here)
         """Check one text or two, or a text and its endings."""
         kind = self.served.kind
-        if kind.second == "endings":
+        if kind.has_endings:
             return _choices(text, other, len(self.served.config.labels))
         if other is None:
             texts, is_one = list_texts("text", text)
             return [(each,) for each in texts], is_one
-        return pair_up(text, other, ("question" if kind.asks_questions else "text", kind.second))
+        return pair_up(text, other, (kind.first, kind.second))
 
     def classify(self, rows: Sequence[Row]) -> list[Classification]:
         """Classify rows that `rows` gave; each is as if given alone."""

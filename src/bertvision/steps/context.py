@@ -22,7 +22,7 @@ from bertvision.heads.build import HeadConfig, pooling_of
 from bertvision.kinds.kind import Answering, Contrast
 from bertvision.model_folder import CONFIG, ModelConfig, read_model_config
 from bertvision.progress import Progress
-from bertvision.records import DataFile
+from bertvision.records import MAIN_SCORES, DataFile
 from bertvision.run_folder import RunFolder, folder_of_seed
 from bertvision.settings import Settings
 from bertvision.shapes import StackShape
@@ -122,7 +122,7 @@ class RunContext:
     @property
     def metric(self) -> str:
         """Return the task's main score."""
-        return self.task.info.scores[0]
+        return MAIN_SCORES[self.task.name]
 
     @property
     def watched_score(self) -> str:

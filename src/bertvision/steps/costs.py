@@ -273,7 +273,7 @@ def _pass(
     states = context.experiment.states.model_copy(update={"source": "live"})
     live = replace(context, experiment=context.experiment.model_copy(update={"heads": config, "states": states}))
     meter = Meter(context.compute.device)
-    with open_states(live, encoder, "", own, objective=context.objective, pooling=pooling) as (source, _):
+    with open_states(live, encoder, "", own, pooling=pooling) as (source, _):
         for end in train_heads_together(
             heads, source, config, seed=context.seed, compute=context.compute, objective=context.objective
         ):

@@ -1,59 +1,38 @@
 """The second stage: OUT/heads/<fraction>/<head>, all heads from one pass over one frozen encoder."""
 
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from bertvision.encoder.encode import StateSource, freeze
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.encoder.pooling import Pooling
-from bertvision.errors import FolderError, SettingsError
-from bertvision.files import read_json, remove_folder, whole_folder, write_json
-from bertvision.heads.build import HeadConfig, build_head, is_regression, reads_output_layer
+from bertvision.errors import SettingsError
+from bertvision.files import read_json, remove_folder
+from bertvision.heads.build import HeadConfig, is_regression, reads_output_layer
 from bertvision.heads.head import Head
 from bertvision.heads.logits import logits_of
-from bertvision.heads.poolers.last_state import LastState
+from bertvision.heads.poolers.mixes import LastState
 from bertvision.heads.readouts import NullOffsetReadout, SpanReadout
 from bertvision.heads.regression import RegressionFit, fit_regression
 from bertvision.heads.training import EpochEnd, build_heads, start_at_prior, train_heads_together
 from bertvision.kinds.kind import Answering
-from bertvision.manifest import check_manifest, write_manifest
 from bertvision.metrics.squad import Scores
-from bertvision.model_folder import ModelConfig, load_head, read_model_config, save_head
-from bertvision.records import TrainingPoint, fraction_name
-from bertvision.run_folder import MADE_BY, check_kept, is_made, resumable, sign
-from bertvision.settings import Settings
+from bertvision.model_folder import load_head, read_model_config
+from bertvision.records import fraction_name
+from bertvision.run_folder import MADE_BY, check_kept, is_made, resumable
 from bertvision.states.cached import CachedStates
 from bertvision.states.config import free_ram
 from bertvision.states.live import KeptBatches, LiveStates
 from bertvision.steps.context import RunContext
+from bertvision.steps.head_folders import best_epoch, keep_epoch, keep_head, made_by_of
 from bertvision.steps.mistakes import SHARES, Told, can_tell, tell
 from bertvision.steps.states import open_states, suffix_of
-from bertvision.training.best import best_of
-from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
+from bertvision.training.checkpoint import fingerprint
 from bertvision.training.loop import seed_for
 
-TRAINING, SCORES = "training.json", "scores.json"
-REPORTED, BEST = "reported", "best"  # of an unfinished stage: weights that count
-Score = Callable[[Mapping[str, Head]], dict[str, Scores]]
 KEPT_ON_GPU = 2**30  # bytes of dev's states that stay in a GPU's memory between two epochs
-
-
-@dataclass(frozen=True)
-class TrainedHead:
-    """A head of the run folder, with how its training went."""
-
-    config: HeadConfig
-    head: Head
-    seconds: float  # of the pass that trained it, together with others
-    epochs: dict[int, Scores]  # scores on dev after epochs other than the reported one
-    states: str  # where its states came from
-    points: Sequence[TrainingPoint] = ()  # the course of its training
-    best: int | None = None  # the epoch that its weights are of, where the best one is kept
-    told: Told = Told()  # what a regression tells beside its weights
 
 
 def train_heads(context: RunContext) -> None:
@@ -63,7 +42,7 @@ def train_heads(context: RunContext) -> None:
     """
     made = context.processes.agreed(
         lambda: [
-            is_made(context.folder.head(head.name), _made_by(context, [head]))
+            is_made(context.folder.head(head.name), made_by_of(context, [head]))
             for head in context.experiment.heads.train
         ]
     )
@@ -83,18 +62,16 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
     if config.start == "prior":
         start_at_prior(heads.values(), objective, context.head_windows())
     _give_output_layer(context, heads, [head.name for head in together if reads_output_layer(head)])
-    made_by = {**_made_by(context, together), "device": context.compute.device.type}
+    made_by = {**made_by_of(context, together), "device": context.compute.device.type}
     results = [context.folder.head(head.name) for head in together]
     with resumable(stage, made_by, results, is_main=context.is_main) as saved:
         context.processes.wait()
-        states_of = open_states(
-            context, encoder, weights, together, heads.values(), objective=objective, pooling=pooling
-        )
+        states_of = open_states(context, encoder, weights, together, heads.values(), pooling=pooling)
         with states_of as (source, states):
             kept, fits = kept_states(context), dict[str, RegressionFit]()
             score = partial(_score_heads, context, encoder, kept)
             for end in _train(context, together, heads, source, saved, fits):
-                _keep_epoch(context, stage, heads, end, states, score)
+                keep_epoch(context, stage, heads, end, states, score)
                 if _is_over(context, stage, together, end):
                     context.progress.say(f"heads stopped early, after epoch {end.epoch} of {config.epochs}")
                     break
@@ -102,7 +79,7 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
         if context.is_main:
             check_kept([stage / MADE_BY])  # else scores of earlier epochs may have gone with it
             for head in together:
-                _keep_head(context, stage, head, weights, end, told.get(head.name, Told()))
+                keep_head(context, stage, head, weights, end, told.get(head.name, Told()))
     context.processes.wait()  # until all is written
 
 
@@ -204,75 +181,12 @@ def _going_on(stage: Path, missing: list[HeadConfig], configured: Sequence[HeadC
     return missing
 
 
-def load_heads(context: RunContext) -> dict[str, TrainedHead]:
-    """Load the heads of a fraction from the run folder; those that diverged are not among them."""
-    trained = {}
-    for config in context.experiment.heads.train:
-        place = context.folder.head(config.name)
-        if not is_made(place, _made_by(context, [config])):
-            raise FolderError(f"{place}: was removed while the run went on; give the same command again")
-        check_manifest(place)
-        training = read_json(place / TRAINING)
-        if training["diverged"]:
-            continue
-        epochs = {int(epoch): scores for epoch, scores in training["epochs"].items()}
-        # The experiment's own config: a pooler given from Python is in no file.
-        saved = read_model_config(place).model_copy(update={"head": config})
-        head = load_head(place, saved)
-        points = [TrainingPoint(**point) for point in training.get("points", [])]
-        told = Told.model_validate(training.get("told", {}))  # older folders have none
-        seconds, states, best = training["seconds"], training["states"], training.get("best")
-        trained[config.name] = TrainedHead(config, head, seconds, epochs, states, points, best, told)
-    return trained
-
-
 def frozen_encoder(context: RunContext) -> tuple[Encoder, str]:
     """Load the encoder of a fraction for good, with the fingerprint of its float32 weights."""
     place = context.experiment.encoder if context.fraction is None else str(context.folder.encoder(context.fraction))
     encoder = load_encoder(place)
     weights = fingerprint(encoder.model)
     return freeze(encoder, context.compute), weights
-
-
-def _keep_epoch(
-    context: RunContext, stage: Path, heads: Mapping[str, Head], end: EpochEnd, states: str, score: Score
-) -> None:
-    """Keep the weights of the reported epoch and the scores of every one, for when the stage is cut short."""
-    config = context.experiment.heads
-    going = {name: head for name, head in heads.items() if name not in end.diverged}
-    training = {"seconds": round(end.seconds, 3), "states": states}
-    if end.epoch == config.reported and not config.keeps_best and context.is_main:
-        with whole_folder(stage / REPORTED) as beside:
-            for name, head in going.items():
-                save_weights(beside / name, head)
-            write_json(beside / TRAINING, {**training, "heads": list(going)})
-            write_manifest(beside)
-    if config.epochs > 1 or config.keeps_best:
-        scores = score(going)
-        if context.is_main:
-            with whole_folder(stage / f"epoch-{end.epoch}") as beside:
-                write_json(beside / SCORES, scores)
-                write_manifest(beside)
-        if end.history is not None:
-            end.history.mark({name: own.get(context.watched_score) for name, own in scores.items()})
-    if config.keeps_best and context.is_main:
-        _keep_best(context, stage, going, end, training)
-
-
-def _keep_best(context: RunContext, stage: Path, heads: Mapping[str, Head], end: EpochEnd, training: Settings) -> None:
-    """Keep the weights of the heads whose best epoch this is."""
-    for name, head in heads.items():
-        if _best_epoch(context, stage, name, end.epoch) == end.epoch:
-            with whole_folder(stage / BEST / name) as beside:
-                save_weights(beside / name, head)
-                write_json(beside / TRAINING, {**training, "heads": [name], "best": end.epoch})
-                write_manifest(beside)
-
-
-def _best_epoch(context: RunContext, stage: Path, name: str, last: int) -> int:
-    """Return a head's first best epoch until the last one."""
-    epochs, metric = _epochs_of(stage, name, last), context.watched_score
-    return [*epochs][best_of([scores.get(metric) for scores in epochs.values()])]
 
 
 def _is_over(context: RunContext, stage: Path, trained: Sequence[HeadConfig], end: EpochEnd) -> bool:
@@ -286,7 +200,7 @@ def _is_over(context: RunContext, stage: Path, trained: Sequence[HeadConfig], en
 def _waited(context: RunContext, stage: Path, trained: Sequence[HeadConfig], end: EpochEnd) -> int:
     """Count the epochs in which no head that takes steps got better."""
     names = [head.name for head in trained if not is_regression(head) and head.name not in end.diverged]
-    return min((end.epoch - _best_epoch(context, stage, name, end.epoch) for name in names), default=0)
+    return min((end.epoch - best_epoch(context, stage, name, end.epoch) for name in names), default=0)
 
 
 def kept_states(context: RunContext) -> dict[str, KeptBatches]:
@@ -314,91 +228,3 @@ def score_on(
     per, windows = context.objective.per, asked.windows
     found = logits_of(encoder, heads, windows, per, context.compute, context.progress, tokens, layers, kept)
     return {name: asked.score(asked.answer(logits), logits) for name, logits in found.items()}
-
-
-def _keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: str, end: EpochEnd, told: Told) -> None:
-    """Move a head from the unfinished stage to its MODEL_DIR."""
-    made_by = _made_by(context, [config])
-    if is_made(context.folder.head(config.name), made_by):
-        return
-    place = stage / BEST / config.name if context.experiment.heads.keeps_best else stage / REPORTED
-    check_manifest(place)
-    training = read_json(place / TRAINING) if place.exists() else {}
-    if not (place / config.name).exists():
-        context.progress.say(f"head {config.name} diverged and was left out; try a lower lr for it")
-        with whole_folder(context.folder.head(config.name)) as beside:
-            write_json(beside / TRAINING, {"diverged": True})  # so that it is not tried again
-            sign(beside, made_by)
-            write_manifest(beside)
-        return
-    head = build_head(config, context.shape_for(config), context.objective, context.experiment.states.chosen_pooling)
-    training.pop("heads", None)
-    load_weights(place / config.name, head)
-    points = end.history.points.get(config.name, []) if end.history is not None else []
-    training |= {"epochs": _epochs_of(stage, config.name, end.epoch), "points": [each.model_dump() for each in points]}
-    with whole_folder(context.folder.head(config.name)) as beside:
-        save_head(beside, head, _model_config(context, config, weights))
-        write_json(beside / TRAINING, {**training, "diverged": False, "told": told.model_dump(mode="json")})
-        sign(beside, made_by)
-        write_manifest(beside)
-
-
-def _epochs_of(stage: Path, name: str, last: int) -> dict[int, Scores]:
-    """Return a head's scores after the epochs until the last one, in their order."""
-    places = {int(place.stem.removeprefix("epoch-")): place for place in stage.glob("epoch-*")}
-    scores = {epoch: _read_scores(place) for epoch, place in sorted(places.items()) if epoch <= last}
-    return {epoch: own[name] for epoch, own in scores.items() if name in own}
-
-
-def _read_scores(place: Path) -> dict[str, Scores]:
-    check_manifest(place)
-    scores: dict[str, Scores] = read_json(place / SCORES if place.is_dir() else place)  # a file: of an older version
-    return scores
-
-
-def _model_config(context: RunContext, config: HeadConfig, weights: str) -> ModelConfig:
-    encoder, is_path = context.experiment.encoder, Path(context.experiment.encoder).exists()
-    if context.fraction is not None:
-        encoder, is_path = str(context.folder.encoder(context.fraction)), True
-    place, inside = Path(encoder).resolve(), context.out.resolve()
-    if is_path and place.is_relative_to(inside):  # relative, so that a run folder can be moved
-        encoder = os.path.relpath(place, context.folder.head(config.name).resolve())
-    elif is_path:
-        encoder = str(place)
-    return context.model_config(config, encoder, is_path, weights)
-
-
-def _made_by(context: RunContext, heads: list[HeadConfig]) -> Settings:
-    return context.made_by(
-        "heads",
-        fraction=context.fraction,
-        **(context.experiment.tuning_settings() if context.fraction is not None else {"finetune": None}),
-        horizon=context.experiment.finetune.horizon,
-        heads=_settings(context),
-        states=context.experiment.states.model_dump(mode="json", exclude={"folder", "keep"}),
-        scored_on=_scored_on(context, heads),
-        **({"chosen_on": context.chosen_on.split.sha256} if context.experiment.heads.keeps_best else {}),
-        trained=[head.model_dump(mode="json") for head in heads],
-    )
-
-
-def _scored_on(context: RunContext, heads: Sequence[HeadConfig]) -> Settings | None:
-    """Return what the scores that are part of a result depend on: those after every epoch, and those of fewer rows."""
-    if context.experiment.heads.epochs == 1 and not (can_tell(context) and any(map(is_regression, heads))):
-        return None
-    held_out = context.held_out if isinstance(context.experiment.data.held_out, str) else None
-    apart = {} if held_out is None else {"held_out": held_out.split.sha256}  # a share of train is told by train
-    return {"dev": context.task.dev.sha256, "answers": _answers(context), **apart}
-
-
-def _settings(context: RunContext) -> Settings:
-    """Return the settings of all heads; folders that were made when heads learnt from all windows name no share."""
-    config = context.experiment.heads
-    without = {"train", "save_every"} | ({"share"} if config.share == 1 else set())
-    return config.model_dump(mode="json", exclude=without | (set() if config.keep_best else {"keep_best"}))
-
-
-def _answers(context: RunContext) -> Settings:
-    """Return the settings of answers; folders that were made when there was one decoder do not name it."""
-    config = context.experiment.answers
-    return config.model_dump(mode="json", exclude={"decoders"} if config.decoders == ("official",) else None)

@@ -62,18 +62,15 @@ def plan_states(experiment: Experiment, out: Path, progress: Progress = SILENT) 
 
 
 def _plan_heads(context: RunContext) -> tuple[str, Choice]:
-    config, objective, encoder = (
-        context.experiment.heads,
-        context.objective,
-        freeze(load_encoder(context.experiment.encoder), context.compute),
-    )
+    config = context.experiment.heads
+    encoder = freeze(load_encoder(context.experiment.encoder), context.compute)
     # Where some heads read all tokens, theirs is the pass that costs.
     poolings = [context.pooling_of(head) for head in config.train]
     pooling = None if None in poolings else poolings[0]
     heads = [head for head, own in zip(config.train, poolings, strict=True) if own == pooling]
-    wanted = wanted_states(context, encoder, objective=objective, pooling=pooling)
+    wanted = wanted_states(context, encoder, pooling=pooling)
     folder = states_folder(context, context.start_fingerprint, pooling=pooling)
-    choice = plan_source(context, wanted, folder, heads, objective)
+    choice = plan_source(context, wanted, folder, heads)
     tokens, passes = int(lengths_of(wanted.windows).sum()), config.epochs
     work = f"{len(wanted.windows):,} windows, {tokens:,} tokens, {passes} {'passes' if passes > 1 else 'pass'}"
     return f"{context.experiment.title}: {work}, {len(heads)} {'heads' if len(heads) > 1 else 'head'}", choice

@@ -37,7 +37,8 @@ from bertvision.settings import Settings, first_difference
 from bertvision.steps.cautions import same_answer
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import finetune_costs, finetune_seconds
-from bertvision.steps.heads import frozen_encoder, load_heads
+from bertvision.steps.head_folders import load_heads
+from bertvision.steps.heads import frozen_encoder
 from bertvision.steps.measure import measure_inference
 from bertvision.steps.mistakes import describe, mistakes_of
 from bertvision.steps.results import (

@@ -93,7 +93,7 @@ def predict_texts(
     *,
     allow_outside: bool = False,
 ) -> FilePredictions:
-    """Answer texts with a model that says something of one text; `out` as for `predict_file`."""
+    """Answer texts with a model that says something of one text, or of its words; `out` as for `predict_file`."""
     used = open_model_in_use(model_folder, settings, allow_outside)
     return _answer_to(out, used, _asked_texts(used, texts), progress)
 
@@ -113,7 +113,7 @@ def predict_stream(
     ending = _ending_of(text, used)
     if ending is None:
         lines = [line.removesuffix("\r") for line in text.split("\n") if line.strip()]
-        progress.say(f"standard input: {len(lines):,} texts, one on each line")
+        progress.say(f"standard input: {len(lines):,} text{'s' * (len(lines) != 1)}, one on each line")
         return _answer_to(out, used, _asked_texts(used, lines), progress)
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"standard input{ending}"
@@ -124,6 +124,8 @@ def predict_stream(
 
 def _ending_of(text: str, used: ModelInUse) -> str | None:
     """Return how a file of such a table is called; None where the text has neither JSON nor a header that is known."""
+    if TASKS[used.model.config.task].kind.labels_words:  # whose files are no tables
+        return None
     if text.lstrip().startswith("{"):
         return ".jsonl"
     return ".csv" if used.names and has_header(text, used.names, used.config.data.delimiter) else None
@@ -133,10 +135,10 @@ def _asked_texts(used: ModelInUse, texts: Sequence[str]) -> AskedFile:
     """Return texts as examples without golds."""
     config = used.model.config
     info = TASKS[config.task]
-    if used.columns is None:
+    if used.columns is None and not info.kind.labels_words:
         what = "; for questions about one text there is `bertvision ask`" if info.kind.asks_questions else ""
         raise SettingsError(f"a model of {config.task} needs --data FILE ({info.files}){what}")
-    if isinstance(used.columns.text, tuple):
+    if used.columns is not None and isinstance(used.columns.text, tuple):
         raise SettingsError(
             f"a model of {config.task} reads two texts; give a table with the columns "
             f"{' and '.join(map(str, used.columns.text))}, by --data FILE or by standard input"

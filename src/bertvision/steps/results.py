@@ -12,7 +12,8 @@ from bertvision.model_folder import load_head, read_model_config
 from bertvision.records import Parameters, ResultKind, TrainingPoint, fraction_name
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import best_step, bottom_states, steps_as, trained_parameters, tuning_points
-from bertvision.steps.heads import TrainedHead, encoder_folder, load_heads
+from bertvision.steps.head_folders import TrainedHead, load_heads
+from bertvision.steps.heads import encoder_folder
 from bertvision.steps.mistakes import Told
 
 ENCODER, MAJORITY = "encoder", "majority"

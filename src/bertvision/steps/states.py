@@ -23,7 +23,6 @@ from bertvision.states.packed import PackedLiveStates, packs_states
 from bertvision.states.planner import ONE_PASS, Choice, Machine, Train, Work, choose_source, measure_speeds
 from bertvision.steps.context import RunContext
 from bertvision.training.loop import seed_for
-from bertvision.training.objective import SPANS, Objective
 from bertvision.windows.batches import StepPlan, lengths_of
 
 SMALL = Choice("ram", "one state per layer and row is little", [])
@@ -37,18 +36,16 @@ def open_states(
     heads: Sequence[HeadConfig],
     built: Iterable[Head] = (),
     *,
-    objective: Objective = SPANS,
     pooling: Pooling | None = None,
 ) -> Iterator[tuple[StateSource, str]]:
     """The states that heads train on and a word on where they come from; `weights` is the fingerprint of `encoder`.
 
     With `pooling` they are one per layer; where all heads, as they are `built`, score each token by itself, tokens may
-    be packed. States in the run folder are removed when
-    the block ends well, unless they are to be kept.
+    be packed. States in the run folder are removed when the block ends well, unless they are to be kept.
     """
     config, folder = context.experiment.states, states_folder(context, weights, pooling=pooling)
-    wanted = wanted_states(context, encoder, objective=objective, pooling=pooling)
-    source = context.processes.agreed(lambda: _decide(context, wanted, folder, heads, objective))
+    wanted = wanted_states(context, encoder, pooling=pooling)
+    source = context.processes.agreed(lambda: _decide(context, wanted, folder, heads))
     store = keep_states(context, source, wanted, folder, weights)
     yield (
         source_of(context, store, wanted, built),
@@ -64,18 +61,16 @@ def remove_states(folder: Path) -> None:
     remove_if_empty(folder.parent)
 
 
-def wanted_states(
-    context: RunContext, encoder: Encoder, *, objective: Objective = SPANS, pooling: Pooling | None = None
-) -> Wanted:
+def wanted_states(context: RunContext, encoder: Encoder, *, pooling: Pooling | None) -> Wanted:
     """Describe the states that an experiment's heads train on; refuse layers that the encoder has not."""
     config = context.experiment.states
     shape_of_states(encoder, config.chosen_layers)
     windows, layers = context.head_windows(), config.chosen_layers
     dtype = config.dtype if pooling is None else "float32"  # pooled ones are few
-    return Wanted(encoder, windows, context.compute, dtype, layers, pooling=pooling, group=objective.group)
+    return Wanted(encoder, windows, context.compute, dtype, layers, pooling=pooling, group=context.objective.group)
 
 
-def states_folder(context: RunContext, weights: str, *, pooling: Pooling | None = None) -> Path:
+def states_folder(context: RunContext, weights: str, *, pooling: Pooling | None) -> Path:
     """Return the place of kept states; a folder of the user's own can hold those of several encoders."""
     if context.experiment.states.folder is not None:
         share = context.experiment.heads.share
@@ -84,13 +79,7 @@ def states_folder(context: RunContext, weights: str, *, pooling: Pooling | None 
     return context.folder.root / "states" / f"{fraction_name(context.fraction)}{suffix_of(pooling)}"
 
 
-def plan_source(
-    context: RunContext,
-    wanted: Wanted,
-    folder: Path,
-    heads: Sequence[HeadConfig],
-    objective: Objective = SPANS,
-) -> Choice:
+def plan_source(context: RunContext, wanted: Wanted, folder: Path, heads: Sequence[HeadConfig]) -> Choice:
     """Measure this machine and choose between live, ram and disk.
 
     Each of several processes computes its part, and keeps all states where they are kept in memory.
@@ -99,19 +88,13 @@ def plan_source(
     wanted = replace(wanted, compute=context.compute)
     lengths = lengths_of(wanted.windows)
     work = Work(int(lengths.sum()), context.experiment.heads.epochs, wanted.layout().num_bytes)
-    train = _rehearse(context, wanted, heads, objective)
+    train = _rehearse(context, wanted, heads)
     speeds = measure_speeds(wanted, _step_plan(context, wanted), folder, train)
     speeds = speeds._replace(encoder=several * speeds.encoder, heads=several * speeds.heads)
     return choose_source(work, speeds, Machine(free_ram() // several, free_disk(folder)))
 
 
-def _decide(
-    context: RunContext,
-    wanted: Wanted,
-    folder: Path,
-    heads: Sequence[HeadConfig],
-    objective: Objective,
-) -> SourceName:
+def _decide(context: RunContext, wanted: Wanted, folder: Path, heads: Sequence[HeadConfig]) -> SourceName:
     """Choose once: a stage that was cut short goes on with the states that it began with."""
     if context.experiment.states.source != "auto":
         return context.experiment.states.source
@@ -121,14 +104,12 @@ def _decide(
     if written.exists():
         made: SourceName = read_json(written)["source"]
         return made
-    choice = choose_states(context, wanted, folder, heads, objective)
+    choice = choose_states(context, wanted, folder, heads)
     write_json(written, {"source": choice.source, "reason": choice.reason})
     return choice.source
 
 
-def choose_states(
-    context: RunContext, wanted: Wanted, folder: Path, heads: Sequence[HeadConfig], objective: Objective
-) -> Choice:
+def choose_states(context: RunContext, wanted: Wanted, folder: Path, heads: Sequence[HeadConfig]) -> Choice:
     """Choose between live, ram and disk where the experiment leaves it to us."""
     if is_whole(folder):
         return Choice("disk", f"they are in {folder}", [])
@@ -136,7 +117,7 @@ def choose_states(
         return SMALL
     if context.experiment.heads.epochs == 1:
         return ONE_PASS
-    choice = plan_source(context, wanted, folder, heads, objective)
+    choice = plan_source(context, wanted, folder, heads)
     context.progress.say(f"states: {choice.source}, {choice.reason}")
     return choice
 
@@ -154,7 +135,7 @@ def keep_states(
     return keep_on_disk(wanted, folder, fingerprint, context.progress)
 
 
-def source_of(context: RunContext, store: BlockStore | None, wanted: Wanted, heads: Iterable[Head] = ()) -> StateSource:
+def source_of(context: RunContext, store: BlockStore | None, wanted: Wanted, heads: Iterable[Head]) -> StateSource:
     """Return the states in the order of a context's seed; `heads` are those that they are for, as they are built."""
     batch, states_batch = context.experiment.heads.batch, context.experiment.states.batch
     seed, compute = seed_for(context.seed, "heads"), context.compute
@@ -198,9 +179,9 @@ def suffix_of(pooling: Pooling | None) -> str:
     return "-cls" if pooling == "first" else f"-{pooling}"
 
 
-def _rehearse(context: RunContext, wanted: Wanted, heads: Sequence[HeadConfig], objective: Objective) -> Train:
+def _rehearse(context: RunContext, wanted: Wanted, heads: Sequence[HeadConfig]) -> Train:
     """Return a training of heads like the real ones, for the sake of its time."""
-    heads = [head for head in heads if not is_regression(head)]
+    heads, objective = [head for head in heads if not is_regression(head)], context.objective
     once = context.experiment.heads.model_copy(update={"train": tuple(heads), "epochs": 1, "report_epoch": None})
 
     def train(source: StateSource) -> None:

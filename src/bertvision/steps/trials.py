@@ -236,7 +236,7 @@ class HeadTrials:
         configs: Sequence[HeadConfig],
         heads: Mapping[str, Head],
     ) -> StateSource:
-        wanted = wanted_states(context, encoder, objective=context.objective, pooling=pooling)
+        wanted = wanted_states(context, encoder, pooling=pooling)
         if pooling not in self._stores:
             self._stores[pooling] = self._keep(context, wanted, weights, configs)
         return source_of(context, self._stores[pooling], wanted, heads.values())
@@ -249,7 +249,7 @@ class HeadTrials:
         all_passes = replace(context, experiment=context.experiment.model_copy(update={"heads": heads}))
         folder, asked = states_folder(context, weights, pooling=wanted.pooling), context.experiment.states.source
         if asked == "auto":
-            asked = choose_states(all_passes, wanted, folder, configs, context.objective).source
+            asked = choose_states(all_passes, wanted, folder, configs).source
         config = context.experiment.states
         self._folders += [folder] if asked == "disk" and config.folder is None and not config.keep else []
         return keep_states(context, asked, wanted, folder, weights)

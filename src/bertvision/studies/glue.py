@@ -82,7 +82,7 @@ def _table(title: str, models: Sequence[GlueModel], tasks: Sequence[str]) -> Tab
 def _task_head(task: str, models: Sequence[GlueModel]) -> str:
     tuned = next((each.by_task[task] for each in models if task in each.by_task and each.kind != "baseline"), None)
     fraction = f" ({tuned.fraction_text})" if tuned is not None else ""
-    return f"{GLUE[task]}{fraction}: {' / '.join(measure.title for measure in TASKS[task].columns)}"
+    return f"{GLUE[task]}{fraction}: {' / '.join(measure.title for measure in TASKS[task])}"
 
 
 def _average_head(tasks: Sequence[str]) -> str:
@@ -97,7 +97,7 @@ def _cells(model: GlueModel, tasks: Sequence[str], parts: Sequence[Sequence[str]
 
 
 def _task_text(task: str, result: Result | None) -> str:
-    keys = [measure.key for measure in TASKS[task].columns]
+    keys = [measure.key for measure in TASKS[task]]
     texts = [] if result is None else [str(score_cell(result.scores.get(key))) for key in keys]
     return " / ".join(texts) if all(texts) else ""
 
@@ -110,7 +110,7 @@ def _average_text(model: GlueModel, tasks: Sequence[str]) -> str:
 
 
 def _worth_by_seed(task: str, result: Result | None) -> dict[int, float]:
-    keys = [measure.key for measure in TASKS[task].columns]
+    keys = [measure.key for measure in TASKS[task]]
     return {
         record.seed: fmean(record.scores[key] for key in keys)
         for record in (result.records if result is not None else ())

@@ -140,7 +140,9 @@ def hulburd_tables(evidence: Evidence) -> list[Table]:
 def _printed(record: RunRecord) -> Printed | None:
     """Return the paper's model that was trained in the same way; None where there is none."""
     tune = record.config.get("tune") or {}
-    is_other = tune.get("parasites") or not tune.get("norms", True) or _output(record) is not None
+    is_other = (
+        tune.get("parasites") or tune.get("frozen_share") or not tune.get("norms", True) or _output(record) is not None
+    )
     if is_other or record.config.get("heads", {}).get("train"):  # the encoder of heads is the full one again
         return None
     train, insert = tune.get("train", "all"), _inserted(record)

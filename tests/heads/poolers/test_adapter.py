@@ -2,10 +2,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from bertvision.heads.poolers.adapter import Adapter
-from bertvision.heads.poolers.mixed_adapter import MixedAdapter
+from bertvision.heads.poolers.adapter import Adapter, MixedAdapter, TwoAdapters
 from bertvision.heads.poolers.pooler import width_of
-from bertvision.heads.poolers.two_adapters import TwoAdapters
 from bertvision.heads.readouts import SpanReadout
 from bertvision.shapes import StackShape
 

@@ -1,8 +1,9 @@
 import pytest
 import torch
+from torch import nn
 
 from bertvision.heads.poolers.convolutions import AveragePool, Conv
-from bertvision.heads.poolers.xception import Xception
+from bertvision.heads.poolers.xception import ModifiedXception, Xception
 from bertvision.shapes import StackShape
 
 ABBREVIATED = [341, 339, 170]  # SPEC 3.4
@@ -50,7 +51,7 @@ def test_one_block_is_the_sum_of_its_two_ways():
 
 def test_the_full_network_has_eight_blocks_that_keep_what_they_are_given():
     net = Xception(StackShape(3, 32), full=True).net
-    assert sum(isinstance(getattr(layer, "shortcut", None), torch.nn.Identity) for layer in net) == 8
+    assert sum(isinstance(getattr(layer, "shortcut", None), nn.Identity) for layer in net) == 8
     assert sum(isinstance(layer, AveragePool) for layer in net.modules()) == 4  # the code's; not max
 
 
@@ -67,3 +68,42 @@ def test_a_block_leaves_its_input_to_the_shortcut(place, channels):
     block = Xception(StackShape(3, 32), full=True).net[place].eval()
     maps = -torch.ones(1, channels, 1, 4)  # in which a ReLU finds nothing
     torch.testing.assert_close(block(maps.clone()), block.shortcut(maps))
+
+
+def make_modified(hidden=32, width=12):
+    torch.manual_seed(0)
+    return ModifiedXception(StackShape(3, hidden), "learned", width)
+
+
+def test_modified_widths_are_those_its_published_size_needs():
+    pooler, widths = make_modified(width=386).eval(), []
+    maps = torch.randn(1, 1, 1, 386)
+    for layer in pooler.net:
+        maps = layer(maps)
+        widths.append(maps.shape[-1])
+    assert list(dict.fromkeys(widths)) == [78, 39, 20]  # SPEC 3.6
+    assert pooler.features == 20 * 2048
+
+
+def test_the_modified_network_has_three_middle_blocks_and_an_exit_that_keeps_the_width():
+    net = make_modified().net
+    shortcuts = [layer.shortcut for layer in net if hasattr(layer, "shortcut")]
+    assert [isinstance(shortcut, nn.Identity) for shortcut in shortcuts] == [False, False, True, True, True, False]
+    assert [shortcut[0].stride for shortcut in shortcuts if isinstance(shortcut, nn.Sequential)] == [2, 2, 1]
+
+
+def test_batch_statistics_of_the_modified_network_are_those_of_real_tokens_alone():
+    pooler = make_modified().train()
+    pooler.view.down.weight.data.normal_()
+    states, mask = torch.randn(2, 3, 4, 32), torch.tensor([[True] * 4, [True] + [False] * 3])
+    pooler(states, mask, mask.long())
+    seen = pooler.view(states, mask, mask.long())[mask].detach().numpy()  # [5 real tokens, 12]
+    kernel = pooler.net[0].weight.detach().numpy()[:, 0, 0]  # [32, 3]
+    windows = [seen[:, 0:3], seen[:, 5:8], seen[:, 10:12]]  # stride 5; the last reaches over the right edge
+    maps = sum((window @ kernel[:, : window.shape[1]].T).sum(axis=0) for window in windows) / (5 * 3)
+    torch.testing.assert_close(pooler.net[1].running_mean, torch.from_numpy(0.01 * maps), rtol=1e-3, atol=1e-6)
+
+
+def test_dropout_of_the_modified_network_can_be_left_out():
+    assert make_modified().dropout.p == 0.2
+    assert isinstance(ModifiedXception(StackShape(3, 32), "learned", 12, dropout_rate=0.0).dropout, nn.Identity)

@@ -1,4 +1,7 @@
-"""Adapter pooling: every layer projected down by a small layer, all of them kept side by side."""
+"""Adapter pooling: layers projected down by small layers.
+
+Every layer by itself, all of them kept side by side; a mix of them (the papers' LP -> adapter); or both.
+"""
 
 from typing import Literal
 
@@ -6,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bertvision.heads.poolers.mixes import Mix, build_mix
 from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase, Width
-from bertvision.shapes import LayerStates, Segments, TokenFeatures, TokenMask
+from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 Gelu = Literal["tanh", "none"]  # torch's names: the 2020 code's approximation, and the exact one of 2021
 
@@ -55,6 +59,57 @@ class Adapter(nn.Module):
             return F.gelu(self.down(states), approximate=self.gelu)
         # In memory the layer comes first: read so, states are not copied, which is a third of a head's time on a CPU.
         return F.gelu(self.down(states.transpose(0, 1)), approximate=self.gelu).transpose(0, 1)
+
+
+class MixedAdapterConfig(PoolerBase):
+    """The papers' LP -> adapter, and the same on the mean or on the last state alone: what is projected, how far."""
+
+    kind: Literal["mixed_adapter"] = "mixed_adapter"
+    mix: Mix = "learned"
+    width: Width = 64
+    skip: bool = False
+
+
+class MixedAdapter(nn.Module):
+    """Mix the layers into one state, project it down, apply GELU; the last state may join it unprojected."""
+
+    def __init__(self, shape: StackShape, mix: Mix, width: int, *, skip: bool = False) -> None:
+        super().__init__()
+        self.mix = build_mix(mix, shape)
+        self.down = nn.Linear(shape.hidden, width)
+        start_small(self.down.weight, self.down.bias)
+        self.skip = skip
+        self.features = width + (shape.hidden if skip else 0)
+
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
+        """Return width features (and the last state)."""
+        projected = F.gelu(self.down(self.mix(states, mask, segments)), approximate="tanh")
+        return torch.cat([projected, states[:, -1]], dim=-1) if self.skip else projected
+
+
+class TwoAdaptersConfig(PoolerBase):
+    """The papers' "adapter, skip, Tenney pooling": size of both projections."""
+
+    kind: Literal["two_adapters"] = "two_adapters"
+    width: Width = 64
+
+
+class TwoAdapters(nn.Module):
+    """Lay the projection of every layer and the projection of their learned mix side by side.
+
+    No code of this head is left; of the readings that its published size allows, this is the natural one.
+    """
+
+    def __init__(self, shape: StackShape, width: int) -> None:
+        super().__init__()
+        self.of_layers = Adapter(shape.layers, shape.hidden, width)
+        self.of_mix = MixedAdapter(shape, "learned", width)
+        self.features = self.of_layers.features + self.of_mix.features
+
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
+        """Return width x (layers + 1) features."""
+        seen = (states, mask, segments)
+        return torch.cat([self.of_layers(*seen), self.of_mix(*seen)], dim=-1)
 
 
 class LinearByLayer(nn.Module):

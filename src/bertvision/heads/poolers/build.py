@@ -4,9 +4,15 @@ from typing import assert_never
 
 from torch import nn
 
-from bertvision.heads.poolers.adapter import Adapter, AdapterConfig
+from bertvision.heads.poolers.adapter import (
+    Adapter,
+    AdapterConfig,
+    MixedAdapter,
+    MixedAdapterConfig,
+    TwoAdapters,
+    TwoAdaptersConfig,
+)
 from bertvision.heads.poolers.ap_glue import ApGlueConfig, PositionalAdapter
-from bertvision.heads.poolers.average_pooling import AveragePooling, AveragePoolingConfig
 from bertvision.heads.poolers.cacnn import Cacnn, CacnnContextConfig, CacnnSimpleConfig, build_cacnn
 from bertvision.heads.poolers.chosen_layers import ChosenLayers, ChosenLayersConfig
 from bertvision.heads.poolers.cnn_1xn import Cnn1xN, Cnn1xNConfig
@@ -14,18 +20,21 @@ from bertvision.heads.poolers.cnn_nxn import CnnNxN, CnnNxNConfig
 from bertvision.heads.poolers.inception import Inception, InceptionConfig
 from bertvision.heads.poolers.ladder import Ladder, LadderConfig
 from bertvision.heads.poolers.last_dense import LastDense, LastDenseConfig
-from bertvision.heads.poolers.last_state import LastState, LastStateConfig
 from bertvision.heads.poolers.layer_attention import LayerAttention, LayerAttentionConfig
-from bertvision.heads.poolers.learned_pooling import LearnedPooling, LearnedPoolingConfig
 from bertvision.heads.poolers.mix4 import Mix4, Mix4Config
-from bertvision.heads.poolers.mixed_adapter import MixedAdapter, MixedAdapterConfig
-from bertvision.heads.poolers.modified_xception import ModifiedXception, ModifiedXceptionConfig
+from bertvision.heads.poolers.mixes import (
+    AveragePooling,
+    AveragePoolingConfig,
+    LastState,
+    LastStateConfig,
+    LearnedPooling,
+    LearnedPoolingConfig,
+)
 from bertvision.heads.poolers.own import OwnPoolerConfig, copy_own
 from bertvision.heads.poolers.pooler import width_of
 from bertvision.heads.poolers.read import Read, ReadConfig
 from bertvision.heads.poolers.regression import RegressionConfig, SideBySide
-from bertvision.heads.poolers.two_adapters import TwoAdapters, TwoAdaptersConfig
-from bertvision.heads.poolers.xception import Xception, XceptionConfig
+from bertvision.heads.poolers.xception import ModifiedXception, ModifiedXceptionConfig, Xception, XceptionConfig
 from bertvision.shapes import StackShape
 
 AnyPooler = (

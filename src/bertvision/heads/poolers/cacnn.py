@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.heads.poolers.mixed_adapter import Mix, build_mix
+from bertvision.heads.poolers.mixes import Mix, build_mix
 from bertvision.heads.poolers.pooler import PoolerBase
 from bertvision.kinds.kind import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask

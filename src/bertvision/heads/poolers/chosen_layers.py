@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from torch import nn
 
 from bertvision.errors import SettingsError
-from bertvision.heads.poolers.learned_pooling import LearnedPooling
+from bertvision.heads.poolers.mixes import LearnedPooling
 from bertvision.heads.poolers.pooler import PoolerBase
 from bertvision.kinds.kind import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask

@@ -7,8 +7,9 @@ from pydantic import Field
 from torch import nn
 
 from bertvision.errors import SettingsError
+from bertvision.heads.poolers.adapter import MixedAdapter
 from bertvision.heads.poolers.convolutions import Conv, MaxPool, batch_norm, dropout, real_tokens, shrunk, spread
-from bertvision.heads.poolers.mixed_adapter import Mix, MixedAdapter, build_mix
+from bertvision.heads.poolers.mixes import Mix, build_mix
 from bertvision.heads.poolers.pooler import PoolerBase, Width
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 

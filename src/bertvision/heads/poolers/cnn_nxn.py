@@ -7,8 +7,9 @@ from pydantic import Field
 from torch import nn
 from torch.nn import functional as F
 
+from bertvision.heads.poolers.adapter import MixedAdapter
 from bertvision.heads.poolers.convolutions import Conv, Maps, Places, batch_norm, dropout, real_tokens, shrunk, spread
-from bertvision.heads.poolers.mixed_adapter import Mix, MixedAdapter
+from bertvision.heads.poolers.mixes import Mix
 from bertvision.heads.poolers.pooler import PoolerBase, Width
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 

@@ -6,8 +6,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from bertvision.heads.poolers.adapter import MixedAdapter
 from bertvision.heads.poolers.convolutions import Conv, Maps, MaxPool, dropout, shrunk
-from bertvision.heads.poolers.mixed_adapter import Mix, MixedAdapter
+from bertvision.heads.poolers.mixes import Mix
 from bertvision.heads.poolers.pooler import PoolerBase, Width
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 

@@ -1,15 +1,30 @@
-"""The papers' classification heads of 2020: Xception, whole or cut short, on one token with the layers as channels.
+"""The papers' Xceptions of 2020, along the features of each token.
 
-Below the pooler stand Xception's building blocks: separable convolutions, blocks with a shortcut, and the networks.
+For classification, whole or cut short, with the layers as channels; for questions, shorter, on one view of the layers
+(LP + adapter + Xception). Below the poolers stand Xception's building blocks: separable convolutions, blocks with a
+shortcut, and the networks.
 """
 
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from bertvision.heads.poolers.convolutions import AveragePool, Conv, Maps, Padding, batch_norm, real_tokens, spread
-from bertvision.heads.poolers.pooler import PoolerBase
+from bertvision.heads.poolers.adapter import MixedAdapter
+from bertvision.heads.poolers.convolutions import (
+    AveragePool,
+    Conv,
+    Maps,
+    Padding,
+    batch_norm,
+    dropout,
+    real_tokens,
+    shrunk,
+    spread,
+)
+from bertvision.heads.poolers.mixes import Mix
+from bertvision.heads.poolers.pooler import PoolerBase, Width
 from bertvision.kinds.kind import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
@@ -26,6 +41,9 @@ class Plan(NamedTuple):
 
 # SPEC 3.5. The pools average, as in the code; a saved summary of the original has max pools in the last two blocks.
 FULL = Plan(stem_stride=3, stem_padding="valid", blocks=(128, 256, 728), middle=8, exit_stride=2)
+# SPEC 3.6: reconstructed from the published size.
+MODIFIED = Plan(stem_stride=5, stem_padding="same", blocks=(128, 256), middle=3, exit_stride=1)
+MODIFIED_STRIDES = (MODIFIED.stem_stride, *(2 for _ in MODIFIED.blocks), MODIFIED.exit_stride)
 EXIT = 2048  # channels of the last layer
 ABBREVIATED = 512  # channels of the one block that is left
 SMALLEST = 9  # the width of which the stem, which pads nothing, leaves 1
@@ -60,6 +78,32 @@ class Xception(nn.Module):
         items = self.widen(states.transpose(1, 2)[real][:, :, None])  # [real token, layer, 1, hidden]
         found = spread(self.net(items).mean(dim=(2, 3)), real, mask)
         return torch.cat([found, states[:, -1]], dim=-1) if self.skip else found
+
+
+class ModifiedXceptionConfig(PoolerBase):
+    """What the network sees."""
+
+    kind: Literal["modified_xception"] = "modified_xception"
+    mix: Mix = "learned"
+    width: Width = 64  # of the adapter between the mix and the network
+    dropout: float = Field(0.2, ge=0, lt=1)
+
+
+class ModifiedXception(nn.Module):
+    """Run a shorter Xception over each token's projected mix and keep all that it finds."""
+
+    def __init__(self, shape: StackShape, mix: Mix, width: int, *, dropout_rate: float = 0.2) -> None:
+        super().__init__()
+        self.view = MixedAdapter(shape, mix, width)
+        self.net = nn.Sequential(*xception_layers(1, MODIFIED))
+        self.dropout = dropout(dropout_rate)
+        self.features = EXIT * shrunk(width, *MODIFIED_STRIDES)
+
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
+        """Return what the network finds in each real token (zeros for padding); no last state joins it."""
+        real = real_tokens(mask)
+        items = self.view(states, mask, segments)[real][:, None, None]
+        return spread(self.dropout(self.net(items).flatten(start_dim=1)), real, mask)
 
 
 def abbreviated_layers(channels: int) -> list[nn.Module]:

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from bertvision.heads.poolers.average_pooling import AveragePooling
-from bertvision.heads.poolers.learned_pooling import LearnedPooling
+from bertvision.heads.poolers.mixes import AveragePooling, LearnedPooling
 
 SEEN = (torch.randn(2, 3, 5, 8), torch.ones(2, 5).bool(), torch.zeros(2, 5).long())
 

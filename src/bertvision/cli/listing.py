@@ -1,0 +1,88 @@
+"""Verbs that list what there is to choose from: heads, and the experiments that come with the package."""
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertvision.cli.console import Json, in_one_line, print_json, print_table, results
+from bertvision.errors import FolderError, SettingsError
+from bertvision.files import check_file, write_text
+
+SEE_CONFIGS = "; see `bertvision configs`"
+
+
+@in_one_line
+def heads(
+    encoder: Annotated[str | None, typer.Option("--encoder", help="Count for this encoder.")] = None,
+    layers: Annotated[int, typer.Option("--layers", help="States, the embedding output included.", min=1)] = 25,
+    hidden: Annotated[int, typer.Option("--hidden", help="Width of a state.", min=1)] = 1024,
+    as_json: Json = False,
+) -> None:
+    """List every head with its size.
+
+    Counts parameters and their share of the encoder, at BERT-large's shape unless told otherwise.
+    """
+    from bertvision.heads.listing import list_heads
+
+    sizes = list_heads(encoder, layers, hidden)
+    if as_json:
+        print_json([size._asdict() for size in sizes.heads])
+        return
+    results.print(sizes.title, markup=False)
+    print_table(sizes.as_table())
+    results.print("%: of the encoder; total has running statistics. Every head: docs/method.md", markup=False)
+
+
+@in_one_line
+def configs(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Print this one, such as squad2/minilm.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Copy it there instead, to be changed.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the experiments that come with the package.
+
+    `bertvision run NAME` runs one, and `bertvision pretrain NAME` those of pretrain/; what it needs, such as data, is
+    said in its first lines.
+    """
+    from bertvision.settings import shipped_configs
+
+    shipped = shipped_configs()
+    if name is None:
+        if out is not None:
+            raise SettingsError("--out is for one experiment; give its NAME too")
+        _list_configs(shipped, as_json)
+        return
+    text = _shipped(name, shipped).read_text(encoding="utf-8")
+    if out is not None:
+        if out.exists():
+            raise FolderError(f"{out}: is there already; give another FILE")
+        write_text(check_file(out), text)
+    elif as_json:
+        print_json({name: text})
+    else:
+        typer.echo(text, nl=False)
+
+
+def _shipped(name: str, shipped: Mapping[str, Path]) -> Path:
+    from bertvision.settings import find_config, suggest
+
+    path = shipped.get(name) or find_config(Path(name))
+    if path not in shipped.values():
+        raise SettingsError(f"no experiment {name!r} comes with the package{suggest(name, shipped) or SEE_CONFIGS}")
+    return path
+
+
+def _list_configs(shipped: Mapping[str, Path], as_json: bool) -> None:
+    first_lines = {name: path.read_text(encoding="utf-8").partition("\n")[0] for name, path in shipped.items()}
+    about = {name: line.removeprefix("#").strip() for name, line in first_lines.items()}
+    if as_json:
+        print_json(about)
+        return
+    width = max(map(len, about))
+    for name, line in about.items():
+        results.print(f"{name:<{width}}  {textwrap.shorten(line, 78 - width, placeholder=' ...')}", markup=False)

@@ -1,0 +1,116 @@
+"""One state per token of all layers: mixed by learned weights, their mean, or the last one alone."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase, parts_of_mix
+from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
+
+Mix = Literal["learned", "average", "last"]
+
+
+class LearnedPoolingConfig(PoolerBase):
+    """Learned pooling (Tenney's scalar mix, the papers' "LP"); nothing to choose."""
+
+    kind: Literal["learned_pooling"] = "learned_pooling"
+
+
+class LearnedPooling(nn.Module):
+    """Weigh the layers by a learned softmax, shared by all tokens, and scale their sum."""
+
+    def __init__(self, layers: int, hidden: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.randn(layers) * 0.05)  # the original's start: Keras' random_normal
+        self.scale = nn.Parameter(torch.ones(()))
+        self.features = hidden
+
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
+        """Mix the layer axis away."""
+        return self.scale * torch.einsum("l,blth->bth", self.weights.softmax(dim=0), states)
+
+    def mix(self, states: LayerStates) -> Float[Tensor, " layer"]:
+        """Return the factor on each layer."""
+        return self.scale * self.weights.softmax(dim=0)
+
+    def layer_parts(self, states: LayerStates, mask: TokenMask, weight: OutputWeight) -> LayerParts:
+        """Return what each layer adds."""
+        return parts_of_mix(self.mix(states), states, weight)
+
+    def layer_weights(self) -> Tensor:
+        """Return each layer's share."""
+        return self.weights.detach().softmax(dim=0)
+
+
+class AveragePoolingConfig(PoolerBase):
+    """Average pooling (the papers' "AP"): which layers are averaged."""
+
+    kind: Literal["average_pooling"] = "average_pooling"
+    layers: Literal["all", "first_and_last"] = "all"
+
+
+class AveragePooling(nn.Module):
+    """Average the layers; no weights of its own."""
+
+    def __init__(self, hidden: int, *, first_and_last: bool = False) -> None:
+        super().__init__()
+        self.first_and_last = first_and_last
+        self.features = hidden
+
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
+        """Average the layer axis away."""
+        # The papers cite Ma et al., who average the first and last layer; the papers' code averages all.
+        chosen = states[:, [0, -1]] if self.first_and_last else states
+        return chosen.mean(dim=1)
+
+    def mix(self, states: LayerStates) -> Float[Tensor, " layer"]:
+        """Return the factor on each layer."""
+        layers = states.shape[1]
+        if not self.first_and_last:
+            return torch.full((layers,), 1 / layers, device=states.device)
+        mix = torch.zeros(layers, device=states.device)
+        mix[0] += 0.5
+        mix[-1] += 0.5
+        return mix
+
+    def layer_parts(self, states: LayerStates, mask: TokenMask, weight: OutputWeight) -> LayerParts:
+        """Return what each layer adds."""
+        return parts_of_mix(self.mix(states), states, weight)
+
+
+class LastStateConfig(PoolerBase):
+    """What the encoder's own output layer reads, and so do the controls; nothing to choose."""
+
+    kind: Literal["last_state"] = "last_state"
+
+
+class LastState(nn.Module):
+    """Pass the last layer on; no weights of its own."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.features = hidden
+
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
+        """Return the last state."""
+        return states[:, -1]
+
+    def layer_parts(self, states: LayerStates, mask: TokenMask, weight: OutputWeight) -> LayerParts:
+        """Attribute the whole logit to the last layer."""
+        batch, layers, tokens, _ = states.shape
+        parts = states.new_zeros(batch, layers, tokens, len(weight))
+        parts[:, -1] = states[:, -1] @ weight.T
+        return LayerParts(parts)
+
+
+def build_mix(mix: Mix, shape: StackShape) -> nn.Module:
+    """Build a pooler that gives one state of the encoder's width per token."""
+    match mix:
+        case "learned":
+            return LearnedPooling(shape.layers, shape.hidden)
+        case "average":
+            return AveragePooling(shape.hidden)
+        case "last":
+            return LastState(shape.hidden)
