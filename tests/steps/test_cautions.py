@@ -3,6 +3,7 @@
 import csv
 
 import pytest
+import torch
 
 from bertvision.experiment import build_experiment
 from bertvision.steps.run import run
@@ -34,7 +35,7 @@ def warnings_of(encoder_folder, tmp_path):
         whole = {"task": "classification", "data": data, "encoder": str(encoder_folder), "device": "cpu", **settings}
         progress = Said(SILENT)
         records = run(build_experiment({**whole, "windows": {"max_length": 16}}), tmp_path / "out", progress)
-        return [text for text in progress.said if text.startswith("warning: ")], records
+        return [text for text in progress.said if text.startswith(("warning: ", "tip: "))], records
 
     return call
 
@@ -67,6 +68,21 @@ def test_examples_of_dev_that_are_in_train_are_told(warnings_of):
     assert len(said) == 1
     assert said[0].startswith("warning: 8 of the 8 examples of dev (")
     assert "are in train too" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("has_bf16", "precision", "fractions"),
+    [(True, "auto", [1]), (True, "float32", [1]), (True, "auto", [0]), (False, "auto", [1])],
+)
+def test_where_a_cpu_has_bf16_a_run_that_tunes_says_that_it_is_faster(
+    has_bf16, precision, fractions, warnings_of, monkeypatch
+):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx512_bf16": has_bf16}, raising=False)
+    said, _ = warnings_of(["old", "new"] * 4, finetune={"fractions": fractions}, heads=FEW, precision=precision)
+    tips = [text for text in said if text.startswith("tip: ")]
+    assert tips == ["tip: --set precision=bf16 makes training about twice as fast on this CPU"] * (
+        (has_bf16, precision, fractions) == (True, "auto", [1])
+    )
 
 
 def test_a_run_by_default_on_few_rows_says_nothing(warnings_of):

@@ -1,4 +1,4 @@
-"""What a user is told where a run cannot learn, each with a cure."""
+"""What a user is told before a run: where it cannot learn, with a cure, and what would make it faster."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +30,15 @@ def caution(context: RunContext) -> list[str]:
     if context.task.kind.needs_two_labels and len(present := [name for name, count in counts.items() if count]) == 1:
         found.append(f"all training examples are {present[0]!r}, so nothing can be told apart; add some of the others")
     return found + _seen_before(context.task.train, context.task.dev)
+
+
+def tips(context: RunContext) -> list[str]:
+    """Return what would make the run faster, where nothing was chosen."""
+    experiment = context.experiment
+    tunes = max(experiment.finetune.fractions, default=0) > 0
+    if experiment.precision != "auto" or not tunes or not context.compute.has_faster_bf16:
+        return []
+    return ["--set precision=bf16 makes training about twice as fast on this CPU"]
 
 
 def same_answer(asked: Answering, predictions: Sequence[Any]) -> str | None:

@@ -10,7 +10,7 @@ from bertvision.files import locked, write_text
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord, in_order
 from bertvision.run_folder import MADE_BY, check_kept, tidy
-from bertvision.steps.cautions import caution
+from bertvision.steps.cautions import caution, tips
 from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.finetune import check_sharding, finetune
 from bertvision.steps.heads import train_heads
@@ -118,6 +118,8 @@ def _opened(
             write_experiment(context.experiment, out)
         for said in caution(context):
             progress.say(f"warning: {said}")
+        for said in tips(context):
+            progress.say(f"tip: {said}")
         yield context
         processes.wait()
 

@@ -13,6 +13,7 @@ from bertvision.settings import Precision as Precision  # there because naming o
 from bertvision.settings import check_precision
 from bertvision.training.processes import ALONE, Processes, is_several
 
+CPU_BF16 = ("avx512_bf16", "amx_bf16")  # instructions; without them bf16 is slower than float32 on a CPU
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}  # dense bf16 operations a second, by a word of the name
 
 
@@ -54,11 +55,17 @@ class Compute(NamedTuple):
         """Name the number format for a record."""
         return "float32" if self.dtype == torch.float32 else "bf16"
 
+    @property
+    def has_faster_bf16(self) -> bool:
+        """Whether this is a CPU in float32 that has instructions for bf16, with which it is about twice as fast."""
+        has_bf16 = any(getattr(torch.cpu, "get_capabilities", dict)().get(name) for name in CPU_BF16)  # torch 2.12 on
+        return self.device.type == "cpu" and self.dtype == torch.float32 and has_bf16
+
 
 def choose_compute(device: str = "auto", precision: Precision = "auto") -> Compute:
     """Choose a GPU where there is one, and bf16 where the GPU has it.
 
-    On the CPU float32 is the default: bf16 autocast was slower than it on machines without AMX.
+    On a CPU float32 is the default: most CPUs are slower in bf16, and so scores do not depend on which CPU it is.
     """
     check_precision(precision)
     if device == "auto":
