@@ -73,6 +73,32 @@ def test_every_study_can_be_planned(name, encoder):
     assert asked <= fractions
 
 
+RECORDED = Path(__file__).parents[2] / "results/reproduce"
+# What a user may choose without making another study of it; a run may also leave out fractions.
+FREE = ("data.train", "data.dev", "seeds", "precision", "answers.n_best")
+
+
+def leaves(settings, place=""):
+    """Return all values of nested settings by their dotted names."""
+    if not isinstance(settings, dict):
+        return {place: settings}
+    parts = [leaves(value, f"{place}.{name}".lstrip(".")) for name, value in settings.items()]
+    return {name: value for part in parts for name, value in part.items()}
+
+
+@pytest.mark.parametrize("name", sorted(folder.name for folder in RECORDED.iterdir()))
+def test_committed_records_are_of_the_settings_that_the_study_has_today(name):
+    records = read_records(RECORDED / name)
+    assert records
+    (encoder,) = {record.config["encoder"] for record in records}
+    planned = {each.variant: each for each in plan_study(find_study(name), encoder).experiments}
+    for record in records:
+        asked, made = leaves(planned[record.variant].model_dump(mode="json")), leaves(record.config)
+        assert set(made["finetune.fractions"]) <= set(asked.pop("finetune.fractions"))
+        differs = {key for key, value in asked.items() if key in made and made[key] != value}
+        assert differs <= set(FREE), record.row
+
+
 # Fewer fractions where claims are about some of them alone.
 FRACTIONS = {"span_curve": "[0.1, 1, 2]", "ensembles": "[1]", "later_states": "[0.3, 1]", "null_offset": "[1]"}
 
