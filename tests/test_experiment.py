@@ -376,6 +376,10 @@ PAIR = ["encoder", "last_linear"]
         ({"finetune": {"fractions": [0.1, 0.10000001]}}, "`finetune`: `fractions` "),  # both are called 0.1
         ({"finetune": {"lr": 0}}, "`finetune.lr`: Input should be greater than 0, got 0"),
         ({"finetune": {"lr": "1e-5"}}, '`finetune.lr`: Input should be a valid number, got "1e-5"'),
+        (
+            {"heads": {"lr": [1, 2]}},
+            "`heads.lr`: Input should be a valid number, got [1, 2]; a list of rates stands in",
+        ),
         ({"finetune": {"dropout": 1.0}}, "`finetune.dropout`: Input should be less than 1"),
         ({"finetune": {"optim": {"betas": [0.9]}}}, "`finetune.optim.betas"),
         ({"finetune": {"optim": {"betas": [1.5, 0.9]}}}, "`finetune.optim.betas"),  # torch refuses it much later

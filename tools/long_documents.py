@@ -9,7 +9,8 @@ mean anything, those more than `--apart` paragraphs away. -1 pages are the parag
 article in its order, a text on one subject. (Of its unanswerable questions, another paragraph may answer some.) Every
 answer becomes a line of OUT.jsonl; a second call goes
 on. OUT.json has the scores at the model's own null threshold, and OUT.md the table. `--rules` decodes with other
-rules too, for choosing among them: on held-out questions, never on dev.
+rules too, for choosing among them: on held-out questions, never on dev. `make pages` puts a record results/
+default_model/long-NAME*.json into the card of the model that ships, if it is of that model.
 """
 
 import argparse
@@ -54,6 +55,20 @@ SHARES = (0.0, 0.5, 1.0)
 PER_LOG_WINDOW = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 SCORES = ("f1", "exact", "HasAns_f1", "NoAns_f1", "best_f1")
 RESAMPLES = 2000
+SECTION = """## Long documents
+
+{questions} questions of SQuAD 2.0's dev set, asked about their own paragraph and about longer texts. A page has {words}
+words, and the paragraph stands anywhere among those of other articles. Scores are at the model's own threshold.
+"Answers from its paragraph" are those from the paragraph that the question was written for. Seconds (a median) and
+memory (the most) are those of one document; seconds depend on what else the machine does. `tools/long_documents.py`
+measured them on {device} in {precision}.
+"""
+OF_ARTICLES = """"Its article" is all of the question's article. There, another paragraph may answer what this one does
+not, so `NoAns F1` is a lower bound.
+"""
+BEFORE = """The model that shipped before this one took {seconds:.2f} seconds and {memory:,.0f} MB for {pages} pages on
+{device}.
+"""
 
 
 class Document(NamedTuple):
@@ -292,15 +307,16 @@ def _raised(found: dict[str, Any], windows: int, per: float, calibration: Calibr
 
 def table_of(rows: Sequence[dict[str, Any]]) -> Table:
     """Return the table for the model's page."""
-    heads = ("pages", "windows", "questions", "F1", "HasAns F1", "NoAns F1", "answers from its paragraph", "ECE")
-    is_gpu = any(row["device_mb"] is not None for row in rows)
-    memory = "device_mb" if is_gpu else "process_mb"
+    scores = ("F1", "95% interval", "HasAns F1", "NoAns F1", "answers from its paragraph", "ECE")
+    memory = _memory(rows)
     cells = tuple(
         (
             NAMES.get(row["pages"], f"{row['pages']}"),
             f"{row['windows']:.0f}",
             f"{row['questions']:,}",
-            *(f"{row[name]:.1f}" if name in row else "" for name in ("f1", "HasAns_f1", "NoAns_f1")),
+            f"{row['f1']:.1f}",
+            "{:.1f} to {:.1f}".format(*row["f1_interval"]),
+            *(f"{row[name]:.1f}" if name in row else "" for name in ("HasAns_f1", "NoAns_f1")),
             "" if row["own_given"] is None else f"{row['own_given']:.1%}",
             f"{row['ece']:.3f}",
             f"{row['seconds']:.2f}",
@@ -308,7 +324,36 @@ def table_of(rows: Sequence[dict[str, Any]]) -> Table:
         )
         for row in rows
     )
-    return Table("", (*heads, "seconds", "MB of the GPU" if is_gpu else "MB of memory"), cells)
+    held = "MB of the GPU" if memory == "device_mb" else "MB of memory"
+    return Table("", ("pages", "windows", "questions", *scores, "seconds", held), cells)
+
+
+def _memory(rows: Sequence[dict[str, Any]]) -> str:
+    """Return whose memory counts: the GPU's where there was one."""
+    return "device_mb" if any(row["device_mb"] is not None for row in rows) else "process_mb"
+
+
+def section(records: Sequence[dict[str, Any]], calibration: dict[str, Any]) -> str:
+    """Return what a card says of the model with this calibration, and what others took on other machines."""
+    own = [each for each in records if each["calibration"] == calibration]
+    if not own:
+        return ""
+    record = max(own, key=lambda each: each["settings"]["questions"])
+    rows, made = record["documents"], record["provenance"]
+    told = SECTION.format(
+        questions=f"{record['settings']['questions']:,}",
+        words=WORDS,
+        device=made["device"],
+        precision=made["precision"],
+    )
+    notes = [OF_ARTICLES] if any(row["pages"] == ARTICLE for row in rows) else []
+    before = [each for each in records if each not in own and each["provenance"]["device"] != made["device"]]
+    return "\n".join([told, to_markdown(table_of(rows)), *notes, *map(_took, before)])
+
+
+def _took(record: dict[str, Any]) -> str:
+    longest = max(record["documents"], key=lambda row: row["pages"])
+    return BEFORE.format(**longest, memory=longest[_memory([longest])], device=record["provenance"]["device"])
 
 
 if __name__ == "__main__":

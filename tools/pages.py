@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 import elsewhere
+import long_documents
 import typer.main
 from probabilities import models_table, read_answers, trust_section
 from typer.testing import CliRunner
@@ -31,14 +32,6 @@ both on questions of SQuAD 2.0's dev set. Threshold and temperature of each were
 "Best F1" is at the threshold that is best in hindsight. ECE and Brier score judge the probability of the returned
 answer, and that of "no answer". `tools/decoders.py` makes the table from the logits of `bertvision predict default`.
 """
-LONG = """## Long documents
-
-Questions of SQuAD 2.0's dev set are asked about their own paragraph, about their whole article, and about texts of 1
-to 50 pages (500 words each). There, their paragraph stands anywhere among those of other articles. Scores are at the
-model's own threshold. "Answers from its paragraph" are those from the paragraph that the question was written for. In
-an article, another paragraph may answer what this one does not, so `NoAns F1` is a lower bound there. Seconds and
-memory are those of one document. `tools/long_documents.py` makes the table.
-"""
 # What --help reads of its surroundings: 80 columns, no colours, whatever the terminal or the CI.
 PLAIN = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
 
@@ -50,23 +43,8 @@ def commands_page() -> str:
 
 
 def default_model_page() -> str:
-    """Return the default model's card, how its decoders compare, and how it does on long documents."""
-    return f"{_card('default')}\n{DECODERS}\n{TABLE.read_text(encoding='utf-8')}{_long('default')}"
-
-
-def base_model_page() -> str:
-    """Return the base model's card, and how it does on long documents."""
-    return f"{_card('base')}{_long('base')}"
-
-
-def _long(name: str) -> str:
-    """Return what was measured on long documents, if it was, and whether the model has been made anew since."""
-    path = MEASURED / f"long-{name}.md"
-    if not path.is_file():
-        return ""
-    is_same = read_json(path.with_suffix(".json"))["calibration"] == read_json(SHIPPED[name] / CALIBRATION)
-    older = "" if is_same else "\nMeasured with the model that shipped before this one.\n"
-    return f"\n{LONG}{older}\n{path.read_text(encoding='utf-8')}"
+    """Return the default model's card, and how its decoders compare."""
+    return f"{_card('default')}\n{DECODERS}\n{TABLE.read_text(encoding='utf-8')}"
 
 
 def elsewhere_page() -> str:
@@ -81,10 +59,12 @@ def _card(name: str) -> str:
 
 
 def measured_part(name: str) -> str:
-    """Return what a card says of a model's answers to dev and elsewhere, where they were measured."""
+    """Return what a card says of a model's answers, as far as they were measured."""
     dev, others = read_answers(name), read_json(elsewhere.RECORD)
     parts = [trust_section(dev)] if dev is not None else []
-    return "\n".join([*parts, elsewhere.section(others[name])] if name in others else parts)
+    parts += [elsewhere.section(others[name])] if name in others else []
+    long = [read_json(path) for path in sorted(MEASURED.glob(f"long-{name}*.json"))]
+    return "\n".join([*parts, long_documents.section(long, read_json(SHIPPED[name] / CALIBRATION))])
 
 
 def claims_page() -> str:
@@ -158,7 +138,7 @@ PAGES = {
     DOCS / "index.md": models_table,
     DOCS / "commands.md": commands_page,
     DOCS / "default_model.md": default_model_page,
-    DOCS / "base_model.md": base_model_page,
+    DOCS / "base_model.md": partial(_card, "base"),
     DOCS / "elsewhere.md": elsewhere_page,
     DOCS / "claims.md": claims_page,
     DOCS / "howto" / "scale.md": scale_page,

@@ -193,6 +193,8 @@ def _one_line(kind: type[Config], error: ValidationError) -> str:
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if problem["type"] == "literal_error" and isinstance(problem["input"], str):
         more += suggest(problem["input"], re.findall("'([^']+)'", problem["ctx"]["expected"]))
+    if problem["loc"][-1:] == ("lr",) and isinstance(problem["input"], list):
+        more += "; a list of rates stands in `finetune.lr` of a variant, or as mappings in `heads.settings`"
     got = (
         ""
         if problem["type"] in ("missing", "value_error")

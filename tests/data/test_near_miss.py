@@ -1,6 +1,9 @@
 import gzip
 import json
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -8,6 +11,7 @@ from typer.testing import CliRunner
 import bertvision
 from bertvision.cli import app
 from bertvision.data.example import GoldAnswer, NearMissConfig, Question
+from bertvision.data.held_out import write_squad
 from bertvision.data.near_miss import make_near_misses
 from bertvision.data.squad import read_squad
 from bertvision.errors import DataError, SettingsError
@@ -179,6 +183,29 @@ def test_another_seed_makes_others_and_the_same_seed_the_same():
     one, same, other = ([each.question for each in make(*questions, seed=seed).made] for seed in (1, 1, 2))
     assert one == same
     assert one != other
+
+
+def lowered(question):
+    """Return a question in lower case, in a context of lower case, as an uncased file has it."""
+    answers = tuple(GoldAnswer(each.text.lower(), each.start) for each in question.answers)
+    return Question(question.id, question.text.lower(), question.context.lower(), answers, question.title.lower())
+
+
+@pytest.mark.parametrize("change", [lambda question: question, lowered], ids=["cased", "lower-cased"])
+def test_the_same_file_gives_the_same_near_misses_in_another_process(change, tmp_path):
+    """Hashes of strings differ from process to process, and with them the order of sets."""
+    write_squad(tmp_path / "in.json", [change(each) for each in sample()])
+    written = []
+    for seed in ("1", "2"):
+        out = tmp_path / f"{seed}.json"
+        command = [sys.executable, "-m", "bertvision", "near-miss", str(tmp_path / "in.json"), "--out", str(out)]
+        done = subprocess.run(
+            [*command, "--share", "1"], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        written.append(out.read_bytes())
+    assert written[0] == written[1]
+    assert written[0].count(b"-near-") > 20
 
 
 def test_every_near_miss_is_unanswerable_new_and_without_its_old_answer():

@@ -6,15 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from bertvision.cli import app
 from bertvision.data.held_out import write_squad
 from bertvision.errors import SettingsError
 from bertvision.evaluate.compare_methods import Shown
-from bertvision.experiment import build_experiment
+from bertvision.experiment import build_experiment, build_experiments
 from bertvision.files import write_json
 from bertvision.predictions.logits import load_logits
 from bertvision.records import read_records, read_study_records
 from bertvision.reproduce import foresee, measure_speed, missing_files, plan_study, resample_claims, run_study
+from bertvision.settings import CONFIGS, read_yaml
 from bertvision.steps.run import run
 from bertvision.studies.study import find_study, read_studies
 
@@ -70,7 +73,70 @@ def test_every_study_can_be_planned(name, encoder):
     assert set(named) <= rows
     fractions = {fraction for each in plan.experiments for fraction in each.finetune.fractions}
     asked = {place.fraction for place in (*study.published, *claimed)} - {"last"}
-    assert asked <= fractions
+    assert asked <= (fractions or {"given"})
+
+
+RECORDED = Path(__file__).parents[2] / "results/reproduce"
+# What a user may choose without making another study of it; a run may also leave out fractions.
+FREE = ("data.train", "data.dev", "seeds", "precision", "answers.n_best")
+
+
+def leaves(settings, place=""):
+    """Return all values of nested settings by their dotted names."""
+    if not isinstance(settings, dict):
+        return {place: settings}
+    parts = [leaves(value, f"{place}.{name}".lstrip(".")) for name, value in settings.items()]
+    return {name: value for part in parts for name, value in part.items()}
+
+
+@pytest.mark.parametrize("name", sorted(folder.name for folder in RECORDED.iterdir()))
+def test_committed_records_are_of_the_settings_that_the_study_has_today(name):
+    records = read_records(RECORDED / name)
+    assert records
+    (encoder,) = {record.config["encoder"] for record in records}
+    planned = {each.variant: each for each in plan_study(find_study(name), encoder).experiments}
+    for record in records:
+        asked, made = leaves(planned[record.variant].model_dump(mode="json")), leaves(record.config)
+        assert set(made["finetune.fractions"]) <= set(asked.pop("finetune.fractions"))
+        differs = {key for key, value in asked.items() if key in made and made[key] != value}
+        assert differs <= set(FREE), record.row
+
+
+# Experiments of configs/ whose records lie below a folder of the same name.
+SHIPPED = [
+    path for path in sorted(CONFIGS.glob("*/*.yaml")) if (RECORDED.parent / path.parent.name / path.stem).is_dir()
+]
+CHANGED = (
+    "data",
+    "encoder",
+    "name",
+    "seeds",
+    "heads.train",
+    "heads.batch",
+    "ensembles",
+)  # --set of docs/, and fields since
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_committed_records_are_of_the_settings_that_the_experiment_has_today(path):
+    assert len(SHIPPED) > 14
+    experiments = {each.variant: each for each in build_experiments(read_yaml(path), [], path.stem)}
+    for record in read_records(RECORDED.parent / path.parent.name / path.stem):
+        asked, made = leaves(experiments[record.variant].model_dump(mode="json")), leaves(record.config)
+        differs = [key for key, value in asked.items() if key in made and made[key] != value]
+        assert [key for key in differs if not key.startswith(CHANGED)] == [], record.row
+
+
+@pytest.mark.parametrize("name", read_studies())
+def test_every_study_dry_runs_on_a_tiny_encoder_and_makes_nothing(name, saved_encoder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(app, ["reproduce", name, "--dry-run", "--encoder", str(saved_encoder), "--seeds", "2"])
+    assert shown.exit_code == 0, shown.output
+    text = " ".join(shown.stdout.split())
+    study = find_study(name)
+    assert f"{name}: {study.title}" in text
+    assert ("takes: " in text and "on this machine" in text and "run: " in text) == bool(study.config)
+    assert list(tmp_path.iterdir()) == []
 
 
 # Fewer fractions where claims are about some of them alone.

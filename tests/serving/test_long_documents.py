@@ -1,11 +1,14 @@
 """The tool that measures readers on long documents, with a tiny one."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 import bertvision
 from bertvision.data.squad import read_squad_file
+from bertvision.encoder.load import SHIPPED
+from bertvision.files import read_json
 from tools import long_documents as tool
 
 SENTENCES = [
@@ -116,3 +119,36 @@ def test_other_rules_are_scored_from_the_same_logits(measure):
     for row, shipped in zip(plain, record["documents"], strict=True):
         for name in ("pages", "f1", "own_given", "ece"):
             assert row[name] == pytest.approx(shipped[name], rel=1e-6), name
+
+
+def test_the_section_is_of_the_model_that_ships_with_its_sample_and_machine(measure):
+    record, _, _ = measure()
+    gpu = {
+        **record,
+        "calibration": {**record["calibration"], "threshold": -9.0},
+        "documents": [{**row, "seconds": 0.25, "device_mb": 1234.0} for row in record["documents"]],
+        "provenance": {**record["provenance"], "device": "an H200"},
+    }
+    small = {**record, "settings": {**record["settings"], "questions": 2}, "documents": record["documents"][:1]}
+    told = tool.section([gpu, small, record], record["calibration"])
+    assert "5 questions of" in told
+    assert f"on {record['provenance']['device']} in float32" in told
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in told.splitlines() if line.startswith("|")]
+    low, high = record["documents"][1]["f1_interval"]
+    assert rows[-1][:5] == ["2", "17", "5", f"{record['documents'][1]['f1']:.1f}", f"{low:.1f} to {high:.1f}"]
+    assert rows[0][-1] == "MB of memory"
+    assert "before this one took 0.25 seconds and 1,234 MB for 2 pages on\nan H200." in told
+    assert "Its article" not in told
+    assert tool.section([gpu], record["calibration"]) == ""
+
+
+@pytest.mark.parametrize("name", ["default", "base"])
+def test_the_cards_of_both_models_have_their_own_numbers(name):
+    calibration = json.loads((SHIPPED[name] / "calibration.json").read_text())
+    paths = (Path(__file__).parents[2] / "results/default_model").glob(f"long-{name}*.json")
+    own = [each for each in map(read_json, paths) if each["calibration"] == calibration]
+    card = (SHIPPED[name] / "README.md").read_text()
+    assert len(own) == 1
+    for row in own[0]["documents"]:
+        assert f"{row['f1']:.1f} | {row['f1_interval'][0]:.1f} to {row['f1_interval'][1]:.1f} |" in card
+    assert own[0]["provenance"]["device"] in card

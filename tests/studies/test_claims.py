@@ -5,13 +5,13 @@ CLAIM = "After one epoch the shared adapter is above BERT."
 COUNTED = "A head has 0.001% to 6.2% of BERT-large's parameters, each as printed."
 
 
-def write_runs(make_record, folder, experiment, gains):
+def write_runs(make_record, folder, experiment, gains, encoder="somewhere/gte-small"):
     for row, kind, values in (("encoder", "encoder", [0.0] * len(gains)), ("adapter_386_shared", "head", gains)):
         for seed, gain in enumerate(values, start=1):
             record = make_record(
                 row=row, kind=kind, seed=seed, experiment=experiment, fraction=1.0, scores={"f1": 50 + gain}
             )
-            record = record.model_copy(update={"config": {"encoder": "somewhere/gte-small"}})
+            record = record.model_copy(update={"config": {"encoder": encoder}})
             write_record(folder / "results" / experiment / "records", record)
 
 
@@ -32,6 +32,12 @@ def test_records_confirm_or_contradict_a_claim_and_are_named(tmp_path, make_reco
     table = next(each for each in claims_tables([found]) if each.title == "BERTVision 2020")
     assert table.texts[0][-2:] == ("confirmed", "f1 +2.0 (+1.8 to +2.2), 3 seeds, gte-small: one")
     assert further_evidence([found]).rows == ()
+
+
+def test_an_encoder_that_a_run_tuned_is_named_by_that_run(tmp_path, make_record):
+    write_runs(make_record, tmp_path, "one", [2.0, 2.1, 1.9], "somewhere/runs/mine/encoder/1")
+    (table,) = claims_tables([settled(tmp_path)])
+    assert table.texts[0][-1].endswith("3 seeds, mine/encoder/1: one")
 
 
 def test_one_seed_cannot_tell_and_changes_nothing_beside_several(tmp_path, make_record):

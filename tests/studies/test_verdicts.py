@@ -167,6 +167,13 @@ def test_the_last_fraction_is_the_largest_that_a_row_has(records):
     assert by_seed(NumberPlace(row="learned_pooling", fraction=0.3), "f1", found) == {1: 1.0, 2: 1.0, 3: 1.0}
 
 
+def test_an_encoder_as_it_is_given_is_told_from_a_tuned_one(records):
+    given = [each.model_copy(update={"fraction": None, "scores": {"f1": 2.0}}) for each in records]
+    place = NumberPlace(row="learned_pooling", fraction="given")
+    assert by_seed(place, "f1", Findings([*given, *records])) == {1: 2.0, 2: 2.0, 3: 2.0}
+    assert by_seed(place, "f1", Findings(records)) == {}
+
+
 def test_a_claim_of_one_number_is_judged_by_how_far_ours_lies_from_it(records):
     study = make_study()
     claim = Claim(

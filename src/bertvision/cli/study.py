@@ -152,7 +152,7 @@ def _plan_lines(study: "Study", work: "StudyWork | None", runs: Sequence[str], m
 
 
 def _published(result: "PublishedResult") -> str:
-    fraction = "" if result.fraction == "last" else f" after {result.fraction:g}"
+    fraction = f" after {result.fraction:g}" if isinstance(result.fraction, float) else ""
     return f"{result.row}{fraction}: " + ", ".join(f"{score} {value:g}" for score, value in result.scores.items())
 
 

@@ -69,12 +69,13 @@ def read_groups(folder: Path) -> list[RecordGroup]:
     found: dict[tuple[str, str], list[tuple[Path, RunRecord]]] = {}
     for path in record_paths(folder):
         record = read_record(path)
-        found.setdefault((record.experiment, _encoder_name(record)), []).append((path, record))
+        encoder = _short_name(str(record.config.get("encoder", "")))
+        found.setdefault((record.experiment, encoder), []).append((path, record))
     studies = read_study_records(folder)
     groups = []
     for (experiment, encoder), pairs in sorted(found.items()):
         records = [record for _, record in pairs]
-        own = [each for each in studies if (each.study, Path(each.encoder).name) == (experiment, encoder)]
+        own = [each for each in studies if (each.study, _short_name(each.encoder)) == (experiment, encoder)]
         analyses = {seed: analysis for each in own for seed, analysis in zip(each.seeds, each.analyses, strict=False)}
         place = Path(commonpath([path.parent for path, _ in pairs])).relative_to(folder.parent).as_posix()
         tasks = frozenset(record.task for record in records)
@@ -164,8 +165,10 @@ def _evidence(study: Study, claim: Claim, groups: Sequence[RecordGroup]) -> Iter
             yield ClaimEvidence(group, STATUS_BY_VERDICT[judged.verdict], judged.ours, judged.score)
 
 
-def _encoder_name(record: RunRecord) -> str:
-    return Path(str(record.config.get("encoder", ""))).name
+def _short_name(encoder: str) -> str:
+    """Return an encoder's name without its folders, except where it is a fraction of a run, such as RUN/encoder/1."""
+    path = Path(encoder)
+    return "/".join(path.parts[-3:]) if path.parent.name == "encoder" else path.name
 
 
 def _row(each: Settled) -> tuple[str | Number, ...]:

@@ -29,7 +29,7 @@ class NumberPlace(Config):
     """Where a number stands: in the records of a row, in an analysis, or among the weights of layers."""
 
     row: str = "encoder"  # as reports name it: a head, an ensemble; of variants a method, or method:head
-    fraction: float | Literal["last"] = "last"
+    fraction: float | Literal["last", "given"] = "last"  # given: of an encoder that was not tuned
     epoch: int | Literal["best"] | None = (
         None  # of head training; best: on dev, as the 2020 paper chose; None: the last
     )

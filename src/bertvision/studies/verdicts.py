@@ -219,9 +219,10 @@ def fraction_at(place: NumberPlace, findings: Findings) -> float | None:
 def _records_at(place: NumberPlace, findings: Findings) -> list[RunRecord]:
     found = [record for record in findings.records if record.row == place.row]
     if place.fraction == "last":
-        last = max((_order(record) for record in found), default=GIVEN)
-        return [record for record in found if _order(record) == last]
-    return [record for record in found if record.fraction == place.fraction]
+        fraction = max((_order(record) for record in found), default=GIVEN)
+    else:
+        fraction = GIVEN if place.fraction == "given" else place.fraction
+    return [record for record in found if _order(record) == fraction]
 
 
 def _order(record: RunRecord) -> float:
