@@ -75,6 +75,16 @@ def test_a_run_folder_stands_for_its_best_model(run):
     assert shown.stdout.startswith("4 rows\nA: out/predictions/given/good\n")
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_model_of_a_run_stands_for_its_predictions_of_dev(run, seed):
+    root = run(seed=seed) / ("" if seed == 1 else "seeds/2")
+    assert scores_of("--predictions", root / "heads/given/bad")["accuracy"] == 25
+    (root / "predictions/given/good").rename(root / "predictions/given/encoder")
+    assert "give --gold FILE" in refusal("score", "--predictions", root / "heads/given/good")  # which left none
+    given = ["classification", "--gold", "dev.csv", "--set", "data.columns={text: review, label: stars}"]
+    assert scores_of(*given, "--predictions", root / "encoder/given")["accuracy"] == 75
+
+
 def test_two_runs_are_compared_without_task_columns_and_gold_file(run):
     out = run()
     shown = call("compare", out / "predictions/given/bad", out / "predictions/given/good", "--json")

@@ -89,13 +89,24 @@ def find_asked(paths: Sequence[Path], gold: str | None, task: str | None, settin
 
 
 def find_predictions(path: Path) -> Path:
-    """Return a run folder's predictions of dev by its best model, or else the path itself."""
+    """Return the predictions of dev by a run folder's best model or by a model of a run, or else the path itself."""
     if (path / PREDICTIONS).exists() or not (path / "records").is_dir():
-        return path
+        return _predictions_by(path) or path
     records = [each for each in read_records(path / "records") if (_predictions_of(path, each) / PREDICTIONS).is_file()]
     if not records:
         raise FolderError(f"{path}: its run left no predictions; give a folder that holds {PREDICTIONS}")
     return _predictions_of(path, max(records, key=main_score))
+
+
+def _predictions_by(model: Path) -> Path | None:
+    """Return the predictions by a model of a run, ROOT/heads/FRACTION/HEAD or ROOT/encoder/FRACTION."""
+    if model.parent.parent.name == "heads":
+        found = model.parents[2] / "predictions" / model.parent.name / model.name
+    elif model.parent.name == "encoder":
+        found = model.parents[1] / "predictions" / model.name / "encoder"
+    else:
+        return None
+    return found if (found / PREDICTIONS).is_file() else None
 
 
 def _predictions_of(out: Path, record: RunRecord) -> Path:
