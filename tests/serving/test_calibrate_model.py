@@ -9,7 +9,7 @@ from bertvision.data.example import GoldAnswer, Question
 from bertvision.data.held_out import write_squad
 from bertvision.data.squad import read_squad
 from bertvision.metrics.squad import score_squad2
-from bertvision.steps.predict_file import predict_file
+from bertvision.serving.predict_file import predict_file
 
 CONTEXTS = [
     "the weir was built in 1887 by hannah coyle",
