@@ -6,6 +6,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+import bertvision
 from bertvision.cli import app
 from bertvision.data.example import ColumnsConfig, DataConfig
 from bertvision.data.held_out import hold_out
@@ -83,6 +84,15 @@ def test_a_model_of_a_run_stands_for_its_predictions_of_dev(run, seed):
     assert "give --gold FILE" in refusal("score", "--predictions", root / "heads/given/good")  # which left none
     given = ["classification", "--gold", "dev.csv", "--set", "data.columns={text: review, label: stars}"]
     assert scores_of(*given, "--predictions", root / "encoder/given")["accuracy"] == 75
+
+
+def test_from_python_places_may_be_texts(run):
+    out, place = run(), "out/predictions/given/bad"
+    assert str(bertvision.analyze("out").names["A"]) == "out/predictions/given/good"
+    assert bertvision.compare(place, "out").differences[0].difference == 50
+    assert bertvision.score(None, None, place).scores["accuracy"] == 25
+    assert len(bertvision.read_records("out")) == 2
+    assert bertvision.write_report([], str(out / "report")).is_file()
 
 
 def test_two_runs_are_compared_without_task_columns_and_gold_file(run):

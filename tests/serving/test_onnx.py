@@ -117,7 +117,7 @@ def test_an_exported_model_predicts_a_file_as_torch_does(exported, tmp_path, tas
     (tmp_path / "rows.conll").write_text("the O\nweir B-A\n\nhannah B-A\ncoyle I-A\n\n")
     data = files[task] if ":" in files[task] else str(tmp_path / files[task])
     one, other = (
-        bertvision.predict(exported[task] / name, data, tmp_path / name, {"device": "cpu"})
+        bertvision.predict(str(exported[task] / name), data, str(tmp_path / name), {"device": "cpu"})
         for name in ("torch", "onnx")
     )
     assert other.summary == one.summary

@@ -73,9 +73,9 @@ class AskedRun(NamedTuple):
             raise DataError(f"{error} (the file that the run was scored on; or {GIVE_GOLD})") from None
 
 
-def find_asked(paths: Sequence[Path], gold: str | None, task: str | None, settings: Settings) -> AskedRun:
+def find_asked(paths: Sequence[str | Path], gold: str | None, task: str | None, settings: Settings) -> AskedRun:
     """Find what predictions are of: what is given or, else, what their run says; a run folder is its best model's."""
-    folders = tuple(map(find_predictions, paths))
+    folders = tuple(find_predictions(Path(path)) for path in paths)
     places = [place for place in map(_find_place, folders) if place is not None]
     if len(tasks := {place.record.task for place in places}) > 1 and task is None:
         raise SettingsError(f"the predictions are of different tasks, {' and '.join(sorted(tasks))}; give --task")

@@ -54,9 +54,9 @@ class ModelInUse(NamedTuple):
 
 
 def predict_file(
-    model_folder: Path,
+    model_folder: str | Path,
     data: str,
-    out: Path | None = None,
+    out: str | Path | None = None,
     settings: Settings | None = None,
     progress: Progress = SILENT,
     *,
@@ -67,6 +67,7 @@ def predict_file(
     `out` is a folder for prediction files, or a .csv for a table; without it nothing is written.
     """
     used = open_model_in_use(model_folder, settings, allow_outside)
+    out = None if out is None else Path(out)
     return _answer_to(out, used, _asked_file(used, data, data, progress), progress)
 
 
@@ -147,7 +148,7 @@ def _asked_texts(used: ModelInUse, texts: Sequence[str]) -> AskedFile:
     return AskedFile(Golds(config.task, info, examples, config.labels), has_golds=False)
 
 
-def open_model_in_use(model_folder: Path, settings: Settings | None, allow_outside: bool) -> ModelInUse:
+def open_model_in_use(model_folder: str | Path, settings: Settings | None, allow_outside: bool) -> ModelInUse:
     """Load a MODEL_DIR or an exported model with changed settings, and with how it was calibrated."""
     compute = read_compute(settings or {})
     served = open_served(model_folder, compute.device, compute.precision, allow_outside=allow_outside)
