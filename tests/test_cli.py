@@ -68,6 +68,11 @@ def test_help_lists_every_verb_by_what_it_is_for():
     assert listed == VERBS_BY_PANEL
 
 
+def test_help_says_of_every_verb_all_that_it_has_to_say_in_80_columns():
+    _, *lines = call("--help").output.splitlines()  # the first shows how it is called
+    assert [line for line in lines if line.endswith("...")] == []
+
+
 def test_a_shell_completes_verbs():
     asked = {"_BERTVISION_COMPLETE": "complete_bash", "COMP_WORDS": "bertvision comp", "COMP_CWORD": "1"}
     shown = CliRunner().invoke(app, [], prog_name="bertvision", env=asked)

@@ -71,6 +71,14 @@ class Ensembled(NamedTuple):
     shares: tuple[float, ...] | None  # of the weights, where there are any
     scores: Scores | None  # None where the file has nothing to compare with
     member_scores: list[Scores] | None
+    null_threshold: float  # at which members and ensemble abstain, where they can
+
+    @property
+    def note(self) -> str:
+        """Say at which threshold the table's scores are: members may have been calibrated to another."""
+        if "best_f1" not in (self.scores or {}):  # nobody can abstain, or there is nothing to compare with
+            return ""
+        return f"EM and F1 at null threshold {self.null_threshold:g}; --set answers.null_threshold changes it."
 
     @property
     def nouns(self) -> str:
@@ -123,7 +131,7 @@ def ensemble_folders(
     shares = tuple(shares_of(way.how, weights, len(members)).tolist()) if way.how == "weighted" else None
     joined = kind.join(golds, members, way.how, shares, config.answers)
     scores, alone = _score(asked, members, joined.predictions, config.answers)
-    made = Ensembled(golds, joined.predictions, joined.by, places, shares, scores, alone)
+    made = Ensembled(golds, joined.predictions, joined.by, places, shares, scores, alone, config.answers.null_threshold)
     with given_folder(out, PREDICTION_FILES) as beside:
         kind.write(beside, golds, joined.predictions)
         if joined.logits is not None:
