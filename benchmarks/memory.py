@@ -22,11 +22,11 @@ from bertvision.errors import SettingsError
 from bertvision.experiment import Experiment, build_experiment
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, Side, provenance
+from bertvision.serving.predict_file import predict_file
+from bertvision.serving.predict_shards import predict_shards
 from bertvision.settings import Config
 from bertvision.states.disk import keep_on_disk
 from bertvision.states.keep import Wanted
-from bertvision.steps.predict_file import predict_file
-from bertvision.steps.predict_shards import predict_shards
 from bertvision.steps.run import run_finetune, run_train_heads
 from bertvision.training.device import choose_compute
 from bertvision.windows.window import Window, WindowConfig, cut_windows

@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import subprocess
 import sys
@@ -66,6 +67,14 @@ def test_help_lists_every_verb_by_what_it_is_for():
     _, *panels = call("--help").output.split("\n\n")[-len(VERBS_BY_PANEL) - 1 :]
     listed = {panel.split(":")[0]: re.findall(r"^  ([a-z-]+) ", panel, flags=re.MULTILINE) for panel in panels}
     assert listed == VERBS_BY_PANEL
+
+
+def test_help_says_of_every_verb_all_that_it_has_to_say_in_80_columns():
+    command = [sys.executable, "-m", "bertvision", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "80"})
+    _, *lines = done.stdout.splitlines()  # the first shows how it is called
+    assert len(lines) > 30
+    assert [line for line in lines if line.endswith("...")] == []
 
 
 def test_a_shell_completes_verbs():

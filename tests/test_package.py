@@ -1,5 +1,6 @@
 """What is installed: the package's metadata, and what works without torch."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+import bertvision
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -82,6 +85,19 @@ def test_python_is_told_the_same(tmp_path):
         assert done.stderr.splitlines()[-1].endswith(
             "MissingExtraError: this needs the package torch: pip install 'bertvision[torch]'"
         )
+
+
+def paths_in(function):
+    """Return the types of a function's arguments that may be paths."""
+    given = [each.annotation for each in inspect.signature(function).parameters.values()]
+    return [each for each in given if "Path" in str(each)]
+
+
+def test_every_path_that_a_public_function_takes_may_be_a_text():
+    functions = [getattr(bertvision, name) for name in bertvision.__all__ if name.islower()]
+    paths = [each for function in functions if inspect.isfunction(function) for each in paths_in(function)]
+    assert len(paths) > 15
+    assert [each for each in paths if "str" not in str(each)] == []
 
 
 def test_everything_that_is_no_python_is_named_as_package_data():

@@ -421,7 +421,7 @@ def prediction_targets(folder: Path) -> list[Target]:
     from bertvision.evaluate.calibrate import calibrate_folder
     from bertvision.evaluate.ensemble import choose_way, ensemble_folders
     from bertvision.evaluate.score import score_file
-    from bertvision.steps.predict_file import predict_file
+    from bertvision.serving.predict_file import predict_file
 
     write_model(folder / "model", "squad2", ())
     gold, tags, classes = folder / "gold.json", folder / "gold.conll", folder / "gold.tsv"

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from bertvision.records import read_records as read_records
     from bertvision.serving.calibrate_model import calibrate_model as calibrate
     from bertvision.serving.classifier import Classifier as Classifier
+    from bertvision.serving.predict_file import predict_file as predict
     from bertvision.serving.predictor import load as load
     from bertvision.serving.reader import Reader as Reader
     from bertvision.serving.tagger import Tagger as Tagger
     from bertvision.serving.xray import xray as xray
-    from bertvision.steps.predict_file import predict_file as predict
     from bertvision.steps.run import run as run
     from bertvision.studies.reports import write_report as write_report
     from bertvision.training_result import TrainingResult as TrainingResult
@@ -80,7 +80,7 @@ _PLACES = {
     "ensemble": ("evaluate.ensemble", "ensemble_folders"),
     "load": ("serving.predictor", "load"),
     "near_misses": ("data.near_miss", "write_near_misses"),
-    "predict": ("steps.predict_file", "predict_file"),
+    "predict": ("serving.predict_file", "predict_file"),
     "read_experiment": ("experiment", "read_experiment"),
     "read_records": ("records", "read_records"),
     "run": ("steps.run", "run"),

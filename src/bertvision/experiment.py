@@ -196,9 +196,9 @@ class Experiment(Config):
         return {"finetune": finetune, "tune": None if self.tune is None else self.tune.model_dump(mode="json")}
 
 
-def read_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
+def read_experiment(path: str | Path, overrides: Iterable[str] = ()) -> Experiment:
     """Read an experiment's YAML, with `a.b=value` overrides on top; it is named after its file unless it says so."""
-    found = read_experiments(path, overrides)
+    found = read_experiments(Path(path), overrides)
     if len(found) > 1:
         names = ", ".join(str(each.variant) for each in found)
         raise SettingsError(f"{path}: holds {len(found)} variants; choose one with --set variant=NAME, of {names}")

@@ -13,7 +13,7 @@ from bertvision.manifest import check_manifest
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.records import RunRecord, main_score, read_records
 from bertvision.run_folder import folder_of_seed
-from bertvision.settings import Config, validate
+from bertvision.settings import Config, Precision, Settings, merge, validate
 from bertvision.windows.window import WindowConfig
 
 CONFIG = "model.json"
@@ -45,6 +45,34 @@ class UseConfig(Config):
     data: DataConfig = DataConfig()  # how the tables that it learned from are laid out
     windows: WindowConfig
     answers: AnswerConfig
+
+
+class ComputeConfig(Config):
+    """What a model runs on when it is used."""
+
+    device: str = "auto"
+    precision: Precision = "auto"
+
+
+class PredictConfig(ComputeConfig):
+    """What may be changed when a model is used."""
+
+    answers: AnswerConfig
+    data: DataConfig = DataConfig()  # how the file is laid out
+
+
+def read_compute(settings: Settings) -> ComputeConfig:
+    """Return on what a model is to run, which must be known before it is loaded; other settings are left for later."""
+    own = {name: settings[name] for name in ComputeConfig.model_fields if name in settings}
+    return validate(ComputeConfig, own, "--set")
+
+
+def read_settings(model: UseConfig, settings: Settings, calibration: Calibration | None = None) -> PredictConfig:
+    """Lay changed settings over those that a model was trained with, and over how it was calibrated."""
+    own = {"answers": model.answers.model_dump(mode="json"), "data": model.data.model_dump(mode="json")}
+    if calibration is not None:
+        own["answers"]["null_threshold"] = calibration.null_threshold
+    return validate(PredictConfig, merge(own, settings), "--set")
 
 
 def best_model(folder: Path) -> Path:

@@ -285,8 +285,8 @@ def read_model_config(folder: Path) -> ModelConfig:
     content = read_json(folder / CONFIG)
     if isinstance(content, dict) and content.get("format") == ONNX_FORMAT:
         raise FolderError(
-            f"{folder}: is an exported ONNX model, which is for bertvision.load, ask and serve; give the folder that "
-            "it was exported from"
+            f"{folder}: is an exported ONNX model, which is for bertvision.load, ask, serve and predict; give the "
+            "folder that it was exported from"
         )
     return validate(ModelConfig, content, str(folder / CONFIG))
 

@@ -382,7 +382,7 @@ def test_questions_about_an_empty_context_are_bad(write, context):
     source = write(content)
     assert refusal(source) == (
         f"{source}: {AT_END}: the context is empty; give the text that the question is about "
-        f"(2 such questions; this is the first), or leave it out with {DROP}"
+        f"(2 bad questions; this is the first), or leave it out with {DROP}"
     )
     split = read_squad(source, on_bad="drop")
     assert (split.examples, split.dropped) == (QUESTIONS[:2], 2)
@@ -401,7 +401,7 @@ def test_answers_that_do_not_stand_where_they_say_are_counted_and_the_first_is_n
     source = write(misplace(squad2(), "when", "end", "what"))
     message = refusal(source)
     assert message.startswith(f"{source}: {AT_WHEN}: the answer '1887' is not at answer_start 23, where '887 ' stands")
-    assert "(3 such questions; this is the first)" in message
+    assert "(3 bad questions; this is the first)" in message
     assert message.endswith(DROP)
 
 

@@ -61,3 +61,8 @@ def test_an_accuracy_that_is_not_reached_is_said_with_what_is(answers_of):
         DataError, match=r"these 40 questions show that 90% .*: at best 50% of \d+ answers; ask for less"
     ):
         threshold_of_accuracy(answers_of(odds, is_right), 0.9)
+
+
+def test_answers_that_are_right_but_too_few_to_show_it_are_said_to_be(answers_of):
+    with pytest.raises(DataError, match=r"show that 99\.9% .*: at best 100% of \d+ answers, too few to be sure; ask"):
+        threshold_of_accuracy(answers_of(np.linspace(-1, 1, 20), np.ones(20, bool)), 0.999)

@@ -6,6 +6,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+import bertvision
 from bertvision.cli import app
 from bertvision.data.example import ColumnsConfig, DataConfig
 from bertvision.data.held_out import hold_out
@@ -73,6 +74,25 @@ def test_a_run_folder_stands_for_its_best_model(run):
     shown = call("analyze", "out")
     assert shown.exit_code == 0, shown.output
     assert shown.stdout.startswith("4 rows\nA: out/predictions/given/good\n")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_model_of_a_run_stands_for_its_predictions_of_dev(run, seed):
+    root = run(seed=seed) / ("" if seed == 1 else "seeds/2")
+    assert scores_of("--predictions", root / "heads/given/bad")["accuracy"] == 25
+    (root / "predictions/given/good").rename(root / "predictions/given/encoder")
+    assert "give --gold FILE" in refusal("score", "--predictions", root / "heads/given/good")  # which left none
+    given = ["classification", "--gold", "dev.csv", "--set", "data.columns={text: review, label: stars}"]
+    assert scores_of(*given, "--predictions", root / "encoder/given")["accuracy"] == 75
+
+
+def test_from_python_places_may_be_texts(run):
+    out, place = run(), "out/predictions/given/bad"
+    assert str(bertvision.analyze("out").names["A"]) == "out/predictions/given/good"
+    assert bertvision.compare(place, "out").differences[0].difference == 50
+    assert bertvision.score(None, None, place).scores["accuracy"] == 25
+    assert len(bertvision.read_records("out")) == 2
+    assert bertvision.write_report([], str(out / "report")).is_file()
 
 
 def test_two_runs_are_compared_without_task_columns_and_gold_file(run):

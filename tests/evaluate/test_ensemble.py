@@ -156,6 +156,15 @@ def test_models_of_squad1_always_answer(answer, encoder, spelling_encoder, quest
     assert is_within(made.scores, score_squad1(chosen, read(out, "predictions.json")))
     assert made.as_table()[0] == ("model", "EM", "F1", "best F1", "span F1")
     assert [row[3] for row in made.as_table()[1:]] == ["", "", ""]
+    assert made.note == ""
+
+
+@pytest.mark.parametrize("threshold", [0.0, -2.5])
+def test_the_table_says_at_which_threshold_members_abstain(answer, encoder, squad_file, tmp_path, threshold):
+    settings = {} if threshold == 0 else {"answers": {"null_threshold": threshold}}
+    folders = [answer("a", encoder, 1), answer("b", encoder, 2)]
+    made = ensemble_folders(folders, str(squad_file()), tmp_path / "out", Way("max"), settings)
+    assert made.note.startswith(f"EM and F1 at null threshold {threshold:g};")
 
 
 # Weights

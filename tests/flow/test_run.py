@@ -21,8 +21,8 @@ from bertvision.predictions.logits import load_logits
 from bertvision.progress import Silent
 from bertvision.records import read_mistakes, read_records
 from bertvision.report.page import write_report
+from bertvision.serving.predict_file import predict_file
 from bertvision.steps.head_folders import keep_head
-from bertvision.steps.predict_file import predict_file
 from bertvision.steps.run import run, run_finetune, run_train_heads
 from bertvision.training.checkpoint import fingerprint
 from bertvision.windows.window import WindowConfig, cut_windows

@@ -20,8 +20,8 @@ from bertvision.model_folder import load_model, read_model_config
 from bertvision.records import read_mistakes, read_records
 from bertvision.report.page import write_report
 from bertvision.serving.onnx_export import export_onnx
+from bertvision.serving.predict_file import predict_file
 from bertvision.steps.head_folders import keep_epoch
-from bertvision.steps.predict_file import predict_file
 from bertvision.steps.run import run
 from bertvision.tasks import TASKS
 

@@ -17,8 +17,8 @@ from bertvision.experiment import build_experiment
 from bertvision.heads.build import count_head, output_head
 from bertvision.model_folder import load_model, read_model_config
 from bertvision.records import read_records
+from bertvision.serving.predict_file import predict_file
 from bertvision.shapes import StackShape
-from bertvision.steps.predict_file import predict_file
 from bertvision.steps.run import run, run_finetune
 from bertvision.training.checkpoint import fingerprint
 from bertvision.windows.batches import collate

@@ -55,6 +55,19 @@ def test_the_axis_says_so_where_old_records_cannot_tell_what_was_trained_below_a
     assert axis.get_xlabel() == "trained parameters, those below a head left out"
 
 
+@pytest.mark.parametrize("most", [4_000, 64_225, 10**8])
+def test_the_ticks_of_parameters_are_plain_numbers_however_far_these_reach(make_variant, most):
+    records = [make_variant("small", trainable=2310), make_variant("large", trainable=most)]
+    figure = score_by_parameters(merge_variants(records))
+    figure.draw_without_rendering()
+    (axis,) = figure.axes
+    ticks = [*axis.xaxis.get_major_ticks(), *axis.xaxis.get_minor_ticks()]
+    first, last = axis.get_xlim()
+    shown = [tick.label1.get_text() for tick in ticks if first <= tick.get_loc() <= last]
+    assert [text for text in shown if not re.fullmatch(r"([\d.]+[kM]?)?", text)] == []
+    assert 2 <= sum(map(bool, shown)) <= 8
+
+
 def test_names_are_kept_apart_in_their_order_and_within_the_axes():
     heights = apart([0.95, 0.94, 0.93, 0.5, 0.01, 0.0], 0.1)
     assert heights == pytest.approx([0.95, 0.85, 0.75, 0.5, 0.1, 0.0])

@@ -9,7 +9,7 @@ from bertvision.data.example import GoldAnswer, Question
 from bertvision.data.held_out import write_squad
 from bertvision.data.squad import read_squad
 from bertvision.metrics.squad import score_squad2
-from bertvision.steps.predict_file import predict_file
+from bertvision.serving.predict_file import predict_file
 
 CONTEXTS = [
     "the weir was built in 1887 by hannah coyle",
@@ -116,7 +116,7 @@ def test_what_has_no_threshold_or_place_is_refused_in_one_line(make_folder, data
         calibrate(tmp_path, "--gold", data, "--write"),
         calibrate(tmp_path),
     ]
-    told = ["a model of rte", "a model of squad1", "save the model first", "with --data FILE", "with --data FILE"]
+    told = ["a model of rte", "a model of squad1", "save default --out mine", "with --data FILE", "with --data FILE"]
     for each, words in zip(refused, told, strict=True):
         assert each.exit_code != 0
         assert words in each.stderr

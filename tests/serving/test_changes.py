@@ -18,7 +18,7 @@ from bertvision.encoder.tuning.variants import merge_tuning
 from bertvision.errors import EncoderError, FolderError
 from bertvision.model_folder import load_model
 from bertvision.records import write_record
-from bertvision.steps.predict_file import predict_file
+from bertvision.serving.predict_file import predict_file
 
 QUESTION, CONTEXT = "who built the weir?", "the weir was built in 1887 by hannah coyle. the river was by the stone"
 

@@ -26,7 +26,7 @@ from bertvision.encoder.load import load_encoder
 from bertvision.errors import BertVisionError, EncoderError, FolderError, SettingsError
 from bertvision.heads.output_layer import CLASSES, NEVER
 from bertvision.model_folder import load_model, read_model_config
-from bertvision.steps.predict_file import predict_file
+from bertvision.serving.predict_file import predict_file
 
 with warnings.catch_warnings():  # DeBERTa's code in transformers uses what torch will drop
     warnings.simplefilter("ignore", DeprecationWarning)

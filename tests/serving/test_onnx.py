@@ -110,6 +110,45 @@ app(["ask", "--model", {folders[2]!r}, "--question", {QUESTION!r}, "--context", 
     assert [first, second, json.loads(asked)["answers"][0]["text"]] == [" ".join(words), answer, answer]
 
 
+@pytest.mark.parametrize("task", KINDS)
+def test_an_exported_model_predicts_a_file_as_torch_does(exported, tmp_path, task):
+    files = {"squad2": "sample:dev[:3]", "sst2": "rows.tsv", "ner": "rows.conll"}
+    (tmp_path / "rows.tsv").write_text("sentence\tlabel\nthe weir\tgood\nhannah coyle built it\tbad\n")
+    (tmp_path / "rows.conll").write_text("the O\nweir B-A\n\nhannah B-A\ncoyle I-A\n\n")
+    data = files[task] if ":" in files[task] else str(tmp_path / files[task])
+    one, other = (
+        bertvision.predict(str(exported[task] / name), data, str(tmp_path / name), {"device": "cpu"})
+        for name in ("torch", "onnx")
+    )
+    assert other.summary == one.summary
+    assert other.scores == pytest.approx(one.scores, abs=1e-4)
+    for name in ("predictions.json", *(["null_odds.json"] if task == "squad2" else [])):
+        expected, found = (json.loads((tmp_path / each / name).read_text()) for each in ("torch", "onnx"))
+        assert found == (pytest.approx(expected, abs=1e-4) if name == "null_odds.json" else expected)
+
+
+def test_an_exported_model_predicts_texts_and_shards_where_torch_is_not_installed(exported, tmp_path):
+    folder, shards = str(exported["sst2"] / "onnx"), tmp_path / "shards"
+    shards.mkdir()
+    (shards / "a.jsonl").write_text(json.dumps({"sentence": "the weir"}) + "\n")
+    code = f"""
+import sys
+sys.modules |= {{"torch": None, "jaxtyping": None}}
+from bertvision.cli import app
+app(["predict", {folder!r}, "the weir", "--json"], standalone_mode=False)
+app(["predict", {folder!r}, "--data", {str(shards)!r}, "--out", {str(tmp_path / "out")!r}])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    expected = bertvision.load(exported["sst2"] / "torch")("the weir")
+    written = json.loads((tmp_path / "out" / "a.jsonl").read_text())
+    assert (json.loads(done.stdout.rpartition("]")[0] + "]")[0]["label"], written["label"]) == (expected.label,) * 2
+
+
+def test_an_exported_model_predicts_on_the_cpu_and_says_so(exported, tmp_path):
+    with pytest.raises(SettingsError, match="which runs on the CPU; leave device and precision"):
+        bertvision.predict(exported["squad2"] / "onnx", "sample:dev", None, {"device": "cuda"})
+
+
 @pytest.mark.parametrize("package", ["", "torch"])
 def test_a_server_refuses_layers_of_an_exported_model_without_importing_torch(exported, package):
     asked = {"question": QUESTION, "context": LONG}

@@ -2,18 +2,21 @@ import json
 import threading
 import urllib.request
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import uvicorn
 from playwright.sync_api import expect
 
 import bertvision
+from bertvision.model_config import Calibration
 from bertvision.serving.app import build_app
 from bertvision.serving.schema import ServeConfig
 from bertvision.windows.window import WindowConfig
 
 CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
 QUESTION = "who built the weir?"
+ABSTAINS = Calibration(threshold=-1000.0)
 MARKUP = '<img src="x" onerror="window.broken=1"><script>window.broken=1</script> 😀 the <b>weir</b> &amp; ${7*7}'
 
 
@@ -110,6 +113,30 @@ def test_every_candidate_is_marked_in_its_passage_when_it_is_chosen(visit, addre
         before = page.locator("#passage mark").evaluate("mark => mark.previousSibling.textContent.length")
         assert (page.locator("#passage mark").inner_text(), before) == (answer.text, answer.start)
     expect(page.locator("#passage")).to_have_text(CONTEXT)
+
+
+def test_a_long_passage_is_scrolled_to_the_marked_answer(visit, address):
+    page = visit(address, viewport={"width": 1280, "height": 900})
+    ask(page, context="\n".join(f"{place}: {CONTEXT}" for place in range(60)))
+    expect(page.locator("#found")).to_be_visible()
+    places = """mark => {
+        const [box, own] = [mark.parentElement, mark].map((each) => each.getBoundingClientRect());
+        return [own.top - box.top, box.bottom - own.bottom, mark.parentElement.scrollTop];
+    }"""
+    scrolled = []
+    for candidate in page.locator(".candidate", has=page.locator(".text:not(.nothing)")).all():
+        candidate.locator("input").check()
+        above, below, by = page.locator("#passage mark").evaluate(places)
+        assert min(above, below) >= 0
+        scrolled.append(by)
+    assert max(scrolled) > 0
+
+
+def test_a_passage_without_candidates_is_not_said_to_have_a_model_that_always_answers(visit, reader):
+    with serving({"weir": replace(reader, served=replace(reader.served, calibration=ABSTAINS))}) as address:
+        page = visit(address)
+        ask(page, context=". ! -- .")
+        expect(page.locator("#decision-text")).to_have_text("Probability 100 %; the passage has no other candidate.")
 
 
 def test_the_answer_says_which_model_gave_it(visit, reader):

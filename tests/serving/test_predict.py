@@ -74,6 +74,15 @@ def test_a_file_is_answered_to_csv_that_train_could_read(folder, expected, tmp_p
     assert [path.name for path in tmp_path.glob("found*")] == ["found.csv"]
 
 
+def test_bad_rows_that_are_left_out_are_counted(folder, tmp_path):
+    (tmp_path / "rows.csv").write_text("text,label\nweir,good\n,bad\nriver,bad\n")
+    drop = ("--set", "data.on_bad=drop")
+    shown = predict(folder, "--data", tmp_path / "rows.csv", *drop)
+    assert f"{tmp_path / 'rows.csv'}: 1 bad examples left out, 2 kept\n" in shown.stderr
+    shown = predict(folder, "-", *drop, stdin='text\nweir\n""\n')
+    assert "standard input: 1 bad examples left out, 1 kept\n" in shown.stderr
+
+
 def test_a_table_in_the_way_is_replaced_and_a_folder_is_not(folder, tmp_path):
     (tmp_path / "found.csv").write_text("old")
     predict(folder, "weir", "--out", tmp_path / "found.csv")

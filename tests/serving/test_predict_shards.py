@@ -16,9 +16,9 @@ from bertvision import run_folder
 from bertvision.cli import app
 from bertvision.errors import DataError, FolderError
 from bertvision.files import locked
-from bertvision.steps import predict_shards as steps
-from bertvision.steps.predict_file import predict_file
-from bertvision.steps.predict_shards import predict_shards
+from bertvision.serving import predict_shards as module
+from bertvision.serving.predict_file import predict_file
+from bertvision.serving.predict_shards import predict_shards
 
 CPU = {"device": "cpu"}
 TEXTS = ["the weir was built", "hannah coyle", "in the river", "1887", "stone by stone", "who built the weir", "when"]
@@ -80,7 +80,7 @@ def test_every_shard_gets_one_of_predictions_that_are_the_models(folder, shards,
 def test_a_chunk_more_or_less_changes_no_prediction(folder, write, tmp_path, monkeypatch):
     write("a.jsonl", [{"text": text} for text in TEXTS])
     predict_shards(folder, [str(tmp_path / "shards")], tmp_path / "one", CPU)
-    monkeypatch.setitem(steps.CHUNKS, "cpu", steps.Chunk(rows=2, letters=10**6))
+    monkeypatch.setitem(module.CHUNKS, "cpu", module.Chunk(rows=2, letters=10**6))
     predict_shards(folder, [str(tmp_path / "shards")], tmp_path / "several", CPU)
     one, several = (read(tmp_path / name / "a.jsonl") for name in ("one", "several"))
     assert [line["label"] for line in one] == [line["label"] for line in several]
@@ -257,8 +257,8 @@ def test_two_that_begin_at_the_same_moment_sign_their_folder_once(folder, shards
             came.set()
         return found
 
-    monkeypatch.setattr(steps, "sign", sign)
-    monkeypatch.setattr(steps, "is_made", is_made)
+    monkeypatch.setattr(module, "sign", sign)
+    monkeypatch.setattr(module, "is_made", is_made)
     predict_shards(*given)
     second.join()
     assert signed == [threading.current_thread()]
@@ -288,7 +288,7 @@ def test_with_ray_so_many_actors_answer_the_shards(folder, shards, tmp_path, mon
         asked.append(actors)
         return predict_shards(*arguments, **more)
 
-    monkeypatch.setattr("bertvision.steps.ray_shards.predict_on_ray", predict_on_ray)
+    monkeypatch.setattr("bertvision.serving.ray_shards.predict_on_ray", predict_on_ray)
     shown = CliRunner().invoke(app, [*given, "--ray", "--processes", "3"])
     assert shown.stdout == f"7 rows in 3 shards, 0 bad rows set aside; predictions in {tmp_path / 'out'}\n"
     assert asked == [3]  # and no process was started for them

@@ -8,8 +8,8 @@ import pytest
 from faults import content_of
 
 from bertvision.errors import DataError
-from bertvision.steps.predict_shards import predict_shards
-from bertvision.steps.ray_shards import ShardActor, predict_on_ray
+from bertvision.serving.predict_shards import predict_shards
+from bertvision.serving.ray_shards import ShardActor, predict_on_ray
 
 # Ray warns of its own settings.
 # Starting a cluster and replacing an actor took eight minutes beside other tests: `make faults`, which installs Ray.

@@ -109,6 +109,19 @@ def test_candidates_are_different_answers_of_whole_words(reader):
             assert not (CONTEXT[end - 1].isalnum() and CONTEXT[end : end + 1].isalnum())
 
 
+@pytest.mark.parametrize("threshold", [-math.inf, math.inf])
+def test_others_than_the_given_answer_hold_a_letter_a_digit_or_a_sign_of_their_own(reader, threshold):
+    found = reader(QUESTIONS[0], "weir . ! 1887 -- 😀 … ”", top_k=100, max_answer_length=1, null_threshold=threshold)
+    others = {answer.text for answer in found[1:]} - {""}
+    assert others | {found[0].text} >= {"weir", "1887", "😀"}
+    assert others <= {"weir", "1887", "😀"}
+
+
+def test_a_context_of_punctuation_alone_has_no_next_best_answer(reader):
+    found = reader(QUESTIONS[0], ". ! -- .", top_k=100, null_threshold=-math.inf)
+    assert [answer.text for answer in found] == [""]
+
+
 def test_no_answer_is_given_where_its_odds_exceed_the_threshold(make_folder):
     folder = make_folder()
     reader = bertvision.load(folder, device="cpu")

@@ -262,7 +262,7 @@ def ensemble(
     results.print(f"{len(made.predictions):,} {made.nouns}, combined by {made.by}; predictions in {out}", markup=False)
     if made.scores is not None:
         header, *rows = made.as_table()
-        print_table(Table("", header, tuple(rows)))
+        print_table(Table("", header, tuple(rows), made.note))
 
 
 @in_one_line

@@ -65,7 +65,7 @@ def reproduce(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Run a table of the papers again, and say whether it holds.
+    """Run a table of the papers again, with a verdict.
 
     Sets what was published beside what comes out: the mean over seeds with its 95% interval, the paper's own score and
     the official one, the controls that the papers lack, and a verdict by a rule fixed beforehand. Writes

@@ -28,7 +28,7 @@ from bertvision.files import check_file, check_folder
 
 if TYPE_CHECKING:
     from bertvision.serving.answers import Answer
-    from bertvision.steps.predict_file import FilePredictions
+    from bertvision.serving.predict_file import FilePredictions
 
 
 @in_one_line
@@ -155,8 +155,8 @@ def predict(
     Each gets a shard of predictions in the folder --out, and one of its bad rows; the same command goes on where it was
     stopped.
     """
-    from bertvision.steps import predict_file as steps
-    from bertvision.steps.predict_shards import are_shards
+    from bertvision.serving.predict_file import is_table, predict_file, predict_stream, predict_texts
+    from bertvision.serving.predict_shards import are_shards
 
     if bool(texts) == bool(data):
         raise SettingsError("give texts, - for standard input, or --data FILE")
@@ -165,15 +165,15 @@ def predict(
         return
     if processes is not None or on_ray:
         raise SettingsError("--processes and --ray are for shards; give a folder or a pattern")
-    target = out if out is None else check_file(out) if steps.is_table(out) else check_folder(out)
+    target = out if out is None else check_file(out) if is_table(out) else check_folder(out)
     progress = progress_for(quiet) if data or texts == ["-"] else passing_progress(quiet)
     given = (target, _settings(overrides), progress)
     if data:
-        answered = steps.predict_file(model, data[0], *given, allow_outside=allow_outside)
+        answered = predict_file(model, data[0], *given, allow_outside=allow_outside)
     elif texts == ["-"]:
-        answered = steps.predict_stream(model, sys.stdin.buffer.read(), *given, allow_outside=allow_outside)
+        answered = predict_stream(model, sys.stdin.buffer.read(), *given, allow_outside=allow_outside)
     else:
-        answered = steps.predict_texts(model, texts or (), *given, allow_outside=allow_outside)
+        answered = predict_texts(model, texts or (), *given, allow_outside=allow_outside)
     _show_predictions(answered, out, as_json)
 
 
@@ -188,8 +188,8 @@ def _predict_shards(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    from bertvision.steps.predict_shards import predict_shards, read_counts
-    from bertvision.steps.ray_shards import predict_on_ray
+    from bertvision.serving.predict_shards import predict_shards, read_counts
+    from bertvision.serving.ray_shards import predict_on_ray
 
     if out is None or out.suffix.lower() == ".csv":
         raise SettingsError("shards need a folder for their predictions: --out FOLDER")
@@ -245,8 +245,9 @@ def export(
     """Write a model as one ONNX graph.
 
     DIR holds encoder and head as one graph for any batch and length, the tokenizer, settings, calibration and card:
-    all that bertvision.load, ask and serve need to run it with onnxruntime, without importing torch. The graph's logits
-    are compared with PyTorch's on random batches first, and nothing is written where they differ by more than 1e-4.
+    all that bertvision.load, ask, serve and predict need to run it with onnxruntime, without importing torch. The
+    graph's logits are compared with PyTorch's on random batches first, and nothing is written where they differ by more
+    than 1e-4.
     """
     from bertvision.serving.onnx_export import export_onnx
 

@@ -169,7 +169,7 @@ def collect(
         else:
             examples[each.example.id] = each.example
     if bad and on_bad == "fail":
-        count = "" if len(bad) == 1 else f" ({len(bad)} such {what}s; this is the first)"
+        count = "" if len(bad) == 1 else f" ({len(bad)} bad {what}s; this is the first)"
         raise DataError(f"{bad[0]}{count}{advice}")
     if not examples:
         why = f"all {len(bad)} were dropped, the first: {bad[0]}" if bad else "is it the right file?"

@@ -43,9 +43,9 @@ class Analysis:
 
 
 def analyze_folder(
-    folder: Path,
+    folder: str | Path,
     gold: str | None = None,
-    against: Path | None = None,
+    against: str | Path | None = None,
     disagreements: int = 10,
     task: str | None = None,
     settings: Settings | None = None,

@@ -73,9 +73,9 @@ class AskedRun(NamedTuple):
             raise DataError(f"{error} (the file that the run was scored on; or {GIVE_GOLD})") from None
 
 
-def find_asked(paths: Sequence[Path], gold: str | None, task: str | None, settings: Settings) -> AskedRun:
+def find_asked(paths: Sequence[str | Path], gold: str | None, task: str | None, settings: Settings) -> AskedRun:
     """Find what predictions are of: what is given or, else, what their run says; a run folder is its best model's."""
-    folders = tuple(map(find_predictions, paths))
+    folders = tuple(find_predictions(Path(path)) for path in paths)
     places = [place for place in map(_find_place, folders) if place is not None]
     if len(tasks := {place.record.task for place in places}) > 1 and task is None:
         raise SettingsError(f"the predictions are of different tasks, {' and '.join(sorted(tasks))}; give --task")
@@ -89,13 +89,24 @@ def find_asked(paths: Sequence[Path], gold: str | None, task: str | None, settin
 
 
 def find_predictions(path: Path) -> Path:
-    """Return a run folder's predictions of dev by its best model, or else the path itself."""
+    """Return the predictions of dev by a run folder's best model or by a model of a run, or else the path itself."""
     if (path / PREDICTIONS).exists() or not (path / "records").is_dir():
-        return path
+        return _predictions_by(path) or path
     records = [each for each in read_records(path / "records") if (_predictions_of(path, each) / PREDICTIONS).is_file()]
     if not records:
         raise FolderError(f"{path}: its run left no predictions; give a folder that holds {PREDICTIONS}")
     return _predictions_of(path, max(records, key=main_score))
+
+
+def _predictions_by(model: Path) -> Path | None:
+    """Return the predictions by a model of a run, ROOT/heads/FRACTION/HEAD or ROOT/encoder/FRACTION."""
+    if model.parent.parent.name == "heads":
+        found = model.parents[2] / "predictions" / model.parent.name / model.name
+    elif model.parent.name == "encoder":
+        found = model.parents[1] / "predictions" / model.name / "encoder"
+    else:
+        return None
+    return found if (found / PREDICTIONS).is_file() else None
 
 
 def _predictions_of(out: Path, record: RunRecord) -> Path:

@@ -136,10 +136,11 @@ def threshold_of_accuracy(answers: Answers, accuracy: float) -> float:
     for count in given[::-1].tolist():
         if binomial_tail(int(wrong[count - 1]), count, 1 - accuracy) <= RISK / len(COVERAGES):
             return float(odds[count - 1])
-    best = max((1 - wrong[count - 1] / count, count) for count in given.tolist())
+    share, count = max((1 - wrong[count - 1] / count, count) for count in given.tolist())
+    few = ", too few to be sure" if share >= accuracy else ""
     raise DataError(
-        f"at no threshold these {len(odds):,} questions show that {accuracy:.0%} of the answers are right: at best "
-        f"{best[0]:.0%} of {best[1]:,} answers; ask for less, or give more questions"
+        f"at no threshold these {len(odds):,} questions show that {100 * accuracy:.4g}% of the answers are right: at "
+        f"best {share:.0%} of {count:,} answers{few}; ask for less, or give more questions"
     )
 
 

@@ -108,7 +108,9 @@ class Comparison:
         return [scores, outcome_section(self.outcomes, mcnemar, kind.right, kind.nouns)]
 
 
-def compare_files(one: Path, other: Path, gold: str | None = None, config: CompareConfig = USUAL) -> Comparison:
+def compare_files(
+    one: str | Path, other: str | Path, gold: str | None = None, config: CompareConfig = USUAL
+) -> Comparison:
     """Compare the predictions of two models for the same examples.
 
     Those of a run, or a run folder (its best model's), say what they are of; `gold` is by default the run's dev file.

@@ -71,6 +71,14 @@ class Ensembled(NamedTuple):
     shares: tuple[float, ...] | None  # of the weights, where there are any
     scores: Scores | None  # None where the file has nothing to compare with
     member_scores: list[Scores] | None
+    null_threshold: float  # at which members and ensemble abstain, where they can
+
+    @property
+    def note(self) -> str:
+        """Say at which threshold the table's scores are: members may have been calibrated to another."""
+        if "best_f1" not in (self.scores or {}):  # nobody can abstain, or there is nothing to compare with
+            return ""
+        return f"EM and F1 at null threshold {self.null_threshold:g}; --set answers.null_threshold changes it."
 
     @property
     def nouns(self) -> str:
@@ -101,23 +109,29 @@ class Ensembled(NamedTuple):
 
 
 def ensemble_folders(
-    folders: Sequence[Path], data: str, out: Path, way: Way, settings: Settings | None = None, task: str = "squad2"
+    folders: Sequence[str | Path],
+    data: str,
+    out: str | Path,
+    way: Way,
+    settings: Settings | None = None,
+    task: str = "squad2",
 ) -> Ensembled:
     """Combine the predictions of folders for the examples of `data`, and score them where it has golds."""
-    _check_folders(folders, out)
-    way.check(len(folders))
+    places, out = tuple(map(Path, folders)), Path(out)
+    _check_folders(places, out)
+    way.check(len(places))
     config, name = validate(EnsembleSettings, settings or {}, "--set"), task_name(task)
     kind = TASKS[name].kind
-    for folder in folders:
+    for folder in places:
         kind.check_member(folder)
-    asked = read_asked(name, data, config.data, folders)
+    asked = read_asked(name, data, config.data, places)
     golds = asked.golds
-    members = kind.read_members(folders, data, golds)
+    members = kind.read_members(places, data, golds)
     weights = held_out_weights(way.held_out, golds, config.data, config.answers) if way.held_out else way.weights
     shares = tuple(shares_of(way.how, weights, len(members)).tolist()) if way.how == "weighted" else None
     joined = kind.join(golds, members, way.how, shares, config.answers)
     scores, alone = _score(asked, members, joined.predictions, config.answers)
-    made = Ensembled(golds, joined.predictions, joined.by, tuple(folders), shares, scores, alone)
+    made = Ensembled(golds, joined.predictions, joined.by, places, shares, scores, alone, config.answers.null_threshold)
     with given_folder(out, PREDICTION_FILES) as beside:
         kind.write(beside, golds, joined.predictions)
         if joined.logits is not None:

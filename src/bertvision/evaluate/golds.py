@@ -25,6 +25,7 @@ class AskedFile(NamedTuple):
 
     golds: Golds
     has_golds: bool
+    dropped: int = 0  # bad examples that were left out
 
     @property
     def questions(self) -> Sequence[Any]:
@@ -39,7 +40,7 @@ class AskedFile(NamedTuple):
 def read_golds(name: TaskName, gold: str, data: DataConfig, predictions: Sequence[Path] = ()) -> Golds:
     """Read the gold examples; own data may be predicted to have labels of train that no gold row has."""
     values = [value for path in predictions for value in read_values(path).values()] if _is_open(name, data) else []
-    return _read_golds(name, gold, data, (), values)
+    return _read(name, gold, data, (), values).golds
 
 
 def read_asked(
@@ -48,9 +49,9 @@ def read_asked(
     """Read a file that may or may not say what is right; its labels are all that the predictions know."""
     values = [label for path in predictions for label in _known_labels(path)] if _is_open(name, data) else []
     try:
-        return AskedFile(_read_golds(name, source, data, labels, values), True)
+        return _read(name, source, data, labels, values)
     except DataError:  # either some examples have no labels, or the file is bad, which the second reading will say
-        return AskedFile(_read_golds(name, source, data, labels, values, need="optional"), False)
+        return _read(name, source, data, labels, values, need="optional")
 
 
 def read_questions(data: str) -> AskedFile:
@@ -69,15 +70,16 @@ def _known_labels(path: Path) -> list[Any]:
     return [*read_values(path).values(), *(label for each in shares if isinstance(each, dict) for label in each)]
 
 
-def _read_golds(
+def _read(
     name: TaskName,
     source: str,
     data: DataConfig,
     labels: tuple[str, ...],
     values: Sequence[Any],
     need: Need = "texts",
-) -> Golds:
+) -> AskedFile:
     found = read_labelled(name, source, data, labels, need=need, can_drop=False)
     if more := sorted(TASKS[name].kind.further_labels(values) - set(found.labels)) if not labels else []:
         found = read_labelled(name, source, data, (*found.labels, *more), need=need, can_drop=False)
-    return Golds(name, TASKS[name], found.split.examples, found.labels)
+    golds = Golds(name, TASKS[name], found.split.examples, found.labels)
+    return AskedFile(golds, need != "optional", found.split.dropped)

@@ -19,13 +19,13 @@ class Scored(NamedTuple):
 def score_file(
     task: str | None,
     gold: str | None,
-    predictions: Path,
-    null_odds: Path | None = None,
+    predictions: str | Path,
+    null_odds: str | Path | None = None,
     na_prob_thresh: float = 1.0,
     settings: Settings | None = None,
 ) -> Scored:
     """Score predictions as the task's official script would; those of a run need neither task nor gold file."""
     asked = find_asked([predictions], gold, task, settings or {})
-    kind = TASKS[asked.task].kind
-    kind.check_null_odds(asked.task, null_odds)
-    return Scored(*kind.score_file(asked.read_golds(gold), asked.paths[0], null_odds, na_prob_thresh))
+    kind, odds = TASKS[asked.task].kind, None if null_odds is None else Path(null_odds)
+    kind.check_null_odds(asked.task, odds)
+    return Scored(*kind.score_file(asked.read_golds(gold), asked.paths[0], odds, na_prob_thresh))

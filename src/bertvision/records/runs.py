@@ -171,8 +171,9 @@ def write_record(folder: Path, record: RunRecord) -> Path:
     return write_file(record_path(folder, record.row, record.fraction, record.seed), record)
 
 
-def read_records(folder: Path) -> list[RunRecord]:
+def read_records(folder: str | Path) -> list[RunRecord]:
     """Read every record below a folder, in a fixed order."""
+    folder = Path(folder)
     if not folder.is_dir():
         raise FolderError(f"{folder}: no such folder; give a run's folder or its `records` folder")
     records = [read_record(path) for path in record_paths(folder)]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from bertvision.records import ResultKind, RunRecord
 from bertvision.report.costs import FROZEN, HEADS, INSERTED, OUTPUTS, all_trained, part_of
@@ -40,6 +40,7 @@ SIZE = 8.5  # points, of names
 LINE_HEIGHT = 0.165  # inches, of a name
 LEAST_HEIGHT = 2.5  # inches
 AROUND = 0.9  # inches, of title and label
+FEW_POWERS = 100  # times as many weights as the smallest model: below it, one tick or two would have a number
 
 
 def score_by_parameters(records: Iterable[RunRecord]) -> Figure | None:
@@ -137,6 +138,9 @@ def _draw_point(axis: Axes, parameters: int, score: Statistic, style: Style, lab
 def _scale_by_powers(axis: Axes, counts: Sequence[int]) -> None:
     if all(counts):
         axis.set_xscale("log")
+        if max(counts) < FEW_POWERS * min(counts):
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_minor_formatter(NullFormatter())  # its own writes formulas, which are not parsed here
     else:  # a logarithm has no place for a model without weights of its own
         axis.set_xscale("symlog", linthresh=min((count for count in counts if count), default=1))
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -69,8 +69,7 @@ def calibrate_model(
         raise SettingsError(f"--min-accuracy lies between 0 and 1, such as 0.9, got {min_accuracy:g}")
     if write and not (Path(model) / CONFIG).is_file() and not is_checkpoint(Path(model)):
         raise SettingsError(
-            f"{model}: --write needs a folder of your own; save the model first: "
-            f'bertvision.load("{model}").save_pretrained("mine")'
+            f"{model}: --write needs a folder of your own; save the model first: bertvision save {model} --out mine"
         )
     reader = load(model, device=device, allow_outside=allow_outside)
     if not isinstance(reader, Reader) or not reader.has_null:

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -19,7 +19,7 @@ from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
 from bertvision.serving.served import Served, read_calibration
-from bertvision.settings import validate
+from bertvision.settings import Settings, validate
 from bertvision.windows.padding import CPU_TOKENS, lengths_of, pad_windows, places_of, plan_in_order_of_length
 from bertvision.windows.tokens import check_tokenizer
 from bertvision.windows.window import Window
@@ -96,6 +96,20 @@ class OnnxModel(Served):
                     logits[rows] = scores
                 bar.advance(len(rows))
         return logits
+
+    def changed(self, **settings: Any) -> "OnnxModel":  # noqa: ANN401 (of the config)
+        """Return the same graph with some of the model's settings changed."""
+        return replace(self, settings=self.settings.model_copy(update=settings))
+
+    @property
+    def made_by(self) -> Settings:
+        """Return the hash of the graph."""
+        return {"head": self.settings.sha256, "precision": "onnx"}
+
+    @property
+    def is_on_gpu(self) -> bool:
+        """Return that it runs on the CPU."""
+        return False
 
     def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
         """Copy the folder's files, card included."""

@@ -13,13 +13,15 @@ from bertvision.serving.onnx_model import is_onnx, open_onnx
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import Served
 from bertvision.serving.tagger import Tagger
-from bertvision.settings import BASE, DEFAULT, Precision, check_precision
+from bertvision.settings import BASE, DEFAULT, Precision, check_precision, suggest
 
+EXPECTED = (
+    "; give `default` or `base`, OUT of a run, OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a checkpoint or a hub id"
+)
 Predictor = Reader | Classifier | Tagger
 PREDICTORS: dict[str, Callable[[Served], Predictor]] = {"reader": Reader, "classifier": Classifier, "tagger": Tagger}
 
 
-@needing_torch()
 def load(
     model: str | Path,
     *,
@@ -38,18 +40,22 @@ def load(
     `allow_outside` also to another path or a hub id.
     Returns a `Reader` for questions, a `Tagger` for tags of words, and a `Classifier` for everything else.
     """
-    check_precision(precision)  # also where nothing is computed with it
-    served = _open(_find(model), device, precision, pooler, allow_outside)
+    served = open_served(model, device, precision, pooler, allow_outside=allow_outside)
     return PREDICTORS[served.kind.predictor](served)
 
 
-def _open(
-    folder: Path,
+@needing_torch()
+def open_served(
+    model: str | Path,
     device: str,
     precision: Precision,
-    pooler: Any,  # noqa: ANN401 (an nn.Module)
+    pooler: Any = None,  # noqa: ANN401 (an nn.Module)
+    *,
     allow_outside: bool,
 ) -> Served:
+    """Load what `load` asks: a model that torch runs, or an exported one."""
+    check_precision(precision)  # also where nothing is computed with it
+    folder = _find(model)
     if not allow_outside and folder.is_dir():
         check_links(folder)
     if is_onnx(folder):
@@ -71,8 +77,6 @@ def _find(model: str | Path) -> Path:
         return shipped_model(str(model))
     folder = best_model(find_model_folder(model))
     if not folder.exists():
-        raise FolderError(
-            f"{model}: no such folder; give `default` or `base`, OUT of a run, OUT/heads/FRACTION/HEAD, "
-            "OUT/encoder/FRACTION, a checkpoint or a hub id"
-        )
+        hint = suggest(folder.name, [place.name for place in folder.parent.glob("*")])
+        raise FolderError(f"{model}: no such folder{hint or EXPECTED}")
     return folder

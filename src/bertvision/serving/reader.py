@@ -1,6 +1,7 @@
 """Question and context in, answers out."""
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypedDict, Unpack, overload
@@ -25,6 +26,7 @@ from bertvision.windows.tokens import slices, token_ids
 from bertvision.windows.window import Window, cut_windows
 
 LARGEST = 700.0  # whose exponential is still a number
+SAYING = ("L", "N", "Sc", "So")  # Unicode's categories of letters, digits, signs of currencies, and emoji
 
 
 class Placed(NamedTuple):
@@ -54,6 +56,7 @@ def decode_answers(
 ) -> list[list[Placed]]:
     """List every question's answers: the one that is given, then the others, the likeliest first.
 
+    Others that are punctuation alone, such as a full stop, are left out; their probability stays theirs.
     Probabilities are the reader decoder's at the calibrated threshold and temperature, whichever `threshold` this call
     decides by. "No answer" is given where its score exceeds the best answer's by more than the threshold; at the
     calibrated one this is where it is the likelier of the two.
@@ -65,24 +68,31 @@ def decode_answers(
     return [
         [
             _placed(grid, each, nothing[question], is_cut)
-            for each in _candidates(pooled, shares, question, bool(abstains[question]))
+            for each in _candidates(grid.text, pooled, shares, question, bool(abstains[question]))
         ]
         for question, is_cut in enumerate(are_cut)
     ]
 
 
-def _candidates(pooled: PooledAnswers, shares: Shares, question: int, abstains: bool) -> list[_Candidate]:
-    """Rank the answers of a question, and put the one that is given first."""
+def _candidates(text: str, pooled: PooledAnswers, shares: Shares, question: int, abstains: bool) -> list[_Candidate]:
+    """Rank the answers of a question, and put the one that is given first: also a full stop, as scores count it."""
     answers = [
         _Candidate(pooled.spans, int(pooled.span_at[each]), float(shares.answers[each])) for each in pooled.of(question)
     ]
     answers.sort(key=lambda each: -each.share)  # stable: of equal ones, the one with the better span
+    best, others = answers[0], [each for each in answers[1:] if _says_something(text, each)]
     if pooled.nothing is None:
-        return answers
+        return [best, *others]
     nothing = _Candidate(pooled.nothing, question, float(shares.nothing[question]))
     if abstains:
-        return [nothing, *answers]
-    return [answers[0], *sorted([nothing, *answers[1:]], key=lambda each: -each.share)]
+        return [nothing, *(each for each in answers if _says_something(text, each))]
+    return [best, *sorted([nothing, *others], key=lambda each: -each.share)]
+
+
+def _says_something(text: str, candidate: _Candidate) -> bool:
+    """Return whether an answer has a letter, a digit, or a sign such as an emoji or of a currency."""
+    start, end = candidate.ranking.bounds[candidate.place].tolist()
+    return any(unicodedata.category(letter).startswith(SAYING) for letter in text[start:end])
 
 
 def _placed(grid: TextGrid, candidate: _Candidate, nothing: float | None, is_cut: bool) -> Placed:

@@ -23,6 +23,7 @@ from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord, read_record
 from bertvision.run_folder import folder_of_seed
+from bertvision.settings import Settings
 from bertvision.tasks import TASKS, Task, open_answering
 from bertvision.windows.padding import lengths_of
 from bertvision.windows.window import Window
@@ -58,6 +59,20 @@ class Served(ABC):
         return np.split(logits, np.cumsum(counts)[:-1])
 
     @abstractmethod
+    def changed(self, **settings: Any) -> "Served":  # noqa: ANN401 (of the config)
+        """Return the same model with some of its settings changed."""
+
+    @property
+    @abstractmethod
+    def made_by(self) -> Settings:
+        """Return what decides its logits, beside its encoder."""
+
+    @property
+    @abstractmethod
+    def is_on_gpu(self) -> bool:
+        """Return whether a GPU runs it."""
+
+    @abstractmethod
     def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
         """Write all of the model into a folder, as `Saveable.save_pretrained` promises."""
 
@@ -66,11 +81,12 @@ class Served(ABC):
         """Return what is asked of a text."""
         return TASKS[self.config.task].kind
 
-    def answering(self, examples: Sequence[Any]) -> Answering:
-        """Cut examples, and get them ready to be answered."""
+    def answering(self, examples: Sequence[Any], progress: Progress = SILENT, part: str = "") -> Answering:
+        """Cut examples, and get them ready to be answered; `part` as for `open_answering`."""
         split: Split[Any] = Split("given", tuple(examples), 0, None)
-        task = Task(self.config.task, split, split, self.config.labels)
-        return open_answering(task, split, self.tokenizer, self.config.windows, self.config.answers)
+        config = self.config
+        task = Task(config.task, split, split, config.labels)
+        return open_answering(task, split, self.tokenizer, config.windows, config.answers, part=part, progress=progress)
 
 
 class Saveable:

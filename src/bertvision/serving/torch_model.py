@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,9 @@ from bertvision.serving.base_model import LIBRARY, find_base, read_front
 from bertvision.serving.card import model_card
 from bertvision.serving.served import Served, find_record, read_calibration
 from bertvision.serving.steps import AskedWindows, Steps
+from bertvision.settings import Settings
 from bertvision.states.live import states_in_order_of_length
+from bertvision.training.checkpoint import fingerprint
 from bertvision.training.device import Compute
 from bertvision.windows.window import Window
 
@@ -81,6 +83,20 @@ class ServedModel(Served):
                     found[window] = WindowParts(names, of_rows[row, :, : len(windows[window])])
                 bar.advance(batch.size)
         return [found[window] for window in range(len(windows))]
+
+    def changed(self, **settings: Any) -> "ServedModel":  # noqa: ANN401 (of the config)
+        """Return the same weights with some of the model's settings changed."""
+        return replace(self, model=replace(self.model, config=self.config.model_copy(update=settings)))
+
+    @property
+    def made_by(self) -> Settings:
+        """Return the head's fingerprint, and the precision."""
+        return {"head": fingerprint(self.model.head), "precision": self.compute.precision}
+
+    @property
+    def is_on_gpu(self) -> bool:
+        """Return whether it lies on a GPU."""
+        return self.compute.device.type == "cuda"
 
     def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
         """Write encoder (or its changes), head, settings, calibration and model card."""

@@ -19,6 +19,7 @@ from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.layers import LayerMeans, QuestionParts, mean_parts
 from bertvision.heads.contributions import layer_contributions, refuse_unless_sum
 from bertvision.heads.head import Head, layer_weights
+from bertvision.model_config import read_settings
 from bertvision.model_folder import find_model, is_checkpoint, load_model, read_model_config
 from bertvision.predictions.logits import grid_of
 from bertvision.predictions.prediction import AnswerConfig
@@ -28,7 +29,6 @@ from bertvision.progress import SILENT, Progress
 from bertvision.settings import Settings
 from bertvision.shapes import Positions
 from bertvision.states.live import states_in_order_of_length
-from bertvision.steps.predict_file import read_settings
 from bertvision.tasks import TASKS
 from bertvision.training.device import Compute, choose_compute
 from bertvision.windows.window import Window, cut_windows
@@ -62,7 +62,7 @@ def layers_of_file(
     model = load_model(folder, allow_outside=allow_outside)
     task = _check_task(model_folder, model.config.task)
     refuse_unless_sum(model.head)
-    config = read_settings(model.config, settings)
+    config = read_settings(model.config, settings or {})
     asked = read_questions(data)
     questions = [_with_placed_answer(question) for question in asked.questions]
     windows = cut_windows(questions, model.encoder.tokenizer, model.config.windows, progress=progress)

@@ -25,10 +25,10 @@ EXPERIMENT = "experiment.json"
 
 def run(
     experiment: Experiment,
-    out: Path,
+    out: str | Path,
     progress: Progress = SILENT,
     callbacks: Sequence[Callback] = (),
-    lender: Path | None = None,
+    lender: str | Path | None = None,
 ) -> list[RunRecord]:
     """Take one experiment from text to records, one per result, fraction and seed; what OUT already holds is kept.
 
@@ -36,8 +36,8 @@ def run(
     below `lender` tuned by the same settings are taken from there. Of several processes, which Accelerate or
     `bertvision run --processes` starts, the main one returns the records, the others none.
     """
-    records = []
-    with opened(experiment, out, progress, callbacks, lender) as context:
+    records, out = [], Path(out)
+    with opened(experiment, out, progress, callbacks, None if lender is None else Path(lender)) as context:
         for seed in experiment.seeds:
             finetune(context.at(seed))
             for fraction in context.fractions:

@@ -21,7 +21,7 @@ PAPERS = Contents(
 
 def write_report(
     records: Iterable[RunRecord],
-    folder: Path,
+    folder: str | Path,
     costs: Sequence[CostRecord] = (),
     differences: Sequence[DifferenceRecord] = (),
     mistakes: Sequence[MistakesRecord] = (),
@@ -31,4 +31,4 @@ def write_report(
     `costs` and `differences` are what `bertvision costs` and `compare-methods` left in a run folder; `mistakes` are
     examples to read, which lie with its predictions (`bertvision.records.read_mistakes`).
     """
-    return page.write_report(records, folder, costs, differences, PAPERS, mistakes)
+    return page.write_report(records, Path(folder), costs, differences, PAPERS, mistakes)

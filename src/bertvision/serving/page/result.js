@@ -39,7 +39,8 @@ export class Result {
     const best = found.find((each) => each.text);
     find("#decision").hidden = !nothing || !best;
     if (!nothing || !best) {
-      find("#decision-text").textContent = `Probability ${percent(found[0].probability)}; this model never says “no answer”.`;
+      const why = nothing ? "the passage has no other candidate" : "this model never says “no answer”";
+      find("#decision-text").textContent = `Probability ${percent(found[0].probability)}; ${why}.`;
       return;
     }
     const bar = find("#decision");
@@ -79,7 +80,7 @@ export class Result {
     const passage = find("#passage");
     passage.replaceChildren(...marked(this.letters, answer.text ? [answer] : []));
     const mark = find("mark", passage);
-    passage.scrollTop = mark ? mark.offsetTop - passage.offsetTop - passage.clientHeight / 3 : 0;
+    passage.scrollTop = mark ? mark.offsetTop - passage.clientHeight / 3 : 0;
   }
 
   showNotes(answer) {

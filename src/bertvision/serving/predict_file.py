@@ -1,41 +1,28 @@
 """A trained model on anybody's file or texts: a folder gets the same prediction files as a run, a .csv a table."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from bertvision.data.example import ColumnsConfig, DataConfig, Split
+from bertvision.data.example import ColumnsConfig
 from bertvision.data.sources import is_unicode
 from bertvision.data.text_format import decode_text, has_header
-from bertvision.encoder.encode import freeze
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.calibration import Decision
 from bertvision.evaluate.golds import AskedFile, read_asked
 from bertvision.evaluate.reader_scores import given_answers, reader_answers_of, reader_scores
 from bertvision.files import given_folder, write_json_rows, write_text
-from bertvision.heads.logits import logits_of
 from bertvision.kinds.kind import Answering, CellsByName, Golds
 from bertvision.metrics.squad import Scores
-from bertvision.model_config import Calibration, read_calibration_file
-from bertvision.model_folder import Model, ModelConfig, find_model, load_model
+from bertvision.model_config import Calibration, PredictConfig, read_calibration_file, read_compute, read_settings
 from bertvision.predictions.files import PREDICTION_FILES, READER_PREDICTIONS, to_csv
 from bertvision.predictions.logits import Logits
-from bertvision.predictions.prediction import AnswerConfig
 from bertvision.progress import SILENT, Progress
-from bertvision.settings import Config, Settings, merge, validate
-from bertvision.tasks import TASKS, Task, open_answering
-from bertvision.training.device import Precision, choose_compute
-
-
-class PredictConfig(Config):
-    """What may be changed when a model is used."""
-
-    answers: AnswerConfig
-    data: DataConfig = DataConfig()  # how the file is laid out
-    device: str = "auto"
-    precision: Precision = "auto"
+from bertvision.serving.predictor import open_served
+from bertvision.serving.served import Served
+from bertvision.settings import Settings
+from bertvision.tasks import TASKS
 
 
 class FilePredictions(NamedTuple):
@@ -50,14 +37,14 @@ class FilePredictions(NamedTuple):
 class ModelInUse(NamedTuple):
     """A model, and how it is used."""
 
-    model: Model
+    served: Served
     config: PredictConfig
     calibration: Calibration
 
     @property
     def columns(self) -> ColumnsConfig | None:
         """Return which columns its tables have; None where its task has other files."""
-        layouts = TASKS[self.model.config.task].layouts
+        layouts = TASKS[self.served.config.task].layouts
         return self.config.data.columns or layouts[0] if layouts else None
 
     @property
@@ -67,9 +54,9 @@ class ModelInUse(NamedTuple):
 
 
 def predict_file(
-    model_folder: Path,
+    model_folder: str | Path,
     data: str,
-    out: Path | None = None,
+    out: str | Path | None = None,
     settings: Settings | None = None,
     progress: Progress = SILENT,
     *,
@@ -80,8 +67,8 @@ def predict_file(
     `out` is a folder for prediction files, or a .csv for a table; without it nothing is written.
     """
     used = open_model_in_use(model_folder, settings, allow_outside)
-    asked = read_asked(used.model.config.task, data, used.config.data, labels=used.model.config.labels)
-    return _answer_to(out, used, asked, progress)
+    out = None if out is None else Path(out)
+    return _answer_to(out, used, _asked_file(used, data, data, progress), progress)
 
 
 def predict_texts(
@@ -118,22 +105,31 @@ def predict_stream(
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"standard input{ending}"
         path.write_bytes(content)
-        asked = read_asked(used.model.config.task, str(path), used.config.data, labels=used.model.config.labels)
+        asked = _asked_file(used, str(path), "standard input", progress)
     return _answer_to(out, used, asked, progress)
 
 
 def _ending_of(text: str, used: ModelInUse) -> str | None:
     """Return how a file of such a table is called; None where the text has neither JSON nor a header that is known."""
-    if TASKS[used.model.config.task].kind.labels_words:  # whose files are no tables
+    if used.served.kind.labels_words:  # whose files are no tables
         return None
     if text.lstrip().startswith("{"):
         return ".jsonl"
     return ".csv" if used.names and has_header(text, used.names, used.config.data.delimiter) else None
 
 
+def _asked_file(used: ModelInUse, source: str, name: str, progress: Progress) -> AskedFile:
+    """Read a file's examples, and say how many are left out."""
+    config = used.served.config
+    asked = read_asked(config.task, source, used.config.data, labels=config.labels)
+    if asked.dropped:
+        progress.say(f"{name}: {asked.dropped} bad examples left out, {len(asked.questions)} kept")
+    return asked
+
+
 def _asked_texts(used: ModelInUse, texts: Sequence[str]) -> AskedFile:
     """Return texts as examples without golds."""
-    config = used.model.config
+    config = used.served.config
     info = TASKS[config.task]
     if used.columns is None and not info.kind.labels_words:
         what = "; for questions about one text there is `bertvision ask`" if info.kind.asks_questions else ""
@@ -152,22 +148,22 @@ def _asked_texts(used: ModelInUse, texts: Sequence[str]) -> AskedFile:
     return AskedFile(Golds(config.task, info, examples, config.labels), has_golds=False)
 
 
-def open_model_in_use(model_folder: Path, settings: Settings | None, allow_outside: bool) -> ModelInUse:
-    """Load a MODEL_DIR with changed settings, and with how it was calibrated."""
-    model_folder = find_model(model_folder)  # its calibration lies there too
-    model = load_model(model_folder, allow_outside=allow_outside)
-    calibration = read_calibration_file(model_folder)
-    config = read_settings(model.config, settings, calibration)
-    return ModelInUse(_renamed(model, config.data.labels), config, calibration or Calibration())
+def open_model_in_use(model_folder: str | Path, settings: Settings | None, allow_outside: bool) -> ModelInUse:
+    """Load a MODEL_DIR or an exported model with changed settings, and with how it was calibrated."""
+    compute = read_compute(settings or {})
+    served = open_served(model_folder, compute.device, compute.precision, allow_outside=allow_outside)
+    calibration = read_calibration_file(served.folder)
+    config = read_settings(served.config, settings or {}, calibration)
+    changed = served.changed(labels=_labels(served, config.data.labels), answers=config.answers)
+    return ModelInUse(changed, config, calibration or Calibration())
 
 
-def _renamed(model: Model, labels: tuple[str, ...]) -> Model:
-    """Return a model whose labels are called as `data.labels` says, where a checkpoint has LABEL_0 and LABEL_1."""
-    if not labels:
-        return model
-    if len(labels) != len(model.config.labels):
-        raise SettingsError(f"data.labels has {len(labels)} names, and the model {len(model.config.labels)} labels")
-    return replace(model, config=model.config.model_copy(update={"labels": labels}))
+def _labels(served: Served, labels: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a model's labels, called as `data.labels` says, where a checkpoint has LABEL_0 and LABEL_1."""
+    own = served.config.labels
+    if labels and len(labels) != len(own):
+        raise SettingsError(f"data.labels has {len(labels)} names, and the model {len(own)} labels")
+    return labels or own
 
 
 def _answer_to(out: Path | None, used: ModelInUse, asked: AskedFile, progress: Progress) -> FilePredictions:
@@ -187,25 +183,16 @@ def is_table(out: Path) -> bool:
 
 
 def _answer(used: ModelInUse, asked: AskedFile, out: Path | None, progress: Progress) -> FilePredictions:
-    model, config = used.model, used.config
-    split: Split[Any] = Split("given", tuple(asked.golds.examples), 0, None)
-    task = Task(model.config.task, split, split, model.config.labels)
-    compute = choose_compute(config.device, config.precision)
-    answering = open_answering(
-        task, task.dev, model.encoder.tokenizer, model.config.windows, config.answers, progress=progress
-    )
-    heads, per, tokens = {"model": model.head}, model.config.objective.per, config.answers.tokens
-    encoder = freeze(model.encoder, compute)
-    logits = logits_of(encoder, heads, answering.windows, per, compute, progress, tokens)["model"]
+    answering = used.served.answering(asked.golds.examples, progress)
+    logits = used.served.logits(answering.windows, progress)
     predictions = answering.answer(logits)
     if out is not None:
         answering.write(out, predictions, logits)
     scores = answering.score(predictions, logits) if asked.can_be_scored(predictions) else None
     reader = _read_by_reader(answering, logits, used.calibration, out, scores is not None)
-    lines = task.kind.tabulate(answering.golds, predictions, used.names)
-    return FilePredictions(
-        predictions, None if scores is None else scores | reader, task.kind.summarise(predictions), lines
-    )
+    kind = used.served.kind
+    lines = kind.tabulate(answering.golds, predictions, used.names)
+    return FilePredictions(predictions, None if scores is None else scores | reader, kind.summarise(predictions), lines)
 
 
 def _read_by_reader(
@@ -219,13 +206,3 @@ def _read_by_reader(
     if out is not None:
         write_json_rows(out / READER_PREDICTIONS, given_answers(answers, decision.threshold))
     return reader_scores(answers, decision) if can_be_scored else {}
-
-
-def read_settings(
-    model: ModelConfig, settings: Settings | None, calibration: Calibration | None = None
-) -> PredictConfig:
-    """Lay changed settings over those that a model was trained with, and over how it was calibrated."""
-    own = {"answers": model.answers.model_dump(mode="json"), "data": model.data.model_dump(mode="json")}
-    if calibration is not None:
-        own["answers"]["null_threshold"] = calibration.null_threshold
-    return validate(PredictConfig, merge(own, settings or {}), "--set")

@@ -7,9 +7,9 @@ from typing import Any
 
 from bertvision.errors import BertVisionError, DataError, LockedError, MissingExtraError
 from bertvision.progress import SILENT, Progress, SilentBar
+from bertvision.serving.predict_file import open_model_in_use
+from bertvision.serving.predict_shards import Shard, ShardedPredictions, ShardPredictor, counts_or_error, open_shards
 from bertvision.settings import Settings
-from bertvision.steps.predict_file import open_model_in_use
-from bertvision.steps.predict_shards import Shard, ShardedPredictions, ShardPredictor, counts_or_error, open_shards
 
 
 class ShardActor:

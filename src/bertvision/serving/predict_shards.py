@@ -15,21 +15,17 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.data.example import ColumnsConfig, Split
+from bertvision.data.example import ColumnsConfig
 from bertvision.data.shards import ShardFormat, ShardRow, read_shard
 from bertvision.data.sources import BadExampleError, exists, is_unicode
 from bertvision.data.tables import ENDINGS, ending_of
-from bertvision.encoder.encode import freeze
 from bertvision.errors import DataError, LockedError
 from bertvision.files import check_folder, locked, make_folder, read_json, remove_file, whole_stream, write_json
-from bertvision.heads.logits import logits_of
 from bertvision.progress import SILENT, Bar, Progress
 from bertvision.run_folder import MADE_BY, is_made, sign
+from bertvision.serving.predict_file import ModelInUse, open_model_in_use
 from bertvision.settings import Config, Settings
-from bertvision.steps.predict_file import ModelInUse, open_model_in_use
-from bertvision.tasks import TASKS, Task, open_answering
-from bertvision.training.checkpoint import fingerprint
-from bertvision.training.device import Compute, choose_compute
+from bertvision.tasks import TASKS
 from bertvision.windows.padding import lengths_of
 
 FINISHED = "finished"  # a file for each finished shard, written last
@@ -170,11 +166,9 @@ class ShardPredictor:
     """A model that answers shards."""
 
     def __init__(self, used: ModelInUse) -> None:
-        self._used, self._config = used, used.model.config
-        self._compute: Compute = choose_compute(used.config.device, used.config.precision)
+        self._used, self._config = used, used.served.config
         self._info = TASKS[self._config.task]
-        self._encoder = freeze(used.model.encoder, self._compute)
-        self._chunk = CHUNKS.get(self._compute.device.type, CHUNKS["cpu"])
+        self._chunk = CHUNKS["cuda" if used.served.is_on_gpu else "cpu"]
         columns = used.config.data.columns
         self._layouts: tuple[ColumnsConfig, ...] = self._info.layouts if columns is None else (columns,)
 
@@ -185,17 +179,16 @@ class ShardPredictor:
         return {
             "stage": "predict",
             "encoder": self._config.encoder_fingerprint,
-            "head": fingerprint(used.model.head),
+            **used.served.made_by,
             "labels": list(self._config.labels),
             "answers": used.config.answers.model_dump(mode="json", exclude={"tokens"}),
             "data": used.config.data.model_dump(mode="json"),
-            "precision": self._compute.precision,
         }
 
     @property
     def num_gpus(self) -> int:
         """Return how many GPUs it runs on."""
-        return int(self._compute.device.type == "cuda")
+        return int(self._used.served.is_on_gpu)
 
     def open(self, out: Path) -> None:
         """Make a folder for its predictions; refuse one that holds those of another model, or of other settings."""
@@ -259,14 +252,8 @@ class ShardPredictor:
         return self._info.kind.from_row(_identity(row, self._layouts), row, self._layouts, self._config.labels)
 
     def _predictions(self, examples: Sequence[Any]) -> tuple[Sequence[Any], int]:
-        model, answers = self._used.model, self._used.config.answers
-        split: Split[Any] = Split("shard", tuple(examples), 0, None)
-        task = Task(self._config.task, split, split, self._config.labels)
-        asked = open_answering(task, split, self._encoder.tokenizer, self._config.windows, answers, part="shard")
-        per = self._config.objective.per
-        heads, tokens = {"model": model.head}, answers.tokens
-        logits = logits_of(self._encoder, heads, asked.windows, per, self._compute, SILENT, tokens)["model"]
-        return asked.answer(logits), int(lengths_of(asked.windows).sum())
+        asked = self._used.served.answering(examples, part="shard")
+        return asked.answer(self._used.served.logits(asked.windows)), int(lengths_of(asked.windows).sum())
 
     @property
     def _format(self) -> ShardFormat:
