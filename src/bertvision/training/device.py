@@ -58,8 +58,10 @@ class Compute(NamedTuple):
     @property
     def has_faster_bf16(self) -> bool:
         """Whether this is a CPU in float32 that has instructions for bf16, with which it is about twice as fast."""
-        has_bf16 = any(getattr(torch.cpu, "get_capabilities", dict)().get(name) for name in CPU_BF16)  # torch 2.12 on
-        return self.device.type == "cpu" and self.dtype == torch.float32 and has_bf16
+        if self.device.type != "cpu" or self.dtype != torch.float32:
+            return False
+        known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}  # older torch has none
+        return any(known.get(name) for name in CPU_BF16)
 
 
 def choose_compute(device: str = "auto", precision: Precision = "auto") -> Compute:
