@@ -23,8 +23,7 @@ from bertvision.encoder.finetune_plan import (
     steps_of_fractions,
 )
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.tuning.freezing import still_weights
-from bertvision.encoder.tuning.masks import frozen_numbers
+from bertvision.encoder.tuning.freezing import frozen_numbers, still_weights
 from bertvision.errors import TrainingError
 from bertvision.kinds.kind import Contrast, Kind
 from bertvision.progress import SILENT, Progress
