@@ -20,7 +20,6 @@ from bertvision.records.differences import (
     read_differences,
     write_differences,
 )
-from bertvision.records.main_scores import MAIN_SCORES, main_score
 from bertvision.records.methods import (
     GIVEN,
     Rate,
@@ -40,6 +39,7 @@ from bertvision.records.pretrainings import (
 )
 from bertvision.records.record import Provenance, provenance
 from bertvision.records.runs import (
+    MAIN_SCORES,
     Curves,
     DataFile,
     Efficiency,
@@ -53,6 +53,7 @@ from bertvision.records.runs import (
     TrainingPoint,
     fraction_name,
     in_order,
+    main_score,
     read_record,
     read_records,
     record_path,
