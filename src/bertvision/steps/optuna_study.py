@@ -188,7 +188,12 @@ def _least_tried(study: "optuna.Study", space: Space) -> Value:
 
 
 def _is_hopeless(own: "optuna.Trial", epoch: int, score: float) -> bool:
-    own.report(score, epoch)
+    from optuna.exceptions import UpdateFinishedTrialError
+
+    try:
+        own.report(score, epoch)
+    except UpdateFinishedTrialError:  # another worker has told it, and what comes of it here counts no more
+        return True
     return bool(own.should_prune())
 
 
