@@ -40,7 +40,7 @@ def choose_step(
         return asked
     if compute.device.type != "cuda" or not is_live:
         return "eager"
-    packs = reads_last and compute.dtype == torch.bfloat16 and can_pack(encoder.model)
+    packs = reads_last and compute.has_packed_attention and can_pack(encoder.model)
     return "packed" if packs else "bucketed"
 
 

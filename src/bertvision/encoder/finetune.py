@@ -120,8 +120,7 @@ def finetune_encoder(
     )
     still = _still_weights(encoder, output, objective)
     shards = compute.processes.shards
-    can_replay = compute.device.type == "cuda" and compute.processes.count == 1  # adding up is no part of a graph
-    graphs = StepGraphs(compute.device) if can_replay and kind != "eager" else None
+    graphs = StepGraphs(compute.device) if compute.replays and kind != "eager" else None
     group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of, still, graphs)
     tuning = _Tuning(group, steps, len(windows), config, saved, spent, log, compute, partial(_steps_as, kind, graphs))
     yield from tuning.reached_before()

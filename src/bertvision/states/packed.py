@@ -25,8 +25,8 @@ ROWS_MULTIPLE, TOKENS_MULTIPLE = 32, 512  # shapes are rounded up to these, so t
 
 
 def packs_states(encoder: Encoder, compute: Compute) -> bool:
-    """Return whether packing pays: its attention is a GPU's, in bf16."""
-    return compute.device.type == "cuda" and compute.dtype == torch.bfloat16 and can_pack(encoder.model)
+    """Return whether packing is possible and pays."""
+    return compute.has_packed_attention and can_pack(encoder.model)
 
 
 class PackedEncoder:
