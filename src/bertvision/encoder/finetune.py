@@ -38,7 +38,8 @@ from bertvision.training.loop import Group, Learner, RandomStream, Step, Still, 
 from bertvision.training.losses import Teach, taught_loss
 from bertvision.training.objective import SPANS, Objective, loss_of
 from bertvision.training.optim import build_optimizer, build_schedule
-from bertvision.windows.batches import Rows, WindowBatch
+from bertvision.windows.batches import WindowBatch
+from bertvision.windows.padding import Rows
 from bertvision.windows.window import Window
 
 UNSPENT = Costs()

@@ -29,7 +29,7 @@ from bertvision.records.methods import (
     merge_variants,
     tried_rates,
 )
-from bertvision.records.mistakes import MISTAKES_FILE, Mistake, MistakesRecord, read_mistakes, write_mistakes
+from bertvision.records.mistakes import Mistake, MistakesRecord, read_mistakes, write_mistakes
 from bertvision.records.pretrainings import (
     HeldOutLoss,
     PretrainingRecord,
@@ -70,7 +70,6 @@ from bertvision.records.searches import (
     write_search_record,
 )
 from bertvision.records.studies import (
-    STUDY_FILE,
     JudgedClaim,
     JudgedResult,
     SeedMean,
@@ -98,7 +97,6 @@ __all__ = [
     "Inference",
     "JudgedClaim",
     "JudgedResult",
-    "MISTAKES_FILE",
     "Mistake",
     "MistakesRecord",
     "Parameters",
@@ -113,7 +111,6 @@ __all__ = [
     "SEARCH_FILE",
     "SearchRecord",
     "SearchTrial",
-    "STUDY_FILE",
     "Seconds",
     "Side",
     "Speed",

@@ -8,7 +8,8 @@ from bertvision.kinds.kind import Answering
 from bertvision.steps.context import RunContext
 from bertvision.tasks import Task
 from bertvision.training.loop import seed_for
-from bertvision.windows.batches import StepPlan, lengths_of
+from bertvision.windows.batches import StepPlan
+from bertvision.windows.padding import lengths_of
 
 LEAST_STEPS = 50  # a round number: 6 steps learned nothing (docs/log.md), 100 did
 LEAST_SHARED = 0.01  # of dev's examples

@@ -20,7 +20,8 @@ from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment, fit_to_rows
 from bertvision.heads.build import HeadConfig, pooling_of
 from bertvision.kinds.kind import Answering, Contrast
-from bertvision.model_folder import CONFIG, ModelConfig, read_model_config
+from bertvision.model_config import CONFIG
+from bertvision.model_folder import ModelConfig, read_model_config
 from bertvision.progress import Progress
 from bertvision.records import MAIN_SCORES, DataFile
 from bertvision.run_folder import RunFolder, folder_of_seed
