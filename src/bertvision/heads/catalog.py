@@ -15,9 +15,9 @@ from bertvision.heads.poolers.adapter import (
 from bertvision.heads.poolers.build import AnyPooler
 from bertvision.heads.poolers.cacnn import CacnnContextConfig, CacnnSimpleConfig
 from bertvision.heads.poolers.cnn import Cnn1xNConfig, CnnNxNConfig
+from bertvision.heads.poolers.depth import LayerAttentionConfig, ReadConfig
 from bertvision.heads.poolers.inception import InceptionConfig
 from bertvision.heads.poolers.ladder import LadderConfig
-from bertvision.heads.poolers.layer_attention import LayerAttentionConfig
 from bertvision.heads.poolers.mixes import (
     AveragePoolingConfig,
     ChosenLayersConfig,
@@ -25,7 +25,6 @@ from bertvision.heads.poolers.mixes import (
     LearnedPoolingConfig,
     RegressionConfig,
 )
-from bertvision.heads.poolers.read import ReadConfig
 from bertvision.heads.poolers.xception import ModifiedXceptionConfig, XceptionConfig
 from bertvision.kinds.catalog import KINDS
 from bertvision.kinds.kind import Kind

@@ -18,10 +18,10 @@ from bertvision.heads.poolers.adapter import (
 )
 from bertvision.heads.poolers.cacnn import Cacnn, CacnnContextConfig, CacnnSimpleConfig, build_cacnn
 from bertvision.heads.poolers.cnn import Cnn1xN, Cnn1xNConfig, CnnNxN, CnnNxNConfig
+from bertvision.heads.poolers.depth import DepthReader, LayerAttention, LayerAttentionConfig, ReadConfig
 from bertvision.heads.poolers.inception import Inception, InceptionConfig
 from bertvision.heads.poolers.ladder import Ladder, LadderConfig
 from bertvision.heads.poolers.last_dense import LastDense, LastDenseConfig
-from bertvision.heads.poolers.layer_attention import LayerAttention, LayerAttentionConfig
 from bertvision.heads.poolers.mixes import (
     AveragePooling,
     AveragePoolingConfig,
@@ -36,7 +36,6 @@ from bertvision.heads.poolers.mixes import (
 )
 from bertvision.heads.poolers.own import OwnPoolerConfig, copy_own
 from bertvision.heads.poolers.pooler import width_of
-from bertvision.heads.poolers.read import Read, ReadConfig
 from bertvision.heads.poolers.xception import ModifiedXception, ModifiedXceptionConfig, Xception, XceptionConfig
 from bertvision.shapes import StackShape
 
@@ -91,7 +90,7 @@ def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
         | Ladder
         | Mix4
         | LayerAttention
-        | Read
+        | DepthReader
         | SideBySide
     )
     match config:
@@ -133,7 +132,7 @@ def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
         case LayerAttentionConfig(width=width):
             pooler = LayerAttention(shape, width_of(width, hidden))
         case ReadConfig(width=width):
-            pooler = Read(shape, width_of(width, hidden))
+            pooler = DepthReader(shape, width_of(width, hidden))
         case RegressionConfig(layers=regressed):
             pooler = SideBySide(shape, last=regressed == "last")
         case _:
