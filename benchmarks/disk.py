@@ -25,7 +25,8 @@ from bertvision.shapes import StackShape
 from bertvision.states.blocks import BlockLayout, BlockShape, BlockStore, ShardFile
 from bertvision.states.cached import CachedStates
 from bertvision.training.device import choose_compute
-from bertvision.windows.batches import BatchConfig, lengths_of
+from bertvision.windows.batches import BatchConfig
+from bertvision.windows.padding import lengths_of
 
 GROUPS = Path("/sys/fs/cgroup")
 PIECE = 1 << 24  # bytes that are read and written at once

@@ -34,9 +34,10 @@ from bertvision.heads.head import Head
 from bertvision.heads.training import build_heads
 from bertvision.progress import SILENT, Bar, Progress
 from bertvision.records import BenchRecord, Side, provenance
-from bertvision.settings import Config
-from bertvision.training.device import Compute, Precision, choose_compute
-from bertvision.windows.batches import BatchConfig, lengths_of
+from bertvision.settings import Config, Precision
+from bertvision.training.device import Compute, choose_compute
+from bertvision.windows.batches import BatchConfig
+from bertvision.windows.padding import lengths_of
 from bertvision.windows.window import Window
 
 Step = StepKind | Literal["auto"]

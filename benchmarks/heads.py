@@ -14,12 +14,13 @@ from bertvision.heads.head import Head
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
-from bertvision.settings import Config
+from bertvision.settings import Config, Precision
 from bertvision.states.live import LiveStates
 from bertvision.states.packed import PackedLiveStates, packs_states
-from bertvision.training.device import Compute, Precision, choose_compute
+from bertvision.training.device import Compute, choose_compute
 from bertvision.training.losses import span_loss
-from bertvision.windows.batches import BatchConfig, StepPlan, collate, lengths_of
+from bertvision.windows.batches import BatchConfig, StepPlan, collate
+from bertvision.windows.padding import lengths_of
 
 POOLING = ("learned_pooling", "average_pooling", "first_last_mean", "last_linear")
 RATES = (1e-3, 3e-4)

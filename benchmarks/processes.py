@@ -21,7 +21,7 @@ from bertvision.files import read_json, write_json
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, RunRecord, Side, provenance, read_records
 from bertvision.settings import Config, Settings
-from bertvision.steps.plan_processes import ANSWERED, LINK, MESSAGE, Stage, plan_processes
+from bertvision.steps.plan import ANSWERED, LINK, MESSAGE, Stage, plan_processes
 from bertvision.training.device import choose_compute
 from bertvision.training.processes import join_processes, launch
 

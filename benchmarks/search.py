@@ -16,13 +16,14 @@ from bertvision.kinds.spans import SQUAD2
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
 from bertvision.search_space import Range, SearchConfig, Space, Value, space_of
-from bertvision.settings import Config
+from bertvision.settings import Config, Precision
 from bertvision.states.cached import CachedStates
 from bertvision.states.keep import Wanted, keep_in_ram
 from bertvision.states.live import LiveStates
 from bertvision.steps.trials import Trial, head_of
-from bertvision.training.device import Compute, Precision, choose_compute
-from bertvision.windows.batches import BatchConfig, lengths_of
+from bertvision.training.device import Compute, choose_compute
+from bertvision.windows.batches import BatchConfig
+from bertvision.windows.padding import lengths_of
 
 
 class SearchBench(Config):

@@ -33,13 +33,13 @@ from bertvision.heads.logits import logits_of
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, Side, provenance
 from bertvision.records.record import Record, read_file, write_file
-from bertvision.settings import Config, Settings
+from bertvision.settings import Config, Precision, Settings
 from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.finetune import finetune
 from bertvision.steps.predict import predict
 from bertvision.steps.results import ENCODER
-from bertvision.training.device import Precision, wait_for
-from bertvision.windows.batches import lengths_of
+from bertvision.training.device import wait_for
+from bertvision.windows.padding import lengths_of
 
 FASTEST = "fastest"
 

@@ -20,7 +20,7 @@ from bertvision.heads.config import HeadsConfig
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
-from bertvision.settings import Config
+from bertvision.settings import Config, Precision
 from bertvision.states.blocks import BlockStore
 from bertvision.states.cached import CachedStates
 from bertvision.states.config import NumberFormat, SourceName, free_disk, free_ram
@@ -28,8 +28,9 @@ from bertvision.states.disk import keep_on_disk
 from bertvision.states.keep import Wanted, keep_in_ram
 from bertvision.states.live import LiveStates, states_in_order_of_length
 from bertvision.states.planner import Estimate, Machine, Work, estimate_sources, measure_speeds
-from bertvision.training.device import Compute, Precision, choose_compute
-from bertvision.windows.batches import BatchConfig, StepPlan, collate, lengths_of
+from bertvision.training.device import Compute, choose_compute
+from bertvision.windows.batches import BatchConfig, StepPlan, collate
+from bertvision.windows.padding import lengths_of
 from bertvision.windows.window import Window
 
 PAPERS = "padded"

@@ -25,6 +25,7 @@ from bertvision.settings import (
     NAME,
     REPLACED_WHOLE,
     Config,
+    Precision,
     Settings,
     VariantSettings,
     expand_variants,
@@ -38,7 +39,6 @@ from bertvision.settings import (
 )
 from bertvision.states.config import StatesConfig
 from bertvision.tasks import TASKS
-from bertvision.training.device import Precision
 from bertvision.windows.batches import BatchConfig
 from bertvision.windows.window import WindowConfig
 

@@ -29,8 +29,7 @@ from bertvision.heads.output_layer import answers_for, has_output_layer, read_ou
 from bertvision.heads.poolers.own import OwnPoolerConfig
 from bertvision.hub import find_model_folder
 from bertvision.manifest import check_manifest
-from bertvision.model_config import CONFIG as CONFIG  # there because reading a config needs no torch
-from bertvision.model_config import ONNX_FORMAT, UseConfig, best_model
+from bertvision.model_config import CONFIG, ONNX_FORMAT, UseConfig, best_model
 from bertvision.outside import OUTSIDE, check_links, is_inside
 from bertvision.settings import Settings, suggest, validate
 from bertvision.shapes import StackShape

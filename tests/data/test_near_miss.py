@@ -1,4 +1,5 @@
 import gzip
+import hashlib
 import json
 import os
 import random
@@ -169,6 +170,13 @@ def test_the_order_of_the_file_changes_nothing():
     one, other = (make(*each, share=0.7).made for each in (questions, shuffled))
     assert {each.question for each in one} == {each.question for each in other}
     assert one[0].source.id == next(each.id for each in questions if each.id in {made.source.id for made in one})
+
+
+def test_who_names_the_five_first_rules_gets_the_questions_that_the_shipped_models_learned_from():
+    made = make(*sample(), share=0.75, rules=RULES[:5]).made
+    listed = repr([(each.question.id, each.question.text) for each in made])
+    # Of the version that trained them, which had no other rule.
+    assert (len(made), hashlib.sha256(listed.encode()).hexdigest()[:12]) == (260, "c338282f8d90")
 
 
 def test_a_larger_share_keeps_what_a_smaller_one_made_of_a_paragraphs_questions():

@@ -18,8 +18,9 @@ from bertvision.heads.training import build_heads
 from bertvision.kinds.catalog import KINDS
 from bertvision.settings import validate
 from bertvision.training.device import Compute
-from bertvision.windows.batches import collate, collate_to, lengths_of
+from bertvision.windows.batches import collate, collate_to
 from bertvision.windows.packing import packed_shape
+from bertvision.windows.padding import lengths_of
 from bertvision.windows.window import WindowConfig, cut_windows
 
 # Sums of a few dozen float32 products in another order.

@@ -16,7 +16,7 @@ from bertvision.report.costs import with_costs
 from bertvision.steps import costs as costs_step
 from bertvision.steps import measure
 from bertvision.steps.costs import measure_methods, one_rate_each
-from bertvision.steps.measure import Subject
+from bertvision.steps.measure import MeasuredModel
 from bertvision.steps.run import run
 
 pytestmark = pytest.mark.flow
@@ -158,13 +158,13 @@ def test_what_a_method_costs_is_measured_on_the_windows_of_its_steps(path, tmp_p
 
 def test_a_row_answers_so_many_windows_as_often_as_its_device_allows(path, tmp_path, monkeypatch, one_round):
     monkeypatch.setattr(measure, "SIZES", {"cpu": measure.Size(6, 1, 1, 1, 5, 3)})
-    answered, original = [], Subject.run
+    answered, original = [], MeasuredModel.run
 
     def noting(subject, batches):
         answered.append(sum(len(rows) for rows in batches))
         return original(subject, batches)
 
-    monkeypatch.setattr(Subject, "run", noting)
+    monkeypatch.setattr(MeasuredModel, "run", noting)
     measure_methods(read_experiments(path, ["variant=lora"]), tmp_path / "out")
     passes, one_by_one = answered[:4], answered[4:-1]  # the last is that in which operations are counted
     assert passes == [5] * (1 + 3)  # one to warm up

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from bertvision.errors import FolderError
 from bertvision.records import (
+    MAIN_SCORES,
     DataFile,
     Parameters,
     Provenance,
@@ -25,6 +26,8 @@ from bertvision.records import (
     tuned_for,
     write_record,
 )
+from bertvision.report.measures import TASKS as COLUMNS
+from bertvision.tasks import TASKS
 
 CONFIG = {"heads": {"train": [{"name": "learned_pooling"}], "epochs": 1}, "lr": 1e-5, "seeds": [1]}
 
@@ -229,3 +232,10 @@ def test_a_record_from_before_training_was_recorded_can_be_read(tmp_path):
     older = {key: value for key, value in json.loads(path.read_text()).items() if key != "training"}
     path.write_text(json.dumps(older))
     assert read_record(path).training == []
+
+
+def test_every_task_is_judged_by_one_of_its_scores_and_shows_it():
+    assert MAIN_SCORES.keys() == TASKS.keys()
+    for task, score in MAIN_SCORES.items():
+        assert score in TASKS[task].scores
+        assert score in [column.key for column in COLUMNS[task]]

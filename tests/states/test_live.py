@@ -12,7 +12,8 @@ from bertvision.states.live import (
     states_of,
 )
 from bertvision.training.objective import SPANS
-from bertvision.windows.batches import BatchConfig, collate, lengths_of, plan_epoch
+from bertvision.windows.batches import BatchConfig, collate, plan_epoch
+from bertvision.windows.padding import lengths_of
 
 PAIRS, SIX = BatchConfig(windows=2), BatchConfig(windows=6)
 

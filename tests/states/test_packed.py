@@ -117,7 +117,7 @@ def test_replayed_steps_end_where_eager_ones_do(kind, windows, encoder_folder, m
     ends = []
     for each in (kind, LiveStates):
         if each is LiveStates:
-            monkeypatch.setattr("bertvision.heads.training._replays", lambda _compute: False)
+            monkeypatch.setattr(Compute, "replays", False)
         encoder = freeze(load_encoder(str(encoder_folder)), compute)
         heads = build_heads(config.train, encoder.shape, 1)
         source = each(encoder, windows, PAIRS, 7, compute)

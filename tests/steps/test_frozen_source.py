@@ -15,7 +15,7 @@ from bertvision.progress import Silent
 from bertvision.states import planner
 from bertvision.states.planner import Choice, Estimate
 from bertvision.steps import finetune, frozen_source
-from bertvision.steps.plan_states import plan_states
+from bertvision.steps.plan import plan_states
 from bertvision.steps.run import run, run_finetune
 
 FROZEN = {"train": "top:1", "norms": False}

@@ -20,8 +20,10 @@ from bertvision.errors import DataError, FolderError, MissingExtraError, Setting
 from bertvision.experiment import build_experiment, read_experiment, to_settings
 from bertvision.heads import training
 from bertvision.records import read_search_record
+from bertvision.search_space import Range, Space
 from bertvision.settings import shipped_configs
 from bertvision.states.live import LiveStates
+from bertvision.steps.optuna_study import ask, tell
 from bertvision.steps.run import run
 from bertvision.steps.search import SearchAsked, search
 
@@ -175,6 +177,17 @@ def test_two_workers_work_on_one_file(settings, tmp_path):
     # Two that ask at the same moment may ask for a group more than is wanted.
     assert all(12 <= len(record.trials) <= 15 for record in records)
     assert all(len({trial.number for trial in record.trials}) == len(record.trials) for record in records)
+
+
+def test_a_trial_that_another_worker_has_told_ends_and_keeps_what_was_told():
+    """SQLite, which locks no row, lets two workers take one waiting trial."""
+    study = optuna.create_study(direction="maximize")
+    (asked,) = ask(study, Space("heads", {"lr": Range(low=1e-4, high=1e-2)}, {}), 1)
+    study.tell(asked.own.number, 50.0)
+    asked.trial.add(1, 3, 20.0)
+    assert asked.trial.note
+    tell(study, asked, group=0, score=None)
+    assert study.best_value == 50.0
 
 
 def test_a_hopeless_trial_ends_early_and_the_others_go_on(settings, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from bertvision.states.live import LiveStates
 from bertvision.states.planner import Choice
 from bertvision.steps import states
 from bertvision.steps.context import prepare
-from bertvision.steps.plan_states import COLUMNS, plan_states
+from bertvision.steps.plan import COLUMNS, plan_states
 from bertvision.steps.states import open_states
 
 WEIGHTS = "0123456789abcdef" * 4

@@ -16,12 +16,11 @@ from bertvision.windows.batches import (
     StepPlan,
     collate,
     deal,
-    lengths_of,
     loss_weights,
     padding_share,
     plan_epoch,
-    plan_in_order_of_length,
 )
+from bertvision.windows.padding import lengths_of, plan_in_order_of_length
 from bertvision.windows.window import Window
 
 TOKENS = BatchConfig(tokens=16384)

@@ -159,8 +159,7 @@ def plan(
     measures tuning and answering too, and scales them: 50 GB/s is a network of 400 Gbit/s, NVLink has 450.
     """
     experiment = _experiment(config, overrides)
-    from bertvision.steps.plan_processes import plan_processes
-    from bertvision.steps.plan_states import plan_states
+    from bertvision.steps.plan import plan_processes, plan_states
 
     folder, progress = _folder(out, experiment), progress_for(quiet)
     planned = plan_states(experiment, folder, progress)

@@ -47,7 +47,7 @@ class RowLayout(NamedTuple):
     hub: HubId | None = None
 
 
-class Rows(NamedTuple):
+class LabelledRows(NamedTuple):
     """A split and the names of its labels."""
 
     split: Split[TextRow]
@@ -69,7 +69,7 @@ def read_rows(
     hub_split: str = "train",
     needs_labels: bool = True,
     advice: str = CAN_DROP,
-) -> Rows:
+) -> LabelledRows:
     """Read the rows of a table; without `needs_labels`, a table without a column of labels has rows without them."""
     whole = parse_source(source).whole
     headers = [] if layout.header is False else [each.text_names for each in layout.layouts]
@@ -82,7 +82,7 @@ def read_rows(
     split = collect(found, table.name, on_bad, table.sha256, advice=advice)
     if not layout.labels and layout.holds == "class":
         _refuse_header(raws, table, layout)
-    return Rows(take_part(split, source), labels)
+    return LabelledRows(take_part(split, source), labels)
 
 
 def _fit(table: TableFile, layout: RowLayout) -> tuple[TableFile, ColumnsConfig]:

@@ -13,8 +13,9 @@ from bertvision.encoder.tuning.blocks import PARTS, blocks_of
 from bertvision.errors import SettingsError
 from bertvision.progress import Progress
 from bertvision.training.device import Compute
-from bertvision.windows.batches import Rows, WindowBatch, collate, collate_to, deal, lengths_of, loss_weights
+from bertvision.windows.batches import WindowBatch, collate, collate_to, deal, loss_weights
 from bertvision.windows.packing import bucket_shapes, packed_shape, shape_for
+from bertvision.windows.padding import Rows, lengths_of
 from bertvision.windows.window import Window
 
 MakeBatches = Callable[[Sequence[Rows]], list[WindowBatch]]
@@ -40,7 +41,7 @@ def choose_step(
         return asked
     if compute.device.type != "cuda" or not is_live:
         return "eager"
-    packs = reads_last and compute.dtype == torch.bfloat16 and can_pack(encoder.model)
+    packs = reads_last and compute.has_packed_attention and can_pack(encoder.model)
     return "packed" if packs else "bucketed"
 
 

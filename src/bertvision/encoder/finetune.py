@@ -23,8 +23,7 @@ from bertvision.encoder.finetune_plan import (
     steps_of_fractions,
 )
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.tuning.freezing import still_weights
-from bertvision.encoder.tuning.masks import frozen_numbers
+from bertvision.encoder.tuning.freezing import frozen_numbers, still_weights
 from bertvision.errors import TrainingError
 from bertvision.kinds.kind import Contrast, Kind
 from bertvision.progress import SILENT, Progress
@@ -39,7 +38,8 @@ from bertvision.training.loop import Group, Learner, RandomStream, Step, Still, 
 from bertvision.training.losses import Teach, taught_loss
 from bertvision.training.objective import SPANS, Objective, loss_of
 from bertvision.training.optim import build_optimizer, build_schedule
-from bertvision.windows.batches import Rows, WindowBatch
+from bertvision.windows.batches import WindowBatch
+from bertvision.windows.padding import Rows
 from bertvision.windows.window import Window
 
 UNSPENT = Costs()
@@ -121,8 +121,7 @@ def finetune_encoder(
     )
     still = _still_weights(encoder, output, objective)
     shards = compute.processes.shards
-    can_replay = compute.device.type == "cuda" and compute.processes.count == 1  # adding up is no part of a graph
-    graphs = StepGraphs(compute.device) if can_replay and kind != "eager" else None
+    graphs = StepGraphs(compute.device) if compute.replays and kind != "eager" else None
     group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of, still, graphs)
     tuning = _Tuning(group, steps, len(windows), config, saved, spent, log, compute, partial(_steps_as, kind, graphs))
     yield from tuning.reached_before()

@@ -10,7 +10,8 @@ from bertvision.settings import Config
 from bertvision.training.losses import SpanLoss, TeacherConfig
 from bertvision.training.objective import Start
 from bertvision.training.optim import OptimConfig
-from bertvision.windows.batches import BatchConfig, Rows, lengths_of, plan_epoch
+from bertvision.windows.batches import BatchConfig, plan_epoch
+from bertvision.windows.padding import Rows, lengths_of
 from bertvision.windows.window import Window
 
 # A step's windows packed without padding, one shape for all steps; padded to few shapes; padded to the longest of them.

@@ -12,8 +12,7 @@ from bertvision.heads.catalog import CATALOG, ReadoutKind, RoleKind, kinds_of, k
 from bertvision.heads.head import Count, Head, count_parameters
 from bertvision.heads.poolers.build import AnyPooler, build_pooler
 from bertvision.heads.poolers.last_dense import LastDenseConfig
-from bertvision.heads.poolers.mixes import LastStateConfig
-from bertvision.heads.poolers.regression import RegressionConfig
+from bertvision.heads.poolers.mixes import LastStateConfig, RegressionConfig
 from bertvision.heads.readouts import (
     BILSTM_WIDTH,
     BiLstmReadout,

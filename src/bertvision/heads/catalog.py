@@ -5,20 +5,26 @@ To add one: a pooler's file with its config, a case in `poolers/build.py`, and a
 
 from typing import Literal, NamedTuple
 
-from bertvision.heads.poolers.adapter import AdapterConfig, MixedAdapterConfig, TwoAdaptersConfig
-from bertvision.heads.poolers.ap_glue import ApGlueConfig
+from bertvision.heads.poolers.adapter import (
+    AdapterConfig,
+    ApGlueConfig,
+    Mix4Config,
+    MixedAdapterConfig,
+    TwoAdaptersConfig,
+)
 from bertvision.heads.poolers.build import AnyPooler
 from bertvision.heads.poolers.cacnn import CacnnContextConfig, CacnnSimpleConfig
-from bertvision.heads.poolers.chosen_layers import ChosenLayersConfig
-from bertvision.heads.poolers.cnn_1xn import Cnn1xNConfig
-from bertvision.heads.poolers.cnn_nxn import CnnNxNConfig
+from bertvision.heads.poolers.cnn import Cnn1xNConfig, CnnNxNConfig
+from bertvision.heads.poolers.depth import LayerAttentionConfig, ReadConfig
 from bertvision.heads.poolers.inception import InceptionConfig
 from bertvision.heads.poolers.ladder import LadderConfig
-from bertvision.heads.poolers.layer_attention import LayerAttentionConfig
-from bertvision.heads.poolers.mix4 import Mix4Config
-from bertvision.heads.poolers.mixes import AveragePoolingConfig, LastStateConfig, LearnedPoolingConfig
-from bertvision.heads.poolers.read import ReadConfig
-from bertvision.heads.poolers.regression import RegressionConfig
+from bertvision.heads.poolers.mixes import (
+    AveragePoolingConfig,
+    ChosenLayersConfig,
+    LastStateConfig,
+    LearnedPoolingConfig,
+    RegressionConfig,
+)
 from bertvision.heads.poolers.xception import ModifiedXceptionConfig, XceptionConfig
 from bertvision.kinds.catalog import KINDS
 from bertvision.kinds.kind import Kind

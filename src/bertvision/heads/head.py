@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from bertvision.encoder.pooling import Pooling
-from bertvision.heads.poolers.chosen_layers import ChosenLayers
 from bertvision.heads.poolers.ladder import Ladder
-from bertvision.heads.poolers.mixes import AveragePooling, LastState, LearnedPooling
+from bertvision.heads.poolers.mixes import AveragePooling, ChosenLayers, LastState, LearnedPooling
 from bertvision.heads.readouts import BiLstmReadout, BiLstmRowReadout, ClassReadout, JointReadout, SpanReadout
 from bertvision.kinds.kind import Kind
 from bertvision.records import State

@@ -21,9 +21,9 @@ from bertvision.progress import SILENT, Progress
 from bertvision.states.live import KeptBatches, outputs_in_order_of_length, states_in_order_of_length
 from bertvision.states.packed import PackedEncoder, packs_states
 from bertvision.training.device import Compute, fetch_behind
-from bertvision.windows.batches import WindowBatch, lengths_of
+from bertvision.windows.batches import WindowBatch
 from bertvision.windows.packing import cut_in_order, packed_shape
-from bertvision.windows.padding import CPU_TOKENS, places_of
+from bertvision.windows.padding import CPU_TOKENS, lengths_of, places_of
 from bertvision.windows.window import Window
 
 

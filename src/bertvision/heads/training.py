@@ -179,7 +179,7 @@ def _grouped(
         Group(
             own,
             _losses_together([heads[each.name] for each in own], config.loss, objective),
-            StepGraphs(compute.device) if _replays(compute) else None,
+            StepGraphs(compute.device) if compute.replays else None,
             compute.processes,
         )
         for own in together.values()
@@ -195,17 +195,13 @@ def can_learn_together(head: Head) -> bool:
     return can_be_grouped(head) and not draws_in_training(head)
 
 
-def _replays(compute: Compute) -> bool:
-    return compute.device.type == "cuda" and compute.processes.count == 1  # adding up is no part of a graph
-
-
 def _build_learner(
     name: str, head: Head, config: HeadsConfig, num_steps: int, seed: int, compute: Compute, objective: Objective
 ) -> Learner:
     own = next(each for each in config.train if each.name == name)
     decay = config.optim.weight_decay if own.weight_decay is None else own.weight_decay
     optim = config.optim.model_copy(update={"weight_decay": decay})
-    capturable = _replays(compute) and can_learn_together(head)
+    capturable = compute.replays and can_learn_together(head)
     optimizer = build_optimizer(head.to(compute.device), own.lr or config.lr, optim, capturable=capturable)
     return Learner(
         name=name,

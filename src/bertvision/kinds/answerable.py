@@ -51,10 +51,6 @@ class Answerable(QuestionKind, LabelKind):
         guess = self.guess([self.gold(example) for example in train])
         return self.score(golds, [RowPrediction(each.id, guess, paper_label=guess) for each in golds.examples])
 
-    def texts(self, example: Question) -> dict[str, str]:
-        """Return question and context."""
-        return {"question": example.text, "context": example.context}
-
     def write(self, folder: Path, golds: Golds, predictions: Sequence[RowPrediction], part: str = "") -> None:
         """Write predictions by id, also those by the 2020 system's rule where there are any."""
         super().write(folder, golds, predictions, part)

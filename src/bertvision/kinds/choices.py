@@ -84,15 +84,10 @@ class Choices(LabelKind):
         """Return each row's best ending."""
         return predict_choices(ids, logits, len(labels))
 
-    def combine(
-        self,
-        layout: Any,  # noqa: ANN401 (not needed)
-        members: Sequence[Logits],
-        how: How,
-        weights: Sequence[float] | None = None,
-        labels: Sequence[str] = (),
+    def combine_rows(
+        self, members: Sequence[Logits], how: How, weights: Sequence[float] | None, labels: Sequence[str]
     ) -> Logits:
-        """Combine models row by row, over the endings of each."""
+        """Combine models by a softmax over the endings of each row."""
         return combine_softmax(members, how, weights, group=len(labels))
 
     def logits_of(self, golds: Golds, member: RowMember) -> Logits:

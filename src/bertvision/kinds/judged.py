@@ -1,6 +1,5 @@
 """How kinds are judged whose prediction is a label of each example: scored, compared, and taken apart into tables."""
 
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -56,10 +55,6 @@ class JudgedKind(Kind):
     def wanted(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
         """Return the gold label."""
         return self.gold(example)
-
-    @abstractmethod
-    def texts(self, example: Any) -> dict[str, str]:  # noqa: ANN401 (of its kind)
-        """Return an example's texts, each with what it is called."""
 
     def identity(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
         """Return its texts: rows of any table may be numbered from 0 on."""

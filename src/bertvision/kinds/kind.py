@@ -214,6 +214,10 @@ class Kind(ABC):
         `layouts` are those of the task's tables, where it has any.
         """
 
+    @abstractmethod
+    def texts(self, example: Any) -> dict[str, str]:  # noqa: ANN401 (of its kind)
+        """Return an example's texts, each with what it is called."""
+
     def identity(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
         """Return what tells an example from others, also from those of another file."""
         return example.id

@@ -122,9 +122,11 @@ class LabelKind(JudgedKind):
         labels: Sequence[str] = (),
     ) -> Logits:
         """Combine models row by row, as `combine_logits` does for spans."""
-        return self.combine_rows(members, how, weights)
+        return self.combine_rows(members, how, weights, labels)
 
-    def combine_rows(self, members: Sequence[Logits], how: How, weights: Sequence[float] | None) -> Logits:
+    def combine_rows(
+        self, members: Sequence[Logits], how: How, weights: Sequence[float] | None, labels: Sequence[str]
+    ) -> Logits:
         """Combine models by a softmax over their columns."""
         return combine_softmax(members, how, weights)
 

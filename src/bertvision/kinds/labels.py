@@ -49,7 +49,9 @@ class Labels(TextRowKind):
         """Whether the labels are those whose probabilities are high enough."""
         return prediction.label == tuple(int(share > THRESHOLD) for share in prediction.probabilities)
 
-    def combine_rows(self, members: Sequence[Logits], how: How, weights: Sequence[float] | None) -> Logits:
+    def combine_rows(
+        self, members: Sequence[Logits], how: How, weights: Sequence[float] | None, labels: Sequence[str]
+    ) -> Logits:
         """Combine models label by label."""
         return combine_sigmoid(members, how, weights)
 

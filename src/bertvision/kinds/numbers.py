@@ -59,7 +59,9 @@ class Numbers(TextRowKind):
         joined = self.combine(None, logits, how, shares)
         return Joined(self.decode_rows([each.id for each in golds.examples], joined, ()), "numbers")
 
-    def combine_rows(self, members: Sequence[Logits], how: How, weights: Sequence[float] | None) -> Logits:
+    def combine_rows(
+        self, members: Sequence[Logits], how: How, weights: Sequence[float] | None, labels: Sequence[str]
+    ) -> Logits:
         """Average the numbers."""
         return combine_numbers(members, how, weights)
 

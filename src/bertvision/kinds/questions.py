@@ -59,6 +59,10 @@ class QuestionKind(Kind):
         text, context = (plain_text(row.cells.get(column), column) for column in ("question", "context"))
         return self.example(identity, text, context)
 
+    def texts(self, example: Question) -> dict[str, str]:
+        """Return question and context."""
+        return {"question": example.text, "context": example.context}
+
     def count_labels(self, examples: Sequence[Question], labels: Sequence[str]) -> dict[str, int]:
         """Count the questions with and without an answer."""
         impossible = sum(question.is_impossible for question in examples)

@@ -22,7 +22,7 @@ from bertvision.predictions.texts import TextGrid, text_grid
 LOGITS = "logits.safetensors"
 SPANS_OF_A_MEMBER = 20  # at least, so that asking for fewer candidates does not change what members agree on
 
-Table = npt.NDArray[np.float64]  # [answer, member]
+MemberScores = npt.NDArray[np.float64]  # [answer, member]
 
 
 class ScoredText(NamedTuple):
@@ -50,7 +50,7 @@ class _United(NamedTuple):
 
     answers: Ranking
     listed_at: npt.NDArray[np.int64]  # where it stands first in the members' lists, one list after the other
-    scores: Table  # -inf where the member does not list it
+    scores: MemberScores  # -inf where the member does not list it
 
 
 def combine_spans(
@@ -111,11 +111,11 @@ def _unite(lists: Sequence[Ranking]) -> _United:
     return _United(whole.take(order[is_new]), order[is_new], scores)
 
 
-def _log_softmax(scores: Table, questions: npt.NDArray[np.int64]) -> Table:
+def _log_softmax(scores: MemberScores, questions: npt.NDArray[np.int64]) -> MemberScores:
     """Normalise each member's scores within every question."""
     at = first_of_each(questions)
     shifted = scores - np.maximum.reduceat(scores, at)[questions]
-    normalised: Table = shifted - np.log(np.add.reduceat(np.exp(shifted), at))[questions]
+    normalised: MemberScores = shifted - np.log(np.add.reduceat(np.exp(shifted), at))[questions]
     return normalised
 
 

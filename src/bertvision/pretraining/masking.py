@@ -9,24 +9,24 @@ from bertvision.pretraining.corpus import Int64s, Vocabulary
 from bertvision.pretraining.rows import TextRows
 
 
-class Predicted(NamedTuple):
+class PredictedTokens(NamedTuple):
     """What the encoder sees, and which tokens it predicts where."""
 
     ids: Int64s  # that it sees, of all tokens
     places: Int64s  # whose states predict
     labels: Int64s  # the tokens that they are to predict
 
-    def part(self, tokens: Int64s) -> "Predicted":
+    def part(self, tokens: Int64s) -> "PredictedTokens":
         """Return what is seen and predicted at some tokens, which then lie one behind the other."""
         places = np.full(len(self.ids), -1)
         places[tokens] = np.arange(len(tokens))
         is_in = places[self.places] >= 0
-        return Predicted(self.ids[tokens], places[self.places][is_in], self.labels[is_in])
+        return PredictedTokens(self.ids[tokens], places[self.places][is_in], self.labels[is_in])
 
 
 def mask_tokens(
     rows: TextRows, config: MaskingConfig, vocabulary: Vocabulary, random: np.random.Generator, most: int | None = None
-) -> Predicted:
+) -> PredictedTokens:
     """Choose a share of every row's tokens, at least one and never a special one, and replace most of them.
 
     At most `most` of all rows are chosen, where a batch has room for no more.
@@ -36,13 +36,13 @@ def mask_tokens(
     ids[places[drawn < config.mask]] = vocabulary.id_of("[MASK]")
     at_random = places[(drawn >= config.mask) & (drawn < config.mask + config.random)]
     ids[at_random] = random.choice(vocabulary.ordinary, len(at_random))
-    return Predicted(ids, places, rows.ids[places])
+    return PredictedTokens(ids, places, rows.ids[places])
 
 
-def predict_next(rows: TextRows) -> Predicted:
+def predict_next(rows: TextRows) -> PredictedTokens:
     """Let every token predict the next one of its row, unless that is a special one."""
     places = np.flatnonzero(~rows.is_special) - 1  # a row begins with a special token
-    return Predicted(rows.ids, places, rows.ids[places + 1])
+    return PredictedTokens(rows.ids, places, rows.ids[places + 1])
 
 
 def _choose(rows: TextRows, config: MaskingConfig, vocabulary: Vocabulary, random: np.random.Generator) -> Int64s:

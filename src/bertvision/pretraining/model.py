@@ -16,7 +16,7 @@ from bertvision.encoder.load import quiet_transformers
 from bertvision.encoder.packed import run_on_tokens
 from bertvision.pretraining.config import ObjectiveName, PretrainConfig, StageConfig
 from bertvision.pretraining.corpus import Vocabulary
-from bertvision.pretraining.masking import Predicted
+from bertvision.pretraining.masking import PredictedTokens
 from bertvision.pretraining.rows import TextRows
 from bertvision.shapes import Segments, TokenIds, TokenMask
 from bertvision.training.device import Compute
@@ -184,7 +184,7 @@ def build_model(config: PretrainConfig, vocabulary: Vocabulary) -> PretrainingMo
 
 
 def make_batch(
-    rows: TextRows, predicted: Predicted, room: BatchRoom, pad_id: int, in_step: tuple[int, int], *, packed: bool
+    rows: TextRows, predicted: PredictedTokens, room: BatchRoom, pad_id: int, in_step: tuple[int, int], *, packed: bool
 ) -> PretrainingBatch:
     """Turn rows into tensors, packed and filled up to the room, or padded; a step has so many predictions and rows."""
     lengths = tuple(rows.lengths.tolist())

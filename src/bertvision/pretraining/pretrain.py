@@ -265,8 +265,7 @@ class _Pretraining:
 
     def _build_group(self) -> Group:
         config, device = self._config, self._compute.device
-        can_replay = device.type == "cuda" and self._compute.processes.count == 1  # adding up is no part of a graph
-        graphs = StepGraphs(device) if can_replay and self._packed else None
+        graphs = StepGraphs(device) if self._compute.replays and self._packed else None
         optimizer = build_optimizer(self.model, config.lr, config.optim, capturable=graphs is not None)
         learner = Learner(
             name=LEARNER,
@@ -283,8 +282,7 @@ class _Pretraining:
 
 def packs_rows(config: PretrainConfig, compute: Compute) -> bool:
     """Return whether rows are packed without padding: where that is asked for, or a GPU has the attention for it."""
-    has_attention = compute.device.type == "cuda" and compute.dtype == torch.bfloat16
-    return config.step == "packed" or (config.step == "auto" and has_attention)
+    return config.step == "packed" or (config.step == "auto" and compute.has_packed_attention)
 
 
 def held_out_loss(model: PretrainingModel, batches: Sequence[PretrainingBatch], compute: Compute) -> HeldOutLoss:

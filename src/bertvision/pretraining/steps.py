@@ -7,7 +7,7 @@ import numpy as np
 
 from bertvision.pretraining.config import PretrainConfig
 from bertvision.pretraining.corpus import Corpus, Vocabulary
-from bertvision.pretraining.masking import Predicted, mask_tokens, predict_next
+from bertvision.pretraining.masking import PredictedTokens, mask_tokens, predict_next
 from bertvision.pretraining.model import BatchRoom, PretrainingBatch, make_batch, room_for
 from bertvision.pretraining.rows import Chunks, TextRows, check_chunks, cut_documents, make_rows, plan_batches
 from bertvision.windows.batches import WHOLE, Part, deal
@@ -95,7 +95,9 @@ class StepSource:
         in_step = sum(len(each.places) for _, each in found), sum(len(rows.lengths) for rows, _ in found)
         return [self._own(*each, own_room, in_step) for each in found]
 
-    def _own(self, rows: TextRows, predicted: Predicted, room: BatchRoom, in_step: tuple[int, int]) -> PretrainingBatch:
+    def _own(
+        self, rows: TextRows, predicted: PredictedTokens, room: BatchRoom, in_step: tuple[int, int]
+    ) -> PretrainingBatch:
         """Make a batch of this process's part of the rows; where it has none, of a row that counts nothing."""
         chosen, share = deal(np.arange(len(rows.lengths)), rows.lengths, np.ones_like(rows.lengths), self._part)
         own = (rows, predicted) if share is None else (rows.part(chosen), predicted.part(rows.places_of(chosen)))
@@ -103,7 +105,7 @@ class StepSource:
         batch = batch.weightless() if share == 0 else batch
         return batch._replace(lengths=tuple(rows.lengths.tolist()), num_predicted=len(predicted.places))
 
-    def _draw(self, seeds: list[int], epoch: Epoch, number: int, room: BatchRoom) -> tuple[TextRows, Predicted]:
+    def _draw(self, seeds: list[int], epoch: Epoch, number: int, room: BatchRoom) -> tuple[TextRows, PredictedTokens]:
         config, random = self._config, np.random.default_rng(seeds)
         rows = make_rows(
             self._corpus, epoch.chunks, epoch.batches[number], self._vocabulary, random, pairs=config.pairs

@@ -20,7 +20,6 @@ from bertvision.records.differences import (
     read_differences,
     write_differences,
 )
-from bertvision.records.main_scores import MAIN_SCORES, main_score
 from bertvision.records.methods import (
     GIVEN,
     Rate,
@@ -30,7 +29,7 @@ from bertvision.records.methods import (
     merge_variants,
     tried_rates,
 )
-from bertvision.records.mistakes import MISTAKES_FILE, Mistake, MistakesRecord, read_mistakes, write_mistakes
+from bertvision.records.mistakes import Mistake, MistakesRecord, read_mistakes, write_mistakes
 from bertvision.records.pretrainings import (
     HeldOutLoss,
     PretrainingRecord,
@@ -40,6 +39,7 @@ from bertvision.records.pretrainings import (
 )
 from bertvision.records.record import Provenance, provenance
 from bertvision.records.runs import (
+    MAIN_SCORES,
     Curves,
     DataFile,
     Efficiency,
@@ -53,6 +53,7 @@ from bertvision.records.runs import (
     TrainingPoint,
     fraction_name,
     in_order,
+    main_score,
     read_record,
     read_records,
     record_path,
@@ -69,7 +70,6 @@ from bertvision.records.searches import (
     write_search_record,
 )
 from bertvision.records.studies import (
-    STUDY_FILE,
     JudgedClaim,
     JudgedResult,
     SeedMean,
@@ -97,7 +97,6 @@ __all__ = [
     "Inference",
     "JudgedClaim",
     "JudgedResult",
-    "MISTAKES_FILE",
     "Mistake",
     "MistakesRecord",
     "Parameters",
@@ -112,7 +111,6 @@ __all__ = [
     "SEARCH_FILE",
     "SearchRecord",
     "SearchTrial",
-    "STUDY_FILE",
     "Seconds",
     "Side",
     "Speed",

@@ -1,5 +1,6 @@
 """`RunRecord`: one model of one run, with its scores and costs."""
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -9,6 +10,27 @@ from bertvision.records.record import Provenance, Record, read_file, write_file
 from bertvision.settings import Config
 
 ResultKind = Literal["baseline", "encoder", "head", "control", "ensemble"]  # baseline: an answer that reads nothing
+# The score that stands for a task: runs choose models by it, and reports lead with it. Of GLUE's tasks with two scores,
+# the one that BERT's paper reports (Devlin et al. 2019, table 1).
+MAIN_SCORES = {
+    "squad1": "f1",
+    "squad2": "f1",
+    "answerability": "accuracy",
+    "cola": "matthews",
+    "sst2": "accuracy",
+    "mrpc": "f1",
+    "qqp": "f1",
+    "stsb": "spearman",
+    "mnli": "accuracy",
+    "qnli": "accuracy",
+    "rte": "accuracy",
+    "wnli": "accuracy",
+    "swag": "accuracy",
+    "ner": "f1",
+    "classification": "accuracy",
+    "multilabel": "micro_f1",
+    "regression": "pearson",
+}
 
 
 class Parameters(Config):
@@ -190,6 +212,11 @@ def record_paths(folder: Path) -> list[Path]:
 def read_record(path: Path) -> RunRecord:
     """Read one record."""
     return read_file(RunRecord, path, "a record")
+
+
+def main_score(record: RunRecord) -> float:
+    """Return the score that stands for the record's task; one that has no value is beaten by any."""
+    return record.scores.get(MAIN_SCORES.get(record.task, ""), -math.inf)
 
 
 def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:

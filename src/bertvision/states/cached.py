@@ -20,7 +20,8 @@ from bertvision.encoder.tuning.freezing import starting_at
 from bertvision.states.blocks import BlockStore
 from bertvision.states.live import plan_of
 from bertvision.training.device import Compute
-from bertvision.windows.batches import BatchConfig, Rows, WindowBatch, collate
+from bertvision.windows.batches import BatchConfig, WindowBatch, collate
+from bertvision.windows.padding import Rows
 from bertvision.windows.window import Window
 
 Item = TypeVar("Item")

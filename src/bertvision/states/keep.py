@@ -22,7 +22,7 @@ from bertvision.states.blocks import BlockLayout, BlockShape, BlockStore, Bytes,
 from bertvision.states.config import NumberFormat, free_ram, in_units
 from bertvision.states.live import bottom_states_of, states_of
 from bertvision.training.device import Compute
-from bertvision.windows.batches import Rows, lengths_of
+from bertvision.windows.padding import Rows, lengths_of
 from bertvision.windows.window import Window
 
 FORMAT = 2  # of the files; raise it when the same states would become other bytes

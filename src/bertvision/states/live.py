@@ -11,17 +11,8 @@ from bertvision.encoder.load import Encoder
 from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.freezing import quiet_bottom, state_entering
 from bertvision.training.device import Compute
-from bertvision.windows.batches import (
-    BatchConfig,
-    EncoderBatch,
-    Rows,
-    StepPlan,
-    WindowBatch,
-    collate,
-    lengths_of,
-    loss_weights,
-    plan_in_order_of_length,
-)
+from bertvision.windows.batches import BatchConfig, EncoderBatch, StepPlan, WindowBatch, collate, loss_weights
+from bertvision.windows.padding import Rows, lengths_of, plan_in_order_of_length
 from bertvision.windows.window import Window
 
 

@@ -17,16 +17,17 @@ from bertvision.shapes import LayerStates
 from bertvision.states.live import plan_of
 from bertvision.training.device import Compute
 from bertvision.training.graphs import StepGraphs
-from bertvision.windows.batches import BatchConfig, EncoderBatch, Rows, collate_to, lengths_of
+from bertvision.windows.batches import BatchConfig, EncoderBatch, collate_to
 from bertvision.windows.packing import BatchShape, Packing, pack, packed_shape
+from bertvision.windows.padding import Rows, lengths_of
 from bertvision.windows.window import Window
 
 ROWS_MULTIPLE, TOKENS_MULTIPLE = 32, 512  # shapes are rounded up to these, so that those of most epochs are the same
 
 
 def packs_states(encoder: Encoder, compute: Compute) -> bool:
-    """Return whether packing pays: its attention is a GPU's, in bf16."""
-    return compute.device.type == "cuda" and compute.dtype == torch.bfloat16 and can_pack(encoder.model)
+    """Return whether packing is possible and pays."""
+    return compute.has_packed_attention and can_pack(encoder.model)
 
 
 class PackedEncoder:

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bertvision.data.example import Split
 from bertvision.heads.build import is_regression
 from bertvision.kinds.kind import Answering
 from bertvision.steps.context import RunContext
+from bertvision.tasks import Task
 from bertvision.training.loop import seed_for
-from bertvision.windows.batches import StepPlan, lengths_of
+from bertvision.windows.batches import StepPlan
+from bertvision.windows.padding import lengths_of
 
 LEAST_STEPS = 50  # a round number: 6 steps learned nothing (docs/log.md), 100 did
 LEAST_SHARED = 0.01  # of dev's examples
-CONTENT = ("text", "texts", "context", "endings", "words")
 MORE = "give it more rows, or more steps (finetune.min_steps, heads.min_steps)"
 
 
@@ -29,7 +29,7 @@ def caution(context: RunContext) -> list[str]:
     counts = context.task.kind.count_labels(context.task.train.examples, context.task.labels)
     if context.task.kind.needs_two_labels and len(present := [name for name, count in counts.items() if count]) == 1:
         found.append(f"all training examples are {present[0]!r}, so nothing can be told apart; add some of the others")
-    return found + _seen_before(context.task.train, context.task.dev)
+    return found + _seen_before(context.task)
 
 
 def tips(context: RunContext) -> list[str]:
@@ -52,19 +52,15 @@ def same_answer(asked: Answering, predictions: Sequence[Any]) -> str | None:
     return f"it gives every {kind.noun} the same answer, {answer}, and has learned nothing; {MORE}{start}"
 
 
-def _seen_before(train: Split[Any], dev: Split[Any]) -> list[str]:
-    """Return a caution where dev holds examples of train; a few are in most data."""
-    known = set(map(_content, train.examples))
-    count = sum(_content(each) in known for each in dev.examples)
+def _seen_before(task: Task) -> list[str]:
+    """Return a caution where dev holds examples of train, whatever they are called there; a few are in most data."""
+    kind, dev = task.kind, task.dev
+    known = {tuple(kind.texts(each).values()) for each in task.train.examples}
+    count = sum(tuple(kind.texts(each).values()) in known for each in dev.examples)
     if count < LEAST_SHARED * len(dev.examples) or not count:
         return []
     told = f"{count:,} of the {len(dev.examples):,} examples of dev ({dev.name}) are in train too"
     return [f"{told}, so scores will look better than they are on new ones; take them out of one of the two"]
-
-
-def _content(example: object) -> tuple[Any, ...]:
-    """Return what a model reads of an example of any kind: neither its id nor what is asked for."""
-    return tuple(getattr(example, name) for name in CONTENT if hasattr(example, name))
 
 
 def _few_steps(who: str, steps: int, cure: str) -> list[str]:

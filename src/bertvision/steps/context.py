@@ -20,7 +20,8 @@ from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment, fit_to_rows
 from bertvision.heads.build import HeadConfig, pooling_of
 from bertvision.kinds.kind import Answering, Contrast
-from bertvision.model_folder import CONFIG, ModelConfig, read_model_config
+from bertvision.model_config import CONFIG
+from bertvision.model_folder import ModelConfig, read_model_config
 from bertvision.progress import Progress
 from bertvision.records import MAIN_SCORES, DataFile
 from bertvision.run_folder import RunFolder, folder_of_seed
@@ -232,13 +233,8 @@ def prepare(
     train = task.kind.cut(task.train.examples, task.labels, encoder.tokenizer, experiment.windows, progress=progress)
     is_pairs = all(window.context_at < len(window) for window in train)
     experiment = fit_to_rows(experiment, len(train), pairs=is_pairs)
-    if experiment.states.pooling == "compared" and not is_pairs:
-        raise SettingsError("states.pooling: compared needs two texts in every row; use mean for one")
-    if experiment.contrast == "texts" and not is_pairs:
-        raise SettingsError(
-            "finetune.objective: contrastive draws the cosine of a row's two texts to its number; give two columns of "
-            "text, or use objective: task"
-        )
+    if not is_pairs:
+        _check_one_text(experiment)
     _check_direction(experiment, encoder, objective_of(task.kind, task.labels))
     layers, poolings = experiment.states.chosen_layers, (None, experiment.states.chosen_pooling)
     ask = partial(
@@ -265,6 +261,17 @@ def prepare(
         progress=progress,
         seed=experiment.seeds[0],
     )
+
+
+def _check_one_text(experiment: Experiment) -> None:
+    """Refuse what compares the two texts of a row."""
+    if experiment.states.pooling == "compared":
+        raise SettingsError("states.pooling: compared needs two texts in every row; use mean for one")
+    if experiment.contrast == "texts":
+        raise SettingsError(
+            "finetune.objective: contrastive draws the cosine of a row's two texts to its number; give two columns of "
+            "text, or use objective: task"
+        )
 
 
 def _check_direction(experiment: Experiment, encoder: Encoder, objective: Objective) -> None:

@@ -3,7 +3,7 @@
 import gc
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,6 +63,18 @@ class Output:
     def pooling(self) -> Pooling:
         """Return which one state it reads for a row."""
         return self.head.pooling or "first"
+
+
+@dataclass(frozen=True)
+class TuningReport:
+    """How a fine-tuning went, as the folder of its encoder tells."""
+
+    costs: Costs = Costs()
+    trained: int | None = None  # weights, output layer included; None for a model without its run
+    bottom: str = "live"  # where the output of frozen blocks was taken from
+    steps: str | None = None  # how steps were taken; older folders do not say
+    best: int | None = None  # the step that the weights are of, where the best ones were kept
+    points: Sequence[TrainingPoint] = ()  # its course
 
 
 def finetune(context: RunContext) -> None:
@@ -218,51 +230,22 @@ def _is_past(saved: Path, context: RunContext, missing: list[float]) -> bool:
     return any(stop < done for _, stop in steps_of_fractions(missing, steps, len(context.tuning_windows())))
 
 
-def finetune_seconds(context: RunContext) -> float:
-    """Return how long fine-tuning took up to a fraction."""
-    if context.fraction is None:
-        return 0.0
-    seconds: float = read_json(context.folder.encoder(context.fraction) / TIMING)["seconds"]
-    return seconds
+def tuning_of(context: RunContext) -> TuningReport:
+    """Return how the encoder of a fraction was tuned; an encoder as given was not."""
+    return TuningReport() if context.fraction is None else read_tuning(context.folder.encoder(context.fraction))
 
 
-def finetune_costs(place: Path) -> Costs:
-    """Return all that a fine-tuning cost."""
-    return Costs(**read_json(place / TIMING)["costs"])
-
-
-def trained_parameters(place: Path) -> int | None:
-    """Return how many weights a fine-tuning trained, output layer included; None for a model without its run."""
-    if not (place / TIMING).exists():
-        return None
-    trained: int = read_json(place / TIMING)["trained"]
-    return trained
-
-
-def bottom_states(place: Path) -> str:
-    """Return where a fine-tuning took the output of frozen blocks from."""
-    if not (place / TIMING).exists():
-        return "live"
-    states: str = read_json(place / TIMING).get("bottom", "live")
-    return states
-
-
-def steps_as(place: Path) -> str | None:
-    """Return how a fine-tuning took its steps; None for a model without its run, or of an older one."""
-    steps: str | None = read_json(place / TIMING).get("steps") if (place / TIMING).exists() else None
-    return steps
-
-
-def tuning_points(place: Path) -> list[TrainingPoint]:
-    """Return the course of a fine-tuning; none for a model without its run."""
-    points = read_json(place / TIMING).get("points", []) if (place / TIMING).exists() else []
-    return [TrainingPoint(**point) for point in points]
-
-
-def best_step(place: Path) -> int | None:
-    """Return the step that a tuned encoder's weights are of, where the best ones were kept."""
-    best: int | None = read_json(place / TIMING).get("best") if (place / TIMING).exists() else None
-    return best
+def read_tuning(place: Path) -> TuningReport:
+    """Read how the encoder of a folder was tuned."""
+    told = read_json(place / TIMING)
+    return TuningReport(
+        costs=Costs(**told["costs"]),
+        trained=told["trained"],
+        bottom=told.get("bottom", "live"),
+        steps=told.get("steps"),
+        best=told.get("best"),
+        points=[TrainingPoint(**point) for point in told.get("points", [])],
+    )
 
 
 def _save(

@@ -14,7 +14,8 @@ from bertvision.kinds.kind import Kind
 from bertvision.progress import SILENT, Progress
 from bertvision.tables import Table
 from bertvision.tasks import TASKS, read_labelled, task_name
-from bertvision.windows.batches import BatchConfig, lengths_of, padding_share, plan_epoch
+from bertvision.windows.batches import BatchConfig, padding_share, plan_epoch
+from bertvision.windows.padding import lengths_of
 from bertvision.windows.window import WindowConfig
 
 ENDLESS = 10**9  # tokens

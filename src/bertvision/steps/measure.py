@@ -23,8 +23,8 @@ from bertvision.steps.context import RunContext
 from bertvision.steps.results import ResultModel
 from bertvision.training.accounting import Costs
 from bertvision.training.device import Compute
-from bertvision.windows.batches import Rows, collate, lengths_of, plan_in_order_of_length
-from bertvision.windows.padding import spread
+from bertvision.windows.batches import collate
+from bertvision.windows.padding import Rows, lengths_of, plan_in_order_of_length, spread
 from bertvision.windows.window import Window
 
 # Enough for a steady figure in seconds, on a slow device and on a fast one.
@@ -49,7 +49,7 @@ class Size(NamedTuple):
 SIZES = {"cpu": Size(24, 1, 2, 1, 32, 1), "cuda": Size(4096, 6, 40, 2, 4096, 3)}
 
 
-class Subject(NamedTuple):
+class MeasuredModel(NamedTuple):
     """A row's whole model, and the windows to run it on."""
 
     encoder: Encoder  # frozen
@@ -71,7 +71,7 @@ class Subject(NamedTuple):
 class Alone(NamedTuple):
     """A row that is run alone on a sample of windows; what that takes is scaled to all of them by their tokens."""
 
-    subject: Subject
+    subject: MeasuredModel
     batches: list[Rows]
     scale: float
 
@@ -112,14 +112,14 @@ def open_alone(
     wanted: int | None = None,
 ) -> Alone:
     """Get one row ready to be run alone, in batches of so many tokens; `wanted` windows of all, or what suits here."""
-    subject = Subject(encoder, head.to(compute.device).eval(), reading_of(config, head), windows, compute)
+    subject = MeasuredModel(encoder, head.to(compute.device).eval(), reading_of(config, head), windows, compute)
     lengths = lengths_of(windows)
     sample = spread(len(windows), wanted or SAMPLE.get(compute.device.type, SAMPLE["cpu"]))
     batches = [sample[rows] for rows in plan_in_order_of_length(lengths[sample], tokens)]
     return Alone(subject, batches, float(lengths.sum() / lengths[sample].sum()))
 
 
-def count_operations(subject: Subject, batches: Sequence[Rows]) -> float:
+def count_operations(subject: MeasuredModel, batches: Sequence[Rows]) -> float:
     """Count floating-point operations, a product and a sum as two; attention as its products, alike on all devices."""
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         subject.run(batches)
@@ -176,7 +176,7 @@ def _alone(context: RunContext, encoder: Encoder, row: ResultModel, wanted: int 
     return open_alone(encoder, row.config, row.head, context.dev.windows, context.compute, tokens, wanted)
 
 
-def _seconds(subject: Subject, batches: Sequence[Rows], repeats: int) -> float:
+def _seconds(subject: MeasuredModel, batches: Sequence[Rows], repeats: int) -> float:
     subject.run(batches)  # to warm up
     times = []
     for _ in range(repeats):

@@ -157,25 +157,25 @@ def count_done(study: "optuna.Study") -> int:
     return len(over) + count_running(study)
 
 
-class Asked(NamedTuple):
+class AskedTrial(NamedTuple):
     """A trial, and what the study knows it by."""
 
     trial: Trial
     own: "optuna.Trial"
 
 
-def ask(study: "optuna.Study", space: Space, count: int) -> list[Asked]:
+def ask(study: "optuna.Study", space: Space, count: int) -> list[AskedTrial]:
     """Ask for a group of trials, all with the seed that has been tried least: TPE would stay with the first."""
     from optuna.trial import TrialState
 
-    asked: list[Asked] = []
+    asked: list[AskedTrial] = []
     shared = {SHARED: _least_tried(study, space)} if SHARED in space.choices else {}
     for _ in range(count):
         if not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
             study.enqueue_trial(shared, user_attrs=_own_name())
         own = study.ask()  # one that waits, of this worker or another
         own.set_user_attr(WORKER, _own_name()[WORKER])
-        asked.append(Asked(Trial(own.number, _suggest(own, space), partial(_is_hopeless, own)), own))
+        asked.append(AskedTrial(Trial(own.number, _suggest(own, space), partial(_is_hopeless, own)), own))
     return asked
 
 
@@ -188,7 +188,12 @@ def _least_tried(study: "optuna.Study", space: Space) -> Value:
 
 
 def _is_hopeless(own: "optuna.Trial", epoch: int, score: float) -> bool:
-    own.report(score, epoch)
+    from optuna.exceptions import UpdateFinishedTrialError
+
+    try:
+        own.report(score, epoch)
+    except UpdateFinishedTrialError:  # another worker has told it, and what comes of it here counts no more
+        return True
     return bool(own.should_prune())
 
 
@@ -204,7 +209,7 @@ def _suggest(asked: "optuna.Trial", space: Space) -> dict[str, Value]:
     return {name: settings[name] for name in space.values}
 
 
-def tell(study: "optuna.Study", asked: Asked, group: int, score: float | None) -> None:
+def tell(study: "optuna.Study", asked: AskedTrial, group: int, score: float | None) -> None:
     """Tell what a trial found, and the first trial of its group; it is pruned where it has no score that counts."""
     from optuna.exceptions import UpdateFinishedTrialError
     from optuna.trial import TrialState

@@ -36,7 +36,7 @@ from bertvision.run_folder import MADE_BY
 from bertvision.settings import Settings, first_difference
 from bertvision.steps.cautions import same_answer
 from bertvision.steps.context import RunContext
-from bertvision.steps.finetune import finetune_costs, finetune_seconds
+from bertvision.steps.finetune import tuning_of
 from bertvision.steps.head_folders import load_heads
 from bertvision.steps.heads import frozen_encoder
 from bertvision.steps.measure import measure_inference
@@ -50,7 +50,6 @@ from bertvision.steps.results import (
     output_layer_of,
     transferred_name,
 )
-from bertvision.training.accounting import Costs
 from bertvision.training.history import thinned
 
 
@@ -177,9 +176,7 @@ def _measured(context: RunContext, rows: Sequence[ResultModel], encoder: Encoder
 def _efficiency(this: Pass, row: ResultModel) -> Efficiency | None:
     if row.kind == "baseline":
         return None
-    costs = Costs()
-    if this.context.fraction is not None:
-        costs = finetune_costs(this.context.folder.encoder(this.context.fraction))
+    costs = tuning_of(this.context).costs
     return Efficiency(
         encoder_seconds=round(costs.seconds - costs.data_seconds, 3),
         heads_seconds=row.seconds or 0.0,
@@ -262,7 +259,7 @@ def _record(this: Pass, row: ResultModel, place: int, found: RowScores) -> RunRe
         curves=found.curves,
         parameters=row.parameters,
         seconds=Seconds(
-            finetune=finetune_seconds(context),
+            finetune=round(tuning_of(context).costs.seconds, 3),
             heads=row.seconds,
             predict=round(this.seconds, 3),
         ),

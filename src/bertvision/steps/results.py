@@ -11,7 +11,7 @@ from bertvision.metrics.squad import Scores
 from bertvision.model_folder import load_head, read_model_config
 from bertvision.records import Parameters, ResultKind, TrainingPoint, fraction_name
 from bertvision.steps.context import RunContext
-from bertvision.steps.finetune import best_step, bottom_states, steps_as, trained_parameters, tuning_points
+from bertvision.steps.finetune import TIMING, TuningReport, read_tuning
 from bertvision.steps.head_folders import TrainedHead, load_heads
 from bertvision.steps.heads import encoder_folder
 from bertvision.steps.mistakes import Told
@@ -49,14 +49,13 @@ def list_models(context: RunContext, encoder: Encoder) -> list[ResultModel]:
     rows = [BASELINE] if context.task.kind.has_baseline else []
     if (output := output_layer_of(context)) is not None:
         place, own = encoder_folder(context), count_parameters(output)
-        trained_there = trained_parameters(place)
-        learned = size + own.total if trained_there is None else trained_there
+        tuning = read_tuning(place) if (place / TIMING).exists() else TuningReport()
+        learned = size + own.total if tuning.trained is None else tuning.trained
         inside = learned - own.trainable if context.fraction is not None else 0
         parameters = Parameters(total=size + own.total, trainable=learned, encoder=size)
         config = read_model_config(place).head
-        ship, states = inside + own.total, bottom_states(place)
-        encoder_row = ResultModel(ENCODER, "encoder", parameters, output, config, ship, states=states)
-        rows.append(replace(encoder_row, points=tuning_points(place), best=best_step(place), steps=steps_as(place)))
+        row = ResultModel(ENCODER, "encoder", parameters, output, config, inside + own.total, states=tuning.bottom)
+        rows.append(replace(row, points=tuning.points, best=tuning.best, steps=tuning.steps))
     for name, trained in load_heads(context).items():
         row = replace(_head_row(name, trained, size, inside), epochs=trained.epochs, states=trained.states)
         rows.append(replace(row, points=trained.points, best=trained.best, told=trained.told))

@@ -29,7 +29,7 @@ from bertvision.records import (
 from bertvision.search_space import SHARED, SearchConfig, Space, Value, layers_of, space_of
 from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.optuna_study import (
-    Asked,
+    AskedTrial,
     ask,
     check_optuna,
     count_done,
@@ -172,13 +172,13 @@ def _try_all(found: Search) -> None:
     heads.close()
 
 
-def _ask(found: Search) -> list[Asked]:
+def _ask(found: Search) -> list[AskedTrial]:
     return ask(found.study, found.space, min(found.group, found.wanted - count_done(found.study)))
 
 
-def _groups(asked: Sequence[Asked]) -> list[list[Asked]]:
+def _groups(asked: Sequence[AskedTrial]) -> list[list[AskedTrial]]:
     """Part trials by their seed, in which those that were asked for before may differ."""
-    groups: dict[Value, list[Asked]] = {}
+    groups: dict[Value, list[AskedTrial]] = {}
     for each in asked:
         groups.setdefault(each.trial.settings[SHARED], []).append(each)
     return list(groups.values())

@@ -23,7 +23,8 @@ from bertvision.states.packed import PackedLiveStates, packs_states
 from bertvision.states.planner import ONE_PASS, Choice, Machine, Train, Work, choose_source, measure_speeds
 from bertvision.steps.context import RunContext
 from bertvision.training.loop import seed_for
-from bertvision.windows.batches import StepPlan, lengths_of
+from bertvision.windows.batches import StepPlan
+from bertvision.windows.padding import lengths_of
 
 SMALL = Choice("ram", "one state per layer and row is little", [])
 

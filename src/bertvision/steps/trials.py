@@ -33,15 +33,13 @@ from bertvision.steps.states import (
 )
 from bertvision.windows.batches import BatchConfig
 
-Settings = Mapping[str, Value]
-
 
 @dataclass
 class Trial:
     """One point of the space, and what came out of it so far."""
 
     number: int
-    settings: Settings
+    settings: Mapping[str, Value]
     # Is told an epoch and the score after it, and says whether the trial is to end.
     is_hopeless: Callable[[int, float], bool] = lambda epoch, score: False
     scores: list[float] = field(default_factory=list)  # after each epoch

@@ -38,6 +38,16 @@ class Compute(NamedTuple):
         return torch.autocast(self.device.type, dtype=self.dtype)
 
     @property
+    def replays(self) -> bool:
+        """Return whether steps of training can be replayed as graphs; adding up over processes is no part of one."""
+        return self.device.type == "cuda" and self.processes.count == 1
+
+    @property
+    def has_packed_attention(self) -> bool:
+        """Return whether there is attention over packed rows that pays: a GPU's, in bf16."""
+        return self.device.type == "cuda" and self.dtype == torch.bfloat16
+
+    @property
     def name(self) -> str:
         """Name the device for a record."""
         several = f"{self.processes.count} x " if self.processes.count > 1 else ""

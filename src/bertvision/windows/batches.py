@@ -15,10 +15,7 @@ from torch import Tensor
 from bertvision.settings import Config
 from bertvision.shapes import Labels, Positions, Segments, TokenIds, TokenMask
 from bertvision.windows.packing import BatchShape, Packing, moved, pack
-from bertvision.windows.padding import Rows as Rows  # these three live there because they need no torch
-from bertvision.windows.padding import cut_by_tokens, pad_windows
-from bertvision.windows.padding import lengths_of as lengths_of
-from bertvision.windows.padding import plan_in_order_of_length as plan_in_order_of_length
+from bertvision.windows.padding import Rows, cut_by_tokens, pad_windows
 from bertvision.windows.window import IGNORED, Window
 
 # Windows are sorted by length inside shuffled pools of this many batches: long enough for little padding, short

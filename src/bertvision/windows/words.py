@@ -13,7 +13,7 @@ from bertvision.windows.tokens import NO_OFFSETS, Int32s, Layout, Tokenizer, rea
 from bertvision.windows.window import IGNORED, NO_WORD, Window, WindowConfig, window_starts
 
 
-class Pieces(NamedTuple):
+class SentencePieces(NamedTuple):
     """A sentence in word pieces."""
 
     ids: Int32s
@@ -54,7 +54,7 @@ def cut_words(
 class _Document:
     """Sentences that follow each other, as one run of pieces."""
 
-    def __init__(self, sentences: Sequence[Pieces]) -> None:
+    def __init__(self, sentences: Sequence[SentencePieces]) -> None:
         self._sentences = sentences
         self._ids = np.concatenate([each.ids for each in sentences])
         self._at = np.cumsum([0, *(len(each.ids) for each in sentences)])
@@ -116,7 +116,7 @@ def _tags_of(sentence: Sentence, numbers: Mapping[str, int]) -> Int32s | None:
     return np.array([numbers[tag] for tag in sentence.tags], dtype=np.int32)
 
 
-def _pieces_of(sentences: Sequence[Sentence], tokenizer: Tokenizer, progress: Progress) -> list[Pieces]:
+def _pieces_of(sentences: Sequence[Sentence], tokenizer: Tokenizer, progress: Progress) -> list[SentencePieces]:
     """Tokenise every different word once, with a blank before it, as inside a text (byte-level pieces hold it)."""
     words = list(dict.fromkeys(word for sentence in sentences for word in sentence.words))
     ids_of: dict[str, Int32s] = {}
@@ -130,7 +130,7 @@ def _pieces_of(sentences: Sequence[Sentence], tokenizer: Tokenizer, progress: Pr
     return [_join(sentence, ids_of, np.array(unknown, dtype=np.int32)) for sentence in sentences]
 
 
-def _join(sentence: Sentence, ids_of: Mapping[str, Int32s], unknown: Int32s) -> Pieces:
+def _join(sentence: Sentence, ids_of: Mapping[str, Int32s], unknown: Int32s) -> SentencePieces:
     """Lay a sentence's words side by side; a word that leaves no piece, such as a control character, is unknown."""
     if not sentence.words:
         raise DataError(f"sentence {sentence.id!r} has no words; drop it")
@@ -139,4 +139,4 @@ def _join(sentence: Sentence, ids_of: Mapping[str, Int32s], unknown: Int32s) -> 
         raise DataError(f"sentence {sentence.id!r}: no token of this encoder holds its word {empty[0]!r}; drop it")
     ends = np.cumsum([len(part) for part in parts])
     first_of = np.concatenate([[0], ends[:-1]]).astype(np.int32)
-    return Pieces(np.concatenate(parts), first_of)
+    return SentencePieces(np.concatenate(parts), first_of)

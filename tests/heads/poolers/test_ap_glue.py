@@ -6,7 +6,7 @@ import torch
 from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.head import count_parameters
-from bertvision.heads.poolers.ap_glue import PositionalAdapter
+from bertvision.heads.poolers.adapter import PositionalAdapter
 from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
 from bertvision.training.objective import Objective

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from bertvision.errors import SettingsError
-from bertvision.heads.poolers.cnn_1xn import Cnn1xN
+from bertvision.heads.poolers.cnn import Cnn1xN
 from bertvision.heads.poolers.convolutions import MaxPool
 from bertvision.shapes import StackShape
 

@@ -1,7 +1,7 @@
 import torch
 from torch.nn import functional as F
 
-from bertvision.heads.poolers.cnn_nxn import CnnNxN, NgramLayer
+from bertvision.heads.poolers.cnn import CnnNxN, NgramLayer
 from bertvision.heads.poolers.convolutions import real_tokens
 from bertvision.shapes import StackShape
 

@@ -30,7 +30,7 @@ from bertvision.encoder.tuning.blocks import (
 from bertvision.errors import MissingExtraError
 from bertvision.shapes import TokenFeatures
 
-Kind = Literal["houlsby", "pfeiffer"]
+BottleneckKind = Literal["houlsby", "pfeiffer"]
 SLOT = "adapters"
 START = 1e-3  # standard deviation at the start, which makes an adapter nearly the identity
 
@@ -38,7 +38,7 @@ START = 1e-3  # standard deviation at the start, which makes an adapter nearly t
 class Bottleneck(nn.Module):
     """Project down, apply GELU (tanh form, SPEC 11.2) or ReLU, project up, add to what came in."""
 
-    def __init__(self, hidden: int, width: int, kind: Kind = "houlsby") -> None:
+    def __init__(self, hidden: int, width: int, kind: BottleneckKind = "houlsby") -> None:
         super().__init__()
         self.down, self.up = nn.Linear(hidden, width), nn.Linear(width, hidden)
         self.activation = nn.GELU(approximate="tanh") if kind == "houlsby" else nn.ReLU()
@@ -56,7 +56,7 @@ class Bottleneck(nn.Module):
         return changes
 
 
-def insert_bottlenecks(model: PreTrainedModel, kind: Kind, width: int, tuning: str) -> None:
+def insert_bottlenecks(model: PreTrainedModel, kind: BottleneckKind, width: int, tuning: str) -> None:
     """Put adapters behind every block's attention and feed-forward (Houlsby) or behind its last norm (Pfeiffer)."""
     own = next(model.parameters())
     for place in _places_of(model, kind):
@@ -73,7 +73,7 @@ def remove_bottlenecks(model: PreTrainedModel, tuning: str) -> None:
             remove_hooks(place._forward_hooks, lambda hook: hook in (_adapt, _adapt_norm))
 
 
-def _places_of(model: PreTrainedModel, kind: Kind) -> list[nn.Module]:
+def _places_of(model: PreTrainedModel, kind: BottleneckKind) -> list[nn.Module]:
     """List the modules that adapters follow, block by block."""
     parts = parts_of(model)
     inside = (parts.attention, parts.feed_forward) if kind == "houlsby" else (parts.norm or parts.feed_forward,)

@@ -3,12 +3,17 @@
 All that lies below the first block that learns is the frozen bottom. It runs in eval mode: without dropout a row's
 state behind it is the same whenever it is computed, so it can be kept and given to the blocks above, and training
 cannot tell whether it was.
+
+Single weights can be frozen at random (SPEC 10.2): masks are drawn from the seed, each by the name of its weight, so
+that a run that goes on draws the same ones. In the original frozen numbers have no gradient but still shrink by weight
+decay; here they keep their value (`Frozen`).
 """
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -21,12 +26,13 @@ from bertvision.encoder.tuning.blocks import (
     plain_parameters,
 )
 from bertvision.encoder.tuning.config import Trained
-from bertvision.encoder.tuning.masks import trained_sizes
 from bertvision.errors import EncoderError
 from bertvision.shapes import TokenFeatures
-from bertvision.training.loop import Still
+from bertvision.training.loop import Frozen, Still, seed_for
+from bertvision.training.sharding import own_part, split_like
 
 NORMS = (nn.LayerNorm, nn.RMSNorm)
+MASKS = "frozen_masks"  # on the model, and copied with it
 
 
 def trained_names(model: PreTrainedModel, trained: Trained, *, norms: bool) -> set[str]:
@@ -44,9 +50,39 @@ def set_trained(model: PreTrainedModel, names: Collection[str], tuning: str | No
         param.requires_grad_(True)
 
 
+def freeze_share(model: PreTrainedModel, share: float | None, seed: int) -> None:
+    """Freeze every number of the weights that learn with a probability; None lets all of them learn again."""
+    model.__dict__.pop(MASKS, None)
+    if share is None:
+        return
+    learning = {name: param.shape for name, param in model.named_parameters() if param.requires_grad}
+    masks = {name: _draw(shape, share, seed_for(seed, "frozen", name)) for name, shape in learning.items()}
+    model.__dict__[MASKS] = masks
+
+
+def frozen_numbers(model: nn.Module) -> list[Frozen]:
+    """List the numbers that `freeze_share` froze, on their weights' devices and split as these are."""
+    own = dict(model.named_parameters())
+    masks: dict[str, Tensor] = model.__dict__.get(MASKS, {})
+    return [
+        Frozen(own[name], own_part(split_like(mask.to(own[name].device), own[name]))) for name, mask in masks.items()
+    ]
+
+
+def trained_sizes(model: nn.Module) -> dict[str, int]:
+    """Count the numbers that learn, weight by weight, by name."""
+    masks: dict[str, Tensor] = model.__dict__.get(MASKS, {})
+    sizes = {name: param.numel() for name, param in model.named_parameters() if param.requires_grad}
+    return {name: size - int(masks[name].sum()) if name in masks else size for name, size in sizes.items()}
+
+
 def count_trainable(model: nn.Module) -> int:
     """Count the weights that learn, single ones that are frozen left out."""
     return sum(trained_sizes(model).values())
+
+
+def _draw(shape: torch.Size, share: float, seed: int) -> Tensor:
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed)) < share
 
 
 def still_weights(model: PreTrainedModel, *, ignores_shifts: bool) -> list[Still]:

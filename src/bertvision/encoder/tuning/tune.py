@@ -10,8 +10,7 @@ from transformers import PreTrainedModel
 from bertvision.encoder.tuning.adapters import insert_bottlenecks, insert_lora
 from bertvision.encoder.tuning.blocks import INSERTED, parts_of, plain_name
 from bertvision.encoder.tuning.config import TuneConfig
-from bertvision.encoder.tuning.freezing import NORMS, set_trained, trained_names
-from bertvision.encoder.tuning.masks import freeze_share, trained_sizes
+from bertvision.encoder.tuning.freezing import NORMS, freeze_share, set_trained, trained_names, trained_sizes
 from bertvision.encoder.tuning.parasites import insert_parasites
 from bertvision.encoder.tuning.variants import (
     add_variant,

@@ -7,33 +7,35 @@ from torch import nn
 from bertvision.heads.poolers.adapter import (
     Adapter,
     AdapterConfig,
+    ApGlueConfig,
+    Mix4,
+    Mix4Config,
     MixedAdapter,
     MixedAdapterConfig,
+    PositionalAdapter,
     TwoAdapters,
     TwoAdaptersConfig,
 )
-from bertvision.heads.poolers.ap_glue import ApGlueConfig, PositionalAdapter
 from bertvision.heads.poolers.cacnn import Cacnn, CacnnContextConfig, CacnnSimpleConfig, build_cacnn
-from bertvision.heads.poolers.chosen_layers import ChosenLayers, ChosenLayersConfig
-from bertvision.heads.poolers.cnn_1xn import Cnn1xN, Cnn1xNConfig
-from bertvision.heads.poolers.cnn_nxn import CnnNxN, CnnNxNConfig
+from bertvision.heads.poolers.cnn import Cnn1xN, Cnn1xNConfig, CnnNxN, CnnNxNConfig
+from bertvision.heads.poolers.depth import DepthReader, LayerAttention, LayerAttentionConfig, ReadConfig
 from bertvision.heads.poolers.inception import Inception, InceptionConfig
 from bertvision.heads.poolers.ladder import Ladder, LadderConfig
 from bertvision.heads.poolers.last_dense import LastDense, LastDenseConfig
-from bertvision.heads.poolers.layer_attention import LayerAttention, LayerAttentionConfig
-from bertvision.heads.poolers.mix4 import Mix4, Mix4Config
 from bertvision.heads.poolers.mixes import (
     AveragePooling,
     AveragePoolingConfig,
+    ChosenLayers,
+    ChosenLayersConfig,
     LastState,
     LastStateConfig,
     LearnedPooling,
     LearnedPoolingConfig,
+    RegressionConfig,
+    SideBySide,
 )
 from bertvision.heads.poolers.own import OwnPoolerConfig, copy_own
 from bertvision.heads.poolers.pooler import width_of
-from bertvision.heads.poolers.read import Read, ReadConfig
-from bertvision.heads.poolers.regression import RegressionConfig, SideBySide
 from bertvision.heads.poolers.xception import ModifiedXception, ModifiedXceptionConfig, Xception, XceptionConfig
 from bertvision.shapes import StackShape
 
@@ -88,7 +90,7 @@ def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
         | Ladder
         | Mix4
         | LayerAttention
-        | Read
+        | DepthReader
         | SideBySide
     )
     match config:
@@ -130,7 +132,7 @@ def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
         case LayerAttentionConfig(width=width):
             pooler = LayerAttention(shape, width_of(width, hidden))
         case ReadConfig(width=width):
-            pooler = Read(shape, width_of(width, hidden))
+            pooler = DepthReader(shape, width_of(width, hidden))
         case RegressionConfig(layers=regressed):
             pooler = SideBySide(shape, last=regressed == "last")
         case _:

@@ -1,15 +1,24 @@
-"""One state per token of all layers: mixed by learned weights, their mean, or the last one alone."""
+"""Layers as they are: mixed by learned weights, their mean, the last one alone, or some of them side by side."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from bertvision.errors import SettingsError
 from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase, parts_of_mix
+from bertvision.kinds.kind import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 Mix = Literal["learned", "average", "last"]
+Chosen = Literal["embeddings", "second_to_last", "last_four", "blocks"]
+SLICES: dict[Chosen, slice] = {
+    "embeddings": slice(0, 1),
+    "second_to_last": slice(-2, -1),
+    "last_four": slice(-4, None),  # fewer where there are fewer
+    "blocks": slice(1, None),  # the paper's "all 12 layers": without the embedding output
+}
 
 
 class LearnedPoolingConfig(PoolerBase):
@@ -102,6 +111,67 @@ class LastState(nn.Module):
         batch, layers, tokens, _ = states.shape
         parts = states.new_zeros(batch, layers, tokens, len(weight))
         parts[:, -1] = states[:, -1] @ weight.T
+        return LayerParts(parts)
+
+
+class ChosenLayersConfig(PoolerBase):
+    """Which layers, and what becomes of several: as in BERT's paper (Devlin et al. 2019, table 7)."""
+
+    kind: Literal["chosen_layers"] = "chosen_layers"
+    # The first token's states begin with the pooled one, which is no layer to count from.
+    per: ClassVar[tuple[Per, ...]] = ("token",)
+    layers: Chosen = "last_four"
+    join: Literal["concat", "mix"] = "concat"  # mix: a learned weighted sum
+
+
+class ChosenLayers(nn.Module):
+    """Lay some layers side by side, or mix them by learned weights."""
+
+    def __init__(self, shape: StackShape, layers: Chosen, *, mixed: bool = False) -> None:
+        super().__init__()
+        self._slice = SLICES[layers]
+        self.places = range(shape.layers)[self._slice]  # among the states that it is given
+        count = len(self.places)
+        if count == 0:
+            raise SettingsError(f"there is no {layers} among {shape.layers} state; give more states.layers")
+        self.mix = LearnedPooling(count, shape.hidden) if mixed else None
+        self.features = shape.hidden if mixed else count * shape.hidden
+
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
+        """Return the chosen states of every token."""
+        chosen = states[:, self._slice]
+        if self.mix is not None:
+            mixed: TokenFeatures = self.mix(chosen, mask, segments)
+            return mixed
+        return chosen.transpose(1, 2).flatten(start_dim=2)
+
+
+class RegressionConfig(PoolerBase):
+    """Which layers a regression reads; a head with it is fitted at once (`heads/regression.py`), and takes no steps."""
+
+    kind: Literal["regression"] = "regression"
+    per: ClassVar[tuple[Per, ...]] = ("row",)
+    layers: Literal["all", "last"] = "all"
+
+
+class SideBySide(nn.Module):
+    """Lay layers side by side; no weights of its own."""
+
+    def __init__(self, shape: StackShape, *, last: bool) -> None:
+        super().__init__()
+        self.layers = 1 if last else shape.layers
+        self.features = self.layers * shape.hidden
+
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
+        """Return the layers' states, one after the other."""
+        return states[:, -self.layers :].transpose(1, 2).flatten(start_dim=2)
+
+    def layer_parts(self, states: LayerStates, mask: TokenMask, weight: OutputWeight) -> LayerParts:
+        """Read every layer out by its own part of the weights."""
+        batch, layers, tokens, hidden = states.shape
+        parts = states.new_zeros(batch, layers, tokens, len(weight))
+        for place, own in enumerate(weight.view(len(weight), -1, hidden).unbind(dim=1), start=layers - self.layers):
+            parts[:, place] = states[:, place] @ own.T
         return LayerParts(parts)
 
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from bertvision.experiment import build_experiment
-from bertvision.steps.plan_processes import MESSAGE, ProcessesPlan, Stage, plan_processes
+from bertvision.steps.plan import MESSAGE, ProcessesPlan, Stage, plan_processes
 
 
 def test_a_ring_sends_each_part_of_the_gradients_twice_through_every_process():

@@ -1,4 +1,4 @@
-"""Attention over depth: every token chooses for itself which layers it reads."""
+"""Over depth: every token reads its own states, by attention to layers or by a small recurrent network."""
 
 from typing import Literal
 
@@ -43,3 +43,32 @@ class LayerAttention(nn.Module):
         shares = scores.softmax(dim=0).to(values.dtype)
         summed = (shares[..., None] * values).sum(dim=0)
         return torch.cat([F.gelu(summed, approximate="tanh"), last], dim=-1)
+
+
+class ReadConfig(PoolerBase):
+    """Width of the projection and of the recurrent state."""
+
+    kind: Literal["read"] = "read"
+    width: Width = 64
+
+
+class DepthReader(nn.Module):
+    """Project every state down and run a GRU from the lowest layer to the highest, token by token.
+
+    Its last state and the encoder's remain.
+    """
+
+    def __init__(self, shape: StackShape, width: int) -> None:
+        super().__init__()
+        self.down = nn.Linear(shape.hidden, width)
+        self.gru = nn.GRU(width, width)
+        self.features = width + shape.hidden
+
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
+        """Return width features and the last state."""
+        batch, _, tokens, _ = states.shape
+        projected = project_layers(states, self.down).flatten(1, 2)
+        # Autocast would run cuDNN's GRU in float16, also where it was asked for bf16: small gradients would be lost.
+        with torch.autocast(states.device.type, enabled=False):
+            _, read = self.gru(projected.float())
+        return torch.cat([read[0].unflatten(0, (batch, tokens)), states[:, -1]], dim=-1)

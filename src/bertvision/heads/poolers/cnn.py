@@ -1,14 +1,29 @@
-"""The papers' 1xN networks: convolutions along the features of one token, on all layers or on one view of them."""
+"""The papers' small convolutional networks.
+
+The 1xN networks run along the features of one token, on all layers or on one view of them; the NxN network over
+neighbouring tokens and features of one view.
+"""
 
 from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import nn
+from torch.nn import functional as F
 
 from bertvision.errors import SettingsError
 from bertvision.heads.poolers.adapter import MixedAdapter
-from bertvision.heads.poolers.convolutions import Conv, MaxPool, batch_norm, dropout, real_tokens, shrunk, spread
+from bertvision.heads.poolers.convolutions import (
+    Conv,
+    Maps,
+    MaxPool,
+    Places,
+    batch_norm,
+    dropout,
+    real_tokens,
+    shrunk,
+    spread,
+)
 from bertvision.heads.poolers.mixes import Mix, build_mix
 from bertvision.heads.poolers.pooler import PoolerBase, Width
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
@@ -16,6 +31,7 @@ from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, 
 # SPEC 3.6. Their code is lost; of the thousands of stacks that have the published sizes, this is one.
 KERNELS, STRIDES, CHANNELS = (11, 7, 7, 7), (2, 2, 3, 1), (64, 128, 128, 128)
 DILATIONS, CHANNELS_IF_DILATED = (1, 2, 4, 8), (128, 128, 128, 128)
+NGRAM_KERNELS, NGRAM_STRIDE, NGRAM_CHANNELS = (5, 5, 3, 3), 2, 128  # reconstructed from the published size
 
 
 class Cnn1xNConfig(PoolerBase):
@@ -51,6 +67,50 @@ class Cnn1xN(nn.Module):
             items = self.view(states, mask, segments)[real][:, None, None]
         found = self.dropout(self.net(items).flatten(start_dim=1))
         return torch.cat([spread(found, real, mask), states[:, -1]], dim=-1)
+
+
+class CnnNxNConfig(PoolerBase):
+    """What the network sees."""
+
+    kind: Literal["cnn_nxn"] = "cnn_nxn"
+    mix: Mix = "learned"
+    width: Width = 64  # of the adapter between the mix and the network
+    dropout: float = Field(0.2, ge=0, lt=1)
+
+
+class CnnNxN(nn.Module):
+    """Run a small network over the tokens' projected mixes, and lay the last state beside what it finds."""
+
+    def __init__(self, shape: StackShape, mix: Mix, width: int, *, dropout_rate: float = 0.2) -> None:
+        super().__init__()
+        self.view = MixedAdapter(shape, mix, width)
+        inputs = (1, *(NGRAM_CHANNELS for _ in NGRAM_KERNELS[1:]))
+        self.net = nn.ModuleList(NgramLayer(*sizes) for sizes in zip(inputs, NGRAM_KERNELS, strict=True))
+        self.dropout = dropout(dropout_rate)
+        self.features = NGRAM_CHANNELS * shrunk(width, *(NGRAM_STRIDE for _ in NGRAM_KERNELS)) + shape.hidden
+
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
+        """Return what the network finds around each token, and the last state."""
+        real = real_tokens(mask)
+        maps = self.view(states, mask, segments)[:, None].masked_fill(~mask[:, None, :, None], 0)
+        for layer in self.net:
+            maps = layer(maps, real, mask)
+        found = self.dropout(maps.transpose(1, 2).flatten(start_dim=2))
+        return torch.cat([found, states[:, -1]], dim=-1)
+
+
+class NgramLayer(nn.Module):
+    """A convolution, batch normalisation over real tokens alone, ReLU."""
+
+    def __init__(self, inputs: int, kernel: int) -> None:
+        super().__init__()
+        self.conv = Conv(inputs, NGRAM_CHANNELS, (kernel, kernel), stride=NGRAM_STRIDE)
+        self.norm = batch_norm(NGRAM_CHANNELS)
+
+    def forward(self, maps: Maps, real: Places, mask: TokenMask) -> Maps:
+        """Return maps of half the width that are zero at padding, as the next convolution needs them."""
+        items = self.conv(maps).transpose(1, 2)[real][:, :, None]  # [real token, channel, 1, width]
+        return spread(F.relu(self.norm(items), inplace=True)[:, :, 0], real, mask).transpose(1, 2)
 
 
 def build_view(shape: StackShape, mix: Mix, width: int | None) -> nn.Module:

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from bertvision.encoder.tuning.config import TuneConfig
-from bertvision.encoder.tuning.freezing import count_trainable
-from bertvision.encoder.tuning.masks import frozen_numbers
+from bertvision.encoder.tuning.freezing import count_trainable, frozen_numbers
 from bertvision.encoder.tuning.tune import start_tuning, tune, what_is_trained
 from bertvision.errors import SettingsError
 from bertvision.training.loop import Group, Learner, RandomStream, seed_for
