@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from bertvision.errors import SettingsError
-from bertvision.settings import Precision as Precision  # there because naming one needs no torch
-from bertvision.settings import check_precision
+from bertvision.settings import Precision, check_precision
 from bertvision.training.processes import ALONE, Processes, is_several
 
 CPU_BF16 = ("avx512_bf16", "amx_bf16")  # instructions; without them bf16 is slower than float32 on a CPU
