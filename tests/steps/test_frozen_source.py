@@ -48,6 +48,7 @@ def make_experiment(squad_file, encoder_folder):
         "tune": FROZEN,
         "heads": {"train": []},
         "device": "cpu",
+        "precision": "float32",  # by `auto`, a CPU that is faster in bf16 is told of
     }
     return lambda *overrides: build_experiment(settings, overrides)
 
