@@ -127,7 +127,7 @@ def bench_finetune(config: FinetuneBench, progress: Progress = SILENT) -> BenchR
     runs, left_out = measure(work, names, parts, progress)
     return BenchRecord(
         name="finetune",
-        variant=f"{short_name(encoder)}-{tokens}",
+        variant=f"{short_name(encoder)}-{tokens}" + ("" if config.precision == "auto" else f"-{config.precision}"),
         about="seconds of fine-tuning on 1,000 windows; every round has windows of its own, so that shapes are new",
         settings={
             **config.model_dump(mode="json", exclude={"data", "tokenizer"}),
@@ -147,8 +147,10 @@ def check_sides(given: Sequence[str], known: Sequence[str]) -> None:
 
 
 def split_names(given: object) -> object:
-    """Read names that are written as a,b."""
-    return tuple(name.strip() for name in given.split(",")) if isinstance(given, str) else given
+    """Read names that are written as a,b, or as a list."""
+    if isinstance(given, str):
+        return tuple(name.strip() for name in given.split(","))
+    return tuple(given) if isinstance(given, list) else given
 
 
 def cut_parts(windows: Sequence[Window], size: int, rounds: int) -> list[list[Window]]:
