@@ -67,10 +67,11 @@ def test_a_training_that_diverged_has_no_speed():
         last_quarter([3.0, float("nan")])
 
 
-def test_unknown_sides_are_refused():
+@pytest.mark.parametrize("sides", ["today,tomorrow", "[today, tomorrow]"])
+def test_unknown_sides_are_refused(sides):
     for name in ("finetune", "seconds-to-score"):
         with pytest.raises(SettingsError, match="no side 'tomorrow'"):
-            run_bench(name, ["sides=today,tomorrow"])
+            run_bench(name, [f"sides={sides}"])
 
 
 def test_rounds_have_windows_of_their_own():

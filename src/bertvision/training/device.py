@@ -66,7 +66,7 @@ class Compute(NamedTuple):
 
     @property
     def has_faster_bf16(self) -> bool:
-        """Whether this is a CPU in float32 that has instructions for bf16, with which it is faster (docs/benchmarks.md)."""
+        """Whether this is a CPU in float32 that would be faster in bf16, for which it has instructions."""
         if self.device.type != "cpu" or self.dtype != torch.float32:
             return False
         known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}  # older torch has none
