@@ -76,7 +76,7 @@ class Compute(NamedTuple):
 def choose_compute(device: str = "auto", precision: Precision = "auto") -> Compute:
     """Choose a GPU where there is one, and bf16 where the GPU has it.
 
-    On a CPU float32 is the default: most CPUs are slower in bf16, and so scores do not depend on which CPU it is.
+    On a CPU float32 is the default: most CPUs are slower in bf16, and with it scores would differ more between CPUs.
     """
     check_precision(precision)
     if device == "auto":
