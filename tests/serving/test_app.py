@@ -361,6 +361,16 @@ def test_the_verb_takes_the_token_from_the_environment(make_folder, started):
         assert client.get("/models", headers={"Authorization": "Bearer right"}).json() == {"weir": "squad2"}
 
 
+def test_a_plain_folder_is_served_by_its_own_name(make_folder, started, monkeypatch):
+    folder = make_folder()
+    odd = folder.rename(folder.with_name("lr=1e-3"))
+    monkeypatch.chdir(odd.parent)
+    for given in ("lr=1e-3", f"{odd}/"):
+        assert call("--model", given, "--device", "cpu").exit_code == 0
+        with TestClient(started[-1][0].app, base_url="http://localhost") as client:
+            assert client.get("/models").json() == {"lr=1e-3": "squad2"}
+
+
 @pytest.mark.parametrize(("characters", "statuses"), [(None, [200, 413]), (400_000, [200, 200]), (199_999, [413, 413])])
 def test_the_verb_takes_the_longest_text(make_folder, started, characters, statuses):
     more = () if characters is None else ("--max-characters", characters)
@@ -391,8 +401,15 @@ def test_a_port_that_is_taken_is_told_in_one_line(make_folder, started):
 @pytest.mark.parametrize(
     ("arguments", "env", "message"),
     [
-        (("--model", "weir"), None, "expected NAME=DIR"),
-        (("--model", "a=x", "--model", "a=y"), None, "two models have the same name"),
+        (("--model", "weir="), None, "expected a folder or NAME=DIR"),
+        (("--model", "/"), None, "expected a folder or NAME=DIR"),
+        (("--model", "weir"), None, "no such folder"),
+        (("--model", "a=x", "--model", "a=y"), None, "two models are called 'a'; name them apart"),
+        (
+            ("--model", "one/a", "--model", "two/a/"),
+            None,
+            "two models are called 'a'; name them apart: --model NAME=DIR",
+        ),
         (("--model", "a=x"), {"BERTVISION_TOKEN": ""}, "is empty"),
         (("--model", "a=no_such"), None, "no such folder"),
     ],

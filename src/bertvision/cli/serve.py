@@ -5,11 +5,13 @@ import logging
 import os
 import socket
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bertvision.cli.console import AllowOutside, ComputePrecision, in_one_line, messages
+from bertvision.data.sources import exists
 from bertvision.errors import MissingExtraError, SettingsError
 
 LOOPBACK = ("127.0.0.1", "localhost")
@@ -22,8 +24,9 @@ def serve(
         list[str] | None,
         typer.Option(
             "--model",
-            metavar="NAME=DIR",
-            help="default, base, or NAME=DIR: a MODEL_DIR, checkpoint or hub id; any number. Without any, default.",
+            metavar="[NAME=]DIR",
+            help="default, base, a MODEL_DIR, checkpoint or hub id, named as its folder or by NAME; any number. "
+            "Without any, default.",
         ),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = LOOPBACK[0],
@@ -52,8 +55,9 @@ def serve(
     with BERTVISION_TOKEN in the environment, requests must carry it as a bearer token (the page asks for it).
     """
     named = [_named(each) for each in models or ("default",)]
-    if len({name for name, _ in named}) < len(named):
-        raise SettingsError("two models have the same name; give every --model its own")
+    names = [name for name, _ in named]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise SettingsError(f"two models are called {repeated[0]!r}; name them apart: --model NAME=DIR")
     token = os.environ.get(TOKEN)
     if token is not None and not token.isascii() or token == "":
         raise SettingsError(f"{TOKEN} is empty or not ASCII; set another one, or none")
@@ -127,11 +131,16 @@ def _address(host: str, listening: socket.socket) -> str:
 
 
 def _named(given: str) -> tuple[str, str]:
+    """Return a model's name and place; a place without a name has that of its folder."""
     if given in ("default", "base"):
         return given, given
     name, equals, place = given.partition("=")
-    if not equals or not name or not place:
-        raise SettingsError(f"--model {given}: expected NAME=DIR, such as --model reader=runs/mine/heads/1/last_linear")
+    if not equals or exists(given):  # a folder may be called lr=1e-3
+        name, place = Path(given).resolve().name, given
+    if not name or not place:
+        raise SettingsError(
+            f"--model {given}: expected a folder or NAME=DIR, such as --model reader=runs/mine/heads/1/last_linear"
+        )
     return name, place
 
 
