@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from bertvision.experiment import build_experiment
+from bertvision.steps.cautions import alike_labels
 from bertvision.steps.run import run
 
 WORDS = ("the weir was built", "who built the river", "stone by the river", "hannah was in the stone")
@@ -25,13 +26,12 @@ class Said:
 def warnings_of(encoder_folder, tmp_path):
     from bertvision.progress import SILENT
 
-    def call(labels, dev_end=" ?", **settings):
-        pairs = list(zip(labels, WORDS * (len(labels) // 4), strict=True))
-        for name, end in (("train.csv", ""), ("dev.csv", dev_end)):
-            rows = [[text + end, label] for label, text in pairs]
+    def call(labels, dev_end=" ?", dev_labels=None, names=("new", "old"), **settings):
+        for name, end, given in (("train.csv", "", labels), ("dev.csv", dev_end, dev_labels or labels)):
+            rows = [[text + end, label] for label, text in zip(given, WORDS * (len(labels) // 4), strict=True)]
             with (tmp_path / name).open("w", newline="") as file:
                 csv.writer(file).writerows([["text", "label"], *rows])
-        data = {"train": str(tmp_path / "train.csv"), "dev": str(tmp_path / "dev.csv"), "labels": ["new", "old"]}
+        data = {"train": str(tmp_path / "train.csv"), "dev": str(tmp_path / "dev.csv"), "labels": list(names)}
         whole = {"task": "classification", "data": data, "encoder": str(encoder_folder), "device": "cpu", **settings}
         progress = Said(SILENT)
         records = run(build_experiment({**whole, "windows": {"max_length": 16}}), tmp_path / "out", progress)
@@ -91,3 +91,27 @@ def test_a_run_by_default_on_few_rows_says_nothing(warnings_of):
     assert "regression" in [record.row for record in records]
     assert records[-1].row == "last_regression"
     assert {record.fraction for record in records} == {None}
+
+
+def test_labels_that_differ_in_case_or_spaces_are_told_and_others_are_not():
+    labels = ["Very good", "verygood", "good", "Good", "bad", "+", "-"]
+    assert alike_labels(labels) == [
+        "labels that differ only in case or spaces are learned apart: 'Very good' and 'verygood', 'good' and 'Good'; "
+        "write them alike where they mean the same"
+    ]
+    assert alike_labels(["good", "goood", "1", "10", "B-PER", "I-PER", "O"]) == []
+
+
+def test_labels_of_dev_that_train_lacks_are_told(warnings_of):
+    heads = {"train": ["last_regression"]}
+    said, _ = warnings_of(
+        ["old", "new"] * 4,
+        dev_labels=["old", "Old"] * 4,
+        names=["new", "old", "Old"],
+        finetune={"fractions": []},
+        heads=heads,
+    )
+    assert [text[:70] for text in said[:2]] == [  # what follows is of the trained head
+        "warning: labels that differ only in case or spaces are learned apart: ",
+        "warning: dev has labels that no training example has: 'Old' (4); they ",
+    ]

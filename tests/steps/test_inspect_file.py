@@ -37,6 +37,13 @@ def test_rows_are_counted_by_class_and_those_that_lose_their_end(inspect):
     assert not any("no answer" in what or what == "contexts" for what in shown(found))
 
 
+def test_labels_that_differ_in_case_are_told(inspect):
+    found = inspect("classification", "case.csv", "text,label\nthe river,wet\nthe weir,Wet\nthe stone,dry\n")
+    assert len(found.notes) == 1
+    assert "'Wet' and 'wet'" in found.notes[0]
+    assert inspect("ner", "tags.conll", "hannah B-PER\nbuilt O\n").notes == []
+
+
 def test_labels_of_sets_are_shares_of_the_examples(inspect):
     text = 'text,label\nthe river,"a,b"\nthe stone,a\nthe weir,\nin 1887,\n'
     found = inspect("multilabel", "sets.csv", text)

@@ -5,7 +5,17 @@ from typing import Annotated
 
 import typer
 
-from bertvision.cli.console import Json, Quiet, Set, in_one_line, print_json, print_table, progress_for, results
+from bertvision.cli.console import (
+    Json,
+    Quiet,
+    Set,
+    in_one_line,
+    messages,
+    print_json,
+    print_table,
+    progress_for,
+    results,
+)
 
 
 @in_one_line
@@ -32,6 +42,8 @@ def inspect(
     results.print(f"{found.name}: {found.examples:,} examples, {found.windows:,} windows", markup=False)
     for table in found.as_tables():
         print_table(table)
+    for note in found.notes:
+        messages.print(f"warning: {note}", markup=False)
 
 
 @in_one_line

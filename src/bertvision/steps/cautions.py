@@ -13,6 +13,7 @@ from bertvision.windows.padding import lengths_of
 
 LEAST_STEPS = 50  # a round number: 6 steps learned nothing (docs/log.md), 100 did
 LEAST_SHARED = 0.01  # of dev's examples
+MOST_SHOWN = 3  # labels or groups of them in one line
 MORE = "give it more rows, or more steps (finetune.min_steps, heads.min_steps)"
 
 
@@ -29,7 +30,20 @@ def caution(context: RunContext) -> list[str]:
     counts = context.task.kind.count_labels(context.task.train.examples, context.task.labels)
     if context.task.kind.needs_two_labels and len(present := [name for name, count in counts.items() if count]) == 1:
         found.append(f"all training examples are {present[0]!r}, so nothing can be told apart; add some of the others")
-    return found + _seen_before(context.task)
+    return found + alike_labels(context.task.labels) + _unseen_labels(context.task) + _seen_before(context.task)
+
+
+def alike_labels(labels: Sequence[str]) -> list[str]:
+    """Return a caution where labels differ in nothing but case or spaces, which are slips mostly."""
+    groups: dict[str, list[str]] = {}
+    for label in labels:
+        groups.setdefault("".join(label.casefold().split()), []).append(label)
+    alike = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
+    if not alike:
+        return []
+    shown = ", ".join(alike[:MOST_SHOWN]) + (", ..." if len(alike) > MOST_SHOWN else "")
+    cure = "write them alike where they mean the same"
+    return [f"labels that differ only in case or spaces are learned apart: {shown}; {cure}"]
 
 
 def tips(context: RunContext) -> list[str]:
@@ -61,6 +75,18 @@ def _seen_before(task: Task) -> list[str]:
         return []
     told = f"{count:,} of the {len(dev.examples):,} examples of dev ({dev.name}) are in train too"
     return [f"{told}, so scores will look better than they are on new ones; take them out of one of the two"]
+
+
+def _unseen_labels(task: Task) -> list[str]:
+    """Return a caution where dev has labels that train lacks; the places of endings are no labels to learn."""
+    if not (task.kind.names_labels or task.kind.labels_words):
+        return []
+    train, dev = (task.kind.count_labels(split.examples, task.labels) for split in (task.train, task.dev))
+    unseen = [f"{label!r} ({count:,})" for label, count in dev.items() if count and not train[label]]
+    if not unseen:
+        return []
+    shown = ", ".join(unseen[:MOST_SHOWN]) + (", ..." if len(unseen) > MOST_SHOWN else "")
+    return [f"dev has labels that no training example has: {shown}; they cannot be learned; add examples to train"]
 
 
 def _few_steps(who: str, steps: int, cure: str) -> list[str]:

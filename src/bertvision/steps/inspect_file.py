@@ -12,6 +12,7 @@ from bertvision.encoder.load import load_tokenizer
 from bertvision.experiment import build_experiment
 from bertvision.kinds.kind import Kind
 from bertvision.progress import SILENT, Progress
+from bertvision.steps.cautions import alike_labels
 from bertvision.tables import Table
 from bertvision.tasks import TASKS, read_labelled, task_name
 from bertvision.windows.batches import BatchConfig, padding_share, plan_epoch
@@ -39,6 +40,7 @@ class Inspection:
     mean_tokens: float
     padding: dict[str, float]  # share of computed tokens, by batch
     lengths: dict[str, list[int]]  # percentiles of tokens
+    notes: list[str]  # on what may be slips
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values."""
@@ -103,6 +105,7 @@ def inspect_file(
         },
         lengths={"window": _percentiles(lengths)}
         | ({"question and special tokens": _percentiles(list(whole.values()))} if asks else {}),
+        notes=alike_labels(labels),
     )
 
 
