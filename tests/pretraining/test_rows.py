@@ -1,4 +1,4 @@
-"""Rows are made of whole sentences of one document, and pairs follow each other half of the time."""
+"""Rows are runs of one document's sentences, and pairs follow each other half of the time."""
 
 import numpy as np
 import pytest
@@ -78,21 +78,56 @@ def place_of(corpus, text):
     return [start for start in starts if (corpus.ids[start : start + len(text)] == text).all()]
 
 
-def test_next_sentences_follow_in_their_document_and_others_are_of_another_one(prepared, chunks):
-    corpus, chosen = prepared.train, np.arange(len(chunks.starts))
+def test_next_sentences_follow_in_their_document_and_others_are_of_another_one(prepared):
+    corpus = prepared.train
+    chunks = cut_documents(corpus, ROOM, 0.1, random_for(), pairs=True)
+    chosen = np.arange(len(chunks.starts))
     rows = make_rows(corpus, chunks, chosen, prepared.vocabulary, random_for(), pairs=True)
     checked = {NEXT: 0, OTHER: 0}
     for number, (a, b) in enumerate(pairs_of(prepared, rows)):
         own = documents_of(corpus, chunks.starts[number])
         np.testing.assert_array_equal(a, corpus.ids[chunks.starts[number] : chunks.starts[number] + len(a)])
         after = chunks.starts[number] + len(a)
+        assert 1 <= len(b) <= chunks.stops[number] - after
         if rows.follows[number] == NEXT:
-            np.testing.assert_array_equal(b, corpus.ids[after : chunks.stops[number]])
+            np.testing.assert_array_equal(b, corpus.ids[after : after + len(b)])
         elif len(b) > 6:  # shorter ones stand in several documents
             assert all(documents_of(corpus, place) != own for place in place_of(corpus, b))
-            assert len(b) <= chunks.stops[number] - after
         checked[int(rows.follows[number])] += 1
     assert min(checked.values()) > 20
+
+
+def test_with_pairs_chunks_fill_their_rows(prepared):
+    chunks = cut_documents(prepared.train, ROOM, 0.0, random_for(), pairs=True)
+    is_last = np.isin(chunks.stops, prepared.train.documents)
+    assert set(chunks.lengths[~is_last].tolist()) == {ROOM}
+    assert len(chunks.starts) > 10 * is_last.sum()
+
+
+@pytest.mark.parametrize("sentences", [30, 3, 1])  # documents of many rows, of about one, and of a part of one
+def test_neither_the_ends_nor_the_lengths_of_pairs_tell_whether_they_follow(prepared, sentences):
+    lengths = np.random.default_rng(5).integers(8, 25, 600 * sentences)
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    ids = np.resize(
+        prepared.vocabulary.ordinary[~prepared.vocabulary.continues[prepared.vocabulary.ordinary]][1:], bounds[-1]
+    )
+    stop = ids.max() + 1
+    ids[bounds[1:] - 1] = stop  # that every sentence ends with, and nothing else is
+    corpus = Corpus(ids, bounds, bounds[::sentences])
+    chunks = cut_documents(corpus, 61, 0.1, random_for(), pairs=True)
+    rows = make_rows(corpus, chunks, np.arange(len(chunks.starts)), prepared.vocabulary, random_for(), pairs=True)
+    follows, ends = rows.follows == NEXT, rows.starts + rows.lengths - 2
+    begins = np.array(
+        [
+            np.flatnonzero(rows.segments[start : start + length])[0]
+            for start, length in zip(rows.starts, rows.lengths, strict=True)
+        ]
+    )
+    assert len(follows) > 500
+    for told in (rows.ids[ends] == stop, rows.lengths, begins):
+        apart = told[follows].mean() - told[~follows].mean()
+        spread = np.sqrt(told[follows].var() / follows.sum() + told[~follows].var() / (~follows).sum())
+        assert abs(apart) < 4 * spread
 
 
 def test_half_of_the_pairs_follow_each_other(prepared, chunks):

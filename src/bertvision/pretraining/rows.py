@@ -1,7 +1,8 @@
 """Tokens of a corpus -> rows: [CLS] A [SEP] B [SEP], where B follows A in half of them, or [CLS] A [SEP].
 
-A and B are runs of whole sentences; what is longer than a row is cut. All that is drawn comes from a generator that the
-caller makes from seed, epoch and batch, so that any batch can be made again by itself.
+A text alone is a run of whole sentences; what is longer than a row is cut. Pairs fill their rows, as in BERT's code,
+and are parted between two sentences. All that is drawn comes from a generator that the caller makes from seed, epoch
+and batch, so that any batch can be made again by itself.
 """
 
 from collections.abc import Sequence
@@ -63,11 +64,14 @@ class TextRows(NamedTuple):
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
 
-def cut_documents(corpus: Corpus, room: int, short_share: float, random: np.random.Generator) -> Chunks:
+def cut_documents(
+    corpus: Corpus, room: int, short_share: float, random: np.random.Generator, *, pairs: bool = False
+) -> Chunks:
     """Cut every document, from its beginning on, into as many whole sentences as there is room for.
 
-    A share of the chunks ends at a random length before that, as BERT's code has it, so that short rows are seen too.
-    All documents are cut at once, a chunk of each at a time.
+    With `pairs` a chunk fills its room: where only a B that follows ended with its sentence, its last token would tell
+    the two kinds apart. A share of the chunks ends at a random length before that, as BERT's code has it, so that short
+    rows are seen too. All documents are cut at once, a chunk of each at a time.
     """
     at, ends = corpus.documents[:-1].astype(np.int64), np.asarray(corpus.documents[1:])
     starts, stops, owners, left = [], [], [], np.flatnonzero(at < ends)
@@ -76,8 +80,7 @@ def cut_documents(corpus: Corpus, room: int, short_share: float, random: np.rand
         is_short = random.random(len(left)) < short_share
         rooms[is_short] = random.integers(SHORTEST, room + 1, is_short.sum())
         limits = np.minimum(at[left] + rooms, ends[left])
-        whole = corpus.sentences[np.searchsorted(corpus.sentences, limits, side="right") - 1]
-        found = np.where(whole > at[left], whole, limits)  # a sentence without room is cut
+        found = limits if pairs else _whole_sentences(corpus, at[left], limits)
         starts.append(at[left])
         stops.append(found)
         owners.append(left)
@@ -87,6 +90,12 @@ def cut_documents(corpus: Corpus, room: int, short_share: float, random: np.rand
     order = np.argsort(chunks.starts, kind="stable")
     order = order[chunks.lengths[order] >= SHORTEST]
     return Chunks(*(values[order] for values in chunks))
+
+
+def _whole_sentences(corpus: Corpus, starts: Int64s, limits: Int64s) -> Int64s:
+    """Return the ends of the last sentences within limits; a sentence without room is cut."""
+    whole = corpus.sentences[np.searchsorted(corpus.sentences, limits, side="right") - 1]
+    return np.where(whole > starts, whole, limits)
 
 
 def plan_batches(chunks: Chunks, special: int, tokens: int, rows: int, random: np.random.Generator) -> list[Rows]:
@@ -114,14 +123,15 @@ def make_rows(
     if not pairs:
         nothing = np.zeros_like(starts)
         return _lay_out(corpus, vocabulary, (starts, stops), (nothing, nothing), np.full(len(chosen), NEXT))
-    middles = _part(corpus, starts, stops, vocabulary, random)
     follows = np.where(random.random(len(chosen)) < 0.5, NEXT, OTHER)
     others = _from_other_documents(chunks, chosen, random)
-    # As long as what it replaces: a row's length says nothing about whether B follows.
-    lengths = np.minimum(stops - middles, chunks.lengths[others])
-    b_starts = np.where(follows == NEXT, middles, chunks.starts[others])
-    b_stops = np.where(follows == NEXT, stops, chunks.starts[others] + lengths)
-    return _lay_out(corpus, vocabulary, (starts, middles), (b_starts, b_stops), follows)
+    middles, b_others = (
+        _part(corpus, chunks.starts[each], chunks.stops[each], vocabulary, random) for each in (chosen, others)
+    )
+    # B begins, ends and is as long as it is whether it follows or not: only what it says can tell.
+    lengths = np.minimum(stops - middles, corpus.documents[chunks.documents[others] + 1] - b_others)
+    b_starts = np.where(follows == NEXT, middles, b_others)
+    return _lay_out(corpus, vocabulary, (starts, middles), (b_starts, b_starts + lengths), follows)
 
 
 def _part(corpus: Corpus, starts: Int64s, stops: Int64s, vocabulary: Vocabulary, random: np.random.Generator) -> Int64s:

@@ -81,7 +81,8 @@ class StepSource:
     def _plan(self, seed: int, stage: int, epoch: int) -> Epoch:
         config, random = self._config, np.random.default_rng([seed, stage, epoch])
         room = room_for(config, config.stages[stage])
-        chunks = cut_documents(self._corpus, room.width - config.special, config.short_share, random)
+        width = room.width - config.special
+        chunks = cut_documents(self._corpus, width, config.short_share, random, pairs=config.pairs)
         return Epoch(chunks, plan_batches(chunks, config.special, room.tokens, room.rows, random))
 
     def _make(self, seed: int, position: Position, epoch: Epoch, count: int) -> list[PretrainingBatch]:
