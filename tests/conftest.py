@@ -25,8 +25,8 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from bertvision.data.example import ChoiceRow, GoldAnswer, Question, Sentence, TextRow
 from bertvision.encoder.load import Encoder
-from bertvision.kinds.catalog import KINDS
 from bertvision.records import DataFile, Efficiency, Inference, Parameters, Provenance, RunRecord, Seconds
+from bertvision.tasks import KINDS
 from bertvision.training.device import Compute
 from bertvision.training.objective import SPANS, Objective
 from bertvision.windows.rows import cut_choices, cut_rows

@@ -2,9 +2,9 @@ import pytest
 
 from bertvision.errors import SettingsError
 from bertvision.experiment import build_experiment
-from bertvision.kinds.catalog import KINDS
 from bertvision.search_space import Range, SearchConfig, layers_of, space_of
 from bertvision.steps.trials import Trial, head_of
+from bertvision.tasks import KINDS
 
 
 @pytest.mark.parametrize(

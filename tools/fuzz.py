@@ -226,7 +226,7 @@ def _shard_targets(folder: Path) -> list[Target]:
     from bertvision.data.shards import ShardFormat, read_shard
     from bertvision.data.sources import BadExampleError
     from bertvision.data.text_format import TextFormat
-    from bertvision.kinds.catalog import KINDS as KINDS_OF_TASKS
+    from bertvision.tasks import KINDS as KINDS_OF_TASKS
 
     rows: list[dict[str, Any]] = [{"id": 1, "text": "the weir"}, {"question": "who?", "context": "hannah"}]
     rows += [{"words": ["the", "weir"]}, {"ctx": "the", "endings": ["weir", "stone"], "label": 1}]

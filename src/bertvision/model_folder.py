@@ -26,7 +26,7 @@ from bertvision.files import read_json, write_json
 from bertvision.heads.build import HeadConfig, build_head, pooling_of
 from bertvision.heads.head import Head
 from bertvision.heads.output_layer import answers_for, has_output_layer, read_output_layer, windows_for
-from bertvision.heads.poolers.own import OwnPoolerConfig
+from bertvision.heads.poolers.build import OwnPoolerConfig
 from bertvision.hub import find_model_folder
 from bertvision.manifest import check_manifest
 from bertvision.model_config import CONFIG, ONNX_FORMAT, UseConfig, best_model

@@ -27,6 +27,7 @@ from bertvision.windows.window import WindowConfig
 ENTAILMENT = ("entailment", "not_entailment")
 DUPLICATES = ("not_duplicate", "duplicate")
 UNREAD: Split[Any] = Split("(not read)", (), 0, None)
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (SQUAD2, ANSWERABLE, CLASSES, LABELS, NUMBERS, CHOICES, TAGS)}
 
 
 class Task(NamedTuple):

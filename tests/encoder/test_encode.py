@@ -12,7 +12,7 @@ from bertvision.encoder.encode import (
     shape_of_states,
 )
 from bertvision.errors import EncoderError
-from bertvision.kinds.catalog import KINDS
+from bertvision.tasks import KINDS
 from bertvision.training.objective import SPANS, Objective
 from bertvision.windows.batches import collate
 from bertvision.windows.window import WindowConfig, cut_windows

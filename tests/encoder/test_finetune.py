@@ -13,9 +13,9 @@ from bertvision.heads.build import HeadConfig
 from bertvision.heads.config import HeadsConfig
 from bertvision.heads.logits import row_logits, token_logits
 from bertvision.heads.training import build_heads, train_heads_together
-from bertvision.kinds.catalog import KINDS
 from bertvision.settings import validate
 from bertvision.states.live import LiveStates
+from bertvision.tasks import KINDS
 from bertvision.windows.window import WindowConfig, cut_windows
 
 

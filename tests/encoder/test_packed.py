@@ -15,8 +15,8 @@ from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.training import build_heads
-from bertvision.kinds.catalog import KINDS
 from bertvision.settings import validate
+from bertvision.tasks import KINDS
 from bertvision.training.device import Compute
 from bertvision.windows.batches import collate, collate_to
 from bertvision.windows.packing import packed_shape

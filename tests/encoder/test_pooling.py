@@ -7,7 +7,7 @@ import torch
 from bertvision.data.example import TextRow
 from bertvision.encoder.encode import encode, encode_output, encode_pooled, shape_of_states
 from bertvision.encoder.pooling import compare, pool, split_pairs
-from bertvision.kinds.catalog import KINDS
+from bertvision.tasks import KINDS
 from bertvision.training.objective import Objective
 from bertvision.windows.batches import collate
 from bertvision.windows.rows import cut_rows

@@ -7,9 +7,9 @@ from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.catalog import BUDGET, CATALOG
 from bertvision.heads.head import count_parameters, layer_weights, weighed_states
-from bertvision.kinds.catalog import KINDS
 from bertvision.settings import validate
 from bertvision.shapes import StackShape
+from bertvision.tasks import KINDS
 from bertvision.training.checkpoint import load_weights, save_weights
 from bertvision.training.objective import SPANS, Objective
 

@@ -9,8 +9,8 @@ from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.catalog import CATALOG
 from bertvision.heads.contributions import layer_contributions
 from bertvision.heads.readouts import ClassReadout
-from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
+from bertvision.tasks import KINDS
 from bertvision.training.objective import SPANS, Objective
 
 SHAPE = StackShape(layers=3, hidden=32)

@@ -4,8 +4,8 @@ import torch
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.catalog import CATALOG
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
-from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
+from bertvision.tasks import KINDS
 from bertvision.training.objective import SPANS, Objective
 
 SHAPE = StackShape(layers=4, hidden=16)

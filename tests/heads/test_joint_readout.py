@@ -6,8 +6,8 @@ from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.head import count_parameters, layer_weights, score_columns
 from bertvision.heads.readouts import JointReadout
-from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
+from bertvision.tasks import KINDS
 from bertvision.training.objective import SPANS, Objective
 
 SHAPE = StackShape(layers=3, hidden=4)

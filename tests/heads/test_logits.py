@@ -5,10 +5,10 @@ import torch
 from bertvision.encoder.encode import encode, encode_cls, shape_of_states
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.logits import row_logits, token_logits
-from bertvision.kinds.catalog import KINDS
 from bertvision.predictions.logits import grid_of, load_logits, save_logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import predict_spans
+from bertvision.tasks import KINDS
 from bertvision.training.objective import Objective
 from bertvision.windows.batches import collate
 from bertvision.windows.window import WindowConfig, cut_windows

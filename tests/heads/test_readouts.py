@@ -4,8 +4,8 @@ import torch
 
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.readouts import BiLstmReadout, BiLstmRowReadout, ClassReadout, SpanReadout, TagReadout
-from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
+from bertvision.tasks import KINDS
 from bertvision.training.objective import Objective
 
 

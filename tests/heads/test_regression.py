@@ -8,8 +8,8 @@ from bertvision.encoder.encode import StateBatch
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.contributions import layer_contributions
 from bertvision.heads.regression import PENALTIES, fit_regression
-from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
+from bertvision.tasks import KINDS
 from bertvision.training.objective import Objective, start_of
 from bertvision.windows.batches import WindowBatch
 

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from bertvision.heads.build import HeadConfig, build_head
-from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
+from bertvision.tasks import KINDS
 from bertvision.training.objective import SPANS, Objective
 
 CHOICES = Objective(KINDS["choice"], 1, group=2)

@@ -10,9 +10,9 @@ from bertvision.heads import training
 from bertvision.heads.config import HeadsConfig, with_every_setting
 from bertvision.heads.head import Head
 from bertvision.heads.training import build_heads, train_heads_together
-from bertvision.kinds.catalog import KINDS
 from bertvision.settings import validate
 from bertvision.states.live import LiveStates
+from bertvision.tasks import KINDS
 from bertvision.training.objective import SPANS, loss_of
 from bertvision.windows.batches import BatchConfig
 from bertvision.windows.window import WindowConfig, cut_windows

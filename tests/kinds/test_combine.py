@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bertvision.errors import SettingsError
-from bertvision.kinds.catalog import KINDS
+from bertvision.tasks import KINDS
 
 
 def combine_rows(kind, members, how, weights=None, labels=()):

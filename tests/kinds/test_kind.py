@@ -2,8 +2,7 @@ import ast
 from pathlib import Path
 
 import bertvision
-from bertvision.kinds.catalog import KINDS
-from bertvision.tasks import TASKS
+from bertvision.tasks import KINDS, TASKS
 
 SOURCE = Path(bertvision.__file__).parent
 LOSS = SOURCE / "training" / "objective.py"  # the one choice that is not a kind's own, because kinds know no torch

@@ -13,9 +13,9 @@ from bertvision.heads.build import HeadConfig
 from bertvision.heads.config import HeadsConfig
 from bertvision.heads.logits import token_logits
 from bertvision.heads.training import build_groups, build_heads, can_learn_together, train_heads_together
-from bertvision.kinds.catalog import KINDS
 from bertvision.states.live import LiveStates
 from bertvision.states.packed import PackedLiveStates, packs_states
+from bertvision.tasks import KINDS
 from bertvision.training.device import Compute, choose_compute
 from bertvision.training.objective import SPANS, Objective
 from bertvision.windows.batches import BatchConfig, collate

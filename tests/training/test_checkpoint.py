@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from bertvision.errors import FolderError
-from bertvision.training.checkpoint import fingerprint, load_weights, save_weights
+from bertvision.training.checkpoint import BestWeights, best_of, fingerprint, load_weights, save_weights
 
 
 def test_weights_of_another_model_are_refused(tmp_path):
@@ -32,3 +32,22 @@ def test_others_may_read_weights_as_they_may_any_new_file(tmp_path):
     (tmp_path / "usual").touch()
     save_weights(tmp_path / "w.safetensors", nn.Linear(2, 3))
     assert (tmp_path / "w.safetensors").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"), [([1.0, 3.0, 3.0, 2.0], 1), ([None, 1.0, None], 1), ([None, None], 1), ([5.0], 0)]
+)
+def test_the_first_of_the_best_scores_counts_and_the_last_place_without_any(scores, best):
+    assert best_of(scores) == best
+
+
+def test_the_best_weights_are_kept_and_put_in_place_for_a_while():
+    model = nn.Linear(1, 1, bias=False)
+    best = BestWeights(model, is_asked=True)
+    for step, score in enumerate([50.0, 70.0, 60.0, 70.0], start=1):
+        nn.init.constant_(model.weight, float(step))
+        best.offer(step, score)
+    assert (best.step, best.is_over(2), best.is_over(3), best.is_over(None)) == (2, True, False, False)
+    with best.in_place():
+        assert model.weight.item() == 2
+    assert model.weight.item() == 4

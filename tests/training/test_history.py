@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from bertvision.records import TrainingPoint
-from bertvision.training.best import BestWeights, best_of
 from bertvision.training.history import MAX_POINTS, History, TrainingLog, thinned
 from bertvision.training.loop import STEPS_BETWEEN_LOOKS, Group, Learner, RandomStream, Step
 from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
@@ -131,22 +130,3 @@ def test_many_points_are_thinned_evenly_and_evaluations_stay():
     assert [each.step for each in few if each.score is not None] == [step for step in range(1, 501) if step % 50 == 25]
     assert few[-1].step == 500
     assert thinned(points[:MAX_POINTS]) == points[:MAX_POINTS]
-
-
-@pytest.mark.parametrize(
-    ("scores", "best"), [([1.0, 3.0, 3.0, 2.0], 1), ([None, 1.0, None], 1), ([None, None], 1), ([5.0], 0)]
-)
-def test_the_first_of_the_best_scores_counts_and_the_last_place_without_any(scores, best):
-    assert best_of(scores) == best
-
-
-def test_the_best_weights_are_kept_and_put_in_place_for_a_while():
-    model = nn.Linear(1, 1, bias=False)
-    best = BestWeights(model, is_asked=True)
-    for step, score in enumerate([50.0, 70.0, 60.0, 70.0], start=1):
-        nn.init.constant_(model.weight, float(step))
-        best.offer(step, score)
-    assert (best.step, best.is_over(2), best.is_over(3), best.is_over(None)) == (2, True, False, False)
-    with best.in_place():
-        assert model.weight.item() == 2
-    assert model.weight.item() == 4

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertvision.kinds.catalog import KINDS
+from bertvision.tasks import KINDS
 from bertvision.training import losses
 from bertvision.training.objective import SPANS, Objective, loss_of, losses_of
 from bertvision.windows.batches import collate, collate_to

@@ -4,7 +4,7 @@ import torch
 from pydantic import ValidationError
 from scipy.special import log_softmax, softmax
 
-from bertvision.kinds.catalog import KINDS
+from bertvision.tasks import KINDS
 from bertvision.training.losses import TeacherConfig, taught_loss
 
 

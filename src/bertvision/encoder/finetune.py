@@ -29,8 +29,7 @@ from bertvision.kinds.kind import Contrast, Kind
 from bertvision.progress import SILENT, Progress
 from bertvision.records import TrainingPoint
 from bertvision.training.accounting import Costs, Meter
-from bertvision.training.best import BestWeights
-from bertvision.training.checkpoint import HeldSignals, load_progress, save_progress
+from bertvision.training.checkpoint import BestWeights, HeldSignals, load_progress, save_progress
 from bertvision.training.device import Compute
 from bertvision.training.graphs import StepGraphs
 from bertvision.training.history import UNLOGGED, History, TrainingLog

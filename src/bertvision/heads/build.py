@@ -11,8 +11,7 @@ from bertvision.errors import SettingsError
 from bertvision.heads.catalog import CATALOG, ReadoutKind, RoleKind, kinds_of, known, reads_one_state, serves
 from bertvision.heads.head import Count, Head, count_parameters
 from bertvision.heads.poolers.build import AnyPooler, build_pooler
-from bertvision.heads.poolers.last_dense import LastDenseConfig
-from bertvision.heads.poolers.mixes import LastStateConfig, RegressionConfig
+from bertvision.heads.poolers.mixes import LastDenseConfig, LastStateConfig, RegressionConfig
 from bertvision.heads.readouts import (
     BILSTM_WIDTH,
     BiLstmReadout,

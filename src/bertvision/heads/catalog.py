@@ -26,9 +26,9 @@ from bertvision.heads.poolers.mixes import (
     RegressionConfig,
 )
 from bertvision.heads.poolers.xception import ModifiedXceptionConfig, XceptionConfig
-from bertvision.kinds.catalog import KINDS
 from bertvision.kinds.kind import Kind
 from bertvision.settings import suggest
+from bertvision.tasks import KINDS
 
 RoleKind = Literal["head", "control"]
 # A linear layer; one that scores pairs of start and end too; a recurrent network over the tokens; or the encoder's own

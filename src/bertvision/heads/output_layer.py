@@ -16,8 +16,7 @@ from bertvision.encoder.pooling import Pooling
 from bertvision.errors import EncoderError, told_as
 from bertvision.files import read_json
 from bertvision.heads.build import HeadConfig
-from bertvision.heads.poolers.last_dense import ACTIVATIONS, LastDenseConfig, Norm
-from bertvision.heads.poolers.mixes import LastStateConfig
+from bertvision.heads.poolers.mixes import ACTIVATIONS, LastDenseConfig, LastStateConfig, Norm
 from bertvision.hub import CARD, front_matter
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.windows.window import WindowConfig

@@ -18,8 +18,7 @@ from bertvision.run_folder import is_made, sign
 from bertvision.settings import Settings
 from bertvision.steps.context import RunContext
 from bertvision.steps.mistakes import Told, can_tell
-from bertvision.training.best import best_of
-from bertvision.training.checkpoint import load_weights, save_weights
+from bertvision.training.checkpoint import best_of, load_weights, save_weights
 
 TRAINING, SCORES = "training.json", "scores.json"
 REPORTED, BEST = "reported", "best"  # of an unfinished stage: weights that count

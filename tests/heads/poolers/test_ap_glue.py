@@ -7,8 +7,8 @@ from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.head import count_parameters
 from bertvision.heads.poolers.adapter import PositionalAdapter
-from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
+from bertvision.tasks import KINDS
 from bertvision.training.objective import Objective
 
 BASE, LARGE = StackShape(13, 768), StackShape(25, 1024)

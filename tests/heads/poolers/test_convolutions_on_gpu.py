@@ -3,8 +3,8 @@ import torch
 
 from bertvision.heads.build import HeadConfig, build_head
 from bertvision.heads.catalog import CATALOG
-from bertvision.kinds.catalog import KINDS
 from bertvision.shapes import StackShape
+from bertvision.tasks import KINDS
 from bertvision.training.objective import SPANS, Objective
 
 pytestmark = pytest.mark.gpu

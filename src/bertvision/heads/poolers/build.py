@@ -1,9 +1,12 @@
-"""Every kind of pooler; turns a config into a module."""
+"""Every kind of pooler, a user's own included; turns a config into a module."""
 
-from typing import assert_never
+from copy import deepcopy
+from typing import Literal, assert_never
 
+from pydantic import ConfigDict, Field
 from torch import nn
 
+from bertvision.errors import SettingsError
 from bertvision.heads.poolers.adapter import (
     Adapter,
     AdapterConfig,
@@ -21,12 +24,13 @@ from bertvision.heads.poolers.cnn import Cnn1xN, Cnn1xNConfig, CnnNxN, CnnNxNCon
 from bertvision.heads.poolers.depth import DepthReader, LayerAttention, LayerAttentionConfig, ReadConfig
 from bertvision.heads.poolers.inception import Inception, InceptionConfig
 from bertvision.heads.poolers.ladder import Ladder, LadderConfig
-from bertvision.heads.poolers.last_dense import LastDense, LastDenseConfig
 from bertvision.heads.poolers.mixes import (
     AveragePooling,
     AveragePoolingConfig,
     ChosenLayers,
     ChosenLayersConfig,
+    LastDense,
+    LastDenseConfig,
     LastState,
     LastStateConfig,
     LearnedPooling,
@@ -34,10 +38,22 @@ from bertvision.heads.poolers.mixes import (
     RegressionConfig,
     SideBySide,
 )
-from bertvision.heads.poolers.own import OwnPoolerConfig, copy_own
-from bertvision.heads.poolers.pooler import width_of
+from bertvision.heads.poolers.pooler import PoolerBase, width_of
 from bertvision.heads.poolers.xception import ModifiedXception, ModifiedXceptionConfig, Xception, XceptionConfig
 from bertvision.shapes import StackShape
+from bertvision.training.checkpoint import fingerprint
+
+
+class OwnPoolerConfig(PoolerBase):
+    """A module that learns beside the catalog's; files name its class and its first weights, and hold no code."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    kind: Literal["own"] = "own"
+    name: str  # of its class
+    start: str  # fingerprint of the weights that it starts from
+    module: nn.Module | None = Field(None, exclude=True)
+
 
 AnyPooler = (
     LearnedPoolingConfig
@@ -138,3 +154,24 @@ def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
         case _:
             assert_never(config)
     return pooler, pooler.features
+
+
+def describe_own(module: nn.Module) -> OwnPoolerConfig:
+    """Return the config of a module; refuse one that does not say how many features it makes."""
+    features = getattr(module, "features", None)
+    if not isinstance(features, int) or features < 1:
+        raise SettingsError(
+            f"{type(module).__name__}: a pooler needs `features`, the width of what it makes of each token, "
+            f"got {features!r}; set self.features in its __init__"
+        )
+    return OwnPoolerConfig(name=type(module).__name__, start=fingerprint(module), module=module)
+
+
+def copy_own(config: OwnPoolerConfig) -> nn.Module:
+    """Return a copy of the module, so that every head and seed starts from the same weights."""
+    if config.module is None:
+        raise SettingsError(
+            f"this head reads by a pooler of somebody's own, {config.name}, which no file holds; give it: "
+            f"bertvision.load(folder, pooler={config.name}(...))"
+        )
+    return deepcopy(config.module)

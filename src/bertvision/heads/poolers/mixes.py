@@ -1,4 +1,7 @@
-"""Layers as they are: mixed by learned weights, their mean, the last one alone, or some of them side by side."""
+"""Layers as they are: mixed by learned weights, their mean, the last one alone, or some of them side by side.
+
+And the last one through a dense layer, as transformers' classification heads put it before their output layer.
+"""
 
 from typing import ClassVar, Literal
 
@@ -19,6 +22,9 @@ SLICES: dict[Chosen, slice] = {
     "last_four": slice(-4, None),  # fewer where there are fewer
     "blocks": slice(1, None),  # the paper's "all 12 layers": without the embedding output
 }
+Activation = Literal["tanh", "relu", "gelu"]
+Norm = Literal["weight", "weight and bias"]
+ACTIVATIONS: dict[Activation, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
 
 
 class LearnedPoolingConfig(PoolerBase):
@@ -184,3 +190,29 @@ def build_mix(mix: Mix, shape: StackShape) -> nn.Module:
             return AveragePooling(shape.hidden)
         case "last":
             return LastState(shape.hidden)
+
+
+class LastDenseConfig(PoolerBase):
+    """Which activation follows the layer, and whether a norm follows that (ModernBERT)."""
+
+    kind: Literal["last_dense"] = "last_dense"
+    activation: Activation = "tanh"
+    bias: bool = True
+    norm: Norm | None = None
+    norm_eps: float = 1e-5
+
+
+class LastDense(nn.Module):
+    """Pass the last layer through a dense layer as wide as itself."""
+
+    def __init__(self, hidden: int, activation: Activation, *, bias: bool, norm: Norm | None, norm_eps: float) -> None:
+        super().__init__()
+        self.features = hidden
+        self.dense = nn.Linear(hidden, hidden, bias=bias)
+        self.activation = ACTIVATIONS[activation]()
+        self.norm = nn.LayerNorm(hidden, norm_eps, bias=norm == "weight and bias") if norm else nn.Identity()
+
+    def forward(self, states: LayerStates, mask: TokenMask, segments: Segments) -> TokenFeatures:
+        """Return the features of the last state."""
+        features: TokenFeatures = self.norm(self.activation(self.dense(states[:, -1])))
+        return features
