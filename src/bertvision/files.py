@@ -224,6 +224,14 @@ def check_file(path: Path) -> Path:
     return path
 
 
+def exists(source: str) -> bool:
+    """Return whether there is a file or folder of this name."""
+    try:
+        return Path(source).exists()
+    except (OSError, ValueError):  # too long for a path, or with a NUL in it
+        return False
+
+
 def sha256_of(path: Path) -> str:
     """Hash a file's bytes."""
     with path.open("rb") as file:

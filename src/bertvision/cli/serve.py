@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from bertvision.cli.console import AllowOutside, ComputePrecision, in_one_line, messages
-from bertvision.data.sources import exists
 from bertvision.errors import MissingExtraError, SettingsError
+from bertvision.files import exists
 
 LOOPBACK = ("127.0.0.1", "localhost")
 TOKEN = "BERTVISION_TOKEN"

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from bertvision.data.passages import SENTENCE_END
-from bertvision.data.sources import LIMIT, exists, is_unicode, load_hub_rows, most_unpacked, parse_hub_id
+from bertvision.data.sources import LIMIT, is_unicode, load_hub_rows, most_unpacked, parse_hub_id
 from bertvision.errors import DataError
+from bertvision.files import exists
 
 SAMPLE = "sample"  # the passages that come with the package
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}

@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple
 
 from bertvision.data.example import Example, OnBad, Split
 from bertvision.errors import DataError, MissingExtraError, SettingsError, reason_of
+from bertvision.files import exists
 from bertvision.hub import hub_problem
 
 HUB_ID = re.compile(r"(?P<dataset>[\w.-]+/[\w.-]+)(/(?P<config>[\w.-]+))?(:(?P<split>\w+))?")
@@ -117,14 +118,6 @@ def _unpack(path: Path, raw: bytes) -> bytes:
             f"yourself, or set {LIMIT} to more bytes"
         )
     return unpacked
-
-
-def exists(source: str) -> bool:
-    """Return whether there is a file or folder of this name."""
-    try:
-        return Path(source).exists()
-    except (OSError, ValueError):  # too long for a path, or with a NUL in it
-        return False
 
 
 def is_unicode(text: str) -> bool:

@@ -12,7 +12,6 @@ from bertvision.data.sources import (
     BadExampleError,
     Found,
     collect,
-    exists,
     is_unicode,
     load_hub_rows,
     parse_hub_id,
@@ -21,7 +20,7 @@ from bertvision.data.sources import (
     take_part,
 )
 from bertvision.errors import DataError
-from bertvision.files import sha256_of
+from bertvision.files import exists, sha256_of
 from bertvision.strict_json import parse_json
 
 SAMPLES = {"sample:train": "train.json", "sample:dev": "dev.json"}

@@ -16,7 +16,6 @@ from bertvision.data.sources import (
     LIMIT,
     BadExampleError,
     HubId,
-    exists,
     is_unicode,
     load_hub_rows,
     most_unpacked,
@@ -32,7 +31,7 @@ from bertvision.data.text_format import (
     recognise_delimiter,
 )
 from bertvision.errors import DataError, MissingExtraError, reason_of
-from bertvision.files import sha256_of
+from bertvision.files import exists, sha256_of
 from bertvision.strict_json import parse_json
 
 EXPECTED = "a .csv, .tsv, .txt, .jsonl or .parquet file (.gz too)"

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from bertvision.data.example import DataConfig, TaskName
 from bertvision.data.held_out import hold_out
-from bertvision.data.sources import exists, parse_source
+from bertvision.data.sources import parse_source
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.evaluate.golds import GoldConfig, read_golds
-from bertvision.files import sha256_of
+from bertvision.files import exists, sha256_of
 from bertvision.kinds.kind import Golds
 from bertvision.predictions.files import PREDICTIONS
 from bertvision.records import DataFile, RunRecord, main_score, read_record, read_records

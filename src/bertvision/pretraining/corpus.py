@@ -20,10 +20,9 @@ from tokenizers.trainers import WordPieceTrainer
 from transformers import BertTokenizerFast, PreTrainedTokenizerBase  # type: ignore[attr-defined]
 
 from bertvision.data.documents import files_of, read_documents, sentences_of
-from bertvision.data.sources import exists
 from bertvision.encoder.load import load_tokenizer, quiet_transformers
 from bertvision.errors import DataError, EncoderError, SettingsError, told_as
-from bertvision.files import locked, make_folder, read_json, whole_folder
+from bertvision.files import exists, locked, make_folder, read_json, whole_folder
 from bertvision.manifest import check_manifest, write_manifest
 from bertvision.pretraining.config import LEAST_PIECES, CorpusConfig, PretrainConfig, VocabularyConfig
 from bertvision.progress import SILENT, Progress

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from bertvision.data.example import ColumnsConfig
 from bertvision.data.shards import ShardFormat, ShardRow, read_shard
-from bertvision.data.sources import BadExampleError, exists, is_unicode
+from bertvision.data.sources import BadExampleError, is_unicode
 from bertvision.data.tables import ENDINGS, ending_of
 from bertvision.errors import DataError, LockedError
-from bertvision.files import check_folder, locked, make_folder, read_json, remove_file, whole_stream, write_json
+from bertvision.files import check_folder, exists, locked, make_folder, read_json, remove_file, whole_stream, write_json
 from bertvision.progress import SILENT, Bar, Progress
 from bertvision.run_folder import MADE_BY, is_made, sign
 from bertvision.serving.predict_file import ModelInUse, open_model_in_use

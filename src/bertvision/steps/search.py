@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from bertvision.data.sources import exists, parse_source
+from bertvision.data.sources import parse_source
 from bertvision.errors import DataError, SettingsError, TrainingError
 from bertvision.experiment import Experiment, read_experiment, to_settings
-from bertvision.files import locked, make_folder, remove_folder, whole_folder, write_text
+from bertvision.files import exists, locked, make_folder, remove_folder, whole_folder, write_text
 from bertvision.predictions.files import to_csv
 from bertvision.progress import SILENT, Progress
 from bertvision.records import (
