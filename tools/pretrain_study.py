@@ -56,6 +56,8 @@ CURVE_SHARES = (0.1, 0.2, 0.4, 0.7)
 CURVE_TASK = "mnli_10k"
 BILSTM, FEATURES = "ltr + bilstm", "ner features"
 SEEDS = (1, 2, 3)
+# Of tasks that are not judged by their main score: each encoder at its own best threshold; MRPC as the paper's tables.
+SCORES = {"squad2": "best_f1", "mrpc": "accuracy"}
 FINETUNE: Settings = {
     "windows": {"max_length": 128},
     "finetune": {
@@ -256,8 +258,7 @@ class Study:
             records = run(build_experiment(settings, origin=f"{model}, {task}"), place)
             scores |= {each.seed: each.scores for each in records if each.kind != "baseline"}
         shutil.rmtree(place, ignore_errors=True)
-        name = MAIN_SCORES[TASKS[task]["task"]]
-        name = "best_f1" if task == "squad2" else name  # where every encoder has the threshold that suits it
+        name = SCORES.get(task, MAIN_SCORES[TASKS[task]["task"]])
         found = [round(own[name], 3) for own in scores.values() if name in own]
         line = {"model": model, "task": task, "score": name, "scores": found}
         self._add({**line, "seconds": round(time.monotonic() - started, 1)}, records[0].provenance.commit)
@@ -330,13 +331,18 @@ PUBLISHED = {
     },
     "Later work": {"mlm": "", "mlm, 30%": "", "mlm, whole words": ""},
 }
+NOTE = (
+    "Mean and standard deviation over seeds of fine-tuning (of tags: folds); one pre-training each. Held-out losses "
+    "compare where rows are masked alike, as in table 6: other shares, whole words, and left to right ask for other "
+    "words. QNLI is missing, because only its dev file is at hand; SQuAD is 2.0, by its best F1, where the paper has 1.1."
+)
 
 
 def as_tables(runs: Sequence[Mapping[str, Any]]) -> str:
     """Lay out every table of the paper with its published numbers, and figure 5 as a table of steps."""
     by_key = {(each["model"], each["task"]): each for each in runs}
     tables = [_table(title, published, by_key) for title, published in PUBLISHED.items()]
-    return "\n\n".join([*tables, _curve(runs)])
+    return "\n\n".join([*tables, _curve(runs), NOTE])
 
 
 def _table(title: str, published: Mapping[str, str], by_key: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
