@@ -334,7 +334,7 @@ PUBLISHED = {
 NOTE = (
     "Mean and standard deviation over seeds of fine-tuning (of tags: folds); one pre-training each. Held-out losses "
     "compare where rows are masked alike, as in table 6: other shares, whole words, and left to right ask for other "
-    "words. QNLI is missing, because only its dev file is at hand; SQuAD is 2.0, by its best F1, where the paper has 1.1."
+    "words. QNLI is missing: only its dev file is at hand. SQuAD is 2.0, by its best F1, where the paper has 1.1."
 )
 
 
