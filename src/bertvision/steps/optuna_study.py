@@ -83,11 +83,13 @@ def _open_storage(url: str) -> "optuna.storages.RDBStorage":
     """Open a storage; where another worker is making its tables just now, as soon as they are there."""
     import optuna
     from sqlalchemy.exc import IntegrityError, OperationalError
+    from sqlalchemy.pool import NullPool
 
-    wait = {"connect_args": {"timeout": SQLITE_WAIT}} if url.startswith("sqlite") else {}
+    # A storage that fails to open leaves its pool to Python, which warns of connections in it; so SQLite has none.
+    options = {"connect_args": {"timeout": SQLITE_WAIT}, "poolclass": NullPool} if url.startswith("sqlite") else {}
     for left in reversed(range(OPENINGS)):
         try:
-            return optuna.storages.RDBStorage(url, engine_kwargs=wait)
+            return optuna.storages.RDBStorage(url, engine_kwargs=options)
         except (IntegrityError, OperationalError) as error:
             if not left or "exists" not in str(error) and "UNIQUE" not in str(error):
                 raise
