@@ -351,3 +351,12 @@ def test_a_plan_for_several_processes_takes_the_link_that_is_given(config, tmp_p
     shown = " ".join(call(*given).stdout.split())
     assert "4 processes" in shown
     assert "in a ring at 2 GB/s" in shown
+
+
+def test_inspect_says_its_warnings_unless_it_is_quiet(tmp_path, encoder_folder):
+    (tmp_path / "rows.csv").write_text("text,label\ngood bread,good\nwarm soup,Good\n")
+    given = ("inspect", tmp_path / "rows.csv", "--task", "classification", "--encoder", encoder_folder)
+    assert call(*given).stderr.startswith("warning: labels that differ only in how they are written")
+    shown = call(*given, "--quiet")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert len(json.loads(call(*given, "--quiet", "--json").stdout)["notes"]) == 1

@@ -29,3 +29,8 @@ def test_three_digits_are_shown_of_numbers_of_any_size(scale, cell):
     section = decile_section({"A": score_deciles(gold, [each + 0.5 * scale for each in gold])})
     assert section.header == ("gold", "rows", "bias A", "MAE A", "RMSE A")
     assert section.rows[-1][:3] == ("all", "20", cell)
+
+
+def test_tenths_without_rows_are_not_shown():
+    section = decile_section({"A": score_deciles([1.0] * 15 + [2.0] * 5, [1.0] * 20)})
+    assert [row[:2] for row in section.rows] == [("1 to 1", "15"), ("2 to 2", "5"), ("all", "20")]

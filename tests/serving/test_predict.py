@@ -83,6 +83,15 @@ def test_bad_rows_that_are_left_out_are_counted(folder, tmp_path):
     assert "standard input: 1 bad examples left out, 1 kept\n" in shown.stderr
 
 
+def test_the_file_that_is_answered_is_not_replaced(folder, tmp_path):
+    (tmp_path / "rows.csv").write_text("text,label\nweir,good\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "rows.csv")
+    for source in ("rows.csv", "rows.csv[:1]"):
+        told = refusal(folder, "--data", tmp_path / source, "--out", tmp_path / "link.csv")
+        assert "link.csv: is the file that is read; give --out another name" in told
+    assert (tmp_path / "rows.csv").read_text() == "text,label\nweir,good\n"
+
+
 def test_a_table_in_the_way_is_replaced_and_a_folder_is_not(folder, tmp_path):
     (tmp_path / "found.csv").write_text("old")
     predict(folder, "weir", "--out", tmp_path / "found.csv")

@@ -96,10 +96,15 @@ def test_a_run_by_default_on_few_rows_says_nothing(warnings_of):
 def test_labels_that_differ_in_case_or_spaces_are_told_and_others_are_not():
     labels = ["Very good", "verygood", "good", "Good", "bad", "+", "-"]
     assert alike_labels(labels) == [
-        "labels that differ only in case or spaces are learned apart: 'Very good' and 'verygood', 'good' and 'Good'; "
+        "labels that differ only in how they are written are learned apart: 'Very good' and 'verygood', 'good' and 'Good'; "
         "write them alike where they mean the same"
     ]
-    assert alike_labels(["good", "goood", "1", "10", "B-PER", "I-PER", "O"]) == []
+    assert alike_labels(["good", "goood", "1", "10", "B-PER", "I-PER", "O", "nan", "inf"]) == []
+
+
+def test_labels_that_are_the_same_number_are_told():
+    (told,) = alike_labels(["1", "1.0", "2", "02", "3.5", "30"])
+    assert "'1' and '1.0', '2' and '02';" in told
 
 
 def test_labels_of_dev_that_train_lacks_are_told(warnings_of):
@@ -112,6 +117,6 @@ def test_labels_of_dev_that_train_lacks_are_told(warnings_of):
         heads=heads,
     )
     assert [text[:70] for text in said[:2]] == [  # what follows is of the trained head
-        "warning: labels that differ only in case or spaces are learned apart: ",
+        "warning: labels that differ only in how they are written are learned a",
         "warning: dev has labels that no training example has: 'Old' (4); they ",
     ]

@@ -65,7 +65,7 @@ ProcessCount = Annotated[
     int | None,
     typer.Option("--processes", metavar="N", min=1, help="Processes on this machine that share the work, one a GPU."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, notes or warnings.")]
 Json = Annotated[bool, typer.Option("--json", help="Print results as JSON.")]
 
 

@@ -10,7 +10,6 @@ from bertvision.cli.console import (
     Quiet,
     Set,
     in_one_line,
-    messages,
     print_json,
     print_table,
     progress_for,
@@ -35,7 +34,8 @@ def inspect(
     """
     from bertvision.steps.inspect_file import inspect_file
 
-    found = inspect_file(data, encoder, task, overrides or (), progress_for(quiet))
+    progress = progress_for(quiet)
+    found = inspect_file(data, encoder, task, overrides or (), progress)
     if as_json:
         print_json(found.as_dict())
         return
@@ -43,7 +43,7 @@ def inspect(
     for table in found.as_tables():
         print_table(table)
     for note in found.notes:
-        messages.print(f"warning: {note}", markup=False)
+        progress.say(f"warning: {note}")
 
 
 @in_one_line

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from bertvision.data.example import ColumnsConfig
-from bertvision.data.sources import is_unicode
+from bertvision.data.sources import is_unicode, parse_source
 from bertvision.data.text_format import decode_text, has_header
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.calibration import Decision
@@ -66,8 +66,10 @@ def predict_file(
 
     `out` is a folder for prediction files, or a .csv for a table; without it nothing is written.
     """
+    out, path = None if out is None else Path(out), Path(parse_source(data).whole)
+    if out is not None and out.exists() and path.exists() and out.samefile(path):
+        raise SettingsError(f"{out}: is the file that is read; give --out another name")
     used = open_model_in_use(model_folder, settings, allow_outside)
-    out = None if out is None else Path(out)
     return _answer_to(out, used, _asked_file(used, data, data, progress), progress)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from bertvision.data.tables import finite_number
 from bertvision.heads.build import is_regression
 from bertvision.kinds.kind import Answering
 from bertvision.steps.context import RunContext
@@ -34,16 +35,17 @@ def caution(context: RunContext) -> list[str]:
 
 
 def alike_labels(labels: Sequence[str]) -> list[str]:
-    """Return a caution where labels differ in nothing but case or spaces, which are slips mostly."""
-    groups: dict[str, list[str]] = {}
+    """Return a caution where labels differ in nothing but case or spaces or are one number, which are slips mostly."""
+    groups: dict[str | float, list[str]] = {}
     for label in labels:
-        groups.setdefault("".join(label.casefold().split()), []).append(label)
+        number = finite_number(label)  # 1 and 1.0, as tables that lacked some labels are often saved
+        groups.setdefault("".join(label.casefold().split()) if number is None else number, []).append(label)
     alike = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
     if not alike:
         return []
     shown = ", ".join(alike[:MOST_SHOWN]) + (", ..." if len(alike) > MOST_SHOWN else "")
     cure = "write them alike where they mean the same"
-    return [f"labels that differ only in case or spaces are learned apart: {shown}; {cure}"]
+    return [f"labels that differ only in how they are written are learned apart: {shown}; {cure}"]
 
 
 def tips(context: RunContext) -> list[str]:
