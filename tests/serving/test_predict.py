@@ -83,6 +83,12 @@ def test_bad_rows_that_are_left_out_are_counted(folder, tmp_path):
     assert "standard input: 1 bad examples left out, 1 kept\n" in shown.stderr
 
 
+def test_a_bad_row_may_be_left_out_as_the_error_says(folder, tmp_path):
+    (tmp_path / "rows.csv").write_text("text,label\nweir,good\n,bad\n")
+    told = refusal(folder, "--data", tmp_path / "rows.csv")
+    assert told.endswith("give a text, or leave it out with --set data.on_bad=drop\n")
+
+
 def test_the_file_that_is_answered_is_not_replaced(folder, tmp_path):
     (tmp_path / "rows.csv").write_text("text,label\nweir,good\n")
     (tmp_path / "link.csv").symlink_to(tmp_path / "rows.csv")

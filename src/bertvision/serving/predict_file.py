@@ -123,7 +123,7 @@ def _ending_of(text: str, used: ModelInUse) -> str | None:
 def _asked_file(used: ModelInUse, source: str, name: str, progress: Progress) -> AskedFile:
     """Read a file's examples, and say how many are left out."""
     config = used.served.config
-    asked = read_asked(config.task, source, used.config.data, labels=config.labels)
+    asked = read_asked(config.task, source, used.config.data, labels=config.labels, can_drop=True)
     if asked.dropped:
         progress.say(f"{name}: {asked.dropped} bad examples left out, {len(asked.questions)} kept")
     return asked
