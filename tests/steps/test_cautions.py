@@ -96,8 +96,8 @@ def test_a_run_by_default_on_few_rows_says_nothing(warnings_of):
 def test_labels_that_differ_in_case_or_spaces_are_told_and_others_are_not():
     labels = ["Very good", "verygood", "good", "Good", "bad", "+", "-"]
     assert alike_labels(labels) == [
-        "labels that differ only in how they are written are learned apart: 'Very good' and 'verygood', 'good' and 'Good'; "
-        "write them alike where they mean the same"
+        "labels that differ only in how they are written are learned apart: 'Very good' and 'verygood', "
+        "'good' and 'Good'; write them alike where they mean the same"
     ]
     assert alike_labels(["good", "goood", "1", "10", "B-PER", "I-PER", "O", "nan", "inf"]) == []
 

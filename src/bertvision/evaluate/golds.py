@@ -26,6 +26,7 @@ class AskedFile(NamedTuple):
     golds: Golds
     has_golds: bool
     dropped: int = 0  # bad examples that were left out
+    first_bad: str = ""  # what is wrong with the first of them
 
     @property
     def questions(self) -> Sequence[Any]:
@@ -92,4 +93,4 @@ def _read(
     if more := sorted(TASKS[name].kind.further_labels(values) - set(found.labels)) if not labels else []:
         found = read_labelled(name, source, data, (*found.labels, *more), need=need, can_drop=can_drop)
     golds = Golds(name, TASKS[name], found.split.examples, found.labels)
-    return AskedFile(golds, need != "optional", found.split.dropped)
+    return AskedFile(golds, need != "optional", found.split.dropped, found.split.first_bad)

@@ -156,7 +156,7 @@ def decile_section(errors: Mapping[str, Sequence[NumberErrors]]) -> Table:
     digits = _digits(max(of_model[-1].rmse or 0.0 for of_model in errors.values()))
     rows = [_row(same, digits) for same in zip(*errors.values(), strict=True) if same[0].rows]
     rows[-1] = ("all", *rows[-1][1:])
-    note = "Tenths of the rows by their gold numbers, equal ones together. Bias: mean error, below 0 where too little is said."
+    note = "Tenths of the rows by their gold numbers. Bias: mean error, below 0 where too little is said."
     return Table("Errors by gold number", header, tuple(rows), note)
 
 
