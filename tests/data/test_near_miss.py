@@ -311,12 +311,14 @@ def test_a_file_without_answers_and_the_file_itself_are_refused(tmp_path):
     (tmp_path / "none.json").write_text(
         before.decode().replace(', "answer_start": 8', "").replace('{"text": "Hannah Coyle"}', "")
     )
+    (tmp_path / "moved.json").write_text(before.decode().replace(": 8}", ": 7}"))
     (tmp_path / "link.json").symlink_to(source)
     for data, out, told in [
         (tmp_path / "none.json", tmp_path / "out.json", "has no answerable question"),
         (source, source, "is the file that is read"),
         (source, tmp_path / "link.json", "is the file that is read"),
         (tmp_path / "absent.json", tmp_path / "out.json", "cannot be read"),
+        (tmp_path / "moved.json", tmp_path / "out.json", "; fix the number\n"),  # --set is not among its options
     ]:
         done = call(data, "--out", out, "--quiet")
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1)

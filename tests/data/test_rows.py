@@ -7,6 +7,7 @@ import pyarrow.parquet
 import pytest
 
 from bertvision.data.example import ColumnsConfig, DataConfig, TextRow
+from bertvision.data.rows import RowLayout, read_rows
 from bertvision.errors import DataError, MissingExtraError
 from bertvision.tasks import read_labelled, read_task
 
@@ -451,3 +452,11 @@ def test_what_cannot_stand_between_cells_is_refused(given):
 @pytest.mark.parametrize(("text", "names"), [("a", ("a",)), (("a", "b"), ("a", "b")), (("a", 1), ()), ((0, "b"), ())])
 def test_texts_have_names_where_each_of_them_has_one(text, names):
     assert ColumnsConfig(text=text).text_names == names
+
+
+def test_a_label_of_dev_that_train_lacks_is_named_where_it_is_dropped(tmp_path):
+    (tmp_path / "dev.csv").write_text("text,label\na,good\nb,odd\nc,odd\n")
+    layout = RowLayout("class", (ColumnsConfig(),), labels=("bad", "good"))
+    split = read_rows(str(tmp_path / "dev.csv"), layout, on_bad="drop").split
+    assert (split.dropped, len(split.examples)) == (2, 1)
+    assert split.first_bad.startswith("line 3: column `label`: 'odd' is no label; expected 'bad', 'good'")

@@ -76,6 +76,24 @@ def test_a_run_folder_stands_for_its_best_model(run):
     assert shown.stdout.startswith("4 rows\nA: out/predictions/given/good\n")
 
 
+def test_predictions_that_are_not_there_are_told_as_such(run):
+    told = refusal("compare", run(), "nowhere")
+    assert told.startswith("error: nowhere: cannot be read (No such file or directory); give OUT/predictions")
+    assert "scored on" not in told
+
+
+def test_of_equal_results_a_run_folder_stands_for_the_one_that_predict_takes(run):
+    out = run()
+    (out / "predictions" / "given" / "bad" / "predictions.json").write_text(json.dumps(GOOD))
+    for name in ("bad", "good"):
+        record = next((out / "records").glob(f"{name}-*"))
+        record.write_text(record.read_text().replace('"accuracy": 25.0', '"accuracy": 75.0'))
+    assert "A: out/predictions/given/bad\n" in call("analyze", "out").stdout  # no model: the first
+    (out / "heads" / "given" / "good").mkdir(parents=True)
+    (out / "heads" / "given" / "good" / "model.json").write_text("{}")
+    assert "A: out/predictions/given/good\n" in call("analyze", "out").stdout
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_model_of_a_run_stands_for_its_predictions_of_dev(run, seed):
     root = run(seed=seed) / ("" if seed == 1 else "seeds/2")

@@ -78,9 +78,15 @@ def test_bad_rows_that_are_left_out_are_counted(folder, tmp_path):
     (tmp_path / "rows.csv").write_text("text,label\nweir,good\n,bad\nriver,bad\n")
     drop = ("--set", "data.on_bad=drop")
     shown = predict(folder, "--data", tmp_path / "rows.csv", *drop)
-    assert f"{tmp_path / 'rows.csv'}: 1 bad examples left out, 2 kept\n" in shown.stderr
-    shown = predict(folder, "-", *drop, stdin='text\nweir\n""\n')
-    assert "standard input: 1 bad examples left out, 1 kept\n" in shown.stderr
+    assert f"{tmp_path / 'rows.csv'}: 1 bad example left out, 2 kept; line 3: column `text` is empty" in shown.stderr
+    shown = predict(folder, "-", *drop, stdin='text\nweir\n""\n" "\n')
+    assert "standard input: 2 bad examples left out, 1 kept; the first: line 3: column `text` is empty" in shown.stderr
+
+
+def test_a_bad_row_may_be_left_out_as_the_error_says(folder, tmp_path):
+    (tmp_path / "rows.csv").write_text("text,label\nweir,good\n,bad\n")
+    told = refusal(folder, "--data", tmp_path / "rows.csv")
+    assert told.endswith("give a text, or leave it out with --set data.on_bad=drop\n")
 
 
 def test_the_file_that_is_answered_is_not_replaced(folder, tmp_path):

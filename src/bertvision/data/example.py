@@ -179,3 +179,4 @@ class Split(Generic[Example]):
     examples: tuple[Example, ...]
     dropped: int
     sha256: str | None
+    first_bad: str = ""  # what is wrong with the first of those that were dropped

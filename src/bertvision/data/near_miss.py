@@ -142,7 +142,7 @@ def write_near_misses(
     path, target = Path(source), check_file(Path(out))
     if path.exists() and target.exists() and path.samefile(target):
         raise SettingsError(f"{target}: is the file that is read; give --out another name")
-    found = make_near_misses(read_squad_file(path).examples, config, str(path), progress)
+    found = make_near_misses(read_squad_file(path, advice="").examples, config, str(path), progress)
     content = load_squad(path)
     _add_to(content, found.made)
     packed = (json.dumps(content, ensure_ascii=False) + "\n").encode()

@@ -167,4 +167,11 @@ def collect(
     if not examples:
         why = f"all {len(bad)} were dropped, the first: {bad[0]}" if bad else "is it the right file?"
         raise DataError(f"{name}: no {what} in it; {why}")
-    return Split(name, tuple(examples.values()), len(bad), sha256)
+    first_bad = bad[0].removeprefix(f"{name}: ") if bad else ""
+    return Split(name, tuple(examples.values()), len(bad), sha256, first_bad)
+
+
+def left_out(name: str, kept: int, dropped: int, first_bad: str) -> str:
+    """Return how many examples of a file were dropped, and what is wrong with the first of them."""
+    why = f"; {'the first: ' * (dropped > 1)}{first_bad}" if first_bad else ""
+    return f"{name}: {dropped} bad example{'s' * (dropped != 1)} left out, {kept} kept{why}"

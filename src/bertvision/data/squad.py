@@ -29,48 +29,57 @@ Need = Literal["placed", "texts", "optional"]
 
 
 def read_squad(
-    source: str, *, on_bad: OnBad = "fail", hub_split: str = "train", answers: Need = "placed"
+    source: str,
+    *,
+    on_bad: OnBad = "fail",
+    hub_split: str = "train",
+    answers: Need = "placed",
+    advice: str | None = None,
 ) -> Split[Question]:
     """Read SQuAD questions from a `.json` or `.json.gz` file, the shipped sample, or a data set on the hub.
 
     Training needs answers that stand where they say (`placed`), scoring only their `texts`, and for prediction they are
     `optional`.
     """
-    return take_part(_read_whole(parse_source(source).whole, on_bad, hub_split, answers), source)
+    return take_part(_read_whole(parse_source(source).whole, on_bad, hub_split, answers, advice), source)
 
 
-def _read_whole(source: str, on_bad: OnBad, hub_split: str, answers: Need) -> Split[Question]:
+def _read_whole(source: str, on_bad: OnBad, hub_split: str, answers: Need, advice: str | None) -> Split[Question]:
     if source in SAMPLES:
         return read_squad_file(Path(str(files("bertvision.sample") / SAMPLES[source])), on_bad, answers, name=source)
     if exists(source) or source.endswith((".json", ".gz", ".jsonl")):
-        return read_squad_file(Path(source), on_bad, answers)
+        return read_squad_file(Path(source), on_bad, answers, advice=advice)
     if hub := parse_hub_id(source):
         rows = load_hub_rows(hub.dataset, hub.config, hub.split or hub_split)
-        return read_squad_rows(rows, source, on_bad, answers)
+        return read_squad_rows(rows, source, on_bad, answers, advice)
     raise DataError(
         f"{source}: no such file; give a SQuAD .json or .json.gz, {' or '.join(SAMPLES)}, or owner/name[:split]"
     )
 
 
 def read_squad_file(
-    path: Path, on_bad: OnBad = "fail", answers: Need = "placed", name: str | None = None
+    path: Path, on_bad: OnBad = "fail", answers: Need = "placed", name: str | None = None, advice: str | None = None
 ) -> Split[Question]:
     """Read a SQuAD 1.1 or 2.0 file."""
-    return _collect(_walk(path, load_squad(path), answers), name or str(path), on_bad, answers, sha256_of(path))
+    found = _walk(path, load_squad(path), answers)
+    return collect(found, name or str(path), on_bad, sha256_of(path), what="question", advice=_advice(advice, answers))
 
 
 def read_squad_rows(
-    rows: Iterable[Mapping[str, Any]], name: str, on_bad: OnBad = "fail", answers: Need = "placed"
+    rows: Iterable[Mapping[str, Any]],
+    name: str,
+    on_bad: OnBad = "fail",
+    answers: Need = "placed",
+    advice: str | None = None,
 ) -> Split[Question]:
     """Read rows in the layout of the hub's `rajpurkar/squad` and `squad_v2`."""
-    return _collect(_walk_rows(name, rows, answers), name, on_bad, answers, None)
+    found = _walk_rows(name, rows, answers)
+    return collect(found, name, on_bad, None, what="question", advice=_advice(advice, answers))
 
 
-def _collect(
-    found: Iterable[Found[Question]], name: str, on_bad: OnBad, answers: Need, sha256: str | None
-) -> Split[Question]:
-    # What only scores or predicts has no setting to drop questions.
-    return collect(found, name, on_bad, sha256, what="question", advice=CAN_DROP if answers == "placed" else "")
+def _advice(given: str | None, answers: Need) -> str:
+    """Return what errors advise beside fixing the file: what only scores has no setting to drop questions."""
+    return given if given is not None else CAN_DROP if answers == "placed" else ""
 
 
 def load_squad(path: Path) -> Any:  # noqa: ANN401 (checked by the walk)

@@ -12,6 +12,7 @@ from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.evaluate.golds import GoldConfig, read_golds
 from bertvision.files import exists, sha256_of
 from bertvision.kinds.kind import Golds
+from bertvision.model_config import best_model, better_than_models
 from bertvision.predictions.files import PREDICTIONS
 from bertvision.records import DataFile, RunRecord, main_score, read_record, read_records
 from bertvision.run_folder import RunFolder, folder_of_seed
@@ -70,6 +71,8 @@ class AskedRun(NamedTuple):
         try:
             return read_golds(self.task, source, self.data, self.paths)
         except DataError as error:
+            if str(error).startswith(tuple(map(str, self.paths))):  # of predictions, which are read beside it
+                raise
             raise DataError(f"{error} (the file that the run was scored on; or {GIVE_GOLD})") from None
 
 
@@ -95,6 +98,8 @@ def find_predictions(path: Path) -> Path:
     records = [each for each in read_records(path / "records") if (_predictions_of(path, each) / PREDICTIONS).is_file()]
     if not records:
         raise FolderError(f"{path}: its run left no predictions; give a folder that holds {PREDICTIONS}")
+    if better_than_models(path, records) is None and (found := _predictions_by(best_model(path))) is not None:
+        return found  # of equal results the one that `load` and `predict` take
     return _predictions_of(path, max(records, key=main_score))
 
 

@@ -26,6 +26,7 @@ class AskedFile(NamedTuple):
     golds: Golds
     has_golds: bool
     dropped: int = 0  # bad examples that were left out
+    first_bad: str = ""  # what is wrong with the first of them
 
     @property
     def questions(self) -> Sequence[Any]:
@@ -44,14 +45,23 @@ def read_golds(name: TaskName, gold: str, data: DataConfig, predictions: Sequenc
 
 
 def read_asked(
-    name: TaskName, source: str, data: DataConfig, predictions: Sequence[Path] = (), labels: tuple[str, ...] = ()
+    name: TaskName,
+    source: str,
+    data: DataConfig,
+    predictions: Sequence[Path] = (),
+    labels: tuple[str, ...] = (),
+    *,
+    can_drop: bool = False,
 ) -> AskedFile:
-    """Read a file that may or may not say what is right; its labels are all that the predictions know."""
+    """Read a file that may or may not say what is right; its labels are all that the predictions know.
+
+    With `can_drop`, errors advise to leave bad examples out.
+    """
     values = [label for path in predictions for label in _known_labels(path)] if _is_open(name, data) else []
     try:
         return _read(name, source, data, labels, values)
     except DataError:  # either some examples have no labels, or the file is bad, which the second reading will say
-        return _read(name, source, data, labels, values, need="optional")
+        return _read(name, source, data, labels, values, need="optional", can_drop=can_drop)
 
 
 def read_questions(data: str) -> AskedFile:
@@ -77,9 +87,10 @@ def _read(
     labels: tuple[str, ...],
     values: Sequence[Any],
     need: Need = "texts",
+    can_drop: bool = False,
 ) -> AskedFile:
-    found = read_labelled(name, source, data, labels, need=need, can_drop=False)
+    found = read_labelled(name, source, data, labels, need=need, can_drop=can_drop)
     if more := sorted(TASKS[name].kind.further_labels(values) - set(found.labels)) if not labels else []:
-        found = read_labelled(name, source, data, (*found.labels, *more), need=need, can_drop=False)
+        found = read_labelled(name, source, data, (*found.labels, *more), need=need, can_drop=can_drop)
     golds = Golds(name, TASKS[name], found.split.examples, found.labels)
-    return AskedFile(golds, need != "optional", found.split.dropped)
+    return AskedFile(golds, need != "optional", found.split.dropped, found.split.first_bad)

@@ -31,7 +31,13 @@ class QuestionKind(Kind):
 
     def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a SQuAD file."""
-        split = read_squad(source, on_bad=reading.data.on_bad, hub_split=reading.hub_split, answers=reading.need)
+        split = read_squad(
+            source,
+            on_bad=reading.data.on_bad,
+            hub_split=reading.hub_split,
+            answers=reading.need,
+            advice=reading.advice,
+        )
         return Labelled(split, reading.labels)
 
     def cut(

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from bertvision.data.example import ColumnsConfig
-from bertvision.data.sources import is_unicode, parse_source
+from bertvision.data.sources import is_unicode, left_out, parse_source
 from bertvision.data.text_format import decode_text, has_header
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.calibration import Decision
@@ -123,9 +123,9 @@ def _ending_of(text: str, used: ModelInUse) -> str | None:
 def _asked_file(used: ModelInUse, source: str, name: str, progress: Progress) -> AskedFile:
     """Read a file's examples, and say how many are left out."""
     config = used.served.config
-    asked = read_asked(config.task, source, used.config.data, labels=config.labels)
+    asked = read_asked(config.task, source, used.config.data, labels=config.labels, can_drop=True)
     if asked.dropped:
-        progress.say(f"{name}: {asked.dropped} bad examples left out, {len(asked.questions)} kept")
+        progress.say(left_out(name, len(asked.questions), asked.dropped, asked.first_bad))
     return asked
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from bertvision.data.example import DataConfig, Split
 from bertvision.data.held_out import check_apart, hold_out
 from bertvision.data.near_miss import with_near_misses
+from bertvision.data.sources import left_out
 from bertvision.encoder.contrastive import GROUPS, contrast_windows
 from bertvision.encoder.encode import places_of_states, shape_of_states
 from bertvision.encoder.finetune_plan import FinetuneConfig, plan_steps
@@ -221,7 +222,7 @@ def prepare(
     task = read_task(experiment.task, experiment.data, with_dev=with_dev)
     for split in (task.train, task.dev, *task.also.values()):
         if split.dropped:
-            progress.say(f"{split.name}: {split.dropped} bad examples left out, {len(split.examples)} kept")
+            progress.say(left_out(split.name, len(split.examples), split.dropped, split.first_bad))
     task, held_out = _held_out(task, experiment.data)
     if not with_dev and held_out is not None:
         task = task._replace(dev=held_out)
