@@ -32,6 +32,7 @@ DATA = "data/"  # where shipped experiments look for their files
 PARAMETERS = {
     "bert-base-cased": 108_310_272,
     "bert-base-uncased": 109_482_240,
+    "bert-large-cased": 333_579_264,
     "bert-large-uncased": 335_141_888,
     "thenlper/gte-small": 33_212_160,
 }

@@ -1,8 +1,9 @@
 import pytest
+from pydantic import ValidationError
 
 from bertvision.errors import SettingsError
 from bertvision.records import SeedMean
-from bertvision.studies.study import expected_of, find_study, read_studies, verdict_of
+from bertvision.studies.study import Study, expected_of, find_study, own_encoder, read_studies, verdict_of
 
 
 def estimate(low, high):
@@ -68,6 +69,57 @@ def test_published_numbers_are_those_of_the_papers():
     assert len({row for row, _ in tables}) == 20 + 1  # and BERT itself
     hulburd = {each.row: each.scores["f1"] for each in find_study("hulburd_freezing").published}
     assert hulburd == {"L12": 76.3, "L6": 75.2, "L3": 72.5, "L1": 65.9, "L0": 53.1}
+
+
+def published_at(study, place, score):
+    rows = [each for each in study.published if each.row == place.row and place.fraction in ("last", each.fraction)]
+    return rows[-1].scores.get(score) if rows else None
+
+
+def test_what_a_claim_says_was_published_is_the_difference_of_two_published_results():
+    checked = 0
+    for study in read_studies().values():
+        for claim in study.claims:
+            if claim.other is None or claim.published is None or claim.one.analysis or claim.one.epoch:
+                continue
+            scores = (claim.one.score,) if claim.one.score else study.scores
+            pairs = [[published_at(study, place, each) for place in (claim.one, claim.other)] for each in scores]
+            one, other = next(pair for pair in pairs if None not in pair)
+            # Half a digit for the claim; twice that where both were rounded, as shares of counts are.
+            assert one - other == pytest.approx(claim.published, abs=0.1001 if "_exact" in scores[0] else 0.0501), (
+                claim.text
+            )
+            checked += 1
+    assert checked > 60
+
+
+def test_answerability_after_each_fraction_is_that_of_the_notebook():
+    """SPEC 13, E2."""
+    curve = {each.fraction: tuple(each.scores.values()) for each in find_study("answerability_curve").published}
+    assert (len(curve), curve[0.1], curve[6]) == (16, (50.09, 13.89), (80.06, 78.31))
+    for each in find_study("answerability").published:
+        if each.row == "encoder":
+            assert curve[each.fraction] == tuple(each.scores.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "encoder"),
+    [
+        ("squad_2021", "bert-base-uncased"),
+        ("squad_2021_large", "bert-large-uncased"),
+        ("bert_features", "bert-base-cased"),
+        ("bert_ner_large", "bert-large-cased"),
+        ("bert_pretraining", ""),
+    ],
+)
+def test_a_papers_own_encoder_is_that_of_its_runs(name, encoder):
+    assert own_encoder(find_study(name)) == encoder
+
+
+@pytest.mark.parametrize("margin", [0.0, -0.5])
+def test_a_margin_is_above_0(margin):
+    with pytest.raises(ValidationError, match="greater than 0"):
+        Study(name="a", paper="b", title="c", config="d", metric="e", scores=("f1",), margin=margin)
 
 
 def test_a_study_that_there_is_not_is_refused_with_the_nearest_name():

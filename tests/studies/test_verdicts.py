@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from bertvision.studies.study import Claim, NumberPlace, Study
+from bertvision.studies.study import Claim, NumberPlace, Study, verdict_of
 from bertvision.studies.study_tables import short_table, study_tables
 from bertvision.studies.verdicts import Findings, by_seed, estimate, judge, judge_claim
 
@@ -62,6 +62,34 @@ def test_an_interval_over_seeds_is_students():
     assert (found.mean, found.seeds) == (4.0, 3)
     assert (found.low, found.high) == pytest.approx((4 - 2.4843, 4 + 2.4843), abs=1e-3)
     assert estimate([7.0]).low is None
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        ([0.3, 0.9], -3.211861, 4.411861),
+        ([0.4, 1.1, 0.7, 1.9, 0.2], 0.024295, 1.695705),
+        ([-1.0, 2.0, 0.5, 0.0, 3.5, -2.5, 1.5], -1.267220, 2.410077),
+    ],
+)
+def test_an_interval_over_seeds_is_that_of_scipy(values, low, high):
+    """scipy.stats.t.interval(0.95, n - 1, mean, sem)."""
+    found = estimate(values)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-3)
+
+
+def test_beyond_the_table_an_interval_is_a_little_wide_and_never_narrow():
+    found = estimate([n / 10 for n in range(60)])
+    half = 0.451149  # scipy.stats.t.ppf(0.975, 59) * sem
+    assert half <= (found.high - found.low) / 2 < 1.05 * half
+
+
+def test_seeds_that_all_differ_alike_have_an_interval_of_no_width():
+    found = estimate([0.0, 0.0, 0.0])
+    assert (found.mean, found.low, found.high) == (0.0, 0.0, 0.0)
+    verdicts = [verdict_of(each, found, 0.5) for each in ("above", "below", "equal")]
+    assert verdicts == ["does not hold", "does not hold", "holds"]
+    assert verdict_of("above", estimate([0.2, 0.2]), 0.5) == "holds"
 
 
 def test_results_are_judged_seed_by_seed_against_the_papers_reference(records):
@@ -142,6 +170,19 @@ def test_a_claim_is_judged_by_the_first_score_that_records_have(records):
     study = make_study()
     assert judge_claim(study, study.claims[0], Findings(records)).score == "paper_v1_f1"
     assert judge_claim(study, study.claims[0], Findings(older)).score == "f1"
+
+
+@pytest.mark.parametrize("row", ["encoder", "learned_pooling"])
+def test_a_seed_that_either_side_lacks_does_not_count(records, row):
+    study = make_study()
+    left = [each for each in records if (each.row, each.seed) != (row, 2)]
+    ours = judge_claim(study, study.claims[0], Findings(left)).ours
+    # Of gains 3, 4 and 5 the first and the last, whose deviation is the root of 2: 4 +- 12.706.
+    assert (ours.mean, ours.seeds) == (4.0, 2)
+    assert (ours.low, ours.high) == pytest.approx((4 - 12.706, 4 + 12.706))
+    alone = [each for each in left if (each.row, each.seed) != (row, 3)]
+    judged = judge_claim(study, study.claims[0], Findings(alone, resampled={study.claims[0].text: (1.0, 5.0)}))
+    assert (judged.ours.seeds, judged.ours.low, judged.verdict) == (1, None, "cannot tell")
 
 
 def test_a_claim_without_records_has_no_verdict(records):

@@ -90,7 +90,7 @@ class Study(Config):
     against_fraction: float | None = None  # None: at the same fraction
     controls: tuple[str, ...] = ()  # rows that the papers lack
     control: str | None = None  # the one that every row's gain is set against
-    margin: float = 0.5
+    margin: float = Field(0.5, gt=0)
     published: tuple[PublishedResult, ...] = ()
     wrong: tuple[str, ...] = ()  # what is known to be wrong in the paper
     claims: tuple[Claim, ...] = ()
@@ -119,7 +119,8 @@ def find_study(name: str) -> Study:
 
 def own_encoder(study: Study) -> str:
     """Return the encoder that a paper's numbers are of."""
-    return str(read_yaml(find_config(Path(study.config))).get("encoder", "")) if study.config else ""
+    shipped = read_yaml(find_config(Path(study.config))) if study.config else {}
+    return str(study.settings.get("encoder", shipped.get("encoder", "")))
 
 
 def verdict_of(expected: Expected, ours: SeedMean, margin: float) -> Verdict:
