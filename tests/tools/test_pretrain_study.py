@@ -26,6 +26,7 @@ def given(tmp_path):
         tasks=",".join(TASKS),
         seeds="1,2",
         steps=100,
+        size="6x256x4",
         rows=None,
         settings="{}",
         keep=False,
@@ -40,6 +41,20 @@ def test_every_pre_training_differs_from_the_reference_in_what_it_is_named_after
     assert config.data_settings() == reference.data_settings()
     assert bool(config.checkpoints) == (model in CURVE)
     assert json.loads((given.work / "contexts.jsonl").read_text()) == {"text": "Hannah built it."}
+
+
+def test_sizes_vary_as_in_table_6_around_the_one_that_is_asked_for(given):
+    given.size = "2x128x2"
+    sizes = {model: (size.layers, size.hidden, size.heads) for model, size in _sizes(given)}
+    assert {model: size for model, size in sizes.items() if size != (2, 128, 2)} == {
+        "half the layers": (1, 128, 2),
+        "twice the layers": (4, 128, 2),
+        "one head": (2, 128, 1),
+    }
+
+
+def _sizes(given):
+    return [(model, Study(given, 0.0).config_for(model).size) for model in MODELS]
 
 
 @pytest.mark.parametrize("task", TASKS)
