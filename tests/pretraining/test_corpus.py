@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from transformers import BertTokenizerFast
 
 from bertvision.data.documents import read_documents, sentences_of
 from bertvision.errors import BertVisionError, DataError, FolderError, SettingsError
@@ -47,6 +48,19 @@ def test_a_vocabulary_may_tell_cases_apart(cased, pieces):
     documents = ["Weir weir stone " * 20, f"{letters} " * 3, " ".join(f"w{n}x" for n in range(200)) + " " * 2] * 2
     tokenizer = train_vocabulary(lambda: documents, VocabularyConfig(size=150, cased=cased, min_frequency=1))
     assert tokenizer.tokenize("Weir") == pieces
+
+
+def test_special_tokens_that_a_text_names_are_words_of_it(tmp_path):
+    """A page about BERT that says [SEP] and [MASK] has neither rows' ends in it nor holes."""
+    (tmp_path / "page.txt").write_text("Put [SEP] behind it. Then [MASK] a word. " * 20)
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[", "]", "sep", "mask", "put", "it", ".", "word"]
+    BertTokenizerFast(vocab={piece: number for number, piece in enumerate(vocabulary)}).save_pretrained(tmp_path / "of")
+    settings = {"data": {"train": str(tmp_path / "page.txt")}, "vocabulary": {"of": str(tmp_path / "of")}}
+    prepared = prepare_corpus(build_pretraining(settings), tmp_path / "corpus")
+    pieces = [vocabulary[number] for number in prepared.train.ids]
+    assert pieces[:6] == ["put", "[", "sep", "]", "[UNK]", "it"]
+    assert {"mask", "sep"} <= set(pieces)
+    assert not {"[SEP]", "[MASK]"} & set(pieces)
 
 
 def test_what_was_made_is_not_made_again(make_config, tmp_path):

@@ -99,8 +99,17 @@ def prepare_corpus(
     return open_corpus(folder)
 
 
+def check_text(config: PretrainConfig, folder: Path) -> None:
+    """Refuse a folder that was made of another text."""
+    is_made(folder, _made_by(config, folder))
+
+
+def _made_by(config: PretrainConfig, folder: Path) -> Settings:
+    return {**config.data_settings(), "bytes": _sizes(config.data) or _sizes_before(folder)}
+
+
 def _make_once(config: PretrainConfig, folder: Path, progress: Progress) -> None:
-    made_by = {**config.data_settings(), "bytes": _sizes(config.data) or _sizes_before(folder)}
+    made_by = _made_by(config, folder)
     make_folder(folder.parent)
     with locked(folder.parent, folder.name):
         if not is_made(folder, made_by):
@@ -237,7 +246,8 @@ class _Writer:
     """Writes the tokens of documents into three flat files, which are there as soon as the first document is."""
 
     def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._folder, self._tokenizer = folder, tokenizer.backend_tokenizer
+        self._folder, self._tokenizer = folder, Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        self._tokenizer.encode_special_tokens = True  # "[MASK]" in a text is a word of it
         self._files: list[Any] = []
         self._dtype = _number_format(len(tokenizer))
         self.num_tokens = 0
