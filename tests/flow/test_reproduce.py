@@ -76,6 +76,25 @@ def test_every_study_can_be_planned(name, encoder):
     assert asked <= (fractions or {"given"})
 
 
+@pytest.mark.parametrize("name", [name for name in RUNNABLE if find_study(name).elsewhere])
+def test_what_a_study_has_for_other_encoders_changes_its_runs(name):
+    study = find_study(name)
+    plans = [plan_study(each, "tiny") for each in (study, study.model_copy(update={"elsewhere": {}}))]
+    one, other = ([each.model_dump(mode="json") for each in plan.experiments] for plan in plans)
+    assert one != other
+
+
+def test_glue_of_2018_is_tuned_at_four_rates_of_which_held_out_rows_choose():
+    """SPEC 12: batch 32, 3 epochs, rates of 5, 4, 3 and 2e-5."""
+    for name in ("bert_glue", "bert_glue_large"):
+        runs = plan_study(find_study(name)).experiments
+        assert len(runs) == 8 * 4
+        assert {(each.finetune.fractions, each.finetune.batch.windows) for each in runs} == {((3.0,), 32)}
+        for task in {each.task for each in runs}:
+            assert {each.finetune.lr for each in runs if each.task == task} == {5e-5, 4e-5, 3e-5, 2e-5}
+        assert all(each.data.held_out for each in runs)
+
+
 RECORDED = Path(__file__).parents[2] / "results/reproduce"
 # What a user may choose without making another study of it; a run may also leave out fractions.
 FREE = ("data.train", "data.dev", "seeds", "precision", "answers.n_best")
