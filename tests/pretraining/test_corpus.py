@@ -114,6 +114,16 @@ def test_held_out_documents_may_have_files_of_their_own(make_config, text_file, 
     assert len(prepared.held_out.sentences) == 3
 
 
+def test_held_out_files_in_a_folder_of_text_are_not_trained_on(make_config, text_file, tmp_path):
+    books = tmp_path / "books"
+    books.mkdir()
+    text_file.rename(books / "train.jsonl")
+    held_out = books / "held_out.jsonl"
+    held_out.write_text('{"text": "Ba ba. Do do do."}\n')
+    prepared = prepare_corpus(make_config(data={"train": f"{books}/", "held_out": str(held_out)}), tmp_path / "corpus")
+    assert (prepared.train.num_documents, prepared.held_out.num_documents) == (20, 1)
+
+
 def test_an_encoders_vocabulary_can_be_taken(make_config, saved_encoder, tokenizer, tmp_path):
     prepared = prepare_corpus(make_config(vocabulary={"of": str(saved_encoder)}), tmp_path / "taken")
     assert prepared.vocabulary.tokenizer.get_vocab() == tokenizer.get_vocab()
