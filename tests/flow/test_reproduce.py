@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from transformers import AutoConfig, AutoModel
 from typer.testing import CliRunner
 
 from bertvision.cli import app
@@ -359,6 +360,13 @@ def test_times_are_foreseen_from_a_measured_speed(saved_encoder):
     assert once > 0
     assert thrice == pytest.approx(3 * once)
     assert speed.for_encoder(2 * speed.parameters).frozen == pytest.approx(speed.frozen / 2)
+
+
+def test_an_encoder_of_short_rows_is_measured_on_such(saved_encoder, tokenizer, tmp_path):
+    config = AutoConfig.from_pretrained(saved_encoder, max_position_embeddings=32)
+    AutoModel.from_config(config).save_pretrained(tmp_path / "short")
+    tokenizer.save_pretrained(tmp_path / "short")
+    assert measure_speed(str(tmp_path / "short"), "cpu").frozen > 0
 
 
 def test_questions_without_an_answer_are_left_out_of_squad_1_where_that_is_asked_for(folder, saved_encoder, tmp_path):
