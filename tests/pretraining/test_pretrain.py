@@ -350,11 +350,16 @@ def test_shipped_pre_trainings_are_valid(path):
 
 @pytest.mark.flow
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_shipped_pre_trainings_run_through_in_small(path, text_file, tmp_path):
-    stages = [{**stage, "steps": 2, "tokens": 1024} for stage in yaml.safe_load(path.read_text())["stages"]]
-    small = ["size.layers=1", "size.hidden=16", "size.heads=2", "vocabulary.size=120", "checkpoints=[1]", "device=cpu"]
+def test_shipped_pre_trainings_run_through_in_small(path, make_config, text_file, tmp_path):
+    own = yaml.safe_load(path.read_text())
+    stages = [{**stage, "steps": 2, "tokens": 1024} for stage in own["stages"]]
+    small = ["size.layers=1", "size.hidden=16", "size.heads=2", "vocabulary.size=120"]
+    if "encoder" in own:
+        size = {"layers": 1, "hidden": 16, "heads": 2, "positions": 128}
+        pretrain(make_config(size=size), tmp_path / "first")
+        small = [f"encoder={tmp_path / 'first' / 'encoder'}"]
     data = [f"data.train=[{text_file}]", "data.held_out=[]", "data.held_out_every=5", f"stages={json.dumps(stages)}"]
-    record = pretrain(read_pretraining(path, [*small, *data]), tmp_path / "out")
+    record = pretrain(read_pretraining(path, [*small, *data, "checkpoints=[1]", "device=cpu"]), tmp_path / "out")
     assert record.steps == 2 * len(stages)
     assert AutoModel.from_pretrained(tmp_path / "out" / "encoder").config.hidden_size == 16
     assert (tmp_path / "out" / "steps" / "1").is_dir()
