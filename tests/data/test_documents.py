@@ -26,6 +26,23 @@ def test_a_plain_file_is_one_document_and_a_line_of_jsonl_too(tmp_path, ending):
     assert list(read_documents([plain, lines])) == [TEXT, "a b", "c"]
 
 
+@pytest.mark.parametrize(("name", "between"), [("notes.csv", ","), ("semicolons.csv", ";"), ("notes.tsv", "\t")])
+def test_a_row_of_a_table_is_a_document(tmp_path, name, between):
+    rows = [("id", "note"), ("1", '"the weir broke. Hannah\n\nbuilt it"' if name != "notes.tsv" else "a"), ("2", "b")]
+    (tmp_path / name).write_text("\n".join(between.join(row) for row in rows))
+    found = list(read_documents([str(tmp_path / name)], "note"))
+    assert found == ["the weir broke. Hannah\n\nbuilt it" if name != "notes.tsv" else "a", "b"]
+
+
+def test_a_table_without_the_column_or_with_a_bad_row_says_what_to_do(tmp_path):
+    path = tmp_path / "notes.csv"
+    path.write_text("id,note\n1,a\n2,b,c\n")
+    with pytest.raises(DataError, match="no column 'text' among id, note; name it with --set data.text=COLUMN"):
+        list(read_documents([str(path)]))
+    with pytest.raises(DataError, match="line 3: 3 fields, and the header names 2; fix the line"):
+        list(read_documents([str(path)], "note"))
+
+
 def test_a_folder_is_read_in_the_order_of_its_names(tmp_path):
     for name in ("b.txt", "a.txt", ".hidden"):
         (tmp_path / name).write_text(f"text of {name}")

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from transformers import AutoModel, AutoTokenizer, BertForPreTraining, BertTokenizerFast
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    BertForPreTraining,
+    BertTokenizerFast,
+    MPNetConfig,
+    MPNetModel,
+)
 from typer.testing import CliRunner
 
 from bertvision.cli import app
@@ -18,7 +25,7 @@ from bertvision.errors import FolderError, SettingsError
 from bertvision.experiment import read_experiments
 from bertvision.pretraining.config import build_pretraining, read_pretraining
 from bertvision.pretraining.corpus import Vocabulary, prepare_corpus
-from bertvision.pretraining.model import build_model, flops_of, losses_of, total_loss
+from bertvision.pretraining.model import build_model, flops_of, losses_of, total_loss, with_size_of_encoder
 from bertvision.pretraining.pretrain import packs_rows, pretrain
 from bertvision.pretraining.steps import Position, StepSource
 from bertvision.progress import Silent
@@ -164,6 +171,64 @@ def test_what_is_finished_is_not_taken_for_an_encoder_of_another_text(make_confi
         pretrain(config, out)
     text_file.unlink()  # a text that is gone is no other one
     assert pretrain(config, out) == first
+
+
+def going_on_from(make_config, encoder, **changes):
+    """Settings that leave the weights all but as they are."""
+    own = make_config().model_dump(exclude={"size", "vocabulary"})
+    data = {**own["data"], "folder": None}
+    return build_pretraining({**own, "data": data, "encoder": str(encoder), "lr": 1e-12, **changes}, "test")
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_training_goes_on_from_an_encoder_with_its_size_vocabulary_and_predictions(make_config, tmp_path, objective):
+    first = pretrain(make_config(objective=objective), tmp_path / "first")
+    encoder = tmp_path / "first" / "encoder"
+    second = pretrain(going_on_from(make_config, encoder, objective=objective), tmp_path / "second")
+    assert second.loss.words == pytest.approx(first.loss.words, rel=1e-4)
+    assert second.config["size"] == {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 64, "positions": 64}
+    assert second.parameters == first.parameters
+    vocabularies = [load_encoder(str(tmp_path / out / "encoder")).tokenizer.get_vocab() for out in ("first", "second")]
+    assert vocabularies[0] == vocabularies[1]
+    assert "trained on from the weights of" in (tmp_path / "second" / "encoder" / "README.md").read_text()
+
+
+def test_an_encoder_without_predictions_keeps_its_weights_and_learns_to_predict(make_config, saved_encoder, tmp_path):
+    stages = [{"length": 32, "steps": 1, "tokens": 256}]
+    config = with_size_of_encoder(going_on_from(make_config, saved_encoder, objective="mlm", stages=stages))
+    prepared = prepare_corpus(config, tmp_path / "corpus of encoder")
+    begun, given = build_model(config, prepared.vocabulary), load_encoder(str(saved_encoder)).model.state_dict()
+    assert all(torch.equal(weight, given[name]) for name, weight in begun.bert.state_dict().items())
+    again = build_model(config, prepared.vocabulary)
+    assert torch.equal(begun.transform.dense.weight, again.transform.dense.weight)  # drawn from the seed
+
+
+def test_an_encoder_that_reads_left_to_right_may_go_on_in_both_directions(make_config, tmp_path):
+    pretrain(make_config(objective="ltr"), tmp_path / "first")
+    pretrain(going_on_from(make_config, tmp_path / "first" / "encoder", objective="mlm"), tmp_path / "second")
+    assert not load_encoder(str(tmp_path / "second" / "encoder")).model.config.is_decoder
+
+
+@pytest.mark.parametrize("key", ["size", "vocabulary"])
+def test_an_encoder_to_go_on_from_has_size_and_vocabulary_of_its_own(make_config, key):
+    with pytest.raises(SettingsError, match=f"`{key}` stands beside `encoder`, which has its own"):
+        going_on_from(make_config, "default", **{key: {}})
+
+
+def test_rows_must_fit_into_the_encoder_to_go_on_from(make_config, tmp_path):
+    pretrain(make_config(), tmp_path / "first")
+    stages = [{"length": 128, "steps": 1, "tokens": 256}]
+    with pytest.raises(SettingsError, match="rows of 128 tokens, and size.positions is 64"):
+        pretrain(going_on_from(make_config, tmp_path / "first" / "encoder", stages=stages), tmp_path / "second")
+
+
+def test_an_encoder_of_another_kind_is_refused_before_anything_is_written(make_config, tmp_path):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    save_words(tmp_path / "mpnet", ["ba"])
+    MPNetModel(MPNetConfig(vocab_size=6, **sizes)).save_pretrained(tmp_path / "mpnet")
+    with pytest.raises(SettingsError, match="is of the kind mpnet; give one of BERT's kind"):
+        pretrain(going_on_from(make_config, tmp_path / "mpnet"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_steps_are_the_same_from_any_position(make_config, prepared):
@@ -315,11 +380,16 @@ def test_shipped_pre_trainings_are_valid(path):
 
 @pytest.mark.flow
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_shipped_pre_trainings_run_through_in_small(path, text_file, tmp_path):
-    stages = [{**stage, "steps": 2, "tokens": 1024} for stage in yaml.safe_load(path.read_text())["stages"]]
-    small = ["size.layers=1", "size.hidden=16", "size.heads=2", "vocabulary.size=120", "checkpoints=[1]", "device=cpu"]
+def test_shipped_pre_trainings_run_through_in_small(path, make_config, text_file, tmp_path):
+    own = yaml.safe_load(path.read_text())
+    stages = [{**stage, "steps": 2, "tokens": 1024} for stage in own["stages"]]
+    small = ["size.layers=1", "size.hidden=16", "size.heads=2", "vocabulary.size=120"]
+    if "encoder" in own:
+        size = {"layers": 1, "hidden": 16, "heads": 2, "positions": 128}
+        pretrain(make_config(size=size), tmp_path / "first")
+        small = [f"encoder={tmp_path / 'first' / 'encoder'}"]
     data = [f"data.train=[{text_file}]", "data.held_out=[]", "data.held_out_every=5", f"stages={json.dumps(stages)}"]
-    record = pretrain(read_pretraining(path, [*small, *data]), tmp_path / "out")
+    record = pretrain(read_pretraining(path, [*small, *data, "checkpoints=[1]", "device=cpu"]), tmp_path / "out")
     assert record.steps == 2 * len(stages)
     assert AutoModel.from_pretrained(tmp_path / "out" / "encoder").config.hidden_size == 16
     assert (tmp_path / "out" / "steps" / "1").is_dir()

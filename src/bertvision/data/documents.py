@@ -1,7 +1,7 @@
 """Text to pre-train on -> documents -> sentences: files, packed or not, folders of them, or data sets of the hub.
 
-A file is one document, its paragraphs parted by blank lines; a line of JSONL is one too. One document at a time is in
-memory.
+A file is one document, its paragraphs parted by blank lines; so is a line of JSONL, and a row of a table. One document
+at a time is in memory, of a table all of it.
 """
 
 import gzip
@@ -16,18 +16,20 @@ from pathlib import Path
 from typing import IO, Any
 
 from bertvision.data.passages import SENTENCE_END
-from bertvision.data.sources import LIMIT, is_unicode, load_hub_rows, most_unpacked, parse_hub_id
+from bertvision.data.sources import LIMIT, BadExampleError, is_unicode, load_hub_rows, most_unpacked, parse_hub_id
+from bertvision.data.tables import ending_of, open_table
 from bertvision.errors import DataError
 from bertvision.files import exists
 
 SAMPLE = "sample"  # the passages that come with the package
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n\s*")
-GIVE_TEXT = "give plain text or JSONL, also packed as .gz or .xz"
+TABLES = (".csv", ".tsv", ".parquet")
+GIVE_TEXT = "give plain text or JSONL, also packed as .gz or .xz, or a table"
 
 
 def read_documents(sources: Sequence[str], key: str = "text", without: Sequence[str] = ()) -> Iterator[str]:
-    """Return the text of every document, in order; `key` names it in JSONL and in rows of the hub.
+    """Return the text of every document, in order; `key` names it in JSONL, in tables and in rows of the hub.
 
     Files `without` which they are read may lie in a folder of theirs, such as those that are held out.
     """
@@ -41,7 +43,7 @@ def read_documents(sources: Sequence[str], key: str = "text", without: Sequence[
         else:
             for path in files_of(source):
                 if path.resolve() not in left_out:
-                    yield from _read(path, key)
+                    yield from _read_table(path, key) if ending_of(str(path)) in TABLES else _read(path, key)
 
 
 def files_of(source: str) -> list[Path]:
@@ -79,6 +81,20 @@ def _read(path: Path, key: str) -> Iterator[str]:
                     yield _text_of(_parse(line, path, number), key, f"{path}, line {number}")
         elif text := _decode(_some(file.read, path), path).strip():
             yield text
+
+
+def _read_table(path: Path, column: str) -> Iterator[str]:
+    table = open_table(str(path), None, "train", known_headers=[(column,)])
+    table = table.with_header() if table.names is None else table
+    if not table.has(column):
+        raise DataError(f"{path}: no column {column!r} among {table.header}; name it with --set data.text=COLUMN")
+    for line in table.lines:
+        try:
+            table.check(line)
+        except BadExampleError as error:
+            raise DataError(f"{line.where}: {error}") from None
+        if (cell := table.cell(line, column)) is not None:
+            yield str(cell)
 
 
 def _some(read: Callable[[int], bytes], path: Path) -> bytes:

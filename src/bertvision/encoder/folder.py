@@ -47,16 +47,22 @@ class FileSizes(NamedTuple):
     numbers: int
 
 
-def build_encoder(folder: Path) -> tuple[PreTrainedModel, set[str]]:
-    """Return a folder's encoder with float32 weights, and the names of the weights that its checkpoint lacks."""
+def build_encoder(
+    folder: Path, kind: type[PreTrainedModel] | None = None, changes: Mapping[str, Any] | None = None
+) -> tuple[PreTrainedModel, set[str]]:
+    """Return a folder's encoder with float32 weights, and the names of the weights that its checkpoint lacks.
+
+    `kind` is the class of transformers to build, by default the encoder alone; `changes` go on top of its config.
+    """
     sizes = _read_sizes(folder)
     config = _read_config(folder, sizes)
+    config.update(dict(changes or {}))
     with torch.device("meta"):  # sizes without memory
-        skeleton = AutoModel.from_config(config, dtype=torch.float32)
-    _check_sizes(skeleton, sizes)
+        empty: Any = AutoModel.from_config(config, dtype=torch.float32) if kind is None else kind(config)
+    _check_sizes(empty, sizes)
     # Copies: a file that is overwritten while it is mapped into memory would change the model, or end the process.
     weights = {name: value.clone() for file in sizes.files for name, value in load_file(file).items()}
-    model, info = type(skeleton).from_pretrained(
+    model, info = type(empty).from_pretrained(
         None, config=config, state_dict=weights, dtype=torch.float32, output_loading_info=True
     )
     model.config.name_or_path = str(folder)

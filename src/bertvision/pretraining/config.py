@@ -99,6 +99,7 @@ class PretrainConfig(Config):
 
     name: str = Field("pretraining", pattern=NAME)
     data: CorpusConfig
+    encoder: str | None = None  # of BERT's kind, to go on from: its weights, size and vocabulary; None: random weights
     vocabulary: VocabularyConfig = VocabularyConfig()
     size: SizeConfig = SizeConfig()
     objective: ObjectiveName = "mlm_nsp"
@@ -177,11 +178,14 @@ def build_pretraining(settings: Settings, origin: str = "settings") -> PretrainC
     if isinstance(data, dict):  # one source may stand without brackets
         one = {key: [value] for key, value in data.items() if key in ("train", "held_out") and isinstance(value, str)}
         settings = {**settings, "data": {**data, **one}}
+    for key in ("size", "vocabulary"):
+        if settings.get("encoder") is not None and key in settings:
+            raise SettingsError(f"{origin}: `{key}` stands beside `encoder`, which has its own; leave one of them out")
     return validate(PretrainConfig, merge(DEFAULTS, settings), origin)
 
 
 def _refuse_experiment(path: Path, settings: Settings) -> None:
-    if found := [key for key in ("task", "encoder", "heads", "finetune") if key in settings]:
+    if found := [key for key in ("task", "heads", "finetune") if key in settings]:
         raise SettingsError(
             f"{path}: `{found[0]}` belongs to an experiment; give it to `bertvision run`, or a pre-training's YAML here"
         )

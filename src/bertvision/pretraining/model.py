@@ -1,7 +1,8 @@
 """BERT with what pre-training predicts, batches of rows for it, and its losses."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +13,15 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers import BertConfig, BertForMaskedLM, BertForPreTraining, BertLMHeadModel, PreTrainedModel
 
-from bertvision.encoder.load import quiet_transformers
+from bertvision.encoder.folder import build_encoder
+from bertvision.encoder.load import load_encoder, quiet_transformers
 from bertvision.encoder.packed import run_on_tokens
+from bertvision.errors import SettingsError
 from bertvision.pretraining.config import ObjectiveName, PretrainConfig, StageConfig
 from bertvision.pretraining.corpus import Vocabulary
 from bertvision.pretraining.masking import PredictedTokens
 from bertvision.pretraining.rows import TextRows
+from bertvision.settings import validate
 from bertvision.shapes import Segments, TokenIds, TokenMask
 from bertvision.training.device import Compute
 from bertvision.training.loop import seed_for
@@ -162,25 +166,58 @@ def room_for(config: PretrainConfig, stage: StageConfig, parts: int = 1) -> Batc
     return BatchRoom(tokens, stage.length, rows, predicted)
 
 
+def with_size_of_encoder(config: PretrainConfig) -> PretrainConfig:
+    """Return the settings with the size and vocabulary of the encoder that they go on from, if any."""
+    if config.encoder is None:
+        return config
+    about: Any = load_encoder(config.encoder).model.config
+    if about.model_type != "bert":
+        raise SettingsError(
+            f"encoder: {config.encoder!r} is of the kind {about.model_type}; give one of BERT's kind, such as `default`"
+        )
+    size = {
+        "layers": about.num_hidden_layers,
+        "hidden": about.hidden_size,
+        "heads": about.num_attention_heads,
+        "feed_forward": about.intermediate_size,
+        "positions": about.max_position_embeddings,
+    }
+    settings = {**config.model_dump(), "size": size, "vocabulary": {"of": config.encoder}}
+    return validate(PretrainConfig, settings, f"encoder {config.encoder}")
+
+
 def build_model(config: PretrainConfig, vocabulary: Vocabulary) -> PretrainingModel:
-    """Build an encoder of the size that is asked for, with random weights from the seed."""
-    size = config.size
-    about = BertConfig(
-        vocab_size=vocabulary.size,
-        hidden_size=size.hidden,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
-        intermediate_size=size.feed_forward or 4 * size.hidden,
-        max_position_embeddings=size.positions,
-        hidden_dropout_prob=config.dropout,
-        attention_probs_dropout_prob=config.dropout,
-        pad_token_id=vocabulary.id_of("[PAD]"),
-        is_decoder=config.objective == "ltr",  # no token sees those behind it, in fine-tuning neither
-        use_cache=False,
-    )
+    """Build the encoder: one of the size that is asked for, or the one to go on from; what it lacks is random."""
+    size, kind = config.size, CLASSES[config.objective]
+    more: dict[str, Any] = {
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.dropout,
+        "is_decoder": config.objective == "ltr",  # no token sees those behind it, in fine-tuning neither
+        "use_cache": False,
+    }
     with quiet_transformers(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(config.seed, "pretraining", "weights"))
-        return PretrainingModel(CLASSES[config.objective](about))
+        if config.encoder is not None:
+            return PretrainingModel(_load(config.encoder, kind, more))
+        about = BertConfig(
+            vocab_size=vocabulary.size,
+            hidden_size=size.hidden,
+            num_hidden_layers=size.layers,
+            num_attention_heads=size.heads,
+            intermediate_size=size.feed_forward or 4 * size.hidden,
+            max_position_embeddings=size.positions,
+            pad_token_id=vocabulary.id_of("[PAD]"),
+            **more,
+        )
+        return PretrainingModel(kind(about))
+
+
+def _load(name: str, kind: type[PreTrainedModel], changes: Mapping[str, Any]) -> PreTrainedModel:
+    """Load an encoder with the layers that predict from it, where its checkpoint has them."""
+    encoder: Any = load_encoder(name).model  # as changes and adapters of its folder leave it
+    whole, _ = build_encoder(Path(encoder.config.name_or_path), kind, changes)
+    whole.base_model.load_state_dict(encoder.state_dict(), strict=False)  # either may lack the pooler
+    return whole
 
 
 def make_batch(

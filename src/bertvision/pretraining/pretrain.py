@@ -26,6 +26,7 @@ from bertvision.pretraining.model import (
     flops_of,
     losses_of,
     total_loss,
+    with_size_of_encoder,
 )
 from bertvision.pretraining.steps import Position, StepSource
 from bertvision.progress import SILENT, Progress
@@ -58,6 +59,7 @@ def pretrain(config: PretrainConfig, out: Path, progress: Progress = SILENT) -> 
     Of several processes, which Accelerate or `bertvision pretrain --processes` starts, each has its part of every
     batch, and the main one writes.
     """
+    config = with_size_of_encoder(config)
     compute = choose_compute(config.device, config.precision)
     processes = join_processes(compute.device)
     own = progress if processes.is_main else SILENT
@@ -346,5 +348,6 @@ def _card(model: PretrainingModel, prepared: Prepared, config: PretrainConfig, l
         f"steps planned: {config.num_steps:,}; rows of {', '.join(str(each.length) for each in config.stages)} tokens",
         f"held-out loss when this was written: {told}",
     )
-    about = "A BERT that `bertvision pretrain` trained from random weights."
+    begun = "from random weights" if config.encoder is None else f"on from the weights of `{config.encoder}`"
+    about = f"A BERT that `bertvision pretrain` trained {begun}."
     return f"# {config.name}\n\n{about}\n\n" + "".join(f"- {line}\n" for line in lines)
