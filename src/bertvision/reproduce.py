@@ -127,8 +127,9 @@ def measure_speed(name: str, device: str = "auto") -> EncoderSpeed:
     """Time an encoder's steps and frozen passes on this machine, for a second or two."""
     encoder, compute = load_encoder(name), choose_compute(device, "auto")
     nn.Module.to(encoder.model, compute.device)
-    rows = TRIAL_TOKENS.get(compute.device.type, TRIAL_TOKENS["cpu"]) // TRIAL_LENGTH
-    ids = torch.randint(0, encoder.model.config.vocab_size, (rows, TRIAL_LENGTH), device=compute.device)
+    length = min(TRIAL_LENGTH, encoder.max_length)
+    rows = TRIAL_TOKENS.get(compute.device.type, TRIAL_TOKENS["cpu"]) // length
+    ids = torch.randint(0, encoder.model.config.vocab_size, (rows, length), device=compute.device)
 
     def forward() -> torch.Tensor:
         with compute.autocast():

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from transformers import AutoConfig, AutoModel
 from typer.testing import CliRunner
 
 from bertvision.cli import app
@@ -74,6 +75,25 @@ def test_every_study_can_be_planned(name, encoder):
     fractions = {fraction for each in plan.experiments for fraction in each.finetune.fractions}
     asked = {place.fraction for place in (*study.published, *claimed)} - {"last"}
     assert asked <= (fractions or {"given"})
+
+
+@pytest.mark.parametrize("name", [name for name in RUNNABLE if find_study(name).elsewhere])
+def test_what_a_study_has_for_other_encoders_changes_its_runs(name):
+    study = find_study(name)
+    plans = [plan_study(each, "tiny") for each in (study, study.model_copy(update={"elsewhere": {}}))]
+    one, other = ([each.model_dump(mode="json") for each in plan.experiments] for plan in plans)
+    assert one != other
+
+
+def test_glue_of_2018_is_tuned_at_four_rates_of_which_held_out_rows_choose():
+    """SPEC 12: batch 32, 3 epochs, rates of 5, 4, 3 and 2e-5."""
+    for name in ("bert_glue", "bert_glue_large"):
+        runs = plan_study(find_study(name)).experiments
+        assert len(runs) == 8 * 4
+        assert {(each.finetune.fractions, each.finetune.batch.windows) for each in runs} == {((3.0,), 32)}
+        for task in {each.task for each in runs}:
+            assert {each.finetune.lr for each in runs if each.task == task} == {5e-5, 4e-5, 3e-5, 2e-5}
+        assert all(each.data.held_out for each in runs)
 
 
 RECORDED = Path(__file__).parents[2] / "results/reproduce"
@@ -340,6 +360,13 @@ def test_times_are_foreseen_from_a_measured_speed(saved_encoder):
     assert once > 0
     assert thrice == pytest.approx(3 * once)
     assert speed.for_encoder(2 * speed.parameters).frozen == pytest.approx(speed.frozen / 2)
+
+
+def test_an_encoder_of_short_rows_is_measured_on_such(saved_encoder, tokenizer, tmp_path):
+    config = AutoConfig.from_pretrained(saved_encoder, max_position_embeddings=32)
+    AutoModel.from_config(config).save_pretrained(tmp_path / "short")
+    tokenizer.save_pretrained(tmp_path / "short")
+    assert measure_speed(str(tmp_path / "short"), "cpu").frozen > 0
 
 
 def test_questions_without_an_answer_are_left_out_of_squad_1_where_that_is_asked_for(folder, saved_encoder, tmp_path):

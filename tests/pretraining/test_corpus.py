@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from transformers import BertTokenizerFast
 
 from bertvision.data.documents import read_documents, sentences_of
 from bertvision.errors import BertVisionError, DataError, FolderError, SettingsError
@@ -47,6 +48,19 @@ def test_a_vocabulary_may_tell_cases_apart(cased, pieces):
     documents = ["Weir weir stone " * 20, f"{letters} " * 3, " ".join(f"w{n}x" for n in range(200)) + " " * 2] * 2
     tokenizer = train_vocabulary(lambda: documents, VocabularyConfig(size=150, cased=cased, min_frequency=1))
     assert tokenizer.tokenize("Weir") == pieces
+
+
+def test_special_tokens_that_a_text_names_are_words_of_it(tmp_path):
+    """A page about BERT that says [SEP] and [MASK] has neither rows' ends in it nor holes."""
+    (tmp_path / "page.txt").write_text("Put [SEP] behind it. Then [MASK] a word. " * 20)
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[", "]", "sep", "mask", "put", "it", ".", "word"]
+    BertTokenizerFast(vocab={piece: number for number, piece in enumerate(vocabulary)}).save_pretrained(tmp_path / "of")
+    settings = {"data": {"train": str(tmp_path / "page.txt")}, "vocabulary": {"of": str(tmp_path / "of")}}
+    prepared = prepare_corpus(build_pretraining(settings), tmp_path / "corpus")
+    pieces = [vocabulary[number] for number in prepared.train.ids]
+    assert pieces[:6] == ["put", "[", "sep", "]", "[UNK]", "it"]
+    assert {"mask", "sep"} <= set(pieces)
+    assert not {"[SEP]", "[MASK]"} & set(pieces)
 
 
 def test_what_was_made_is_not_made_again(make_config, tmp_path):
@@ -98,6 +112,16 @@ def test_held_out_documents_may_have_files_of_their_own(make_config, text_file, 
     prepared = prepare_corpus(config, folder)
     assert (prepared.train.num_documents, prepared.held_out.num_documents) == (20, 1)
     assert len(prepared.held_out.sentences) == 3
+
+
+def test_held_out_files_in_a_folder_of_text_are_not_trained_on(make_config, text_file, tmp_path):
+    books = tmp_path / "books"
+    books.mkdir()
+    text_file.rename(books / "train.jsonl")
+    held_out = books / "held_out.jsonl"
+    held_out.write_text('{"text": "Ba ba. Do do do."}\n')
+    prepared = prepare_corpus(make_config(data={"train": f"{books}/", "held_out": str(held_out)}), tmp_path / "corpus")
+    assert (prepared.train.num_documents, prepared.held_out.num_documents) == (20, 1)
 
 
 def test_an_encoders_vocabulary_can_be_taken(make_config, saved_encoder, tokenizer, tmp_path):

@@ -119,8 +119,18 @@ class Interrupting(Silent):
             signal.raise_signal(signal.SIGINT)
 
 
+class Telling(Silent):
+    """Keeps what is said."""
+
+    def __init__(self):
+        self.lines = []
+
+    def say(self, message):
+        self.lines.append(message)
+
+
 @pytest.mark.usefixtures("signals_act")
-@pytest.mark.parametrize("stop_at", [5, 13])
+@pytest.mark.parametrize("stop_at", [5, 12, 13])
 def test_a_stopped_pre_training_goes_on_to_the_same_loss(make_config, tmp_path, stop_at):
     config, out = make_config(), tmp_path / "stopped"
     whole = pretrain(config, tmp_path / "whole")
@@ -141,6 +151,26 @@ def test_what_is_finished_is_kept_and_other_settings_are_refused(make_config, tm
     assert pretrain(make_config(), out) == first
     with pytest.raises(FolderError, match="made by other settings"):
         pretrain(make_config(seed=2), out)
+
+
+def test_a_checkpoint_that_is_asked_for_too_late_is_told(make_config, tmp_path):
+    told = Telling()
+    pretrain(make_config(checkpoints=[5]), tmp_path / "out", told)
+    assert not any("checkpoints" in line for line in told.lines)
+    pretrain(make_config(checkpoints=[3, 5]), tmp_path / "out", told)
+    assert told.lines[-1].startswith("step 3 was over before `checkpoints` named it")
+
+
+def test_what_is_finished_is_not_taken_for_an_encoder_of_another_text(make_config, text_file, tmp_path):
+    out = tmp_path / "out"
+    config = make_config(data={"train": str(text_file)})
+    first = pretrain(config, out)
+    before = text_file.read_text()
+    text_file.write_text(before * 2)
+    with pytest.raises(FolderError, match="data: made by other settings"):
+        pretrain(config, out)
+    text_file.unlink()  # a text that is gone is no other one
+    assert pretrain(config, out) == first
 
 
 def going_on_from(make_config, encoder, **changes):

@@ -201,6 +201,22 @@ def test_a_place_can_be_an_epoch_a_share_of_weights_or_a_number_of_an_analysis(r
     assert by_seed(NumberPlace(analysis=("second", "share")), "f1", found) == {1: 44.0}
 
 
+@pytest.mark.parametrize("layers", [1, 2, 7, 12, 13, 25])
+def test_layers_that_weigh_alike_have_a_third_in_their_last_third(layers, records):
+    alike = [each.model_copy(update={"layer_weights": [1 / layers] * layers}) for each in records]
+    place = NumberPlace(row="learned_pooling", fraction=1, layers="last_third")
+    assert by_seed(place, "f1", Findings(alike))[1] == pytest.approx(100 / 3)
+
+
+@pytest.mark.parametrize(("margin", "verdict"), [(None, "holds"), (0.5, "holds"), (10, "does not hold"), (5, "holds")])
+def test_a_large_difference_is_not_shown_by_a_small_one(records, margin, verdict):
+    """Ours is +4 (+1.5 to +6.5)."""
+    claim = Claim(
+        text="x", where="y", one=NumberPlace(row="learned_pooling"), other=NumberPlace(), published=20, margin=margin
+    )
+    assert judge_claim(make_study(), claim, Findings(records)).verdict == verdict
+
+
 def test_the_last_fraction_is_the_largest_that_a_row_has(records):
     early = [each.model_copy(update={"fraction": 0.3, "scores": {"f1": 1.0}}) for each in records]
     found = Findings([*early, *records])

@@ -41,8 +41,9 @@ def pretrain(
     """Pre-train a BERT on your own text, anew or further.
 
     Trains a WordPiece vocabulary, cuts the text into tokens once, and trains on masked words and next sentences, or
-    other objectives; with `encoder` in CONFIG it begins with that one's weights and vocabulary. Writes OUT/encoder, which `encoder: OUT/encoder` of an experiment and transformers load. When it
-    was stopped, the same command goes on from there. Try: bertvision pretrain pretrain/tiny
+    other objectives; with `encoder` in CONFIG it begins with that one's weights and vocabulary. Writes OUT/encoder,
+    which `encoder: OUT/encoder` of an experiment and transformers load. When it was stopped, the same command goes on
+    from there. Try: bertvision pretrain pretrain/tiny
     """
     if is_done_by_several(processes):
         return

@@ -28,8 +28,12 @@ TABLES = (".csv", ".tsv", ".parquet")
 GIVE_TEXT = "give plain text or JSONL, also packed as .gz or .xz, or a table"
 
 
-def read_documents(sources: Sequence[str], key: str = "text") -> Iterator[str]:
-    """Return the text of every document, in order; `key` names it in JSONL, in tables and in rows of the hub."""
+def read_documents(sources: Sequence[str], key: str = "text", without: Sequence[str] = ()) -> Iterator[str]:
+    """Return the text of every document, in order; `key` names it in JSONL, in tables and in rows of the hub.
+
+    Files `without` which they are read may lie in a folder of theirs, such as those that are held out.
+    """
+    left_out = {path.resolve() for source in without if exists(source) for path in files_of(source)}
     for source in sources:
         if source == SAMPLE:
             yield from _sample()
@@ -38,7 +42,8 @@ def read_documents(sources: Sequence[str], key: str = "text") -> Iterator[str]:
             yield from (_text_of(row, key, f"{source}, row {number}") for number, row in enumerate(rows))
         else:
             for path in files_of(source):
-                yield from _read_table(path, key) if ending_of(str(path)) in TABLES else _read(path, key)
+                if path.resolve() not in left_out:
+                    yield from _read_table(path, key) if ending_of(str(path)) in TABLES else _read(path, key)
 
 
 def files_of(source: str) -> list[Path]:

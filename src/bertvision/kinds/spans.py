@@ -37,7 +37,7 @@ from bertvision.kinds.kind import (
     TaskInfo,
 )
 from bertvision.kinds.questions import QuestionKind
-from bertvision.metrics.paper_scores import PaperGold, paper_gold, paper_scores
+from bertvision.metrics.paper_scores import PaperGold, paper_gold, paper_scores, paper_v2_scores
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of, resample_means, resample_sums
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
 from bertvision.predictions.ensemble import How, combine_logits
@@ -163,8 +163,11 @@ class Spans(QuestionKind):
         return paper_gold(config, windows, examples, tokenizer)
 
     def extra_scores(self, asked: Answering, logits: Logits, how: How | None) -> Scores:
-        """Return the scores of the 2020 system, where they are asked for."""
-        return paper_scores(asked.layout.tokens, logits, asked.extra, are_log_probabilities=how == "max")
+        """Return the scores of the systems of 2020 and 2021, where they are asked for; of dev alone."""
+        scores = paper_scores(asked.layout.tokens, logits, asked.extra, are_log_probabilities=how == "max")
+        if asked.part or not self.has_null:
+            return scores
+        return scores | paper_v2_scores(asked.layout, logits, asked.golds.examples, asked.config)
 
     def write(self, folder: Path, golds: Golds, predictions: Sequence[Prediction], part: str = "") -> None:
         """Write answers in run_qa's formats."""

@@ -1,8 +1,9 @@
-"""Scores as the 2020 system computed them, beside the official ones, where `answers.decoders` asks for them.
+"""Scores as the systems of 2020 and 2021 computed them, beside the official ones, where `answers.decoders` says so.
 
-It read logits as word pieces (SPEC 4.2): start and end apart, the surest window. It gives no answer where the end
-stands before the start, may answer with the question or a special token, and lets a sure "no answer" of one window beat
-another's answer. It is here so that the papers' tables can be compared with.
+That of 2020 read logits as word pieces (SPEC 4.2): start and end apart, the surest window. It gives no answer where
+the end stands before the start, may answer with the question or a special token, and lets a sure "no answer" of one
+window beat another's answer. That of 2021 has the official scores, but the highest "no answer" of a question's
+windows counts (SPEC 8.2). They are here so that the papers' tables can be compared with.
 """
 
 from collections import Counter
@@ -13,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bertvision.data.example import Pieces, Question
-from bertvision.metrics.squad import Scores
+from bertvision.metrics.squad import Scores, score_predictions
 from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.predictions.prediction import AnswerConfig
+from bertvision.predictions.spans import decode_spans
+from bertvision.predictions.texts import TextGrid
 from bertvision.windows.tokens import Int32s, Tokenizer, gold_pieces
 from bertvision.windows.window import Window
 
@@ -44,6 +47,15 @@ def paper_scores(
         return {}
     answers = decode_pieces(grid, gold.pieces, logits, are_log_probabilities=are_log_probabilities)
     return score_pieces(gold.golds, answers)
+
+
+def paper_v2_scores(grid: TextGrid, logits: Logits, questions: Sequence[Question], config: AnswerConfig) -> Scores:
+    """Return `paper_v2_exact` and `paper_v2_f1`, or nothing where they were not asked for."""
+    if "paper-v2" not in config.decoders:
+        return {}
+    predictions = decode_spans(grid, logits, config, has_null=True, of_windows="high")
+    scores = score_predictions(questions, predictions, config.null_threshold)
+    return {f"paper_v2_{name}": scores[name] for name in ("exact", "f1")}
 
 
 def score_pieces(golds: Sequence[Sequence[Pieces]], answers: Sequence[Pieces]) -> Scores:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -75,10 +75,16 @@ def predict_spans(
     return decode_spans(text_grid(grid, contexts), logits, config, has_null=has_null)
 
 
-def decode_spans(grid: TextGrid, logits: Logits, config: AnswerConfig, *, has_null: bool) -> list[Prediction]:
-    """Answer every question of a grid whose texts are at hand, which serves any number of models."""
+def decode_spans(
+    grid: TextGrid, logits: Logits, config: AnswerConfig, *, has_null: bool, of_windows: Literal["low", "high"] = "low"
+) -> list[Prediction]:
+    """Answer every question of a grid whose texts are at hand, which serves any number of models.
+
+    `of_windows` says whose "no answer" counts: that of the window with the lowest score, or with the highest.
+    """
     ranked = rank_spans(grid, logits, config)
-    return choose_answers(grid, ranked, rank_nothing(grid.tokens, logits) if has_null else None, config)
+    nothing = rank_nothing(grid.tokens, logits, of_windows) if has_null else None
+    return choose_answers(grid, ranked, nothing, config)
 
 
 def rank_spans(
@@ -108,10 +114,11 @@ def rank_spans(
     return ranked
 
 
-def rank_nothing(grid: TokenGrid, logits: Logits) -> Ranking:
+def rank_nothing(grid: TokenGrid, logits: Logits, of_windows: Literal["low", "high"] = "low") -> Ranking:
     """Return every question's "no answer": a window's first token paired with itself, the lowest of its windows."""
     tokens = grid.window_at[:-1]
-    order = np.lexsort((null_scores(logits[tokens]), grid.question_of))
+    scores = null_scores(logits[tokens])
+    order = np.lexsort((scores if of_windows == "low" else -scores, grid.question_of))
     lowest = tokens[order[first_of_each(grid.question_of)]]
     questions, bounds = np.arange(len(lowest)), np.zeros((len(lowest), 2), np.int32)
     return Ranking(questions, bounds, _logits_of(logits, lowest, lowest), np.stack([lowest, lowest], axis=1))

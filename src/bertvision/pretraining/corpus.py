@@ -99,8 +99,17 @@ def prepare_corpus(
     return open_corpus(folder)
 
 
+def check_text(config: PretrainConfig, folder: Path) -> None:
+    """Refuse a folder that was made of another text."""
+    is_made(folder, _made_by(config, folder))
+
+
+def _made_by(config: PretrainConfig, folder: Path) -> Settings:
+    return {**config.data_settings(), "bytes": _sizes(config.data) or _sizes_before(folder)}
+
+
 def _make_once(config: PretrainConfig, folder: Path, progress: Progress) -> None:
-    made_by = {**config.data_settings(), "bytes": _sizes(config.data) or _sizes_before(folder)}
+    made_by = _made_by(config, folder)
     make_folder(folder.parent)
     with locked(folder.parent, folder.name):
         if not is_made(folder, made_by):
@@ -135,9 +144,13 @@ def _make(config: PretrainConfig, folder: Path, made_by: Settings, progress: Pro
 def _train(config: PretrainConfig, progress: Progress) -> PreTrainedTokenizerBase:
     """Train a vocabulary on the text."""
     progress.say("training the vocabulary")
-    if not any(document.strip() for document in read_documents(config.data.train, config.data.text)):
+    if not any(document.strip() for document in _read_train(config.data)):
         raise _without_text(TRAIN, config.data.train)
-    return train_vocabulary(lambda: read_documents(config.data.train, config.data.text), config.vocabulary)
+    return train_vocabulary(lambda: _read_train(config.data), config.vocabulary)
+
+
+def _read_train(config: CorpusConfig) -> Iterator[str]:
+    return read_documents(config.train, config.text, without=config.held_out)
 
 
 def _without_text(name: str, sources: Sequence[str]) -> DataError:
@@ -220,11 +233,11 @@ def _write_all(config: CorpusConfig, tokenizer: PreTrainedTokenizerBase, folder:
 def _parted(config: CorpusConfig) -> Iterator[tuple[str, str]]:
     """Return every document with the part that it belongs to."""
     if config.held_out:
-        yield from ((TRAIN, document) for document in read_documents(config.train, config.text))
+        yield from ((TRAIN, document) for document in _read_train(config))
         yield from ((HELD_OUT, document) for document in read_documents(config.held_out, config.text))
         return
     number, last = 0, ""
-    for number, document in enumerate(read_documents(config.train, config.text), start=1):
+    for number, document in enumerate(_read_train(config), start=1):
         if number > 1:
             yield TRAIN if (number - 1) % config.held_out_every else HELD_OUT, last
         last = document
@@ -237,7 +250,8 @@ class _Writer:
     """Writes the tokens of documents into three flat files, which are there as soon as the first document is."""
 
     def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._folder, self._tokenizer = folder, tokenizer.backend_tokenizer
+        self._folder, self._tokenizer = folder, Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        self._tokenizer.encode_special_tokens = True  # "[MASK]" in a text is a word of it
         self._files: list[Any] = []
         self._dtype = _number_format(len(tokenizer))
         self.num_tokens = 0

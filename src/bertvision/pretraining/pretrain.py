@@ -18,7 +18,7 @@ from bertvision.errors import TrainingError
 from bertvision.files import locked, recover_all, whole_folder, write_text
 from bertvision.manifest import write_manifest
 from bertvision.pretraining.config import PretrainConfig
-from bertvision.pretraining.corpus import Corpus, Prepared, Vocabulary, prepare_corpus
+from bertvision.pretraining.corpus import Corpus, Prepared, Vocabulary, check_text, prepare_corpus
 from bertvision.pretraining.model import (
     PretrainingBatch,
     PretrainingModel,
@@ -62,23 +62,31 @@ def pretrain(config: PretrainConfig, out: Path, progress: Progress = SILENT) -> 
     config = with_size_of_encoder(config)
     compute = choose_compute(config.device, config.precision)
     processes = join_processes(compute.device)
+    own = progress if processes.is_main else SILENT
     with locked(out) if processes.is_main else nullcontext():
         if not processes.agreed(lambda: _is_finished(config, out)):
-            own = progress if processes.is_main else SILENT
             _pretrain(config, out, compute._replace(processes=processes), own)
             processes.wait()  # until all is written
+        if lacking := [step for step in config.checkpoints if not (out / STEPS / str(step)).exists()]:
+            own.say(f"step {lacking[0]:,} was over before `checkpoints` named it; choose another --out to keep it")
         return read_pretraining_record(out)
 
 
 def _is_finished(config: PretrainConfig, out: Path) -> bool:
     recover_all(out, "")
-    return is_made(out / ENCODER, config.training_settings())
+    if not is_made(out / ENCODER, config.training_settings()):
+        return False
+    check_text(config, _data_folder(config, out))
+    return True
+
+
+def _data_folder(config: PretrainConfig, out: Path) -> Path:
+    return out / DATA if config.data.folder is None else Path(config.data.folder)
 
 
 def _pretrain(config: PretrainConfig, out: Path, compute: Compute, progress: Progress) -> None:
     made_by, place, is_main = config.training_settings(), out / ENCODER, compute.processes.is_main
-    folder = out / DATA if config.data.folder is None else Path(config.data.folder)
-    prepared = prepare_corpus(config, folder, progress, compute.processes)
+    prepared = prepare_corpus(config, _data_folder(config, out), progress, compute.processes)
     source = _source(config, prepared.train, prepared.vocabulary, compute)  # refuses what has no rows
     unfinished = {**made_by, "device": compute.device.type}
     with resumable(out / "unfinished" / LEARNER, unfinished, [place], is_main=is_main) as saved:

@@ -18,10 +18,10 @@ Status = Literal["confirmed", "contradicted", "cannot tell", "untested"]
 RULE = (
     "A difference is the mean over seeds, paired by seed, with its 95% interval (Student's t). That of a claim about "
     "F1 on questions reaches at least as far as the interval of seeds and articles resampled together. “Above” holds "
-    "where the interval lies above 0 and does not where it lies below the margin; “equal” holds where it lies within "
-    "the margin on both sides (two one-sided tests at 2.5%) and does not where it lies outside of it; all else, and a "
-    "single seed, cannot tell. What others are compared with is to equal its published value, which another encoder "
-    "than the paper's cannot tell."
+    "where the interval lies above 0 and does not where it lies below the margin (of a difference that is claimed to "
+    "be large, above 0 too); “equal” holds where it lies within the margin on both sides (two one-sided tests at 2.5%) "
+    "and does not where it lies outside of it; all else, and a single seed, cannot tell. What others are compared with "
+    "is to equal its published value, which another encoder than the paper's cannot tell."
 )
 
 
@@ -123,8 +123,8 @@ def own_encoder(study: Study) -> str:
     return str(study.settings.get("encoder", shipped.get("encoder", "")))
 
 
-def verdict_of(expected: Expected, ours: SeedMean, margin: float) -> Verdict:
-    """Judge a difference by the rule that was fixed beforehand (`RULE`)."""
+def verdict_of(expected: Expected, ours: SeedMean, margin: float, *, is_large: bool = False) -> Verdict:
+    """Judge a difference by the rule that was fixed beforehand (`RULE`); a large one is more than a margin above 0."""
     if ours.low is None or ours.high is None:
         return "cannot tell"
     low, high = (ours.low, ours.high) if expected != "below" else (-ours.high, -ours.low)
@@ -132,7 +132,7 @@ def verdict_of(expected: Expected, ours: SeedMean, margin: float) -> Verdict:
         if -margin < low and high < margin:
             return "holds"
         return "does not hold" if low > margin or high < -margin else "cannot tell"
-    if low > 0:
+    if low > 0 and not (is_large and high < margin):
         return "holds"
     return "does not hold" if high < margin else "cannot tell"
 

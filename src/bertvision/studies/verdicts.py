@@ -116,13 +116,14 @@ def judge_claim(study: Study, claim: Claim, findings: Findings) -> JudgedClaim:
     if found is not None and claim.text in findings.resampled:
         found = found._replace(estimate=_widened(found.estimate, findings.resampled[claim.text]))
     margin = claim.margin or study.margin
+    is_large = margin > study.margin
     return JudgedClaim(
         text=claim.text,
         where=claim.where,
         score=None if found is None else found.score,
         published=claim.published,
         ours=None if found is None else found.estimate,
-        verdict=None if found is None else verdict_of(claim.expected, found.estimate, margin),
+        verdict=None if found is None else verdict_of(claim.expected, found.estimate, margin, is_large=is_large),
     )
 
 
@@ -240,7 +241,12 @@ def _value(place: NumberPlace, score: str, record: RunRecord) -> float | None:
 
 
 def _last_third(weights: Sequence[float] | None) -> float | None:
-    return None if not weights else 100 * sum(weights[-(len(weights) // 3) :]) / sum(weights)
+    """Return the percentage of the last third; of a layer on its border, the part that lies in it."""
+    if not weights:
+        return None
+    first, rest = divmod(2 * len(weights), 3)
+    whole = sum(weights[first:]) - weights[first] * rest / 3
+    return 100 * whole / sum(weights)
 
 
 def _name_of(place: NumberPlace) -> str:
