@@ -14,7 +14,7 @@ from bertvision.errors import DataError, SettingsError
 from bertvision.kinds.answerable import ANSWERABLE
 from bertvision.kinds.choices import CHOICES
 from bertvision.kinds.classes import CLASSES
-from bertvision.kinds.kind import Answering, Kind, Labelled, Reading, TaskInfo
+from bertvision.kinds.kind import Answering, Cutting, Kind, Labelled, Reading, TaskInfo
 from bertvision.kinds.labels import LABELS
 from bertvision.kinds.numbers import NUMBERS
 from bertvision.kinds.spans import SQUAD1, SQUAD2
@@ -233,6 +233,6 @@ def open_answering(
     progress: Progress = SILENT,
 ) -> Answering:
     """Cut a split and get it ready to be answered; `part` names one beside dev, such as `mismatched`."""
-    cut = task.kind.cut(split.examples, task.labels, tokenizer, windows, labelled=False, progress=progress)
+    cut = task.kind.cut(split.examples, task.labels, Cutting(tokenizer, windows, labelled=False, progress=progress))
     extra = None if part else task.kind.extra_golds(answers, cut, split.examples, tokenizer)
     return Answering(task.name, task.info, task.labels, split, cut, answers, part, extra)

@@ -18,7 +18,7 @@ from bertvision.data.squad import Need
 from bertvision.errors import DataError, FolderError
 from bertvision.metrics.resampling import Draw, Floats, Paired
 from bertvision.metrics.squad import Scores
-from bertvision.predictions.ensemble import How
+from bertvision.predictions.ensemble import How, Weights
 from bertvision.predictions.files import PREDICTIONS, WHERE
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
@@ -34,6 +34,7 @@ Readout = Literal["linear", "joint", "bilstm", "null_offset", "null_offset_scale
 Bounds = tuple[float, float]
 CellsByName = dict[str, Any]  # one line of a table
 Contrast = Literal["rows", "texts"]  # what contrastive tuning compares: rows with each other, or a row's two texts
+LogitLayout = Any  # what decoding needs beside logits, of its kind
 Predicted = Any  # what a kind makes of logits, or reads from files: one for each example
 
 
@@ -65,6 +66,15 @@ class Reading(NamedTuple):
     hub_split: str = "validation"
     need: Need = "placed"  # whether an example without a label is an error, or a gold answer that is not where it says
     advice: str = ""  # what an error on a bad example says could be done
+
+
+class Cutting(NamedTuple):
+    """How examples are cut; without `labelled` their labels are not looked at where they may be missing or new."""
+
+    tokenizer: Tokenizer
+    config: WindowConfig
+    labelled: bool = True
+    progress: Progress = SILENT
 
 
 class Golds(NamedTuple):
@@ -104,11 +114,11 @@ class Answering:
         return Golds(self.task, self.info, self.split.examples, self.labels)
 
     @cached_property
-    def layout(self) -> Any:  # noqa: ANN401 (of its kind)
+    def layout(self) -> LogitLayout:
         """What decoding needs beside logits, made once for all models."""
         return self.info.kind.lay_out(self.split.examples, self.windows)
 
-    def combine(self, members: Sequence[Logits], how: How, weights: Sequence[float] | None) -> Logits:
+    def combine(self, members: Sequence[Logits], how: How, weights: Weights) -> Logits:
         """Make one model's logits of several."""
         return self.info.kind.combine(self.layout, members, how, weights, self.labels)
 
@@ -183,17 +193,8 @@ class Kind(ABC):
         """Read a file of examples."""
 
     @abstractmethod
-    def cut(
-        self,
-        examples: Sequence[Any],
-        labels: Sequence[str],
-        tokenizer: Tokenizer,
-        config: WindowConfig,
-        *,
-        labelled: bool = True,
-        progress: Progress = SILENT,
-    ) -> list[Window]:
-        """Cut examples; without `labelled` their labels are not looked at where they may be missing or new."""
+    def cut(self, examples: Sequence[Any], labels: Sequence[str], how: Cutting) -> list[Window]:
+        """Cut examples into what the encoder reads."""
 
     def columns(self, labels: Sequence[str]) -> int:
         """Return the number of logits of each token or window."""
@@ -228,7 +229,7 @@ class Kind(ABC):
 
     # Logits -> predictions
 
-    def lay_out(self, examples: Sequence[Any], windows: Sequence[Window]) -> Any:  # noqa: ANN401 (the kind's own)
+    def lay_out(self, examples: Sequence[Any], windows: Sequence[Window]) -> LogitLayout:
         """Return what decoding needs beside logits, the same for every model."""
         return None
 
@@ -243,13 +244,13 @@ class Kind(ABC):
     @abstractmethod
     def combine(
         self,
-        layout: Any,  # noqa: ANN401 (what `lay_out` gave)
+        layout: LogitLayout,
         members: Sequence[Logits],
         how: How,
-        weights: Sequence[float] | None = None,
+        weights: Weights = None,
         labels: Sequence[str] = (),
     ) -> Logits:
-        """Make one model's logits of several on the same windows."""
+        """Make one model's logits of several on the same windows; `layout` is what `lay_out` gave."""
 
     def summarise(self, predictions: Sequence[Predicted]) -> str:
         """Say in a few words what was predicted."""
@@ -309,7 +310,7 @@ class Kind(ABC):
     def write(self, folder: Path, golds: Golds, predictions: Sequence[Predicted], part: str = "") -> None:
         """Write a prediction folder; `part` names a further split, such as `mismatched`."""
 
-    def write_logits(self, folder: Path, layout: Any, logits: Logits) -> None:  # noqa: ANN401 (from `lay_out`)
+    def write_logits(self, folder: Path, layout: LogitLayout, logits: Logits) -> None:
         """Write logits beside the predictions, where they say more than these."""
         return
 
@@ -400,9 +401,7 @@ class Kind(ABC):
         """Read prediction folders that shall be joined, checked to be about the same examples."""
 
     @abstractmethod
-    def join(
-        self, golds: Golds, members: Sequence[Any], how: How, shares: Sequence[float] | None, config: AnswerConfig
-    ) -> "Joined":
+    def join(self, golds: Golds, members: Sequence[Any], how: How, shares: Weights, config: AnswerConfig) -> "Joined":
         """Make one model's predictions of several members'."""
 
     @abstractmethod

@@ -10,10 +10,10 @@ import numpy as np
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
 from bertvision.kinds.judged import JudgedKind
-from bertvision.kinds.kind import Answering, CellsByName, Golds, Joined, TaskInfo
+from bertvision.kinds.kind import Answering, CellsByName, Golds, Joined, LogitLayout, TaskInfo
 from bertvision.kinds.label_values import PAPER_FILE, PROBABILITIES, class_of, in_order, read_shares
 from bertvision.metrics.resampling import Floats
-from bertvision.predictions.ensemble import How, combine_softmax
+from bertvision.predictions.ensemble import How, Weights, combine_softmax
 from bertvision.predictions.files import HEADER, PREDICTIONS, read_beside, read_values
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
@@ -115,19 +115,13 @@ class LabelKind(JudgedKind):
 
     def combine(
         self,
-        layout: Any,  # noqa: ANN401 (not needed)
+        layout: LogitLayout,
         members: Sequence[Logits],
         how: How,
-        weights: Sequence[float] | None = None,
+        weights: Weights = None,
         labels: Sequence[str] = (),
     ) -> Logits:
-        """Combine models row by row, as `combine_logits` does for spans."""
-        return self.combine_rows(members, how, weights, labels)
-
-    def combine_rows(
-        self, members: Sequence[Logits], how: How, weights: Sequence[float] | None, labels: Sequence[str]
-    ) -> Logits:
-        """Combine models by a softmax over their columns."""
+        """Combine models row by row, by a softmax over their columns."""
         return combine_softmax(members, how, weights)
 
     def read_members(self, folders: Sequence[Path], data: str, golds: Golds) -> list[RowMember]:
@@ -135,12 +129,7 @@ class LabelKind(JudgedKind):
         return [RowMember(folder, self.read_predictions(folder, golds)) for folder in folders]
 
     def join(
-        self,
-        golds: Golds,
-        members: Sequence[RowMember],
-        how: How,
-        shares: Sequence[float] | None,
-        config: AnswerConfig,
+        self, golds: Golds, members: Sequence[RowMember], how: How, shares: Weights, config: AnswerConfig
     ) -> Joined:
         """Combine the members' probabilities, as logits of one run are combined."""
         if how == "logits":

@@ -13,7 +13,7 @@ from bertvision.kinds.kind import Contrast, Golds, TaskInfo
 from bertvision.kinds.label_values import class_of
 from bertvision.kinds.labelled import LEAST, RowMember
 from bertvision.kinds.text_rows import TextRowKind
-from bertvision.predictions.ensemble import How, combine_sigmoid
+from bertvision.predictions.ensemble import How, Weights, combine_sigmoid
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import RowPrediction
 
@@ -49,8 +49,8 @@ class Labels(TextRowKind):
         """Whether the labels are those whose probabilities are high enough."""
         return prediction.label == tuple(int(share > THRESHOLD) for share in prediction.probabilities)
 
-    def combine_rows(
-        self, members: Sequence[Logits], how: How, weights: Sequence[float] | None, labels: Sequence[str]
+    def combine(
+        self, layout: None, members: Sequence[Logits], how: How, weights: Weights = None, labels: Sequence[str] = ()
     ) -> Logits:
         """Combine models label by label."""
         return combine_sigmoid(members, how, weights)

@@ -14,7 +14,7 @@ from bertvision.kinds.label_values import number_of
 from bertvision.kinds.labelled import RowMember
 from bertvision.kinds.text_rows import TextRowKind
 from bertvision.metrics import scores as metrics
-from bertvision.predictions.ensemble import How, combine_numbers
+from bertvision.predictions.ensemble import How, Weights, combine_numbers
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
 from bertvision.tables import Table, number_cell
@@ -47,20 +47,15 @@ class Numbers(TextRowKind):
         return predict_numbers(ids, logits)
 
     def join(
-        self,
-        golds: Golds,
-        members: Sequence[RowMember],
-        how: How,
-        shares: Sequence[float] | None,
-        config: AnswerConfig,
+        self, golds: Golds, members: Sequence[RowMember], how: How, shares: Weights, config: AnswerConfig
     ) -> Joined:
         """Average the members' numbers."""
         logits = [np.array([[each.label] for each in member.predictions], dtype=np.float32) for member in members]
         joined = self.combine(None, logits, how, shares)
         return Joined(self.decode_rows([each.id for each in golds.examples], joined, ()), "numbers")
 
-    def combine_rows(
-        self, members: Sequence[Logits], how: How, weights: Sequence[float] | None, labels: Sequence[str]
+    def combine(
+        self, layout: None, members: Sequence[Logits], how: How, weights: Weights = None, labels: Sequence[str] = ()
     ) -> Logits:
         """Average the numbers."""
         return combine_numbers(members, how, weights)

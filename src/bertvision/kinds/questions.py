@@ -7,10 +7,8 @@ from bertvision.data.example import ColumnsConfig, Question, TaskName
 from bertvision.data.shards import ShardRow
 from bertvision.data.squad import read_squad
 from bertvision.data.tables import plain_text
-from bertvision.kinds.kind import Kind, Labelled, Reading, TaskInfo
-from bertvision.progress import SILENT, Progress
-from bertvision.windows.tokens import Tokenizer
-from bertvision.windows.window import Window, WindowConfig, cut_windows
+from bertvision.kinds.kind import Cutting, Kind, Labelled, Reading, TaskInfo
+from bertvision.windows.window import Window, cut_windows
 
 
 class QuestionKind(Kind):
@@ -40,19 +38,12 @@ class QuestionKind(Kind):
         )
         return Labelled(split, reading.labels)
 
-    def cut(
-        self,
-        examples: Sequence[Question],
-        labels: Sequence[str],
-        tokenizer: Tokenizer,
-        config: WindowConfig,
-        *,
-        labelled: bool = True,
-        progress: Progress = SILENT,
-    ) -> list[Window]:
+    def cut(self, examples: Sequence[Question], labels: Sequence[str], how: Cutting) -> list[Window]:
         """Cut contexts into windows, labelled with the first answer or with their class."""
-        answerable = labelled and self.classifies_windows
-        return cut_windows(examples, tokenizer, config, labelled=labelled, answerable=answerable, progress=progress)
+        answerable = how.labelled and self.classifies_windows
+        return cut_windows(
+            examples, how.tokenizer, how.config, labelled=how.labelled, answerable=answerable, progress=how.progress
+        )
 
     def example(self, identity: str, text: str, second: Any = None) -> Question:  # noqa: ANN401 (a text)
         """Return a question about a context."""

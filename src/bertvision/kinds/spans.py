@@ -40,7 +40,7 @@ from bertvision.kinds.questions import QuestionKind
 from bertvision.metrics.paper_scores import PaperGold, paper_gold, paper_scores
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of, resample_means, resample_sums
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
-from bertvision.predictions.ensemble import How, combine_logits
+from bertvision.predictions.ensemble import How, Weights, combine_logits
 from bertvision.predictions.files import (
     WHERE,
     read_answers,
@@ -105,12 +105,7 @@ class Spans(QuestionKind):
         return decode_spans(asked.layout, logits, asked.config, has_null=self.has_null)
 
     def combine(
-        self,
-        layout: TextGrid,
-        members: Sequence[Logits],
-        how: How,
-        weights: Sequence[float] | None = None,
-        labels: Sequence[str] = (),
+        self, layout: TextGrid, members: Sequence[Logits], how: How, weights: Weights = None, labels: Sequence[str] = ()
     ) -> Logits:
         """Combine models token by token."""
         return combine_logits(layout.tokens, members, how, weights)
@@ -280,12 +275,7 @@ class Spans(QuestionKind):
         return read_members(folders, data, golds.examples)
 
     def join(
-        self,
-        golds: Golds,
-        members: Sequence[SpanMember],
-        how: How,
-        shares: Sequence[float] | None,
-        config: AnswerConfig,
+        self, golds: Golds, members: Sequence[SpanMember], how: How, shares: Weights, config: AnswerConfig
     ) -> Joined:
         """Combine members on one grid token by token; otherwise, and where a member scores pairs, by their spans."""
         texts, has_null = members[0].texts, members[0].has_null

@@ -18,6 +18,7 @@ from bertvision.files import write_json_rows, write_text
 from bertvision.kinds.kind import (
     Answering,
     CellsByName,
+    Cutting,
     Golds,
     Joined,
     Labelled,
@@ -31,13 +32,11 @@ from bertvision.kinds.labelled import LabelKind, RowMember
 from bertvision.metrics.scores import Numbers, entities, score_tags
 from bertvision.metrics.squad import Scores
 from bertvision.metrics.summed import TAG_SCORES, Summed
-from bertvision.predictions.ensemble import How
+from bertvision.predictions.ensemble import How, Weights
 from bertvision.predictions.files import PREDICTIONS, read_values
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, TagPrediction
-from bertvision.progress import SILENT, Progress
-from bertvision.windows.tokens import Tokenizer
-from bertvision.windows.window import Window, WindowConfig
+from bertvision.windows.window import Window
 from bertvision.windows.words import cut_words
 
 CONLL = "predictions.conll"
@@ -80,26 +79,9 @@ class Tags(LabelKind):
         )
         return Labelled(sentences, reading.labels or tag_names(sentences))
 
-    def cut(
-        self,
-        examples: Sequence[Sentence],
-        labels: Sequence[str],
-        tokenizer: Tokenizer,
-        config: WindowConfig,
-        *,
-        labelled: bool = True,
-        progress: Progress = SILENT,
-    ) -> list[Window]:
+    def cut(self, examples: Sequence[Sentence], labels: Sequence[str], how: Cutting) -> list[Window]:
         """Cut sentences into windows, in which a word's first piece has its tag."""
-        return cut_words(
-            examples,
-            labels,
-            tokenizer,
-            config,
-            document_context=config.document_context,
-            labelled=labelled,
-            progress=progress,
-        )
+        return cut_words(examples, labels, how.tokenizer, how.config, labelled=how.labelled, progress=how.progress)
 
     def example(self, identity: str, text: str, second: Any = None) -> Sentence:  # noqa: ANN401 (none is given)
         """Return the words of a text; texts with numbers of their own are documents of their own."""
@@ -236,12 +218,7 @@ class Tags(LabelKind):
         return in_order(golds.examples, found, str(path))
 
     def join(
-        self,
-        golds: Golds,
-        members: Sequence[RowMember],
-        how: How,
-        shares: Sequence[float] | None,
-        config: AnswerConfig,
+        self, golds: Golds, members: Sequence[RowMember], how: How, shares: Weights, config: AnswerConfig
     ) -> Joined:
         """Let the members vote for the tag of each word; of equals, the tag of the first member is taken."""
         if how not in ("mean", "weighted"):

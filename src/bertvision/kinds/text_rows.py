@@ -7,12 +7,10 @@ from bertvision.data.example import ColumnsConfig, DataConfig, TaskName, TextRow
 from bertvision.data.rows import LabelColumn, RowLayout, read_rows
 from bertvision.data.shards import ShardRow
 from bertvision.data.tables import plain_text
-from bertvision.kinds.kind import Labelled, Reading, TaskInfo
+from bertvision.kinds.kind import Cutting, Labelled, Reading, TaskInfo
 from bertvision.kinds.labelled import LabelKind
-from bertvision.progress import SILENT, Progress
 from bertvision.windows.rows import cut_rows
-from bertvision.windows.tokens import Tokenizer
-from bertvision.windows.window import Window, WindowConfig
+from bertvision.windows.window import Window
 
 
 class TextRowKind(LabelKind):
@@ -47,18 +45,9 @@ class TextRowKind(LabelKind):
             hub=info.hub,
         )
 
-    def cut(
-        self,
-        examples: Sequence[TextRow],
-        labels: Sequence[str],
-        tokenizer: Tokenizer,
-        config: WindowConfig,
-        *,
-        labelled: bool = True,
-        progress: Progress = SILENT,
-    ) -> list[Window]:
+    def cut(self, examples: Sequence[TextRow], labels: Sequence[str], how: Cutting) -> list[Window]:
         """Turn every row into one window."""
-        return cut_rows(examples, tokenizer, config.max_length, self.holds, progress)
+        return cut_rows(examples, how.tokenizer, how.config.max_length, self.holds, how.progress)
 
     def from_row(
         self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]
