@@ -1,7 +1,7 @@
 """The best of several continuations of a text."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from bertvision.data.choices import choice_of, read_choices
 from bertvision.data.example import ChoiceRow, ColumnsConfig, Split, TaskName
@@ -21,13 +21,13 @@ from bertvision.windows.window import Window
 class Choices(LabelKind):
     """The best of several endings, each in a window of its own; an ending is named by its number."""
 
-    name: ClassVar[str] = "choice"
-    softmax: ClassVar[Literal["windows"]] = "windows"
-    loses_ends: ClassVar[bool] = True
-    has_classes: ClassVar[bool] = True
-    pipeline: ClassVar[str] = "multiple-choice"
-    second: ClassVar[str] = "endings"
-    has_endings: ClassVar[bool] = True
+    name = "choice"
+    softmax = "windows"
+    loses_ends = True
+    has_classes = True
+    pipeline = "multiple-choice"
+    second = "endings"
+    has_endings = True
 
     def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read SWAG's or HellaSwag's file."""

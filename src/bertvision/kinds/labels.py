@@ -1,15 +1,14 @@
 """Any number of labels, each by itself."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from bertvision.analysis.mislabelled import suspect_labels
 from bertvision.data.example import TextRow
-from bertvision.data.rows import LabelColumn
 from bertvision.errors import DataError
-from bertvision.kinds.kind import Contrast, Golds, TaskInfo
+from bertvision.kinds.kind import Golds, TaskInfo
 from bertvision.kinds.label_values import class_of
 from bertvision.kinds.labelled import LEAST, RowMember
 from bertvision.kinds.text_rows import TextRowKind
@@ -24,13 +23,13 @@ LabelSet = tuple[int, ...]  # a 0 or 1 for each label
 class Labels(TextRowKind):
     """Any number of labels."""
 
-    name: ClassVar[str] = "labels"
-    names_labels: ClassVar[bool] = True
-    holds: ClassVar[LabelColumn] = "labels"
-    contrast: ClassVar[Contrast | None] = "rows"
-    softmax: ClassVar[None] = None
-    types: ClassVar[tuple[str, str] | None] = ("By label", "label")
-    has_total: ClassVar[bool] = True
+    name = "labels"
+    names_labels = True
+    holds = "labels"
+    contrast = "rows"
+    softmax = None
+    types = ("By label", "label")
+    has_total = True
 
     def count_labels(self, examples: Sequence[Any], labels: Sequence[str]) -> dict[str, int]:
         """Count the rows that have each label."""

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bertvision.analysis.mislabelled import suspect_numbers
 from bertvision.data.example import TextRow
-from bertvision.data.rows import LabelColumn
-from bertvision.kinds.kind import Contrast, Golds, Joined, TaskInfo
+from bertvision.kinds.kind import Golds, Joined, TaskInfo
 from bertvision.kinds.label_values import number_of
 from bertvision.kinds.labelled import RowMember
 from bertvision.kinds.text_rows import TextRowKind
@@ -26,13 +25,13 @@ TENTHS = np.arange(1, 10) / 10
 class Numbers(TextRowKind):
     """A number."""
 
-    name: ClassVar[str] = "number"
-    holds: ClassVar[LabelColumn] = "number"
-    contrast: ClassVar[Contrast | None] = "texts"
-    softmax: ClassVar[None] = None
-    hows: ClassVar[tuple[How, ...]] = ("mean", "logits", "weighted")
-    is_right_or_wrong: ClassVar[bool] = False
-    types: ClassVar[tuple[str, str] | None] = None
+    name = "number"
+    holds = "number"
+    contrast = "texts"
+    softmax = None
+    hows = ("mean", "logits", "weighted")
+    is_right_or_wrong = False
+    types = None
 
     def columns(self, labels: Sequence[str]) -> int:
         """Return 1: the number itself."""

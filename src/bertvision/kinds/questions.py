@@ -14,12 +14,12 @@ from bertvision.windows.window import Window, cut_windows
 class QuestionKind(Kind):
     """A question about a context, from a SQuAD file."""
 
-    noun: ClassVar[str] = "question"
-    cluster: ClassVar[str | None] = "article"
-    asks_questions: ClassVar[bool] = True
-    can_be_taught: ClassVar[bool] = True
-    first: ClassVar[str] = "question"
-    second: ClassVar[str] = "context"
+    noun = "question"
+    cluster = "article"
+    asks_questions = True
+    can_be_taught = True
+    first = "question"
+    second = "context"
     classifies_windows: ClassVar[bool] = False  # whether a window has a class: whether it holds the answer
 
     @property

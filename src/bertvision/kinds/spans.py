@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 
@@ -22,20 +22,7 @@ from bertvision.analysis.groups import group_types
 from bertvision.analysis.scored import ScoredAnswers, score_answers
 from bertvision.data.example import Question, Split, TaskName
 from bertvision.errors import DataError, FolderError
-from bertvision.kinds.kind import (
-    Answering,
-    Bounds,
-    Breakdown,
-    CellsByName,
-    Golds,
-    Joined,
-    Labelled,
-    Per,
-    PredictorName,
-    Reading,
-    Readout,
-    TaskInfo,
-)
+from bertvision.kinds.kind import Answering, Bounds, Breakdown, CellsByName, Golds, Joined, Labelled, Reading, TaskInfo
 from bertvision.kinds.questions import QuestionKind
 from bertvision.metrics.paper_scores import PaperGold, paper_gold, paper_scores
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of, resample_means, resample_sums
@@ -67,17 +54,17 @@ class Spans(QuestionKind):
 
     has_null: bool = field(default=True, compare=False)  # the same models are trained either way
 
-    name: ClassVar[str] = "span"
-    per: ClassVar[Per] = "token"
-    softmax: ClassVar[Literal["tokens"]] = "tokens"
-    readouts: ClassVar[tuple[Readout, ...]] = ("linear", "joint", "bilstm", "null_offset", "null_offset_scale")
-    in_context: ClassVar[bool] = True
-    has_baseline: ClassVar[bool] = False
-    may_lack_scores: ClassVar[bool] = False
-    right: ClassVar[str] = "Right by exact match"
-    pipeline: ClassVar[str] = "question-answering"
-    usage: ClassVar[str] = 'model("Who built the weir?", "The weir was built in 1887 by Hannah Coyle.").text'
-    predictor: ClassVar[PredictorName] = "reader"
+    name = "span"
+    per = "token"
+    softmax = "tokens"
+    readouts = ("linear", "joint", "bilstm", "null_offset", "null_offset_scale")
+    in_context = True
+    has_baseline = False
+    may_lack_scores = False
+    right = "Right by exact match"
+    pipeline = "question-answering"
+    usage = 'model("Who built the weir?", "The weir was built in 1887 by Hannah Coyle.").text'
+    predictor = "reader"
 
     @property
     def learns_unanswerable(self) -> bool:

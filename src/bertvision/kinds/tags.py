@@ -1,9 +1,9 @@
 """A tag for each word of a sentence."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,23 +15,12 @@ from bertvision.data.sources import BadExampleError
 from bertvision.data.tables import plain_text
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
-from bertvision.kinds.kind import (
-    Answering,
-    CellsByName,
-    Cutting,
-    Golds,
-    Joined,
-    Labelled,
-    Per,
-    PredictorName,
-    Reading,
-    TaskInfo,
-)
+from bertvision.kinds.kind import Answering, CellsByName, Cutting, Golds, Joined, Labelled, Reading, TaskInfo
 from bertvision.kinds.label_values import in_order, known
 from bertvision.kinds.labelled import LabelKind, RowMember
 from bertvision.metrics.scores import Numbers, entities, score_tags
 from bertvision.metrics.squad import Scores
-from bertvision.metrics.summed import TAG_SCORES, Summed
+from bertvision.metrics.summed import TAG_SCORES
 from bertvision.predictions.ensemble import How, Weights
 from bertvision.predictions.files import PREDICTIONS, read_values
 from bertvision.predictions.logits import Logits
@@ -53,18 +42,18 @@ class PlacedWords(NamedTuple):
 class Tags(LabelKind):
     """A tag for each word."""
 
-    name: ClassVar[str] = "tags"
-    per: ClassVar[Per] = "token"
-    noun: ClassVar[str] = "sentence"
-    cluster: ClassVar[str | None] = "document"
-    labels_words: ClassVar[bool] = True
-    summed: ClassVar[Mapping[str, Summed]] = TAG_SCORES
-    is_right_or_wrong: ClassVar[bool] = False
-    types: ClassVar[tuple[str, str] | None] = ("By entity type", "type")
-    has_total: ClassVar[bool] = True
-    pipeline: ClassVar[str] = "token-classification"
-    usage: ClassVar[str] = 'model("Hannah Coyle built the weir.").entities'
-    predictor: ClassVar[PredictorName] = "tagger"
+    name = "tags"
+    per = "token"
+    noun = "sentence"
+    cluster = "document"
+    labels_words = True
+    summed = TAG_SCORES
+    is_right_or_wrong = False
+    types = ("By entity type", "type")
+    has_total = True
+    pipeline = "token-classification"
+    usage = 'model("Hannah Coyle built the weir.").entities'
+    predictor = "tagger"
 
     def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a CoNLL file."""

@@ -17,7 +17,7 @@ class TextRowKind(LabelKind):
     """A label of a row of a table."""
 
     holds: ClassVar[LabelColumn]  # what a table's column of labels holds
-    loses_ends: ClassVar[bool] = True
+    loses_ends = True
 
     def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a table."""
