@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertvision.errors import FolderError
-from bertvision.files import LOCK, read_json, recover_all, remove_folder, remove_if_empty, whole_folder, write_json
+from bertvision.files import read_json, recover_all, remove_folder, remove_if_empty, whole_folder, write_json
+from bertvision.locks import LOCK
 from bertvision.records import fraction_name
 from bertvision.settings import Settings, first_difference
 
