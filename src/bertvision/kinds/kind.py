@@ -4,7 +4,7 @@ Nothing outside this package asks which kind a task is, but for the one choice o
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +32,9 @@ from bertvision.windows.window import Window, WindowConfig
 Bounds = tuple[float, float]
 CellsByName = dict[str, Any]  # one line of a table
 LogitLayout = Any  # what decoding needs beside logits, of its kind
+AnyExample = Any  # of its kind
+AnyLabel = Any  # what a gold or a prediction says, of its kind
+AnyPredictions = Any  # of one model, as its kind reads them from files
 Predicted = Any  # what a kind makes of logits, or reads from files: one for each example
 
 
@@ -119,7 +122,7 @@ class Answering:
         """Make one model's logits of several."""
         return self.info.kind.combine(self.layout, members, how, weights, self.labels)
 
-    def answer(self, logits: Logits) -> Any:  # noqa: ANN401 (a list of the kind's predictions)
+    def answer(self, logits: Logits) -> list[Predicted]:
         """Return a prediction for every example."""
         return self.info.kind.decode(self, logits)
 
@@ -155,24 +158,26 @@ class Kind(KindFacts, ABC):
         """Return how many neighbouring windows are judged together."""
         return 1
 
-    def example(self, identity: str, text: str, second: Any = None) -> Any:  # noqa: ANN401 (of its kind)
+    def example(self, identity: str, text: str, second: Any = None) -> AnyExample:  # noqa: ANN401 (of its kind)
         """Return an unlabelled example of a text and, where there is one, what is given beside it."""
         return TextRow(identity, (text,) if second is None else (text, second), None)
 
     @abstractmethod
-    def from_row(self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]) -> Any:  # noqa: ANN401 (of its kind)
+    def from_row(
+        self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]
+    ) -> AnyExample:
         """Return the unlabelled example that a row of a table holds, or raise a `BadExampleError`.
 
         `layouts` are those of the task's tables, where it has any.
         """
 
     @abstractmethod
-    def texts(self, example: Any) -> dict[str, str]:  # noqa: ANN401 (of its kind)
+    def texts(self, example: AnyExample) -> dict[str, str]:
         """Return an example's texts, each with what it is called."""
 
-    def identity(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
+    def identity(self, example: AnyExample) -> Hashable:
         """Return what tells an example from others, also from those of another file."""
-        return example.id
+        return str(example.id)
 
     @abstractmethod
     def count_labels(self, examples: Sequence[Any], labels: Sequence[str]) -> dict[str, int]:
@@ -208,14 +213,14 @@ class Kind(KindFacts, ABC):
         return f"{len(predictions):,} example{'s' * (len(predictions) != 1)}"
 
     @abstractmethod
-    def said(self, prediction: Predicted) -> Any:  # noqa: ANN401 (of its kind)
+    def said(self, prediction: Predicted) -> AnyLabel:
         """Return what a prediction says, to be compared with other examples' predictions."""
 
     @abstractmethod
-    def wanted(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
+    def wanted(self, example: AnyExample) -> AnyLabel:
         """Return what an example's gold says, to be compared with other examples'."""
 
-    def name_of(self, said: Any, labels: Sequence[str]) -> str:  # noqa: ANN401 (of its kind)
+    def name_of(self, said: AnyLabel, labels: Sequence[str]) -> str:
         """Return what was said in words."""
         return str(said)
 
@@ -270,11 +275,11 @@ class Kind(KindFacts, ABC):
         """Return predictions, in the order of the examples, as lines of a table; `names` are those of the texts."""
 
     @abstractmethod
-    def as_line(self, example: Any, prediction: Predicted, labels: Sequence[str]) -> CellsByName:  # noqa: ANN401
+    def as_line(self, example: AnyExample, prediction: Predicted, labels: Sequence[str]) -> CellsByName:
         """Return a prediction as a JSON object, without the example's texts."""
 
     @abstractmethod
-    def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> Any:  # noqa: ANN401 (as `Predicted`)
+    def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> AnyPredictions:
         """Read one model's predictions in the order of the golds; `whole`: all files of a folder."""
 
     def further_labels(self, values: Sequence[Any]) -> set[str]:
@@ -292,26 +297,28 @@ class Kind(KindFacts, ABC):
         return {"task": golds.task, "examples": len(golds.examples)}
 
     @abstractmethod
-    def pair(self, golds: Golds, a: Any, b: Any, metrics: Sequence[str], draw: Draw) -> dict[str, Paired]:  # noqa: ANN401
+    def pair(
+        self, golds: Golds, a: AnyPredictions, b: AnyPredictions, metrics: Sequence[str], draw: Draw
+    ) -> dict[str, Paired]:
         """Return both models' scores and their differences in resamples of the examples."""
 
     @abstractmethod
-    def resample(self, golds: Golds, models: Sequence[Any], metric: str, draw: Draw) -> Floats:
+    def resample(self, golds: Golds, models: Sequence[AnyPredictions], metric: str, draw: Draw) -> Floats:
         """Return a score of several models: of all examples, then in resamples that all share, [model, 1 + resample].
 
         Where there is none, it is NaN.
         """
 
     @abstractmethod
-    def outcomes(self, golds: Golds, a: Any, b: Any) -> dict[str, Outcomes] | None:  # noqa: ANN401 (predictions)
+    def outcomes(self, golds: Golds, a: AnyPredictions, b: AnyPredictions) -> dict[str, Outcomes] | None:
         """Count who is right, by group and in all; None where predictions are not right or wrong."""
 
     @abstractmethod
-    def disagreements(self, golds: Golds, a: Any, b: Any, count: int) -> list[Disagreement]:  # noqa: ANN401
+    def disagreements(self, golds: Golds, a: AnyPredictions, b: AnyPredictions, count: int) -> list[Disagreement]:
         """Return the first examples on which two models differ, with what a reader needs to see why."""
 
     @abstractmethod
-    def break_down(self, golds: Golds, models: Mapping[str, Any]) -> Breakdown:
+    def break_down(self, golds: Golds, models: Mapping[str, AnyPredictions]) -> Breakdown:
         """Take one model's predictions apart, or two models'."""
 
     # One model -> what a report shows of it

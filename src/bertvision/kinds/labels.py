@@ -58,7 +58,7 @@ class Labels(TextRowKind):
         """Return the names of the labels that are there."""
         return self.to_json(label, labels)
 
-    def wrongness(self, example: Any, prediction: RowPrediction) -> float:  # noqa: ANN401 (a row)
+    def wrongness(self, example: TextRow, prediction: RowPrediction) -> float:
         """Return how far the probability of the worst label lies from its gold."""
         pairs = zip(self.gold(example), prediction.probabilities, strict=False)
         return max((abs(gold - share) for gold, share in pairs), default=0.0)
