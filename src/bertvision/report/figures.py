@@ -47,7 +47,11 @@ def finetuning_curve(records: Iterable[RunRecord]) -> Figure | None:
     """Draw scores against the fraction of an epoch that the encoder was tuned for; None below two fractions."""
     every = full_results(records)
     rows = few_models(every)
-    found = {measure: curves for measure in _curve_measures(rows) if (curves := _curves(rows, measure, _fraction))}
+    found = {
+        measure: curves
+        for measure in _curve_measures(rows)
+        if (curves := _curves(rows, measure, lambda row: row.place))
+    }
     if len({place for curves in found.values() for series in curves for place in series.x}) < 2:
         return None
     figure, axes = panels(len(found), row_styles(rows))
@@ -92,10 +96,6 @@ def layer_weights(records: Iterable[RunRecord]) -> Figure | None:
 def _curve_measures(rows: Sequence[Result]) -> list[Measure]:
     measures = measures_of([row.records[0] for row in rows])
     return [measures.main_measure, *(each for each in measures.columns if each.key == SPAN)]
-
-
-def _fraction(row: Result) -> float:
-    return row.place
 
 
 def _curves(rows: Sequence[Result], measure: Measure, place_of: Callable[[Result], float]) -> list[Series]:

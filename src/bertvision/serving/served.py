@@ -201,11 +201,9 @@ def find_record(folder: Path, config: UseConfig) -> RunRecord | None:
     out = root.parent.parent if root.parent.name == "seeds" else root
     paths = sorted((out / "records").glob(f"{glob.escape(f'{row}-{fraction}')}-seed*.json"))
     records = [record for record in map(read_record, paths) if record.encoder_fingerprint == config.encoder_fingerprint]
-    return next((each for each in records if _folder_of(out, each) == root), None)
-
-
-def _folder_of(out: Path, record: RunRecord) -> Path:
-    return folder_of_seed(out, record.seed, tuple(record.config["seeds"])).root
+    return next(
+        (each for each in records if folder_of_seed(out, each.seed, tuple(each.config["seeds"])).root == root), None
+    )
 
 
 def check_text(what: str, value: Any) -> str:  # noqa: ANN401 (checked here)
