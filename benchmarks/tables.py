@@ -6,7 +6,7 @@ from bertvision.records import BenchRecord, bench_file
 from bertvision.report.renderers import to_markdown
 from bertvision.tables import Cell, Number, Table
 
-FIGURES = ("growth",)  # benchmarks that have one, drawn by `bench_figures`
+FIGURES = ("growth",)  # benchmarks that have one, drawn by `benchmarks.figures`
 PLAIN = (str, int, float, bool)  # settings that fit into a line
 
 
