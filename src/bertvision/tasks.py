@@ -219,7 +219,7 @@ def read_labelled(
         )
     split = hub_split or (info.hub.split if info.hub is not None else None) or "validation"
     labels = labels or data.labels or info.labels
-    return info.kind.read(name, info, source, Reading(data, labels, split, need, CAN_DROP if can_drop else ""))
+    return info.kind.read(info, source, Reading(data, labels, split, need, CAN_DROP if can_drop else ""))
 
 
 def open_answering(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bertvision.data.choices import choice_of, read_choices
-from bertvision.data.example import ChoiceRow, ColumnsConfig, Split, TaskName
+from bertvision.data.example import ChoiceRow, ColumnsConfig, Split
 from bertvision.data.shards import ShardRow
 from bertvision.data.sources import BadExampleError
 from bertvision.errors import DataError
@@ -29,7 +29,7 @@ class Choices(LabelKind):
     second = "endings"
     has_endings = True
 
-    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+    def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read SWAG's or HellaSwag's file."""
         split = read_choices(
             source,

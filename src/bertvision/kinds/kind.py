@@ -143,7 +143,7 @@ class Kind(KindFacts, ABC):
     # Text -> examples -> windows
 
     @abstractmethod
-    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+    def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a file of examples."""
 
     @abstractmethod

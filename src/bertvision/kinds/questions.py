@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from bertvision.data.example import ColumnsConfig, Question, TaskName
+from bertvision.data.example import ColumnsConfig, Question
 from bertvision.data.shards import ShardRow
 from bertvision.data.squad import read_squad
 from bertvision.data.tables import plain_text
@@ -27,7 +27,7 @@ class QuestionKind(Kind):
         """Questions about other texts."""
         return "questions of other articles"
 
-    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+    def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a SQuAD file."""
         split = read_squad(
             source,

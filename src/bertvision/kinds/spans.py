@@ -20,7 +20,7 @@ from bertvision.analysis.disagreements import (
 )
 from bertvision.analysis.groups import group_types
 from bertvision.analysis.scored import ScoredAnswers, score_answers
-from bertvision.data.example import Question, Split, TaskName
+from bertvision.data.example import Question, Split
 from bertvision.errors import DataError, FolderError
 from bertvision.kinds.kind import Answering, Bounds, Breakdown, CellsByName, Golds, Joined, Labelled, Reading, TaskInfo
 from bertvision.kinds.questions import QuestionKind
@@ -71,9 +71,9 @@ class Spans(QuestionKind):
         """Return whether questions without an answer can be learned from."""
         return self.has_null
 
-    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+    def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a SQuAD file; SQuAD 1.1 knows no question without an answer."""
-        found = super().read(task, info, source, reading)
+        found = super().read(info, source, reading)
         if self.has_null or reading.need != "placed":
             return found
         return Labelled(_answerable(found.split, drop=reading.data.on_bad == "drop"), found.labels)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertvision.data.conll import read_ner, tag_names, word_spans
-from bertvision.data.example import ColumnsConfig, Sentence, TaskName
+from bertvision.data.example import ColumnsConfig, Sentence
 from bertvision.data.shards import ShardRow
 from bertvision.data.sources import BadExampleError
 from bertvision.data.tables import plain_text
@@ -55,7 +55,7 @@ class Tags(LabelKind):
     usage = 'model("Hannah Coyle built the weir.").entities'
     predictor = "tagger"
 
-    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+    def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a CoNLL file."""
         sentences = read_ner(
             source,

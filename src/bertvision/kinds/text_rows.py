@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bertvision.data.example import ColumnsConfig, DataConfig, TaskName, TextRow
+from bertvision.data.example import ColumnsConfig, DataConfig, TextRow
 from bertvision.data.rows import LabelColumn, RowLayout, read_rows
 from bertvision.data.shards import ShardRow
 from bertvision.data.tables import plain_text
@@ -19,7 +19,7 @@ class TextRowKind(LabelKind):
     holds: ClassVar[LabelColumn]  # what a table's column of labels holds
     loses_ends = True
 
-    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+    def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a table."""
         return Labelled(
             *read_rows(
