@@ -6,6 +6,8 @@ from bertvision.predictions.ensemble import How
 
 Per = Literal["token", "row"]
 PredictorName = Literal["reader", "classifier", "tagger"]
+# A linear layer; one that scores pairs of start and end too; a recurrent network over the tokens; or the encoder's own
+# output layer as it is, with one or two numbers to train.
 Readout = Literal["linear", "joint", "bilstm", "null_offset", "null_offset_scale"]
 Contrast = Literal["rows", "texts"]  # what contrastive tuning compares: rows with each other, or a row's two texts
 

@@ -23,13 +23,12 @@ from bertvision.kinds.kind import (
 )
 from bertvision.kinds.label_values import PAPER_FILE, PROBABILITIES, class_of, in_order, read_shares
 from bertvision.metrics.resampling import Floats
-from bertvision.predictions.ensemble import How, Weights, combine_softmax
+from bertvision.predictions.ensemble import LEAST, How, Weights, combine_softmax
 from bertvision.predictions.files import HEADER, PREDICTIONS, read_beside, read_values
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
 
 DIGITS = 6  # of probabilities in tables
-LEAST = 1e-12  # a probability that is written as 0 has no logit
 
 
 class RowMember(NamedTuple):

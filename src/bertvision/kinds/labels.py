@@ -10,10 +10,10 @@ from bertvision.data.example import TextRow
 from bertvision.errors import DataError
 from bertvision.kinds.kind import Golds, TaskInfo
 from bertvision.kinds.label_values import class_of
-from bertvision.kinds.labelled import LEAST, RowMember
+from bertvision.kinds.labelled import RowMember
 from bertvision.kinds.text_rows import TextRowKind
-from bertvision.predictions.ensemble import How, Weights, combine_sigmoid
-from bertvision.predictions.logits import Logits
+from bertvision.predictions.ensemble import LEAST, How, Weights, combine_sigmoid
+from bertvision.predictions.logits import Logits, sigmoid
 from bertvision.predictions.prediction import RowPrediction
 
 THRESHOLD = 0.5  # a label is taken where its probability exceeds this
@@ -102,7 +102,7 @@ LABELS = Labels()
 
 def predict_label_sets(ids: Sequence[str], logits: Logits, threshold: float = THRESHOLD) -> list[RowPrediction]:
     """Take every label whose probability exceeds the threshold; logits are [row, label]."""
-    probabilities = 1 / (1 + np.exp(-np.clip(logits.astype(np.float64), -500, 500)))
+    probabilities = sigmoid(logits)
     taken = (probabilities > threshold).astype(int).tolist()
     found = zip(ids, map(tuple, taken), map(tuple, probabilities.tolist()), strict=True)
     return [RowPrediction(*each) for each in found]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertvision.errors import SettingsError
-from bertvision.predictions.logits import Logits, TokenGrid
+from bertvision.predictions.logits import Logits, TokenGrid, sigmoid
 
 How = Literal["max", "mean", "logits", "weighted"]
 Weights = Sequence[float] | None  # one for each member, where they are `weighted`
@@ -66,7 +66,7 @@ def combine_sigmoid(members: Sequence[Logits], how: How, weights: Weights = None
     stacked = np.stack(members).astype(np.float64)
     if how == "logits":
         return _float32(np.einsum("m,mrc->rc", shares, stacked))
-    joined = np.clip(_join(1 / (1 + np.exp(-np.clip(stacked, -500, 500))), how, shares), LEAST, 1 - LEAST)
+    joined = np.clip(_join(sigmoid(stacked), how, shares), LEAST, 1 - LEAST)
     return _float32(np.log(joined / (1 - joined)))
 
 
