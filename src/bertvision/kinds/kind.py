@@ -11,31 +11,34 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.analysis.disagreements import Disagreement, Outcomes
-from bertvision.data.example import ColumnsConfig, DataConfig, Split, TaskName, TextRow
+from bertvision.data.example import ColumnsConfig, Split, TaskName, TextRow
 from bertvision.data.shards import ShardRow
 from bertvision.data.sources import HubId
-from bertvision.data.squad import Need
 from bertvision.errors import DataError, FolderError
 from bertvision.kinds.facts import KindFacts
+from bertvision.kinds.terms import (
+    AnyExample,
+    AnyLabel,
+    AnyPredictions,
+    Bounds,
+    Breakdown,
+    CellsByName,
+    Cutting,
+    Joined,
+    Labelled,
+    LogitLayout,
+    Predicted,
+    Reading,
+)
 from bertvision.metrics.resampling import Draw, Floats, Paired
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.ensemble import How, Weights
 from bertvision.predictions.files import PREDICTIONS, WHERE
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.progress import SILENT, Progress
 from bertvision.records import Mistake
-from bertvision.tables import Table
 from bertvision.windows.tokens import Tokenizer
-from bertvision.windows.window import Window, WindowConfig
-
-Bounds = tuple[float, float]
-CellsByName = dict[str, Any]  # one line of a table
-LogitLayout = Any  # what decoding needs beside logits, of its kind
-AnyExample = Any  # of its kind
-AnyLabel = Any  # what a gold or a prediction says, of its kind
-AnyPredictions = Any  # of one model, as its kind reads them from files
-Predicted = Any  # what a kind makes of logits, or reads from files: one for each example
+from bertvision.windows.window import Window
 
 
 class TaskInfo(NamedTuple):
@@ -51,32 +54,6 @@ class TaskInfo(NamedTuple):
     files: str = ""  # what to give, in words
 
 
-class Labelled(NamedTuple):
-    """A split and the names of its labels, by number."""
-
-    split: Split[Any]
-    labels: tuple[str, ...]
-
-
-class Reading(NamedTuple):
-    """How a file of examples is read."""
-
-    data: DataConfig
-    labels: tuple[str, ...] = ()  # their order; empty: that of the file
-    hub_split: str = "validation"
-    need: Need = "placed"  # whether an example without a label is an error, or a gold answer that is not where it says
-    advice: str = ""  # what an error on a bad example says could be done
-
-
-class Cutting(NamedTuple):
-    """How examples are cut; without `labelled` their labels are not looked at where they may be missing or new."""
-
-    tokenizer: Tokenizer
-    config: WindowConfig
-    labelled: bool = True
-    progress: Progress = SILENT
-
-
 class Golds(NamedTuple):
     """What predictions are judged by."""
 
@@ -84,15 +61,6 @@ class Golds(NamedTuple):
     info: TaskInfo
     examples: Sequence[Any]
     labels: tuple[str, ...]  # names of the classes, labels or tags, by number
-
-
-class Breakdown(NamedTuple):
-    """Predictions taken apart: as JSON values, and as tables; `against` is what sets two models apart."""
-
-    plain: dict[str, Any]
-    sections: list[Table]
-    against: dict[str, Any] = {}
-    against_sections: Sequence[Table] = ()
 
 
 @dataclass(frozen=True)
@@ -359,7 +327,7 @@ class Kind(KindFacts, ABC):
         """Read prediction folders that shall be joined, checked to be about the same examples."""
 
     @abstractmethod
-    def join(self, golds: Golds, members: Sequence[Any], how: How, shares: Weights, config: AnswerConfig) -> "Joined":
+    def join(self, golds: Golds, members: Sequence[Any], how: How, shares: Weights, config: AnswerConfig) -> Joined:
         """Make one model's predictions of several members'."""
 
     @abstractmethod
@@ -369,12 +337,3 @@ class Kind(KindFacts, ABC):
     def score_columns(self, info: TaskInfo) -> dict[str, tuple[str, ...]]:
         """Return the scores that a table of members shows, each with the names that it may have."""
         return {score: (score,) for score in info.scores}
-
-
-class Joined(NamedTuple):
-    """What several members make together."""
-
-    predictions: Sequence[Predicted]
-    by: str  # what was combined: tokens, spans, probabilities, ...
-    layout: Any = None  # of the logits, where there are any
-    logits: Logits | None = None

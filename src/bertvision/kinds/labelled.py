@@ -10,18 +10,9 @@ import numpy as np
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
 from bertvision.kinds.judged import JudgedKind
-from bertvision.kinds.kind import (
-    Answering,
-    AnyExample,
-    AnyLabel,
-    CellsByName,
-    Golds,
-    Joined,
-    LogitLayout,
-    Predicted,
-    TaskInfo,
-)
+from bertvision.kinds.kind import Answering, Golds, TaskInfo
 from bertvision.kinds.label_values import PAPER_FILE, PROBABILITIES, class_of, in_order, read_shares
+from bertvision.kinds.terms import AnyExample, AnyLabel, CellsByName, Joined, LogitLayout, Predicted
 from bertvision.metrics.resampling import Floats
 from bertvision.predictions.ensemble import LEAST, How, Weights, combine_softmax
 from bertvision.predictions.files import HEADER, PREDICTIONS, read_beside, read_values

@@ -8,9 +8,10 @@ import numpy as np
 
 from bertvision.analysis.mislabelled import suspect_numbers
 from bertvision.data.example import TextRow
-from bertvision.kinds.kind import Golds, Joined, TaskInfo
+from bertvision.kinds.kind import Golds, TaskInfo
 from bertvision.kinds.label_values import number_of
 from bertvision.kinds.labelled import RowMember
+from bertvision.kinds.terms import Joined
 from bertvision.kinds.text_rows import TextRowKind
 from bertvision.metrics import scores as metrics
 from bertvision.predictions.ensemble import How, Weights, combine_numbers

@@ -7,8 +7,9 @@ from bertvision.data.example import ColumnsConfig, DataConfig, TextRow
 from bertvision.data.rows import LabelColumn, RowLayout, read_rows
 from bertvision.data.shards import ShardRow
 from bertvision.data.tables import plain_text
-from bertvision.kinds.kind import Cutting, Labelled, Reading, TaskInfo
+from bertvision.kinds.kind import TaskInfo
 from bertvision.kinds.labelled import LabelKind
+from bertvision.kinds.terms import Cutting, Labelled, Reading
 from bertvision.windows.rows import cut_rows
 from bertvision.windows.window import Window
 
