@@ -7,10 +7,10 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import fmean, median
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from benchmarks.measuring import (
     Clock,
@@ -70,6 +70,16 @@ CPU_SIDES = ("auto", "trainer_grouped", "trainer_dynamic", "trainer_padded")
 SHARES = {"run_qa": 0.125}  # of a round's windows, for sides so slow that fewer will do
 
 
+def split_names(given: object) -> object:
+    """Read names that are written as a,b, or as a list."""
+    if isinstance(given, str):
+        return tuple(name.strip() for name in given.split(","))
+    return tuple(given) if isinstance(given, list) else given
+
+
+SideNames = Annotated[tuple[str, ...], BeforeValidator(split_names)]
+
+
 class FinetuneBench(Config):
     """What is measured."""
 
@@ -80,15 +90,10 @@ class FinetuneBench(Config):
     tokens: int | None = Field(None, ge=384)  # of a step; None: 8,192 on a GPU, 2,048 on a CPU
     lr: float = Field(1e-4, gt=0)
     workers: int | None = Field(None, ge=0)  # of Trainer's loader; None: 6 on a GPU, 0 on a CPU
-    sides: tuple[str, ...] | None = None  # also as a,b; None: all of the device
+    sides: SideNames | None = None  # also as a,b; None: all of the device
     rounds: int = Field(2, ge=1)
     device: str = "auto"
     precision: Precision = "auto"
-
-    @field_validator("sides", mode="before")
-    @classmethod
-    def _split(cls, given: object) -> object:
-        return split_names(given)
 
     @field_validator("sides")
     @classmethod
@@ -144,13 +149,6 @@ def check_sides(given: Sequence[str], known: Sequence[str]) -> None:
     """Refuse the name of a side that there is not."""
     if unknown := [name for name in given if name.removesuffix(NO_CUDNN) not in known]:
         raise ValueError(f"no side {unknown[0]!r}; known: {', '.join(known)}, all with or without {NO_CUDNN}")
-
-
-def split_names(given: object) -> object:
-    """Read names that are written as a,b, or as a list."""
-    if isinstance(given, str):
-        return tuple(name.strip() for name in given.split(","))
-    return tuple(given) if isinstance(given, list) else given
 
 
 def cut_parts(windows: Sequence[Window], size: int, rounds: int) -> list[list[Window]]:

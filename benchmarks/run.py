@@ -21,6 +21,7 @@ from benchmarks.serve import ServeBench, bench_serve
 from benchmarks.shards import ShardsBench, bench_shards
 from benchmarks.startup import StartupBench, bench_startup
 from benchmarks.states import StatesBench, bench_states
+from benchmarks.tables import FIGURES, bench_tables
 from benchmarks.windows import WindowsBench, bench_windows
 from bertvision.cli.console import (
     Json,
@@ -37,7 +38,6 @@ from bertvision.errors import SettingsError
 from bertvision.files import check_folder
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, write_bench_record
-from bertvision.report.benchmarks import FIGURES, bench_tables
 from bertvision.settings import Config, validate, with_overrides
 
 
@@ -101,7 +101,7 @@ def bench(
     record = run_bench(name, overrides or (), progress_for(quiet))
     path = write_bench_record(check_folder(out), record)
     if record.name in FIGURES and find_spec("matplotlib") is not None:
-        from bertvision.report.bench_figures import (
+        from benchmarks.figures import (
             write_bench_figure,
         )  # where it is not there, records are all there is
 

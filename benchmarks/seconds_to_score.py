@@ -15,10 +15,10 @@ from benchmarks.finetune import (
     STEPS,
     TODAY,
     TRAINERS,
+    SideNames,
     check_sides,
     compiling,
     new_output,
-    split_names,
 )
 from benchmarks.measuring import clear, cudnn_attention
 from benchmarks.trainer import Recipe, copy_back, question_model, train_with_trainer
@@ -70,17 +70,12 @@ class SecondsBench(Config):
     fastest: RecipeConfig = RecipeConfig(tokens=16384, lr=2e-4, warmup=0.05)  # of the side of that name
     lora: InsertedConfig = InsertedConfig(insert="lora:16")
     houlsby: InsertedConfig = InsertedConfig(insert="houlsby:64")
-    sides: tuple[str, ...] = (TODAY, "packed", FASTEST, "trainer_padded", "lora", "houlsby")  # also as a,b
+    sides: SideNames = (TODAY, "packed", FASTEST, "trainer_padded", "lora", "houlsby")  # also as a,b
     workers: int = Field(6, ge=0)  # of Trainer's loader
     folder: Path = Path("runs/seconds-to-score")  # for each finished side's file; what another call left there counts
     seed: int = Field(1, ge=0)
     device: str = "auto"
     precision: Precision = "auto"
-
-    @field_validator("sides", mode="before")
-    @classmethod
-    def _split(cls, given: object) -> object:
-        return split_names(given)
 
     @field_validator("sides")
     @classmethod

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from benchmarks.figures import write_bench_figure
+from benchmarks.tables import FIGURES, bench_chapter
 from bertvision.heads.catalog import CATALOG, KINDS
 from bertvision.heads.listing import list_heads
 from bertvision.records import MAIN_SCORES, bench_file, read_bench_records
-from bertvision.report.bench_figures import write_bench_figure
-from bertvision.report.benchmarks import FIGURES, bench_chapter
 from bertvision.report.measures import TASKS
 from bertvision.version import VERSION
 

@@ -16,7 +16,7 @@ from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.catalog import serves
 from bertvision.heads.config import HeadsConfig, with_every_setting
-from bertvision.kinds.kind import Contrast
+from bertvision.kinds.facts import Contrast
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.recipes import recipe_for, with_baseline

@@ -16,12 +16,13 @@ from contextlib import contextmanager, suppress
 from io import BufferedIOBase
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from bertvision.errors import FolderError, LockedError
+from bertvision.errors import FolderError
+from bertvision.locks import LOCK, held, removed
 from bertvision.strict_json import parse_json
 
-PART, OLD, LOCK = ".bv-part", ".bv-old", ".bv-lock"
+PART, OLD = ".bv-part", ".bv-old"
 HERE, SWAP = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 
@@ -134,7 +135,7 @@ def given_folder(path: Path, own: Collection[str] = ()) -> Iterator[Path]:
     if place == Path.cwd() or place.is_mount():
         raise FolderError(f"{path}: cannot be replaced while it is in use; give a folder in it, such as {path / 'new'}")
     make_folder(place.parent)
-    with _held(_beside(place, LOCK), path), whole_folder(place, own) as beside:
+    with held(_beside(place, LOCK), path), whole_folder(place, own) as beside:
         yield beside
 
 
@@ -200,7 +201,7 @@ def locked(folder: Path, part: str = "") -> Iterator[None]:
     """
     made = make_folder(folder)
     try:
-        with _held(folder / f"{part and f'.{part}'}{LOCK}", folder):
+        with held(folder / f"{part and f'.{part}'}{LOCK}", folder):
             yield
     except BaseException:
         for each in reversed(made):
@@ -323,45 +324,4 @@ def _refusing_removed(folder: Path) -> Iterator[None]:
     except FileNotFoundError:
         if folder.is_dir():
             raise
-        raise _removed(folder) from None
-
-
-def _removed(folder: Path) -> FolderError:
-    return FolderError(f"{folder}: was removed while it was being written to; give the same command again")
-
-
-@contextmanager
-def _held(path: Path, folder: Path) -> Iterator[None]:
-    """Hold a lock file, which goes with the lock; refuse to end well where it has gone, and the folder with it."""
-    with _take_lock(path, folder) as file:
-        try:
-            yield
-            if not _is_at(path, file):
-                raise _removed(folder)
-        finally:
-            if _is_at(path, file):
-                path.unlink(missing_ok=True)
-
-
-def _take_lock(path: Path, folder: Path) -> IO[str]:
-    file = path.open("w")
-    try:
-        import fcntl  # not on Windows, where two processes are the user's own care
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:
-        return file
-    except OSError:
-        file.close()
-        raise LockedError(
-            f"{folder}: another bertvision is working in it; wait for it or choose another folder"
-        ) from None
-    if _is_at(path, file):
-        return file
-    file.close()  # whoever held the lock has just removed it
-    return _take_lock(path, folder)
-
-
-def _is_at(path: Path, file: IO[str]) -> bool:
-    """Return whether an open file still has its name; numbers of inodes change on some file systems of networks."""
-    return path.exists() and os.fstat(file.fileno()).st_nlink > 0
+        raise removed(folder) from None

@@ -60,11 +60,11 @@ def download(hub_id: str, patterns: list[str]) -> Path:
         raise FolderError(f"no such folder, {reason}") from None
 
 
-def downloaded_file(hub_id: str, name: str) -> Path | None:
-    """Return a file of a repository that was downloaded earlier; None where it was not."""
+def downloaded_card(hub_id: str) -> Path | None:
+    """Return the model card of a repository that was downloaded earlier; None where it was not."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(hub_id, name)
+    found = try_to_load_from_cache(hub_id, CARD)
     return Path(found) if isinstance(found, str) else None
 
 

@@ -12,7 +12,7 @@ from bertvision.files import read_json
 from bertvision.manifest import check_manifest
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.records import RunRecord, main_score, read_records
-from bertvision.run_folder import folder_of_seed
+from bertvision.run_folder import folder_of_record
 from bertvision.settings import Config, Precision, Settings, merge, validate
 from bertvision.windows.window import WindowConfig
 
@@ -95,7 +95,7 @@ def _has_model(out: Path, record: RunRecord) -> bool:
 
 
 def _model_of(out: Path, record: RunRecord) -> Path:
-    place = folder_of_seed(out, record.seed, tuple(record.config["seeds"]), record.fraction)
+    place = folder_of_record(out, record)
     if record.row == "encoder" and record.fraction is not None:
         return place.encoder(record.fraction)
     return place.head(record.row)

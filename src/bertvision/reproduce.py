@@ -285,15 +285,10 @@ def describe_plan(plan: StudyPlan) -> list[str]:
     """Say in lines what a plan would run."""
     lines = []
     for each in plan.experiments:
+        seeds = ", ".join(map(str, each.seeds))
         fractions = ", ".join(map(fraction_name, each.finetune.fractions)) or "as given"
         heads = f"{len(each.heads.train)} heads" + (
             f" on {each.heads.share:.0%} of the data" if each.heads.share < 1 else ""
         )
-        lines.append(
-            f"{each.title}: {each.task}, {each.encoder}, fractions {fractions}, {heads}, seeds {_listed(each.seeds)}"
-        )
+        lines.append(f"{each.title}: {each.task}, {each.encoder}, fractions {fractions}, {heads}, seeds {seeds}")
     return lines
-
-
-def _listed(values: Sequence[int]) -> str:
-    return ", ".join(map(str, values))

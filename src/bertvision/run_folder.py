@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertvision.errors import FolderError
-from bertvision.files import LOCK, read_json, recover_all, remove_folder, remove_if_empty, whole_folder, write_json
-from bertvision.records import fraction_name
+from bertvision.files import read_json, recover_all, remove_folder, remove_if_empty, whole_folder, write_json
+from bertvision.locks import LOCK
+from bertvision.records import RunRecord, fraction_name
 from bertvision.settings import Settings, first_difference
 
 MADE_BY = "made_by.json"
@@ -65,6 +66,16 @@ class RunFolder:
 def folder_of_seed(out: Path, seed: int, seeds: tuple[int, ...], fraction: float | None = None) -> RunFolder:
     """Return the part of a run folder that belongs to one seed, at a fraction."""
     return RunFolder(out, out if seed == seeds[0] else out / "seeds" / str(seed), fraction)
+
+
+def folder_of_record(out: Path, record: RunRecord) -> RunFolder:
+    """Return the part of a run folder that a record is of."""
+    return folder_of_seed(out, record.seed, tuple(record.config["seeds"]), record.fraction)
+
+
+def run_of(root: Path) -> Path:
+    """Return the run folder that one seed's part of it, ROOT, belongs to."""
+    return root.parent.parent if root.parent.name == "seeds" else root
 
 
 def is_made(folder: Path, made_by: Settings) -> bool:

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from bertvision.heads.build import HeadConfig, is_regression
-from bertvision.heads.catalog import ReadoutKind, serves
+from bertvision.heads.catalog import serves
+from bertvision.kinds.facts import Readout
 from bertvision.kinds.kind import Kind
 from bertvision.settings import Config
 
@@ -60,7 +61,7 @@ class SearchConfig(Config):
     weight_decay: tuple[float, ...] | None = Field(None, min_length=1)
     width: Widths | None = None  # of the poolers that have one
     dropout: tuple[float, ...] | None = Field(None, min_length=1)
-    readout: tuple[ReadoutKind, ...] | None = Field(None, min_length=1)
+    readout: tuple[Readout, ...] | None = Field(None, min_length=1)
     layers: tuple[str, ...] | None = Field(None, min_length=1)  # all, last:n, every:n, or numbers: "0,6,12"
     batch: tuple[int, ...] | None = Field(None, min_length=1)  # windows of a step
     epochs: tuple[int, ...] | None = Field(None, min_length=1)

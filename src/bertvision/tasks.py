@@ -14,11 +14,12 @@ from bertvision.errors import DataError, SettingsError
 from bertvision.kinds.answerable import ANSWERABLE
 from bertvision.kinds.choices import CHOICES
 from bertvision.kinds.classes import CLASSES
-from bertvision.kinds.kind import Answering, Kind, Labelled, Reading, TaskInfo
+from bertvision.kinds.kind import Answering, Kind, TaskInfo
 from bertvision.kinds.labels import LABELS
 from bertvision.kinds.numbers import NUMBERS
 from bertvision.kinds.spans import SQUAD1, SQUAD2
 from bertvision.kinds.tags import TAGS
+from bertvision.kinds.terms import Cutting, Labelled, Reading
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.progress import SILENT, Progress
 from bertvision.windows.tokens import Tokenizer
@@ -219,7 +220,7 @@ def read_labelled(
         )
     split = hub_split or (info.hub.split if info.hub is not None else None) or "validation"
     labels = labels or data.labels or info.labels
-    return info.kind.read(name, info, source, Reading(data, labels, split, need, CAN_DROP if can_drop else ""))
+    return info.kind.read(info, source, Reading(data, labels, split, need, CAN_DROP if can_drop else ""))
 
 
 def open_answering(
@@ -233,6 +234,6 @@ def open_answering(
     progress: Progress = SILENT,
 ) -> Answering:
     """Cut a split and get it ready to be answered; `part` names one beside dev, such as `mismatched`."""
-    cut = task.kind.cut(split.examples, task.labels, tokenizer, windows, labelled=False, progress=progress)
+    cut = task.kind.cut(split.examples, task.labels, Cutting(tokenizer, windows, labelled=False, progress=progress))
     extra = None if part else task.kind.extra_golds(answers, cut, split.examples, tokenizer)
     return Answering(task.name, task.info, task.labels, split, cut, answers, part, extra)

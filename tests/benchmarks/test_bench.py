@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from benchmarks.heads import head_variants
 from benchmarks.measuring import measure_in_turns, read_bench_data, windows_like_squad
 from benchmarks.run import bench, run_bench
+from benchmarks.tables import bench_chapter, bench_tables
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.records import BenchRecord, Side, provenance, read_bench_records, write_bench_record
-from bertvision.report.benchmarks import bench_chapter, bench_tables
 
 CPU = torch.device("cpu")
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from benchmarks.figures import write_bench_figure
 from benchmarks.growth import exponent
 from benchmarks.run import run_bench
+from benchmarks.tables import bench_chapter
 from bertvision.records import write_bench_record
-from bertvision.report.bench_figures import write_bench_figure
-from bertvision.report.benchmarks import bench_chapter
 
 SMALL = ["hidden=12", "depth=1", "steps=4", "rounds=1", "tokens=[512, 1024]", "layers=[1, 2]", "heads=[1, 2]"]
 

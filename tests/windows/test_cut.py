@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from bertvision.data.example import ChoiceRow, Sentence, TextRow
+from bertvision.kinds.terms import Cutting
 from bertvision.tasks import KINDS
 from bertvision.windows.rows import cut_choices, cut_rows
 from bertvision.windows.window import IGNORED, WindowConfig, cut_windows
@@ -24,8 +25,8 @@ def same(one, other):
 
 
 def test_questions_are_cut_with_their_spans_or_with_a_class_for_each_window(questions, tokenizer):
-    spans = KINDS["span"].cut(questions, (), tokenizer, CONFIG)
-    classes = KINDS["answerable"].cut(questions, ("answer", "no answer"), tokenizer, CONFIG)
+    spans = KINDS["span"].cut(questions, (), Cutting(tokenizer, CONFIG))
+    classes = KINDS["answerable"].cut(questions, ("answer", "no answer"), Cutting(tokenizer, CONFIG))
     assert same(spans, cut_windows(questions, tokenizer, CONFIG))
     assert same(classes, cut_windows(questions, tokenizer, CONFIG, answerable=True))
     assert {window.label for window in spans} == {0}
@@ -36,39 +37,39 @@ def test_questions_are_cut_with_their_spans_or_with_a_class_for_each_window(ques
 @pytest.mark.parametrize(("kind", "label"), [("class", 2), ("labels", (0, 1)), ("number", 1.5)])
 def test_rows_are_cut_with_the_label_of_their_kind(tokenizer, kind, label):
     rows = [TextRow("a", ("who built the weir?", "by the river " * 9), label)]
-    found = KINDS[kind].cut(rows, (), tokenizer, CONFIG)
+    found = KINDS[kind].cut(rows, (), Cutting(tokenizer, CONFIG))
     assert same(found, cut_rows(rows, tokenizer, 16, kind))
     assert (found[0].label, len(found[0])) == (label, 16)
 
 
 def test_choices_are_cut_into_a_window_for_each_ending(tokenizer):
     rows = [ChoiceRow("a", "hannah", ("the weir", "the river", "1887"), 2)]
-    found = KINDS["choice"].cut(rows, ("0", "1", "2"), tokenizer, CONFIG)
+    found = KINDS["choice"].cut(rows, ("0", "1", "2"), Cutting(tokenizer, CONFIG))
     assert same(found, cut_choices(rows, tokenizer, 16))
     assert [window.label for window in found] == [2, 2, 2]
 
 
 def test_words_are_cut_with_the_numbers_of_their_tags(tokenizer):
-    found = KINDS["tags"].cut(SENTENCES, TAGS, tokenizer, CONFIG)
+    found = KINDS["tags"].cut(SENTENCES, TAGS, Cutting(tokenizer, CONFIG))
     assert same(found, cut_words(SENTENCES, TAGS, tokenizer, CONFIG))
     assert [window.label.tolist() for window in found] == [[IGNORED, 1, 2, 0, IGNORED], [IGNORED, 0, 0, 1, IGNORED]]
 
 
 def test_a_sentences_neighbours_are_around_it_where_the_settings_say_so(tokenizer):
     config = CONFIG.model_copy(update={"document_context": True})
-    assert [len(window) for window in KINDS["tags"].cut(SENTENCES, TAGS, tokenizer, config)] == [8, 8]
-    assert [len(window) for window in KINDS["tags"].cut(SENTENCES, TAGS, tokenizer, CONFIG)] == [5, 5]
+    assert [len(window) for window in KINDS["tags"].cut(SENTENCES, TAGS, Cutting(tokenizer, config))] == [8, 8]
+    assert [len(window) for window in KINDS["tags"].cut(SENTENCES, TAGS, Cutting(tokenizer, CONFIG))] == [5, 5]
 
 
 def test_labels_that_are_missing_or_new_do_not_matter_where_they_are_not_looked_at(questions, tokenizer):
     unknown = [Sentence("0", ("in", "1887"), ("O", "B-DAT"), 0), Sentence("1", ("weir",), None, 0)]
-    assert len(KINDS["tags"].cut(unknown, TAGS, tokenizer, CONFIG, labelled=False)) == 2
+    assert len(KINDS["tags"].cut(unknown, TAGS, Cutting(tokenizer, CONFIG, labelled=False))) == 2
     rows = [TextRow("a", ("the weir",), None)]
-    assert len(KINDS["class"].cut(rows, ("a", "b"), tokenizer, CONFIG, labelled=False)) == 1
+    assert len(KINDS["class"].cut(rows, ("a", "b"), Cutting(tokenizer, CONFIG, labelled=False))) == 1
     choices = [ChoiceRow("a", "hannah", ("the weir", "the river"), None)]
-    assert len(KINDS["choice"].cut(choices, ("0", "1"), tokenizer, CONFIG, labelled=False)) == 2
+    assert len(KINDS["choice"].cut(choices, ("0", "1"), Cutting(tokenizer, CONFIG, labelled=False))) == 2
     for kind in ("span", "answerable"):
-        found = KINDS[kind].cut(questions, (), tokenizer, CONFIG, labelled=False)
+        found = KINDS[kind].cut(questions, (), Cutting(tokenizer, CONFIG, labelled=False))
         assert {(window.start, window.end, window.label) for window in found} == {(0, 0, 0)}
 
 
@@ -79,5 +80,5 @@ def test_progress_is_told_for_every_kind(questions, tokenizer, counting, kind):
         "choice": [ChoiceRow("a", "hannah", ("the weir", "the river"), 0)],
         "tags": SENTENCES,
     }
-    KINDS[kind].cut(examples.get(kind, questions), TAGS, tokenizer, CONFIG, progress=counting)
+    KINDS[kind].cut(examples.get(kind, questions), TAGS, Cutting(tokenizer, CONFIG, progress=counting))
     assert counting.done == counting.total > 0

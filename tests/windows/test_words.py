@@ -75,12 +75,12 @@ def test_every_word_is_labelled_in_exactly_one_window(
     tokenizer, sentences, max_length, share, stride_as, document_context, documents
 ):
     stride = int(share * (max_length - 5)) if stride_as == "overlap" else 1 + int(share * max_length)
-    config = WindowConfig(max_length=max_length, stride=stride, stride_as=stride_as)
+    config = WindowConfig(max_length=max_length, stride=stride, stride_as=stride_as, document_context=document_context)
     given_words = [
         sentence(words, " ".join(TAGS[len(word) % 4] for word in words), document=place // documents)
         for place, words in enumerate(sentences)
     ]
-    windows = cut_words(given_words, TAGS, tokenizer, config, document_context=document_context)
+    windows = cut_words(given_words, TAGS, tokenizer, config)
     expected = [(place, word) for place, words in enumerate(sentences) for word in range(len(words))]
     assert Counter(read_words(windows)) == Counter(expected)
     assert [window.example for window in windows] == sorted(window.example for window in windows)
@@ -115,8 +115,8 @@ def test_of_windows_that_tie_the_first_is_taken():
 
 def around(tokenizer, texts, documents, max_length, **more):
     given_words = [sentence(text, document=document) for text, document in zip(texts, documents, strict=True)]
-    config = WindowConfig(max_length=max_length, stride=0)
-    windows = cut_words(given_words, TAGS, tokenizer, config, **more)
+    config = WindowConfig(max_length=max_length, stride=0, **more)
+    windows = cut_words(given_words, TAGS, tokenizer, config)
     return ["".join(pieces(window, tokenizer)[1:-1]) for window in windows], windows
 
 

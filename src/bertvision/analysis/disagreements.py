@@ -80,7 +80,7 @@ def snippet_of(context: str, start: int, length: int) -> str:
 def lay_out(head: str, labelled: Mapping[str, str], empty: str = NOTHING) -> str:
     """Return a heading and, below it, texts of 80 columns, each behind what it is called."""
     filled = (_filled(label, _one_line(text) or empty) for label, text in labelled.items())
-    return "\n".join([_cut_head(_one_line(head), COLUMNS), *filled])
+    return "\n".join([_cut_head(_one_line(head)), *filled])
 
 
 def place_to_show(question: Question, answers: Sequence[str]) -> tuple[int, int]:
@@ -102,5 +102,5 @@ def _one_line(text: str) -> str:
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
-def _cut_head(text: str, columns: int) -> str:
-    return text if len(text) <= columns else f"{text[: columns - 3]}..."
+def _cut_head(text: str) -> str:
+    return text if len(text) <= COLUMNS else f"{text[: COLUMNS - 3]}..."

@@ -65,8 +65,18 @@ ProcessCount = Annotated[
     int | None,
     typer.Option("--processes", metavar="N", min=1, help="Processes on this machine that share the work, one a GPU."),
 ]
+MarkdownFile = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE.md", help="Write Markdown there instead of printing.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, notes or warnings.")]
 Json = Annotated[bool, typer.Option("--json", help="Print results as JSON.")]
+
+
+def settings_of(overrides: Sequence[str] | None) -> dict[str, Any]:
+    """Return what `--set` says."""
+    from bertvision.settings import with_overrides  # pydantic: --help needs none
+
+    return with_overrides({}, overrides or ())
 
 
 def progress_for(quiet: bool) -> Progress:

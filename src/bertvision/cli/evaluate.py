@@ -9,6 +9,7 @@ from bertvision.cli.console import (
     MODEL,
     AllowOutside,
     Json,
+    MarkdownFile,
     Quiet,
     Set,
     in_one_line,
@@ -18,6 +19,7 @@ from bertvision.cli.console import (
     print_table,
     progress_for,
     results,
+    settings_of,
     show_page,
 )
 from bertvision.errors import SettingsError
@@ -69,10 +71,8 @@ def score(
     need neither task nor gold file; an own table with others is read with --set data.columns.label=stars.
     """
     from bertvision.evaluate.score import score_file
-    from bertvision.settings import with_overrides
 
-    settings = with_overrides({}, overrides or ())
-    scored = score_file(task, gold, predictions, null_odds, na_prob_thresh, settings)
+    scored = score_file(task, gold, predictions, null_odds, na_prob_thresh, settings_of(overrides))
     if scored.note:
         messages.print(scored.note, markup=False)
     print_json(scored.scores)
@@ -111,10 +111,8 @@ def compare(
     need neither --task nor --gold; an own table with others is read with --set data.columns.label=stars.
     """
     from bertvision.evaluate.compare import CompareConfig, compare_files
-    from bertvision.settings import with_overrides
 
-    settings = with_overrides({}, overrides or ())
-    config = CompareConfig(metric, clusters, resamples, seed, disagreements, task, settings)
+    config = CompareConfig(metric, clusters, resamples, seed, disagreements, task, settings_of(overrides))
     found = compare_files(one, other, gold, config)
     if as_json:
         print_json(found.as_dict())
@@ -133,9 +131,7 @@ def analyze(
     disagreements: Annotated[
         int, typer.Option("--disagreements", metavar="N", help="With --against: show the first N.", min=0)
     ] = 10,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.md", help="Write Markdown there instead of printing.")
-    ] = None,
+    out: MarkdownFile = None,
     overrides: Set = None,
     as_json: Json = False,
 ) -> None:
@@ -147,11 +143,9 @@ def analyze(
     --task nor --gold; OUT is its best model's. Needs no torch.
     """
     from bertvision.evaluate.analyze import analyze_folder
-    from bertvision.settings import with_overrides
 
     target = check_file(out) if out is not None else None
-    settings = with_overrides({}, overrides or ())
-    found = analyze_folder(folder, gold, against, disagreements, task, settings)
+    found = analyze_folder(folder, gold, against, disagreements, task, settings_of(overrides))
     show_page(found.as_page(), found.as_dict(), target, "analysis", as_json)
 
 
@@ -190,9 +184,7 @@ def calibrate(
     held_out_gold: Annotated[
         str | None, typer.Option("--held-out-gold", metavar="FILE", help="Those questions with their answers.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.md", help="Write Markdown there instead of printing.")
-    ] = None,
+    out: MarkdownFile = None,
     as_json: Json = False,
 ) -> None:
     """Tune the null threshold and probabilities.
@@ -252,10 +244,9 @@ def ensemble(
     read with the settings that they were trained with, such as --set data.columns.label=stars.
     """
     from bertvision.evaluate.ensemble import choose_way, ensemble_folders
-    from bertvision.settings import with_overrides
 
     way = choose_way(how, weights, held_out or (), held_out_data)
-    made = ensemble_folders(folders, data, check_folder(out), way, with_overrides({}, overrides or ()), task)
+    made = ensemble_folders(folders, data, check_folder(out), way, settings_of(overrides), task)
     if as_json:
         print_json({**made.as_dict(), "out": str(out)})
         return
@@ -269,9 +260,7 @@ def ensemble(
 def layers(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL)],
     data: Annotated[str, typer.Option("--data", help="A SQuAD .json or .json.gz; answers in it are optional.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.md", help="Write Markdown there instead of printing.")
-    ] = None,
+    out: MarkdownFile = None,
     overrides: Set = None,
     allow_outside: AllowOutside = False,
     quiet: Quiet = False,
@@ -282,10 +271,8 @@ def layers(
     Takes the scores of a head that sums over layers apart, exactly: what each layer adds to the best span, to the gold
     span and to no answer, as means over the questions of a file; and which layer tells answerable questions apart.
     """
-    from bertvision.settings import with_overrides
     from bertvision.steps.layer_contributions import layers_of_file
 
     target = check_file(out) if out is not None else None
-    settings = with_overrides({}, overrides or ())
-    found = layers_of_file(model, data, settings, progress_for(quiet), allow_outside=allow_outside)
+    found = layers_of_file(model, data, settings_of(overrides), progress_for(quiet), allow_outside=allow_outside)
     show_page(found.as_page(), found.as_dict(), target, "layers", as_json)

@@ -1,7 +1,8 @@
 """Verbs that show and compare whole experiments: reports, the papers' tables, costs, how far answers lie apart."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,7 @@ from bertvision.cli.console import (
 from bertvision.files import check_folder
 
 if TYPE_CHECKING:
-    from bertvision.reproduce import StudyWork
+    from bertvision.reproduce import StudyPlan, StudyWork
     from bertvision.studies.study import PublishedResult, Study
 
 
@@ -78,18 +79,19 @@ def reproduce(
     if name is None and not listed:
         raise SettingsError("give the NAME of a study, or --list to see which there are")
     chosen = list(read_studies().values()) if name is None else [find_study(name)]
+    from bertvision.reproduce import plan_study
+
+    plan = partial(plan_study, encoder=encoder, data=data, seeds=seeds, overrides=overrides or ())
     if listed or dry_run:
-        _show_plans(chosen, encoder, data, seeds, overrides or (), as_json, told_in_full=not listed)
+        _show_plans(chosen, plan, encoder, as_json, told_in_full=not listed)
         return
-    _reproduce(chosen[0], encoder, data, seeds, overrides or (), out, quiet, as_json)
+    _reproduce(plan(chosen[0]), out, quiet, as_json)
 
 
 def _show_plans(
     studies: "Sequence[Study]",
+    plan_study: "Callable[[Study], StudyPlan]",
     encoder: str | None,
-    data: Path | None,
-    seeds: int,
-    overrides: Sequence[str],
     as_json: bool,
     *,
     told_in_full: bool,
@@ -102,7 +104,6 @@ def _show_plans(
         foresee,
         measure_speed,
         missing_files,
-        plan_study,
         speed_for,
     )
     from bertvision.studies.study_tables import published_table
@@ -114,7 +115,7 @@ def _show_plans(
         messages.print(f"no times are foreseen: {error}", markup=False)
     shown = []
     for study in studies:
-        plan = plan_study(study, encoder, data, seeds, overrides) if study.config else None
+        plan = plan_study(study) if study.config else None
         work = None if plan is None else foresee(plan, None if speed is None else speed_for(plan, speed))
         runs = [] if plan is None or not told_in_full else describe_plan(plan)
         missing = [] if plan is None else missing_files(plan)
@@ -163,24 +164,14 @@ def _plain_plan(
     return {**study.model_dump(mode="json"), "takes": takes, "runs": list(runs), "missing": list(missing)}
 
 
-def _reproduce(
-    study: "Study",
-    encoder: str | None,
-    data: Path | None,
-    seeds: int,
-    overrides: Sequence[str],
-    out: Path,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+def _reproduce(plan: "StudyPlan", out: Path, quiet: bool, as_json: bool) -> None:
     from bertvision.records import read_costs, read_differences, read_records
-    from bertvision.reproduce import plan_study, run_study
+    from bertvision.reproduce import run_study
     from bertvision.studies.reports import write_report
     from bertvision.studies.study_tables import claims_table, short_table
 
-    plan = plan_study(study, encoder, data, seeds, overrides)
     record = run_study(plan, check_folder(out), progress_for(quiet))
-    folder = out / study.name
+    folder = out / plan.study.name
     page = write_report(read_records(folder), folder, read_costs(folder), read_differences(folder))
     if as_json:
         print_json(record.model_dump(mode="json"))

@@ -227,27 +227,15 @@ def _show_answer(experiment: "Experiment", head: Path) -> None:
 
 
 def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> "list[RunRecord]":
-    from bertvision.cli.records import print_records
-    from bertvision.records import read_costs, read_differences, read_mistakes
     from bertvision.steps.run import run as run_experiment
-    from bertvision.studies.reports import write_report
 
     records = run_experiment(experiment, out, progress_for(quiet))
-    if not is_main():
-        return []
-    page = write_report(records, out, read_costs(out), read_differences(out), read_mistakes(out))
-    print_records(records, as_json)
-    if not as_json:
-        results.print(f"report: {page}", markup=False)
-    return records
+    return _report(records, out, as_json)
 
 
 def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool, as_json: bool) -> None:
-    from bertvision.cli.records import print_records
     from bertvision.encoder.tuning.adapters import check_peft
-    from bertvision.records import read_costs, read_differences, read_mistakes
     from bertvision.steps.run import run as run_experiment
-    from bertvision.studies.reports import write_report
 
     if any(each.tune is not None and any(inserted.is_lora for inserted in each.tune.inserted) for each in experiments):
         check_peft()  # before the variants ahead of it are trained
@@ -256,13 +244,22 @@ def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool,
         if not quiet:
             messages.print(f"{experiment.variant}:", markup=False)
         records += run_experiment(experiment, _folder(out, experiment), progress_for(quiet))
+    _report(records, _folder(out, experiments[0]).parent, as_json)
+
+
+def _report(records: "list[RunRecord]", folder: Path, as_json: bool) -> "list[RunRecord]":
+    """Write the report of a run folder, and print its records; of several processes, one does so and has them."""
     if not is_main():
-        return
-    together = _folder(out, experiments[0]).parent
-    page = write_report(records, together, read_costs(together), read_differences(together), read_mistakes(together))
+        return []
+    from bertvision.cli.records import print_records
+    from bertvision.records import read_costs, read_differences, read_mistakes
+    from bertvision.studies.reports import write_report
+
+    page = write_report(records, folder, read_costs(folder), read_differences(folder), read_mistakes(folder))
     print_records(records, as_json)
     if not as_json:
         results.print(f"report: {page}", markup=False)
+    return records
 
 
 def _experiment(config: Path, overrides: Sequence[str] | None) -> "Experiment":

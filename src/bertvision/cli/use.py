@@ -22,6 +22,7 @@ from bertvision.cli.console import (
     print_json,
     progress_for,
     results,
+    settings_of,
 )
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import check_file, check_folder
@@ -167,7 +168,7 @@ def predict(
         raise SettingsError("--processes and --ray are for shards; give a folder or a pattern")
     target = out if out is None else check_file(out) if is_table(out) else check_folder(out)
     progress = progress_for(quiet) if data or texts == ["-"] else passing_progress(quiet)
-    given = (target, _settings(overrides), progress)
+    given = (target, settings_of(overrides), progress)
     if data:
         answered = predict_file(model, data[0], *given, allow_outside=allow_outside)
     elif texts == ["-"]:
@@ -193,7 +194,7 @@ def _predict_shards(
 
     if out is None or out.suffix.lower() == ".csv":
         raise SettingsError("shards need a folder for their predictions: --out FOLDER")
-    given = (model, data, out, _settings(overrides), progress_for(quiet))
+    given = (model, data, out, settings_of(overrides), progress_for(quiet))
     if on_ray:
         found = predict_on_ray(*given, allow_outside=allow_outside, actors=processes or 1)
     elif is_done_by_several(processes):
@@ -226,12 +227,6 @@ def _show_predictions(answered: "FilePredictions", out: Path | None, as_json: bo
     results.print(f"{answered.summary}; predictions in {written}", markup=False)
     if answered.scores is not None:
         print_json(answered.scores)
-
-
-def _settings(overrides: Sequence[str] | None) -> dict[str, Any]:
-    from bertvision.settings import with_overrides
-
-    return with_overrides({}, overrides or ())
 
 
 @in_one_line

@@ -18,7 +18,7 @@ from bertvision.encoder.encode import encode_pooled
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.pooling import split_pairs
 from bertvision.errors import DataError
-from bertvision.kinds.kind import Contrast
+from bertvision.kinds.facts import Contrast
 from bertvision.training.device import Compute
 from bertvision.training.losses import cosine_loss
 from bertvision.windows.batches import WindowBatch, labels_of

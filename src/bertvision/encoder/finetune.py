@@ -25,7 +25,8 @@ from bertvision.encoder.finetune_plan import (
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.tuning.freezing import frozen_numbers, still_weights
 from bertvision.errors import TrainingError
-from bertvision.kinds.kind import Contrast, Kind
+from bertvision.kinds.facts import Contrast
+from bertvision.kinds.kind import Kind
 from bertvision.progress import SILENT, Progress
 from bertvision.records import TrainingPoint
 from bertvision.training.accounting import Costs, Meter

@@ -15,7 +15,7 @@ from bertvision.kinds.kind import Golds
 from bertvision.model_config import best_model, better_than_models
 from bertvision.predictions.files import PREDICTIONS
 from bertvision.records import DataFile, RunRecord, main_score, read_record, read_records
-from bertvision.run_folder import RunFolder, folder_of_seed
+from bertvision.run_folder import RunFolder, folder_of_record, run_of
 from bertvision.settings import Settings, merge, validate
 from bertvision.tasks import TASKS, read_task, task_name
 
@@ -115,7 +115,7 @@ def _predictions_by(model: Path) -> Path | None:
 
 
 def _predictions_of(out: Path, record: RunRecord) -> Path:
-    return folder_of_seed(out, record.seed, tuple(record.config["seeds"]), record.fraction).predictions(record.row)
+    return folder_of_record(out, record).predictions(record.row)
 
 
 def _find_place(path: Path) -> RunPlace | None:
@@ -124,7 +124,7 @@ def _find_place(path: Path) -> RunPlace | None:
     above = next((each for each in folder.parents if each.name in PARENTS), None)
     if above is None:
         return None
-    out = above.parent.parent.parent if above.parent.parent.name == "seeds" else above.parent
+    out = run_of(above.parent)
     fraction, row, *part = (*folder.relative_to(above).parts, "")
     named = sorted((out / "records").glob(f"{glob.escape(f'{row}-{fraction}')}-seed*.json"))
     if not named:

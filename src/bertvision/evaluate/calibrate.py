@@ -16,6 +16,7 @@ from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.evaluate.calibration import BINS, Bin, Decision, Judgement, fit_decision, judge, scores_at
 from bertvision.evaluate.confidence import Answers, build_answers
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
+from bertvision.run_folder import run_of
 from bertvision.tables import Page, Table, number_cell
 
 
@@ -133,8 +134,7 @@ def _find_held_out(folder: Path, held_out: Path | None, gold: str | None) -> Hel
         return HeldOut(held_out, gold)
     place = folder.resolve()
     stage, root = place.parent.parent, place.parent.parent.parent
-    out = root.parent.parent if root.parent.name == "seeds" else root
-    beside, questions = root / "predictions_held_out" / place.parent.name / place.name, out / "held_out.json"
+    beside, questions = root / "predictions_held_out" / place.parent.name / place.name, run_of(root) / "held_out.json"
     if stage.name != "predictions" or not beside.is_dir() or not questions.is_file():
         return None
     return HeldOut(folder.parent.parent.parent / beside.relative_to(root), str(questions))

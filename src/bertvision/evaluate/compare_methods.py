@@ -24,7 +24,7 @@ from bertvision.records import (
     record_paths,
     write_differences,
 )
-from bertvision.run_folder import folder_of_seed
+from bertvision.run_folder import folder_of_record
 from bertvision.settings import validate
 from bertvision.tables import Cell, Number, Table
 from bertvision.tasks import task_name
@@ -146,8 +146,7 @@ def _read_golds(there: Sequence[Shown], gold: str, resamples: int) -> Resampled:
 
 def predictions_of(record: RunRecord, path: Path) -> Path:
     """Find a record's predictions: records lie in OUT/records."""
-    folder = folder_of_seed(path.parent.parent, record.seed, tuple(record.config["seeds"]), record.fraction)
-    return folder.predictions(record.row)
+    return folder_of_record(path.parent.parent, record).predictions(record.row)
 
 
 def _check_rows(out: Path, shown: Sequence[Shown], there: Sequence[Shown], against: str) -> None:

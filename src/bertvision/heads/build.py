@@ -8,7 +8,7 @@ from torch import nn
 
 from bertvision.encoder.pooling import Pooling
 from bertvision.errors import SettingsError
-from bertvision.heads.catalog import CATALOG, ReadoutKind, RoleKind, kinds_of, known, reads_one_state, serves
+from bertvision.heads.catalog import CATALOG, RoleKind, kinds_of, known, reads_one_state, serves
 from bertvision.heads.head import Count, Head, count_parameters
 from bertvision.heads.poolers.build import AnyPooler, build_pooler
 from bertvision.heads.poolers.mixes import LastDenseConfig, LastStateConfig, RegressionConfig
@@ -22,6 +22,7 @@ from bertvision.heads.readouts import (
     SpanReadout,
     TagReadout,
 )
+from bertvision.kinds.facts import Readout
 from bertvision.settings import Config, validate
 from bertvision.shapes import StackShape
 from bertvision.training.objective import SPANS, Objective
@@ -43,7 +44,7 @@ class HeadConfig(Config):
     # come several times.
     layers: tuple[int, ...] | None = Field(None, min_length=1)
     budget_of: str | None = None  # choose the pooler's width so that the head is as large as this one of the catalog
-    readout: ReadoutKind = "linear"
+    readout: Readout = "linear"
     rank: int = Field(8, ge=1)  # of the term for pairs in a joint readout
     readout_width: int | None = Field(None, ge=1)  # of each direction of a bilstm readout; None: 384
     dropout: float | None = Field(None, gt=0, lt=1)  # of what the readout sees, in training; None: none

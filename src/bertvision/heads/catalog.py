@@ -26,14 +26,12 @@ from bertvision.heads.poolers.mixes import (
     RegressionConfig,
 )
 from bertvision.heads.poolers.xception import ModifiedXceptionConfig, XceptionConfig
+from bertvision.kinds.facts import Readout
 from bertvision.kinds.kind import Kind
 from bertvision.settings import suggest
 from bertvision.tasks import KINDS
 
 RoleKind = Literal["head", "control"]
-# A linear layer; one that scores pairs of start and end too; a recurrent network over the tokens; or the encoder's own
-# output layer as it is, with one or two numbers to train.
-ReadoutKind = Literal["linear", "joint", "bilstm", "null_offset", "null_offset_scale"]
 # Where a head comes from: the 2020 papers, a reconstruction of one that is lost, the 2021 code, Hulburd's study,
 # BERT's own paper, here.
 Origin = Literal["2020", "reconstructed", "2021", "hulburd", "bert", "new", "control"]
@@ -43,19 +41,19 @@ WIDE, NARROW = 0.377, 0.0625
 BUDGET = "adapter_386_shared_skip"  # the head whose size the controls and the new heads are given
 
 
-def serves(pooler: AnyPooler, readout: ReadoutKind, kind: Kind) -> bool:
+def serves(pooler: AnyPooler, readout: Readout, kind: Kind) -> bool:
     """Whether a pooler can serve a kind of task with a readout; a recurrent one reads the features of every token."""
     if readout == "bilstm" and "token" not in pooler.per:
         return False
     return kind.per in pooler.per and readout in kind.readouts and (kind.in_context or not pooler.searches_context)
 
 
-def reads_one_state(pooler: AnyPooler, readout: ReadoutKind) -> bool:
+def reads_one_state(pooler: AnyPooler, readout: Readout) -> bool:
     """Whether a head on rows reads one state per layer, not those of all tokens."""
     return pooler.classes_from == "one state" and readout != "bilstm"
 
 
-def kinds_of(pooler: AnyPooler, readout: ReadoutKind) -> tuple[str, ...]:
+def kinds_of(pooler: AnyPooler, readout: Readout) -> tuple[str, ...]:
     """Name the kinds of tasks that a pooler can serve with a readout."""
     return tuple(name for name, kind in KINDS.items() if serves(pooler, readout, kind))
 
@@ -67,7 +65,7 @@ class Entry(NamedTuple):
     pooler: AnyPooler
     about: str
     budget_of: str | None = None  # the head whose number of parameters decides this one's width
-    readout: ReadoutKind = "linear"
+    readout: Readout = "linear"
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from bertvision.encoder.pooling import Pooling
 from bertvision.heads.build import HeadConfig, reads_last_alone
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
 from bertvision.heads.head import Head, score_columns
-from bertvision.kinds.kind import Per
+from bertvision.kinds.facts import Per
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.states.live import KeptBatches, outputs_in_order_of_length, states_in_order_of_length

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +25,10 @@ NO_ANSWER = 1  # the class of a question, or of a window, that has none
 class Answerable(QuestionKind, LabelKind):
     """A class of a question, which has several windows."""
 
-    name: ClassVar[str] = "answerable"
-    classifies_windows: ClassVar[bool] = True
-    grouped_by_class: ClassVar[bool] = True
-    has_classes: ClassVar[bool] = True
+    name = "answerable"
+    classifies_windows = True
+    grouped_by_class = True
+    has_classes = True
 
     def lay_out(self, examples: Sequence[Question], windows: Sequence[Window]) -> npt.NDArray[Any]:
         """Return which question each window belongs to."""

@@ -1,37 +1,36 @@
 """The best of several continuations of a text."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from bertvision.data.choices import choice_of, read_choices
-from bertvision.data.example import ChoiceRow, ColumnsConfig, Split, TaskName
+from bertvision.data.example import ChoiceRow, ColumnsConfig, Split
 from bertvision.data.shards import ShardRow
 from bertvision.data.sources import BadExampleError
 from bertvision.errors import DataError
 from bertvision.kinds.classes import predict_classes
-from bertvision.kinds.kind import Golds, Labelled, Reading, TaskInfo
+from bertvision.kinds.kind import Golds, TaskInfo
 from bertvision.kinds.labelled import LabelKind, RowMember
-from bertvision.predictions.ensemble import How, combine_softmax
+from bertvision.kinds.terms import Cutting, Labelled, Reading
+from bertvision.predictions.ensemble import How, Weights, combine_softmax
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import RowPrediction
-from bertvision.progress import SILENT, Progress
 from bertvision.windows.rows import cut_choices
-from bertvision.windows.tokens import Tokenizer
-from bertvision.windows.window import Window, WindowConfig
+from bertvision.windows.window import Window
 
 
 class Choices(LabelKind):
     """The best of several endings, each in a window of its own; an ending is named by its number."""
 
-    name: ClassVar[str] = "choice"
-    softmax: ClassVar[Literal["windows"]] = "windows"
-    loses_ends: ClassVar[bool] = True
-    has_classes: ClassVar[bool] = True
-    pipeline: ClassVar[str] = "multiple-choice"
-    second: ClassVar[str] = "endings"
-    has_endings: ClassVar[bool] = True
+    name = "choice"
+    softmax = "windows"
+    loses_ends = True
+    has_classes = True
+    pipeline = "multiple-choice"
+    second = "endings"
+    has_endings = True
 
-    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+    def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read SWAG's or HellaSwag's file."""
         split = read_choices(
             source,
@@ -44,18 +43,9 @@ class Choices(LabelKind):
         )
         return Labelled(split, _ending_names(split, reading.labels))
 
-    def cut(
-        self,
-        examples: Sequence[ChoiceRow],
-        labels: Sequence[str],
-        tokenizer: Tokenizer,
-        config: WindowConfig,
-        *,
-        labelled: bool = True,
-        progress: Progress = SILENT,
-    ) -> list[Window]:
+    def cut(self, examples: Sequence[ChoiceRow], labels: Sequence[str], how: Cutting) -> list[Window]:
         """Turn every ending into one window."""
-        return cut_choices(examples, tokenizer, config.max_length, progress)
+        return cut_choices(examples, how.tokenizer, how.config.max_length, how.progress)
 
     def columns(self, labels: Sequence[str]) -> int:
         """Return 1: the score of an ending."""
@@ -84,8 +74,8 @@ class Choices(LabelKind):
         """Return each row's best ending."""
         return predict_choices(ids, logits, len(labels))
 
-    def combine_rows(
-        self, members: Sequence[Logits], how: How, weights: Sequence[float] | None, labels: Sequence[str]
+    def combine(
+        self, layout: None, members: Sequence[Logits], how: How, weights: Weights = None, labels: Sequence[str] = ()
     ) -> Logits:
         """Combine models by a softmax over the endings of each row."""
         return combine_softmax(members, how, weights, group=len(labels))

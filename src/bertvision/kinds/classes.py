@@ -1,10 +1,8 @@
 """One class of several: what of a text, or of a pair of texts."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from bertvision.data.rows import LabelColumn
-from bertvision.kinds.kind import Contrast
 from bertvision.kinds.text_rows import TextRowKind
 from bertvision.predictions.logits import Logits, softmax
 from bertvision.predictions.prediction import RowPrediction
@@ -13,14 +11,14 @@ from bertvision.predictions.prediction import RowPrediction
 class Classes(TextRowKind):
     """One class of several."""
 
-    name: ClassVar[str] = "class"
-    needs_two_labels: ClassVar[bool] = True
-    names_labels: ClassVar[bool] = True
-    holds: ClassVar[LabelColumn] = "class"
-    contrast: ClassVar[Contrast | None] = "rows"
-    can_be_taught: ClassVar[bool] = True
-    grouped_by_class: ClassVar[bool] = True
-    has_classes: ClassVar[bool] = True
+    name = "class"
+    needs_two_labels = True
+    names_labels = True
+    holds = "class"
+    contrast = "rows"
+    can_be_taught = True
+    grouped_by_class = True
+    has_classes = True
 
     def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[RowPrediction]:
         """Return each row's likeliest class."""

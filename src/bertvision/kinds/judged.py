@@ -1,7 +1,7 @@
 """How kinds are judged whose prediction is a label of each example: scored, compared, and taken apart into tables."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,8 +18,9 @@ from bertvision.analysis.classes import (
 )
 from bertvision.analysis.disagreements import EMPTY, OUTCOMES, Disagreement, Outcomes, count_right, shortened
 from bertvision.analysis.mislabelled import suspect_classes
-from bertvision.kinds.kind import Bounds, Breakdown, Golds, Kind
+from bertvision.kinds.kind import Golds, Kind
 from bertvision.kinds.label_values import PAPER, in_order, known, labels_for
+from bertvision.kinds.terms import AnyExample, AnyLabel, Bounds, Breakdown, Predicted
 from bertvision.metrics import scores as metrics
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of
 from bertvision.metrics.squad import Scores
@@ -40,31 +41,31 @@ class JudgedKind(Kind):
     types: ClassVar[tuple[str, str] | None] = ("By class", "class")  # title and noun of a table of them
     has_total: ClassVar[bool] = False  # whether that table has a row of all together
 
-    def gold(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
+    def gold(self, example: AnyExample) -> AnyLabel:
         """Return what an example's prediction is compared with."""
         return known(example.id, example.label)
 
-    def label(self, prediction: Any) -> Any:  # noqa: ANN401 (of its kind)
+    def label(self, prediction: Predicted) -> AnyLabel:
         """Return what a model says of an example."""
         return prediction.label
 
-    def said(self, prediction: Any) -> Any:  # noqa: ANN401 (of its kind)
+    def said(self, prediction: Predicted) -> AnyLabel:
         """Return its label."""
         return self.label(prediction)
 
-    def wanted(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
+    def wanted(self, example: AnyExample) -> AnyLabel:
         """Return the gold label."""
         return self.gold(example)
 
-    def identity(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
+    def identity(self, example: AnyExample) -> Hashable:
         """Return its texts: rows of any table may be numbered from 0 on."""
         return tuple(self.texts(example).values())
 
-    def show(self, example: Any, label: Any, labels: Sequence[str]) -> Any:  # noqa: ANN401 (of its kind)
+    def show(self, example: AnyExample, label: AnyLabel, labels: Sequence[str]) -> Any:  # noqa: ANN401 (of its kind)
         """Return a label as a reader wants it."""
         return labels[label]
 
-    def named(self, label: Any, labels: Sequence[str]) -> set[tuple[Any, ...]]:  # noqa: ANN401 (of its kind)
+    def named(self, label: AnyLabel, labels: Sequence[str]) -> set[tuple[Any, ...]]:
         """Return what is to be found in one example, the type's name first."""
         return {(labels[label],)}
 
@@ -82,7 +83,7 @@ class JudgedKind(Kind):
         guess = self.guess([self.gold(example) for example in train])
         return self.score(golds, [RowPrediction(each.id, guess) for each in golds.examples])
 
-    def guess(self, golds: Sequence[Any]) -> Any:  # noqa: ANN401 (a label)
+    def guess(self, golds: Sequence[Any]) -> AnyLabel:
         """Return the commonest label."""
         counts = Counter(golds)
         return min(counts, key=lambda label: (-counts[label], label))
@@ -151,12 +152,12 @@ class JudgedKind(Kind):
         """Order examples with both predictions: as the gold file has them."""
         return differing
 
-    def better(self, example: Any, a: Any, b: Any) -> str:  # noqa: ANN401 (an example and its predictions)
+    def better(self, example: AnyExample, a: Predicted, b: Predicted) -> str:
         """Say who is nearer to the gold."""
         gold = self.gold(example)
         return f"{OUTCOMES[self.label(a) == gold, self.label(b) == gold]} right"
 
-    def _disagreement(self, golds: Golds, example: Any, a: Any, b: Any) -> Disagreement:  # noqa: ANN401
+    def _disagreement(self, golds: Golds, example: AnyExample, a: Predicted, b: Predicted) -> Disagreement:
         answers = {"gold": self.gold(example), "a": self.label(a), "b": self.label(b)}
         shown = {name: self.show(example, each, golds.labels) for name, each in answers.items()}
         better, texts = self.better(example, a, b), self.texts(example)
@@ -192,11 +193,11 @@ class JudgedKind(Kind):
         wrong = [place for place, (example, each) in enumerate(pairs) if self.label(each) != self.gold(example)]
         return sorted(wrong, key=lambda place: -self.wrongness(*pairs[place]))
 
-    def wrongness(self, example: Any, prediction: Any) -> float:  # noqa: ANN401 (of its kind)
+    def wrongness(self, example: AnyExample, prediction: Predicted) -> float:
         """Return how bad a wrong prediction is: its probability."""
         return self.sureness(prediction) or 0.0
 
-    def sureness(self, prediction: Any) -> float | None:  # noqa: ANN401 (of its kind)
+    def sureness(self, prediction: Predicted) -> float | None:
         """Return the probability of what is predicted; None where there is none."""
         shares: Sequence[float] = prediction.probabilities
         return shares[prediction.label] if shares else None
@@ -207,7 +208,7 @@ class JudgedKind(Kind):
             return None
         return suspect_classes(self.gold_values(golds), np.array([each.probabilities for each in predictions]))
 
-    def mistake(self, golds: Golds, place: int, prediction: Any, split: str) -> Mistake:  # noqa: ANN401 (of its kind)
+    def mistake(self, golds: Golds, place: int, prediction: Predicted, split: str) -> Mistake:
         """Return an example with its label and the predicted one."""
         example = golds.examples[place]
         gold, predicted = (

@@ -4,37 +4,41 @@ Nothing outside this package asks which kind a task is, but for the one choice o
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from bertvision.analysis.disagreements import Disagreement, Outcomes
-from bertvision.data.example import ColumnsConfig, DataConfig, Split, TaskName, TextRow
+from bertvision.data.example import ColumnsConfig, Split, TaskName, TextRow
 from bertvision.data.shards import ShardRow
 from bertvision.data.sources import HubId
-from bertvision.data.squad import Need
 from bertvision.errors import DataError, FolderError
+from bertvision.kinds.facts import KindFacts
+from bertvision.kinds.terms import (
+    AnyExample,
+    AnyLabel,
+    AnyPredictions,
+    Bounds,
+    Breakdown,
+    CellsByName,
+    Cutting,
+    Joined,
+    Labelled,
+    LogitLayout,
+    Predicted,
+    Reading,
+)
 from bertvision.metrics.resampling import Draw, Floats, Paired
 from bertvision.metrics.squad import Scores
-from bertvision.predictions.ensemble import How
+from bertvision.predictions.ensemble import How, Weights
 from bertvision.predictions.files import PREDICTIONS, WHERE
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.progress import SILENT, Progress
 from bertvision.records import Mistake
-from bertvision.tables import Table
 from bertvision.windows.tokens import Tokenizer
-from bertvision.windows.window import Window, WindowConfig
-
-Per = Literal["token", "row"]
-PredictorName = Literal["reader", "classifier", "tagger"]
-Readout = Literal["linear", "joint", "bilstm", "null_offset", "null_offset_scale"]
-Bounds = tuple[float, float]
-CellsByName = dict[str, Any]  # one line of a table
-Contrast = Literal["rows", "texts"]  # what contrastive tuning compares: rows with each other, or a row's two texts
-Predicted = Any  # what a kind makes of logits, or reads from files: one for each example
+from bertvision.windows.window import Window
 
 
 class TaskInfo(NamedTuple):
@@ -50,23 +54,6 @@ class TaskInfo(NamedTuple):
     files: str = ""  # what to give, in words
 
 
-class Labelled(NamedTuple):
-    """A split and the names of its labels, by number."""
-
-    split: Split[Any]
-    labels: tuple[str, ...]
-
-
-class Reading(NamedTuple):
-    """How a file of examples is read."""
-
-    data: DataConfig
-    labels: tuple[str, ...] = ()  # their order; empty: that of the file
-    hub_split: str = "validation"
-    need: Need = "placed"  # whether an example without a label is an error, or a gold answer that is not where it says
-    advice: str = ""  # what an error on a bad example says could be done
-
-
 class Golds(NamedTuple):
     """What predictions are judged by."""
 
@@ -74,15 +61,6 @@ class Golds(NamedTuple):
     info: TaskInfo
     examples: Sequence[Any]
     labels: tuple[str, ...]  # names of the classes, labels or tags, by number
-
-
-class Breakdown(NamedTuple):
-    """Predictions taken apart: as JSON values, and as tables; `against` is what sets two models apart."""
-
-    plain: dict[str, Any]
-    sections: list[Table]
-    against: dict[str, Any] = {}
-    against_sections: Sequence[Table] = ()
 
 
 @dataclass(frozen=True)
@@ -104,15 +82,15 @@ class Answering:
         return Golds(self.task, self.info, self.split.examples, self.labels)
 
     @cached_property
-    def layout(self) -> Any:  # noqa: ANN401 (of its kind)
+    def layout(self) -> LogitLayout:
         """What decoding needs beside logits, made once for all models."""
         return self.info.kind.lay_out(self.split.examples, self.windows)
 
-    def combine(self, members: Sequence[Logits], how: How, weights: Sequence[float] | None) -> Logits:
+    def combine(self, members: Sequence[Logits], how: How, weights: Weights) -> Logits:
         """Make one model's logits of several."""
         return self.info.kind.combine(self.layout, members, how, weights, self.labels)
 
-    def answer(self, logits: Logits) -> Any:  # noqa: ANN401 (a list of the kind's predictions)
+    def answer(self, logits: Logits) -> list[Predicted]:
         """Return a prediction for every example."""
         return self.info.kind.decode(self, logits)
 
@@ -127,73 +105,18 @@ class Answering:
         return scores | self.info.kind.extra_scores(self, logits, how)
 
 
-class Kind(ABC):
-    """A kind of task; what differs between kinds differs here."""
-
-    name: ClassVar[str]
-    per: ClassVar[Per] = "row"  # whether there are logits for each token or for each window
-    noun: ClassVar[str] = "row"  # one example
-    cluster: ClassVar[str | None] = None  # what examples are like each other in: articles, documents
-    # What a softmax of the logits runs over, if any: the tokens of a window, its columns, or the windows of a group.
-    softmax: ClassVar[Literal["tokens", "columns", "windows"] | None] = "columns"
-    readouts: ClassVar[tuple[Readout, ...]] = ("linear", "bilstm")
-    in_context: ClassVar[bool] = False  # whether the answer is a place in the window's second text
-    asks_questions: ClassVar[bool] = False  # whether examples are questions about contexts, in SQuAD's files
-    can_be_taught: ClassVar[bool] = False  # by another model's logits
-    contrast: ClassVar[Contrast | None] = None  # None: it has no contrastive tuning
-    has_baseline: ClassVar[bool] = True  # whether a guess that needs no model is a result of its own
-    has_null: bool = False  # whether a model may abstain
-    loses_ends: ClassVar[bool] = False  # whether texts that are too long lose their end, rather than be cut in two
-    hows: ClassVar[tuple[How, ...]] = ("max", "mean", "logits", "weighted")  # in which logits can be combined
-    labels_words: ClassVar[bool] = False  # whether words, not examples, have labels
-    needs_two_labels: ClassVar[bool] = False  # whether there is nothing to learn where all examples have one label
-    names_labels: ClassVar[bool] = False  # whether prediction files hold names that own data may have more of
-    may_lack_scores: ClassVar[bool] = True  # whether a score may have no value, as a correlation of equal numbers
-    is_right_or_wrong: ClassVar[bool] = True  # whether a prediction is either of them
-    right: ClassVar[str] = "Who is right"  # the title of a table of this
-    pipeline: ClassVar[str] = "text-classification"  # the hub's word for a model of it
-    usage: ClassVar[str] = 'model("The weir was built in 1887.").label'
-    predictor: ClassVar[PredictorName] = "classifier"  # what `bertvision.load` gives for a model of it
-    first: ClassVar[str] = "text"  # what a row begins with
-    second: ClassVar[str] = "second text"  # what is given beside it
-    has_endings: ClassVar[bool] = False  # whether several are given beside it, to choose from
-
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def learns_unanswerable(self) -> bool:
-        """Return whether questions without an answer can be learned from."""
-        return self.asks_questions
-
-    @property
-    def nouns(self) -> str:
-        """Several examples."""
-        return f"{self.noun}s"
-
-    @property
-    def others(self) -> str:
-        """Examples that are not like given ones."""
-        return f"other {self.nouns}"
+class Kind(KindFacts, ABC):
+    """A kind of task; what differs between kinds differs here, or is one of its facts."""
 
     # Text -> examples -> windows
 
     @abstractmethod
-    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+    def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a file of examples."""
 
     @abstractmethod
-    def cut(
-        self,
-        examples: Sequence[Any],
-        labels: Sequence[str],
-        tokenizer: Tokenizer,
-        config: WindowConfig,
-        *,
-        labelled: bool = True,
-        progress: Progress = SILENT,
-    ) -> list[Window]:
-        """Cut examples; without `labelled` their labels are not looked at where they may be missing or new."""
+    def cut(self, examples: Sequence[Any], labels: Sequence[str], how: Cutting) -> list[Window]:
+        """Cut examples into what the encoder reads."""
 
     def columns(self, labels: Sequence[str]) -> int:
         """Return the number of logits of each token or window."""
@@ -203,24 +126,26 @@ class Kind(ABC):
         """Return how many neighbouring windows are judged together."""
         return 1
 
-    def example(self, identity: str, text: str, second: Any = None) -> Any:  # noqa: ANN401 (of its kind)
+    def example(self, identity: str, text: str, second: Any = None) -> AnyExample:  # noqa: ANN401 (of its kind)
         """Return an unlabelled example of a text and, where there is one, what is given beside it."""
         return TextRow(identity, (text,) if second is None else (text, second), None)
 
     @abstractmethod
-    def from_row(self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]) -> Any:  # noqa: ANN401 (of its kind)
+    def from_row(
+        self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]
+    ) -> AnyExample:
         """Return the unlabelled example that a row of a table holds, or raise a `BadExampleError`.
 
         `layouts` are those of the task's tables, where it has any.
         """
 
     @abstractmethod
-    def texts(self, example: Any) -> dict[str, str]:  # noqa: ANN401 (of its kind)
+    def texts(self, example: AnyExample) -> dict[str, str]:
         """Return an example's texts, each with what it is called."""
 
-    def identity(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
+    def identity(self, example: AnyExample) -> Hashable:
         """Return what tells an example from others, also from those of another file."""
-        return example.id
+        return str(example.id)
 
     @abstractmethod
     def count_labels(self, examples: Sequence[Any], labels: Sequence[str]) -> dict[str, int]:
@@ -228,7 +153,7 @@ class Kind(ABC):
 
     # Logits -> predictions
 
-    def lay_out(self, examples: Sequence[Any], windows: Sequence[Window]) -> Any:  # noqa: ANN401 (the kind's own)
+    def lay_out(self, examples: Sequence[Any], windows: Sequence[Window]) -> LogitLayout:
         """Return what decoding needs beside logits, the same for every model."""
         return None
 
@@ -243,27 +168,27 @@ class Kind(ABC):
     @abstractmethod
     def combine(
         self,
-        layout: Any,  # noqa: ANN401 (what `lay_out` gave)
+        layout: LogitLayout,
         members: Sequence[Logits],
         how: How,
-        weights: Sequence[float] | None = None,
+        weights: Weights = None,
         labels: Sequence[str] = (),
     ) -> Logits:
-        """Make one model's logits of several on the same windows."""
+        """Make one model's logits of several on the same windows; `layout` is what `lay_out` gave."""
 
     def summarise(self, predictions: Sequence[Predicted]) -> str:
         """Say in a few words what was predicted."""
         return f"{len(predictions):,} example{'s' * (len(predictions) != 1)}"
 
     @abstractmethod
-    def said(self, prediction: Predicted) -> Any:  # noqa: ANN401 (of its kind)
+    def said(self, prediction: Predicted) -> AnyLabel:
         """Return what a prediction says, to be compared with other examples' predictions."""
 
     @abstractmethod
-    def wanted(self, example: Any) -> Any:  # noqa: ANN401 (of its kind)
+    def wanted(self, example: AnyExample) -> AnyLabel:
         """Return what an example's gold says, to be compared with other examples'."""
 
-    def name_of(self, said: Any, labels: Sequence[str]) -> str:  # noqa: ANN401 (of its kind)
+    def name_of(self, said: AnyLabel, labels: Sequence[str]) -> str:
         """Return what was said in words."""
         return str(said)
 
@@ -309,7 +234,7 @@ class Kind(ABC):
     def write(self, folder: Path, golds: Golds, predictions: Sequence[Predicted], part: str = "") -> None:
         """Write a prediction folder; `part` names a further split, such as `mismatched`."""
 
-    def write_logits(self, folder: Path, layout: Any, logits: Logits) -> None:  # noqa: ANN401 (from `lay_out`)
+    def write_logits(self, folder: Path, layout: LogitLayout, logits: Logits) -> None:
         """Write logits beside the predictions, where they say more than these."""
         return
 
@@ -318,11 +243,11 @@ class Kind(ABC):
         """Return predictions, in the order of the examples, as lines of a table; `names` are those of the texts."""
 
     @abstractmethod
-    def as_line(self, example: Any, prediction: Predicted, labels: Sequence[str]) -> CellsByName:  # noqa: ANN401
+    def as_line(self, example: AnyExample, prediction: Predicted, labels: Sequence[str]) -> CellsByName:
         """Return a prediction as a JSON object, without the example's texts."""
 
     @abstractmethod
-    def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> Any:  # noqa: ANN401 (as `Predicted`)
+    def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> AnyPredictions:
         """Read one model's predictions in the order of the golds; `whole`: all files of a folder."""
 
     def further_labels(self, values: Sequence[Any]) -> set[str]:
@@ -340,26 +265,28 @@ class Kind(ABC):
         return {"task": golds.task, "examples": len(golds.examples)}
 
     @abstractmethod
-    def pair(self, golds: Golds, a: Any, b: Any, metrics: Sequence[str], draw: Draw) -> dict[str, Paired]:  # noqa: ANN401
+    def pair(
+        self, golds: Golds, a: AnyPredictions, b: AnyPredictions, metrics: Sequence[str], draw: Draw
+    ) -> dict[str, Paired]:
         """Return both models' scores and their differences in resamples of the examples."""
 
     @abstractmethod
-    def resample(self, golds: Golds, models: Sequence[Any], metric: str, draw: Draw) -> Floats:
+    def resample(self, golds: Golds, models: Sequence[AnyPredictions], metric: str, draw: Draw) -> Floats:
         """Return a score of several models: of all examples, then in resamples that all share, [model, 1 + resample].
 
         Where there is none, it is NaN.
         """
 
     @abstractmethod
-    def outcomes(self, golds: Golds, a: Any, b: Any) -> dict[str, Outcomes] | None:  # noqa: ANN401 (predictions)
+    def outcomes(self, golds: Golds, a: AnyPredictions, b: AnyPredictions) -> dict[str, Outcomes] | None:
         """Count who is right, by group and in all; None where predictions are not right or wrong."""
 
     @abstractmethod
-    def disagreements(self, golds: Golds, a: Any, b: Any, count: int) -> list[Disagreement]:  # noqa: ANN401
+    def disagreements(self, golds: Golds, a: AnyPredictions, b: AnyPredictions, count: int) -> list[Disagreement]:
         """Return the first examples on which two models differ, with what a reader needs to see why."""
 
     @abstractmethod
-    def break_down(self, golds: Golds, models: Mapping[str, Any]) -> Breakdown:
+    def break_down(self, golds: Golds, models: Mapping[str, AnyPredictions]) -> Breakdown:
         """Take one model's predictions apart, or two models'."""
 
     # One model -> what a report shows of it
@@ -400,9 +327,7 @@ class Kind(ABC):
         """Read prediction folders that shall be joined, checked to be about the same examples."""
 
     @abstractmethod
-    def join(
-        self, golds: Golds, members: Sequence[Any], how: How, shares: Sequence[float] | None, config: AnswerConfig
-    ) -> "Joined":
+    def join(self, golds: Golds, members: Sequence[Any], how: How, shares: Weights, config: AnswerConfig) -> Joined:
         """Make one model's predictions of several members'."""
 
     @abstractmethod
@@ -412,12 +337,3 @@ class Kind(ABC):
     def score_columns(self, info: TaskInfo) -> dict[str, tuple[str, ...]]:
         """Return the scores that a table of members shows, each with the names that it may have."""
         return {score: (score,) for score in info.scores}
-
-
-class Joined(NamedTuple):
-    """What several members make together."""
-
-    predictions: Sequence[Predicted]
-    by: str  # what was combined: tokens, spans, probabilities, ...
-    layout: Any = None  # of the logits, where there are any
-    logits: Logits | None = None

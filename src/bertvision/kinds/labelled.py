@@ -10,16 +10,16 @@ import numpy as np
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
 from bertvision.kinds.judged import JudgedKind
-from bertvision.kinds.kind import Answering, CellsByName, Golds, Joined, TaskInfo
+from bertvision.kinds.kind import Answering, Golds, TaskInfo
 from bertvision.kinds.label_values import PAPER_FILE, PROBABILITIES, class_of, in_order, read_shares
+from bertvision.kinds.terms import AnyExample, AnyLabel, CellsByName, Joined, LogitLayout, Predicted
 from bertvision.metrics.resampling import Floats
-from bertvision.predictions.ensemble import How, combine_softmax
+from bertvision.predictions.ensemble import LEAST, How, Weights, combine_softmax
 from bertvision.predictions.files import HEADER, PREDICTIONS, read_beside, read_values
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
 
 DIGITS = 6  # of probabilities in tables
-LEAST = 1e-12  # a probability that is written as 0 has no logit
 
 
 class RowMember(NamedTuple):
@@ -41,19 +41,19 @@ class LabelKind(JudgedKind):
         """Return a label for every row."""
         return self.decode_rows([example.id for example in asked.split.examples], logits, asked.labels)
 
-    def to_json(self, label: Any, labels: Sequence[str]) -> Any:  # noqa: ANN401 (a label)
+    def to_json(self, label: AnyLabel, labels: Sequence[str]) -> Any:  # noqa: ANN401 (JSON)
         """Return a label as prediction files have it."""
         return labels[label]
 
-    def from_json(self, where: str, value: Any, labels: Sequence[str], info: TaskInfo) -> Any:  # noqa: ANN401 (checked)
+    def from_json(self, where: str, value: Any, labels: Sequence[str], info: TaskInfo) -> AnyLabel:  # noqa: ANN401 (checked)
         """Return a label that a prediction file holds."""
         return class_of(where, value, labels, has_numbers=info.hub is not None)
 
-    def submitted(self, label: Any, labels: Sequence[str], info: TaskInfo) -> str:  # noqa: ANN401 (a label)
+    def submitted(self, label: AnyLabel, labels: Sequence[str], info: TaskInfo) -> str:
         """Return a label as GLUE's site wants it."""
         return labels[label] if info.submits_names else str(label)
 
-    def name_of(self, said: Any, labels: Sequence[str]) -> str:  # noqa: ANN401 (of its kind)
+    def name_of(self, said: AnyLabel, labels: Sequence[str]) -> str:
         """Return a label as prediction files have it."""
         return str(self.to_json(said, labels))
 
@@ -80,7 +80,7 @@ class LabelKind(JudgedKind):
             for example, each in zip(golds.examples, predictions, strict=True)
         ]
 
-    def _cells(self, example: Any, found: Any, names: Sequence[str], labels: Sequence[str]) -> CellsByName:  # noqa: ANN401
+    def _cells(self, example: AnyExample, found: Predicted, names: Sequence[str], labels: Sequence[str]) -> CellsByName:
         texts, label = self.texts(example), self.to_json(found.label, labels)
         shares = zip(labels, found.probabilities, strict=True) if found.probabilities else ()
         return {
@@ -90,7 +90,7 @@ class LabelKind(JudgedKind):
             **{f"probability of {name}": round(share, DIGITS) for name, share in shares},
         }
 
-    def as_line(self, example: Any, prediction: Any, labels: Sequence[str]) -> CellsByName:  # noqa: ANN401 (of its kind)
+    def as_line(self, example: AnyExample, prediction: Predicted, labels: Sequence[str]) -> CellsByName:
         """Return the label and how likely each label is."""
         shares = zip(labels, prediction.probabilities, strict=True) if prediction.probabilities else ()
         found = {"id": example.id, "label": self.to_json(prediction.label, labels)}
@@ -115,19 +115,13 @@ class LabelKind(JudgedKind):
 
     def combine(
         self,
-        layout: Any,  # noqa: ANN401 (not needed)
+        layout: LogitLayout,
         members: Sequence[Logits],
         how: How,
-        weights: Sequence[float] | None = None,
+        weights: Weights = None,
         labels: Sequence[str] = (),
     ) -> Logits:
-        """Combine models row by row, as `combine_logits` does for spans."""
-        return self.combine_rows(members, how, weights, labels)
-
-    def combine_rows(
-        self, members: Sequence[Logits], how: How, weights: Sequence[float] | None, labels: Sequence[str]
-    ) -> Logits:
-        """Combine models by a softmax over their columns."""
+        """Combine models row by row, by a softmax over their columns."""
         return combine_softmax(members, how, weights)
 
     def read_members(self, folders: Sequence[Path], data: str, golds: Golds) -> list[RowMember]:
@@ -135,12 +129,7 @@ class LabelKind(JudgedKind):
         return [RowMember(folder, self.read_predictions(folder, golds)) for folder in folders]
 
     def join(
-        self,
-        golds: Golds,
-        members: Sequence[RowMember],
-        how: How,
-        shares: Sequence[float] | None,
-        config: AnswerConfig,
+        self, golds: Golds, members: Sequence[RowMember], how: How, shares: Weights, config: AnswerConfig
     ) -> Joined:
         """Combine the members' probabilities, as logits of one run are combined."""
         if how == "logits":

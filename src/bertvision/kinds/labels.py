@@ -1,20 +1,19 @@
 """Any number of labels, each by itself."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from bertvision.analysis.mislabelled import suspect_labels
 from bertvision.data.example import TextRow
-from bertvision.data.rows import LabelColumn
 from bertvision.errors import DataError
-from bertvision.kinds.kind import Contrast, Golds, TaskInfo
+from bertvision.kinds.kind import Golds, TaskInfo
 from bertvision.kinds.label_values import class_of
-from bertvision.kinds.labelled import LEAST, RowMember
+from bertvision.kinds.labelled import RowMember
 from bertvision.kinds.text_rows import TextRowKind
-from bertvision.predictions.ensemble import How, combine_sigmoid
-from bertvision.predictions.logits import Logits
+from bertvision.predictions.ensemble import LEAST, How, Weights, combine_sigmoid
+from bertvision.predictions.logits import Logits, sigmoid
 from bertvision.predictions.prediction import RowPrediction
 
 THRESHOLD = 0.5  # a label is taken where its probability exceeds this
@@ -24,13 +23,13 @@ LabelSet = tuple[int, ...]  # a 0 or 1 for each label
 class Labels(TextRowKind):
     """Any number of labels."""
 
-    name: ClassVar[str] = "labels"
-    names_labels: ClassVar[bool] = True
-    holds: ClassVar[LabelColumn] = "labels"
-    contrast: ClassVar[Contrast | None] = "rows"
-    softmax: ClassVar[None] = None
-    types: ClassVar[tuple[str, str] | None] = ("By label", "label")
-    has_total: ClassVar[bool] = True
+    name = "labels"
+    names_labels = True
+    holds = "labels"
+    contrast = "rows"
+    softmax = None
+    types = ("By label", "label")
+    has_total = True
 
     def count_labels(self, examples: Sequence[Any], labels: Sequence[str]) -> dict[str, int]:
         """Count the rows that have each label."""
@@ -49,8 +48,8 @@ class Labels(TextRowKind):
         """Whether the labels are those whose probabilities are high enough."""
         return prediction.label == tuple(int(share > THRESHOLD) for share in prediction.probabilities)
 
-    def combine_rows(
-        self, members: Sequence[Logits], how: How, weights: Sequence[float] | None, labels: Sequence[str]
+    def combine(
+        self, layout: None, members: Sequence[Logits], how: How, weights: Weights = None, labels: Sequence[str] = ()
     ) -> Logits:
         """Combine models label by label."""
         return combine_sigmoid(members, how, weights)
@@ -59,7 +58,7 @@ class Labels(TextRowKind):
         """Return the names of the labels that are there."""
         return self.to_json(label, labels)
 
-    def wrongness(self, example: Any, prediction: RowPrediction) -> float:  # noqa: ANN401 (a row)
+    def wrongness(self, example: TextRow, prediction: RowPrediction) -> float:
         """Return how far the probability of the worst label lies from its gold."""
         pairs = zip(self.gold(example), prediction.probabilities, strict=False)
         return max((abs(gold - share) for gold, share in pairs), default=0.0)
@@ -103,7 +102,7 @@ LABELS = Labels()
 
 def predict_label_sets(ids: Sequence[str], logits: Logits, threshold: float = THRESHOLD) -> list[RowPrediction]:
     """Take every label whose probability exceeds the threshold; logits are [row, label]."""
-    probabilities = 1 / (1 + np.exp(-np.clip(logits.astype(np.float64), -500, 500)))
+    probabilities = sigmoid(logits)
     taken = (probabilities > threshold).astype(int).tolist()
     found = zip(ids, map(tuple, taken), map(tuple, probabilities.tolist()), strict=True)
     return [RowPrediction(*each) for each in found]

@@ -2,19 +2,19 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bertvision.analysis.mislabelled import suspect_numbers
 from bertvision.data.example import TextRow
-from bertvision.data.rows import LabelColumn
-from bertvision.kinds.kind import Contrast, Golds, Joined, TaskInfo
+from bertvision.kinds.kind import Golds, TaskInfo
 from bertvision.kinds.label_values import number_of
 from bertvision.kinds.labelled import RowMember
+from bertvision.kinds.terms import Joined
 from bertvision.kinds.text_rows import TextRowKind
 from bertvision.metrics import scores as metrics
-from bertvision.predictions.ensemble import How, combine_numbers
+from bertvision.predictions.ensemble import How, Weights, combine_numbers
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
 from bertvision.tables import Table, number_cell
@@ -26,13 +26,13 @@ TENTHS = np.arange(1, 10) / 10
 class Numbers(TextRowKind):
     """A number."""
 
-    name: ClassVar[str] = "number"
-    holds: ClassVar[LabelColumn] = "number"
-    contrast: ClassVar[Contrast | None] = "texts"
-    softmax: ClassVar[None] = None
-    hows: ClassVar[tuple[How, ...]] = ("mean", "logits", "weighted")
-    is_right_or_wrong: ClassVar[bool] = False
-    types: ClassVar[tuple[str, str] | None] = None
+    name = "number"
+    holds = "number"
+    contrast = "texts"
+    softmax = None
+    hows = ("mean", "logits", "weighted")
+    is_right_or_wrong = False
+    types = None
 
     def columns(self, labels: Sequence[str]) -> int:
         """Return 1: the number itself."""
@@ -47,20 +47,15 @@ class Numbers(TextRowKind):
         return predict_numbers(ids, logits)
 
     def join(
-        self,
-        golds: Golds,
-        members: Sequence[RowMember],
-        how: How,
-        shares: Sequence[float] | None,
-        config: AnswerConfig,
+        self, golds: Golds, members: Sequence[RowMember], how: How, shares: Weights, config: AnswerConfig
     ) -> Joined:
         """Average the members' numbers."""
         logits = [np.array([[each.label] for each in member.predictions], dtype=np.float32) for member in members]
         joined = self.combine(None, logits, how, shares)
         return Joined(self.decode_rows([each.id for each in golds.examples], joined, ()), "numbers")
 
-    def combine_rows(
-        self, members: Sequence[Logits], how: How, weights: Sequence[float] | None, labels: Sequence[str]
+    def combine(
+        self, layout: None, members: Sequence[Logits], how: How, weights: Weights = None, labels: Sequence[str] = ()
     ) -> Logits:
         """Average the numbers."""
         return combine_numbers(members, how, weights)

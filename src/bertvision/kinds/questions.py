@@ -3,25 +3,24 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from bertvision.data.example import ColumnsConfig, Question, TaskName
+from bertvision.data.example import ColumnsConfig, Question
 from bertvision.data.shards import ShardRow
 from bertvision.data.squad import read_squad
 from bertvision.data.tables import plain_text
-from bertvision.kinds.kind import Kind, Labelled, Reading, TaskInfo
-from bertvision.progress import SILENT, Progress
-from bertvision.windows.tokens import Tokenizer
-from bertvision.windows.window import Window, WindowConfig, cut_windows
+from bertvision.kinds.kind import Kind, TaskInfo
+from bertvision.kinds.terms import Cutting, Labelled, Reading
+from bertvision.windows.window import Window, cut_windows
 
 
 class QuestionKind(Kind):
     """A question about a context, from a SQuAD file."""
 
-    noun: ClassVar[str] = "question"
-    cluster: ClassVar[str | None] = "article"
-    asks_questions: ClassVar[bool] = True
-    can_be_taught: ClassVar[bool] = True
-    first: ClassVar[str] = "question"
-    second: ClassVar[str] = "context"
+    noun = "question"
+    cluster = "article"
+    asks_questions = True
+    can_be_taught = True
+    first = "question"
+    second = "context"
     classifies_windows: ClassVar[bool] = False  # whether a window has a class: whether it holds the answer
 
     @property
@@ -29,7 +28,7 @@ class QuestionKind(Kind):
         """Questions about other texts."""
         return "questions of other articles"
 
-    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+    def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a SQuAD file."""
         split = read_squad(
             source,
@@ -40,19 +39,12 @@ class QuestionKind(Kind):
         )
         return Labelled(split, reading.labels)
 
-    def cut(
-        self,
-        examples: Sequence[Question],
-        labels: Sequence[str],
-        tokenizer: Tokenizer,
-        config: WindowConfig,
-        *,
-        labelled: bool = True,
-        progress: Progress = SILENT,
-    ) -> list[Window]:
+    def cut(self, examples: Sequence[Question], labels: Sequence[str], how: Cutting) -> list[Window]:
         """Cut contexts into windows, labelled with the first answer or with their class."""
-        answerable = labelled and self.classifies_windows
-        return cut_windows(examples, tokenizer, config, labelled=labelled, answerable=answerable, progress=progress)
+        answerable = how.labelled and self.classifies_windows
+        return cut_windows(
+            examples, how.tokenizer, how.config, labelled=how.labelled, answerable=answerable, progress=how.progress
+        )
 
     def example(self, identity: str, text: str, second: Any = None) -> Question:  # noqa: ANN401 (a text)
         """Return a question about a context."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 
@@ -20,27 +20,15 @@ from bertvision.analysis.disagreements import (
 )
 from bertvision.analysis.groups import group_types
 from bertvision.analysis.scored import ScoredAnswers, score_answers
-from bertvision.data.example import Question, Split, TaskName
+from bertvision.data.example import Question, Split
 from bertvision.errors import DataError, FolderError
-from bertvision.kinds.kind import (
-    Answering,
-    Bounds,
-    Breakdown,
-    CellsByName,
-    Golds,
-    Joined,
-    Labelled,
-    Per,
-    PredictorName,
-    Reading,
-    Readout,
-    TaskInfo,
-)
+from bertvision.kinds.kind import Answering, Golds, TaskInfo
 from bertvision.kinds.questions import QuestionKind
+from bertvision.kinds.terms import Bounds, Breakdown, CellsByName, Joined, Labelled, Reading
 from bertvision.metrics.paper_scores import PaperGold, paper_gold, paper_scores, paper_v2_scores
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of, resample_means, resample_sums
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
-from bertvision.predictions.ensemble import How, combine_logits
+from bertvision.predictions.ensemble import How, Weights, combine_logits
 from bertvision.predictions.files import (
     WHERE,
     read_answers,
@@ -67,26 +55,26 @@ class Spans(QuestionKind):
 
     has_null: bool = field(default=True, compare=False)  # the same models are trained either way
 
-    name: ClassVar[str] = "span"
-    per: ClassVar[Per] = "token"
-    softmax: ClassVar[Literal["tokens"]] = "tokens"
-    readouts: ClassVar[tuple[Readout, ...]] = ("linear", "joint", "bilstm", "null_offset", "null_offset_scale")
-    in_context: ClassVar[bool] = True
-    has_baseline: ClassVar[bool] = False
-    may_lack_scores: ClassVar[bool] = False
-    right: ClassVar[str] = "Right by exact match"
-    pipeline: ClassVar[str] = "question-answering"
-    usage: ClassVar[str] = 'model("Who built the weir?", "The weir was built in 1887 by Hannah Coyle.").text'
-    predictor: ClassVar[PredictorName] = "reader"
+    name = "span"
+    per = "token"
+    softmax = "tokens"
+    readouts = ("linear", "joint", "bilstm", "null_offset", "null_offset_scale")
+    in_context = True
+    has_baseline = False
+    may_lack_scores = False
+    right = "Right by exact match"
+    pipeline = "question-answering"
+    usage = 'model("Who built the weir?", "The weir was built in 1887 by Hannah Coyle.").text'
+    predictor = "reader"
 
     @property
     def learns_unanswerable(self) -> bool:
         """Return whether questions without an answer can be learned from."""
         return self.has_null
 
-    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+    def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a SQuAD file; SQuAD 1.1 knows no question without an answer."""
-        found = super().read(task, info, source, reading)
+        found = super().read(info, source, reading)
         if self.has_null or reading.need != "placed":
             return found
         return Labelled(_answerable(found.split, drop=reading.data.on_bad == "drop"), found.labels)
@@ -105,12 +93,7 @@ class Spans(QuestionKind):
         return decode_spans(asked.layout, logits, asked.config, has_null=self.has_null)
 
     def combine(
-        self,
-        layout: TextGrid,
-        members: Sequence[Logits],
-        how: How,
-        weights: Sequence[float] | None = None,
-        labels: Sequence[str] = (),
+        self, layout: TextGrid, members: Sequence[Logits], how: How, weights: Weights = None, labels: Sequence[str] = ()
     ) -> Logits:
         """Combine models token by token."""
         return combine_logits(layout.tokens, members, how, weights)
@@ -283,12 +266,7 @@ class Spans(QuestionKind):
         return read_members(folders, data, golds.examples)
 
     def join(
-        self,
-        golds: Golds,
-        members: Sequence[SpanMember],
-        how: How,
-        shares: Sequence[float] | None,
-        config: AnswerConfig,
+        self, golds: Golds, members: Sequence[SpanMember], how: How, shares: Weights, config: AnswerConfig
     ) -> Joined:
         """Combine members on one grid token by token; otherwise, and where a member scores pairs, by their spans."""
         texts, has_null = members[0].texts, members[0].has_null

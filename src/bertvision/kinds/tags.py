@@ -1,43 +1,32 @@
 """A tag for each word of a sentence."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bertvision.data.conll import read_ner, tag_names, word_spans
-from bertvision.data.example import ColumnsConfig, Sentence, TaskName
+from bertvision.data.example import ColumnsConfig, Sentence
 from bertvision.data.shards import ShardRow
 from bertvision.data.sources import BadExampleError
 from bertvision.data.tables import plain_text
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
-from bertvision.kinds.kind import (
-    Answering,
-    CellsByName,
-    Golds,
-    Joined,
-    Labelled,
-    Per,
-    PredictorName,
-    Reading,
-    TaskInfo,
-)
+from bertvision.kinds.kind import Answering, Golds, TaskInfo
 from bertvision.kinds.label_values import in_order, known
 from bertvision.kinds.labelled import LabelKind, RowMember
+from bertvision.kinds.terms import CellsByName, Cutting, Joined, Labelled, Reading
 from bertvision.metrics.scores import Numbers, entities, score_tags
 from bertvision.metrics.squad import Scores
-from bertvision.metrics.summed import TAG_SCORES, Summed
-from bertvision.predictions.ensemble import How
+from bertvision.metrics.summed import TAG_SCORES
+from bertvision.predictions.ensemble import How, Weights
 from bertvision.predictions.files import PREDICTIONS, read_values
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, TagPrediction
-from bertvision.progress import SILENT, Progress
-from bertvision.windows.tokens import Tokenizer
-from bertvision.windows.window import Window, WindowConfig
+from bertvision.windows.window import Window
 from bertvision.windows.words import cut_words
 
 CONLL = "predictions.conll"
@@ -54,20 +43,20 @@ class PlacedWords(NamedTuple):
 class Tags(LabelKind):
     """A tag for each word."""
 
-    name: ClassVar[str] = "tags"
-    per: ClassVar[Per] = "token"
-    noun: ClassVar[str] = "sentence"
-    cluster: ClassVar[str | None] = "document"
-    labels_words: ClassVar[bool] = True
-    summed: ClassVar[Mapping[str, Summed]] = TAG_SCORES
-    is_right_or_wrong: ClassVar[bool] = False
-    types: ClassVar[tuple[str, str] | None] = ("By entity type", "type")
-    has_total: ClassVar[bool] = True
-    pipeline: ClassVar[str] = "token-classification"
-    usage: ClassVar[str] = 'model("Hannah Coyle built the weir.").entities'
-    predictor: ClassVar[PredictorName] = "tagger"
+    name = "tags"
+    per = "token"
+    noun = "sentence"
+    cluster = "document"
+    labels_words = True
+    summed = TAG_SCORES
+    is_right_or_wrong = False
+    types = ("By entity type", "type")
+    has_total = True
+    pipeline = "token-classification"
+    usage = 'model("Hannah Coyle built the weir.").entities'
+    predictor = "tagger"
 
-    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+    def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a CoNLL file."""
         sentences = read_ner(
             source,
@@ -80,26 +69,9 @@ class Tags(LabelKind):
         )
         return Labelled(sentences, reading.labels or tag_names(sentences))
 
-    def cut(
-        self,
-        examples: Sequence[Sentence],
-        labels: Sequence[str],
-        tokenizer: Tokenizer,
-        config: WindowConfig,
-        *,
-        labelled: bool = True,
-        progress: Progress = SILENT,
-    ) -> list[Window]:
+    def cut(self, examples: Sequence[Sentence], labels: Sequence[str], how: Cutting) -> list[Window]:
         """Cut sentences into windows, in which a word's first piece has its tag."""
-        return cut_words(
-            examples,
-            labels,
-            tokenizer,
-            config,
-            document_context=config.document_context,
-            labelled=labelled,
-            progress=progress,
-        )
+        return cut_words(examples, labels, how.tokenizer, how.config, labelled=how.labelled, progress=how.progress)
 
     def example(self, identity: str, text: str, second: Any = None) -> Sentence:  # noqa: ANN401 (none is given)
         """Return the words of a text; texts with numbers of their own are documents of their own."""
@@ -236,12 +208,7 @@ class Tags(LabelKind):
         return in_order(golds.examples, found, str(path))
 
     def join(
-        self,
-        golds: Golds,
-        members: Sequence[RowMember],
-        how: How,
-        shares: Sequence[float] | None,
-        config: AnswerConfig,
+        self, golds: Golds, members: Sequence[RowMember], how: How, shares: Weights, config: AnswerConfig
     ) -> Joined:
         """Let the members vote for the tag of each word; of equals, the tag of the first member is taken."""
         if how not in ("mean", "weighted"):

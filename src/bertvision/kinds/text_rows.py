@@ -3,25 +3,24 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bertvision.data.example import ColumnsConfig, DataConfig, TaskName, TextRow
+from bertvision.data.example import ColumnsConfig, DataConfig, TextRow
 from bertvision.data.rows import LabelColumn, RowLayout, read_rows
 from bertvision.data.shards import ShardRow
 from bertvision.data.tables import plain_text
-from bertvision.kinds.kind import Labelled, Reading, TaskInfo
+from bertvision.kinds.kind import TaskInfo
 from bertvision.kinds.labelled import LabelKind
-from bertvision.progress import SILENT, Progress
+from bertvision.kinds.terms import Cutting, Labelled, Reading
 from bertvision.windows.rows import cut_rows
-from bertvision.windows.tokens import Tokenizer
-from bertvision.windows.window import Window, WindowConfig
+from bertvision.windows.window import Window
 
 
 class TextRowKind(LabelKind):
     """A label of a row of a table."""
 
     holds: ClassVar[LabelColumn]  # what a table's column of labels holds
-    loses_ends: ClassVar[bool] = True
+    loses_ends = True
 
-    def read(self, task: TaskName, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+    def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read a table."""
         return Labelled(
             *read_rows(
@@ -47,18 +46,9 @@ class TextRowKind(LabelKind):
             hub=info.hub,
         )
 
-    def cut(
-        self,
-        examples: Sequence[TextRow],
-        labels: Sequence[str],
-        tokenizer: Tokenizer,
-        config: WindowConfig,
-        *,
-        labelled: bool = True,
-        progress: Progress = SILENT,
-    ) -> list[Window]:
+    def cut(self, examples: Sequence[TextRow], labels: Sequence[str], how: Cutting) -> list[Window]:
         """Turn every row into one window."""
-        return cut_rows(examples, tokenizer, config.max_length, self.holds, progress)
+        return cut_rows(examples, how.tokenizer, how.config.max_length, self.holds, how.progress)
 
     def from_row(
         self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]

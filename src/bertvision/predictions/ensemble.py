@@ -8,16 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from bertvision.errors import SettingsError
-from bertvision.predictions.logits import Logits, TokenGrid
+from bertvision.predictions.logits import Logits, TokenGrid, sigmoid
 
 How = Literal["max", "mean", "logits", "weighted"]
+Weights = Sequence[float] | None  # one for each member, where they are `weighted`
 Floats = npt.NDArray[np.float64]
 LEAST = 1e-12  # a probability that is written as 0 or 1 has no logit
 
 
-def combine_logits(
-    grid: TokenGrid, members: Sequence[Logits], how: How, weights: Sequence[float] | None = None
-) -> Logits:
+def combine_logits(grid: TokenGrid, members: Sequence[Logits], how: How, weights: Weights = None) -> Logits:
     """Combine models that scored the same tokens.
 
     With p the softmax of a member's starts (or ends) over the tokens of a window, and w its share of the weights:
@@ -46,9 +45,7 @@ def combine_logits(
     return combined
 
 
-def combine_softmax(
-    members: Sequence[Logits], how: How, weights: Sequence[float] | None = None, group: int | None = None
-) -> Logits:
+def combine_softmax(members: Sequence[Logits], how: How, weights: Weights = None, group: int | None = None) -> Logits:
     """Combine models that scored the same rows, [row, column], as `combine_logits` does for spans.
 
     Probabilities are a softmax over a row's columns, or over the `group` rows of a choice.
@@ -63,17 +60,17 @@ def combine_softmax(
     return _float32(np.log(np.maximum(joined, LEAST)).reshape(members[0].shape))
 
 
-def combine_sigmoid(members: Sequence[Logits], how: How, weights: Sequence[float] | None = None) -> Logits:
+def combine_sigmoid(members: Sequence[Logits], how: How, weights: Weights = None) -> Logits:
     """Combine models that scored the same labels, [row, label], each of which has a probability of its own."""
     shares = shares_of(how, weights, len(members))
     stacked = np.stack(members).astype(np.float64)
     if how == "logits":
         return _float32(np.einsum("m,mrc->rc", shares, stacked))
-    joined = np.clip(_join(1 / (1 + np.exp(-np.clip(stacked, -500, 500))), how, shares), LEAST, 1 - LEAST)
+    joined = np.clip(_join(sigmoid(stacked), how, shares), LEAST, 1 - LEAST)
     return _float32(np.log(joined / (1 - joined)))
 
 
-def combine_numbers(members: Sequence[Logits], how: How, weights: Sequence[float] | None = None) -> Logits:
+def combine_numbers(members: Sequence[Logits], how: How, weights: Weights = None) -> Logits:
     """Average models' numbers, [row, 1], by weights if there are any; they have no probabilities."""
     if how == "max":
         raise SettingsError("numbers have no probabilities whose largest could be taken; use how: mean or weighted")
@@ -81,7 +78,7 @@ def combine_numbers(members: Sequence[Logits], how: How, weights: Sequence[float
     return _float32(np.einsum("m,mrc->rc", shares, np.stack(members).astype(np.float64)))
 
 
-def shares_of(how: How, weights: Sequence[float] | None, members: int) -> npt.NDArray[np.float64]:
+def shares_of(how: How, weights: Weights, members: int) -> npt.NDArray[np.float64]:
     """Return what each member counts for, one in sum: the same for all, unless they are `weighted`."""
     if how != "weighted" and weights is not None:
         raise SettingsError(f"`{how}` takes no weights; leave them out or choose `weighted`")

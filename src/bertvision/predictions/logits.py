@@ -153,3 +153,9 @@ def softmax(logits: Logits) -> npt.NDArray[np.float64]:
     powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     shares: npt.NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
     return shares
+
+
+def sigmoid(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """Return the probability of each label by itself."""
+    shares: npt.NDArray[np.float64] = 1 / (1 + np.exp(-np.clip(logits.astype(np.float64), -500, 500)))
+    return shares

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from bertvision.data.example import Question
 from bertvision.errors import DataError, FolderError, SettingsError
-from bertvision.predictions.ensemble import How, shares_of
+from bertvision.predictions.ensemble import How, Weights, shares_of
 from bertvision.predictions.logits import Logits, TokenGrid, load_logits
 from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.spans import Ranking, choose_answers, decode_spans, first_of_each, rank_nothing, rank_spans
@@ -57,7 +57,7 @@ def combine_spans(
     members: Sequence[ScoredText],
     how: How,
     config: AnswerConfig,
-    weights: Sequence[float] | None = None,
+    weights: Weights = None,
     *,
     has_null: bool,
 ) -> list[Prediction]:

@@ -50,8 +50,5 @@ def write_mistakes(folder: Path, mistakes: MistakesRecord) -> Path:
 
 def read_mistakes(folder: Path) -> list[MistakesRecord]:
     """Read what is worth reading below a run folder; none where its predictions are gone."""
-    return [_read(path) for path in sorted(folder.rglob(f"predictions/*/*/{MISTAKES_FILE}"))]
-
-
-def _read(path: Path) -> MistakesRecord:
-    return read_file(MistakesRecord, path, "mistakes", "delete it and run again")
+    paths = sorted(folder.rglob(f"predictions/*/*/{MISTAKES_FILE}"))
+    return [read_file(MistakesRecord, path, "mistakes", "delete it and run again") for path in paths]

@@ -206,7 +206,7 @@ def read_records(folder: str | Path) -> list[RunRecord]:
 
 def record_paths(folder: Path) -> list[Path]:
     """List the records below a folder, in a fixed order."""
-    return sorted(path for path in folder.rglob("*.json") if _is_record_place(path))
+    return sorted(path for path in folder.rglob("*-seed*.json") if not path.name.startswith("."))
 
 
 def read_record(path: Path) -> RunRecord:
@@ -228,7 +228,3 @@ def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
         return (record.experiment, fraction, record.seed, kinds[record.kind], record.place, record.row)
 
     return sorted(records, key=key)
-
-
-def _is_record_place(path: Path) -> bool:
-    return "-seed" in path.name and not path.name.startswith(".")

@@ -14,7 +14,9 @@ from bertvision.report.drawing import (
     WIDTH,
     Series,
     Style,
+    curves_of,
     draw_baselines,
+    draw_curves,
     draw_series,
     few_models,
     fraction_label,
@@ -45,7 +47,7 @@ FEW_POWERS = 100  # times as many weights as the smallest model: below it, one t
 
 def score_by_parameters(records: Iterable[RunRecord]) -> Figure | None:
     """Draw the main score against trainable parameters, for the largest fraction that has scores; None without."""
-    every, key = _scored(records)
+    every, measure = _scored(records)
     if is_study(every):
         return _study_by_parameters(every)
     rows = few_models(every)
@@ -56,8 +58,8 @@ def score_by_parameters(records: Iterable[RunRecord]) -> Figure | None:
     legend = {f"{number}  {row.name}": styles[row.name] for number, row in enumerate(models, start=1)}
     figure, (axis,) = panels(1, {**legend, **_baselines(rows, styles)})
     for number, row in enumerate(models, start=1):
-        _draw_point(axis, row.parameters, row.scores[key], styles[row.name], str(number))
-    draw_baselines(axis, rows, key)
+        _draw_point(axis, row.parameters, row.scores[measure.key], styles[row.name], str(number))
+    draw_baselines(axis, rows, measure.key)
     _scale_by_powers(axis, [row.parameters for row in models])
     title = f"{title_of(main_measure(rows))}, {fraction_label(models[0])}"
     axis.set_title(title_of_few(every, rows, title), loc="left")
@@ -89,32 +91,24 @@ def _study_by_parameters(rows: Sequence[Result]) -> Figure:
 
 
 def _by_seconds(records: Iterable[RunRecord], label: str, seconds_of: Callable[[Result], float]) -> Figure | None:
-    every, key = _scored(records)
+    every, measure = _scored(records)
     if is_study(every):
         return draw_study(every, label, seconds_of)[0]
     rows = few_models(every)
     if not trained(rows):
         return None
-    styles = row_styles(rows)
-    curves: dict[str, Series] = {}
-    for row in trained(rows):
-        curve = curves.setdefault(row.name, Series(row.name, styles[row.name], [], []))
-        curve.x.append(seconds_of(row))
-        curve.y.append(row.scores[key])
-    figure, (axis,) = panels(1, styles)
-    for series in curves.values():
-        draw_series(axis, series)
-    draw_baselines(axis, rows, key)
+    figure, (axis,) = panels(1, row_styles(rows))
+    draw_curves(axis, curves_of(rows, measure, seconds_of), rows, measure)
     axis.set_title(title_of_few(every, rows, title_of(main_measure(rows))), loc="left")
     axis.set_xlabel(label)
     axis.set_xlim(left=0)
     return figure
 
 
-def _scored(records: Iterable[RunRecord]) -> tuple[list[Result], str]:
+def _scored(records: Iterable[RunRecord]) -> tuple[list[Result], Measure]:
     rows = full_results(records)
-    key = main_measure(rows).key
-    return [row for row in rows if key in row.scores], key
+    measure = main_measure(rows)
+    return [row for row in rows if measure.key in row.scores], measure
 
 
 def _point_styles(rows: Sequence[Result]) -> dict[str, Style]:

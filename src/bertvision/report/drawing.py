@@ -226,5 +226,24 @@ def draw_baselines(axis: Axes, rows: Sequence[Result], key: str) -> None:
             axis.axhline(row.scores[key].mean, color=BASELINE_STYLE.color, linestyle=BASELINE_STYLE.line, linewidth=1)
 
 
+def curves_of(rows: Sequence[Result], measure: Measure, place_of: Callable[[Result], float]) -> list[Series]:
+    """Return a measure of every model over places, such as fractions; what has no score is left out."""
+    curves: dict[str, Series] = {}
+    styles = row_styles(rows)
+    for row in trained(rows):
+        if (score := row.scores.get(measure.key)) is not None:
+            curve = curves.setdefault(row.name, Series(row.name, styles[row.name], [], []))
+            curve.x.append(place_of(row))
+            curve.y.append(score)
+    return list(curves.values())
+
+
+def draw_curves(axis: Axes, curves: Sequence[Series], rows: Sequence[Result], measure: Measure) -> None:
+    """Draw curves of models, and the baselines among the rows."""
+    for series in curves:
+        draw_series(axis, series)
+    draw_baselines(axis, rows, measure.key)
+
+
 def _legend_line(style: Style) -> Line2D:
     return Line2D([], [], color=style.color, marker=style.marker, linestyle=style.line)

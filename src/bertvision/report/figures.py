@@ -14,8 +14,9 @@ from bertvision.report.drawing import (
     PALETTE,
     Series,
     Style,
+    curves_of,
     cycled,
-    draw_baselines,
+    draw_curves,
     draw_series,
     few_models,
     fraction_label,
@@ -47,13 +48,17 @@ def finetuning_curve(records: Iterable[RunRecord]) -> Figure | None:
     """Draw scores against the fraction of an epoch that the encoder was tuned for; None below two fractions."""
     every = full_results(records)
     rows = few_models(every)
-    found = {measure: curves for measure in _curve_measures(rows) if (curves := _curves(rows, measure, _fraction))}
+    found = {
+        measure: curves
+        for measure in _curve_measures(rows)
+        if (curves := curves_of(rows, measure, lambda row: row.place))
+    }
     if len({place for curves in found.values() for series in curves for place in series.x}) < 2:
         return None
     figure, axes = panels(len(found), row_styles(rows))
     for axis, (measure, curves) in zip(axes, found.items(), strict=True):
         axis.set_title(title_of_few(every, rows, TITLES.get(measure.key, title_of(measure))), loc="left")
-        _draw_curves(axis, curves, rows, measure)
+        draw_curves(axis, curves, rows, measure)
     axes[-1].set_xlabel("fraction of an epoch the encoder was tuned for")
     return figure
 
@@ -66,7 +71,7 @@ def less_data_curve(records: Iterable[RunRecord]) -> Figure | None:
         return fewer_rows_curve(records)
     measure = main_measure(rows)
     figure, (axis,) = panels(1, row_styles(rows))
-    _draw_curves(axis, _curves(rows, measure, lambda row: 100 * row.data), rows, measure)
+    draw_curves(axis, curves_of(rows, measure, lambda row: 100 * row.data), rows, measure)
     axis.set_title(f"{title_of(measure)}, {fraction_label(rows[0])}", loc="left")
     axis.set_xlabel("percent of the data that heads were trained on")
     return figure
@@ -92,27 +97,6 @@ def layer_weights(records: Iterable[RunRecord]) -> Figure | None:
 def _curve_measures(rows: Sequence[Result]) -> list[Measure]:
     measures = measures_of([row.records[0] for row in rows])
     return [measures.main_measure, *(each for each in measures.columns if each.key == SPAN)]
-
-
-def _fraction(row: Result) -> float:
-    return row.place
-
-
-def _curves(rows: Sequence[Result], measure: Measure, place_of: Callable[[Result], float]) -> list[Series]:
-    curves: dict[str, Series] = {}
-    styles = row_styles(rows)
-    for row in trained(rows):
-        if (score := row.scores.get(measure.key)) is not None:
-            curve = curves.setdefault(row.name, Series(row.name, styles[row.name], [], []))
-            curve.x.append(place_of(row))
-            curve.y.append(score)
-    return list(curves.values())
-
-
-def _draw_curves(axis: Axes, curves: Sequence[Series], rows: Sequence[Result], measure: Measure) -> None:
-    for series in curves:
-        draw_series(axis, series)
-    draw_baselines(axis, rows, measure.key)
 
 
 def _fraction_styles(rows: Sequence[Result]) -> dict[str, Style]:

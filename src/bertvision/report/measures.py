@@ -136,15 +136,12 @@ def measures_of(records: Sequence[RunRecord]) -> TaskMeasures:
     if task not in TASKS:
         keys = list(dict.fromkeys(key for record in records for key in sorted(record.scores))) or ["score"]
         return TaskMeasures(tuple(Measure(key, key, "") for key in keys), keys[0])
-    columns = tuple(_renamed(measure, _own_threshold(records)) for measure in TASKS[task])
-    return TaskMeasures(columns, MAIN_SCORES[task])
+    own = _own_threshold(records)
+    columns = (measure._replace(at=own) if measure.at == AT_ZERO else measure for measure in TASKS[task])
+    return TaskMeasures(tuple(columns), MAIN_SCORES[task])
 
 
 def _own_threshold(records: Sequence[RunRecord]) -> str:
     """Name the threshold of the plain scores, which an experiment may set (answers.null_threshold)."""
     found = {float(record.config.get("answers", {}).get("null_threshold", 0.0)) for record in records}
     return f"at {found.pop():g}" if len(found) == 1 else "at its own threshold"
-
-
-def _renamed(measure: Measure, own: str) -> Measure:
-    return measure._replace(at=own) if measure.at == AT_ZERO else measure

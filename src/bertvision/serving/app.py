@@ -198,8 +198,7 @@ def read_page() -> PageFiles:
     """Return the pages' files by path, each with its headers."""
     found = {file.name: file.read_bytes() for file in files("bertvision.serving").joinpath("page").iterdir()}
     named = {PAGES.get(name, f"/{name}"): (name, content) for name, content in found.items()}
-    return {path: (content, HEADERS | {"Content-Type": _type(name)}) for path, (name, content) in named.items()}
-
-
-def _type(name: str) -> str:
-    return TYPES[name.rpartition(".")[2]]
+    return {
+        path: (content, HEADERS | {"Content-Type": TYPES[name.rpartition(".")[2]]})
+        for path, (name, content) in named.items()
+    }

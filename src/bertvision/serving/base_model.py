@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from bertvision.encoder.load import BASE_MODEL, DEFAULT_MODEL, pypi_encoder
 from bertvision.encoder.pypi import ENCODERS
 from bertvision.errors import EncoderError, SettingsError
-from bertvision.hub import CARD, HUB_ID, downloaded_file, front_matter
+from bertvision.hub import CARD, HUB_ID, downloaded_card, front_matter
 from bertvision.model_folder import ModelConfig
 from bertvision.records import RunRecord
 from bertvision.settings import BASE, DEFAULT, Settings, parse_yaml
@@ -35,7 +35,7 @@ def find_base(folder: Path, config: ModelConfig, record: RunRecord | None) -> Ba
         return BaseModel(ENCODERS[plain].hub_id, _said_by(_pypi_card(plain)))
     if Path(name).is_dir():
         return BaseModel(_hub_id_of(Path(name)), _said_by(Path(name) / CARD))
-    return BaseModel(name, _said_by(downloaded_file(name, CARD))) if HUB_ID.fullmatch(name) else NOT_KNOWN
+    return BaseModel(name, _said_by(downloaded_card(name))) if HUB_ID.fullmatch(name) else NOT_KNOWN
 
 
 def read_front(card: Path | None) -> Settings:
@@ -60,7 +60,7 @@ def _pypi_card(name: str) -> Path | None:
         place = pypi_encoder(name)
     except EncoderError:  # it is not as it should be, which whoever loads it says
         return None
-    return downloaded_file(place, CARD) if place == ENCODERS[name].hub_id else Path(place) / CARD
+    return downloaded_card(place) if place == ENCODERS[name].hub_id else Path(place) / CARD
 
 
 def _hub_id_of(folder: Path) -> str | None:

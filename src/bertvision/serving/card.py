@@ -148,17 +148,13 @@ def _limits(config: ModelConfig, records: Sequence[RunRecord]) -> list[str]:
         f"- A text longer than {length} tokens {cut}.",
         *(
             ["- It names one of its labels for any text, also for one that has nothing to do with them."]
-            * _names(config)
+            * TASKS[config.task].kind.needs_two_labels
         ),
         *(["- The scores are of one file; chosen by them among several models, they flatter it."] * bool(records)),
         "- On texts unlike those that it learned from it is worse, and its probabilities can be far off.",
         "- It has what prejudice its encoder and its data have.",
         "",
     ]
-
-
-def _names(config: ModelConfig) -> bool:
-    return TASKS[config.task].kind.needs_two_labels
 
 
 def settings_table(config: UseConfig, calibration: Calibration) -> list[str]:

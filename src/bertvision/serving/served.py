@@ -22,7 +22,7 @@ from bertvision.model_config import Calibration, UseConfig, read_calibration_fil
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord, read_record
-from bertvision.run_folder import folder_of_seed
+from bertvision.run_folder import folder_of_record, run_of
 from bertvision.settings import Settings
 from bertvision.tasks import TASKS, Task, open_answering
 from bertvision.windows.padding import lengths_of
@@ -198,14 +198,10 @@ def find_record(folder: Path, config: UseConfig) -> RunRecord | None:
         row, fraction, root = place.name, place.parent.name, place.parent.parent.parent
     else:
         return None
-    out = root.parent.parent if root.parent.name == "seeds" else root
+    out = run_of(root)
     paths = sorted((out / "records").glob(f"{glob.escape(f'{row}-{fraction}')}-seed*.json"))
     records = [record for record in map(read_record, paths) if record.encoder_fingerprint == config.encoder_fingerprint]
-    return next((each for each in records if _folder_of(out, each) == root), None)
-
-
-def _folder_of(out: Path, record: RunRecord) -> Path:
-    return folder_of_seed(out, record.seed, tuple(record.config["seeds"])).root
+    return next((each for each in records if folder_of_record(out, each).root == root), None)
 
 
 def check_text(what: str, value: Any) -> str:  # noqa: ANN401 (checked here)

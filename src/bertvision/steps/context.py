@@ -20,7 +20,9 @@ from bertvision.encoder.pooling import Pooling
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment, fit_to_rows
 from bertvision.heads.build import HeadConfig, pooling_of
-from bertvision.kinds.kind import Answering, Contrast
+from bertvision.kinds.facts import Contrast
+from bertvision.kinds.kind import Answering
+from bertvision.kinds.terms import Cutting
 from bertvision.model_config import CONFIG
 from bertvision.model_folder import ModelConfig, read_model_config
 from bertvision.progress import Progress
@@ -231,7 +233,8 @@ def prepare(
         task, held_out = _sampled(task, num_train), None
     encoder = load_encoder(experiment.encoder)
     check_length(encoder, experiment.windows)
-    train = task.kind.cut(task.train.examples, task.labels, encoder.tokenizer, experiment.windows, progress=progress)
+    how = Cutting(encoder.tokenizer, experiment.windows, progress=progress)
+    train = task.kind.cut(task.train.examples, task.labels, how)
     is_pairs = all(window.context_at < len(window) for window in train)
     experiment = fit_to_rows(experiment, len(train), pairs=is_pairs)
     if not is_pairs:

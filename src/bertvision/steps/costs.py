@@ -166,13 +166,10 @@ def _take_turns(
             progress.say(f"round {number + 1} of {ROUNDS}")
         for name in left[:: -1 if number % 2 else 1]:
             turn = take_turn(context.of(methods[name]), start, costs[name].rows)
-            costs[name] = _with_turn(costs[name], turn)
+            rounds = (*costs[name].rounds, turn.round)
+            costs[name] = costs[name].model_copy(update={"rounds": rounds, "rows": turn.rows})
             write_costs(context.out, costs[name])
             yield name
-
-
-def _with_turn(costs: CostRecord, turn: Turn) -> CostRecord:
-    return costs.model_copy(update={"rounds": (*costs.rounds, turn.round), "rows": turn.rows})
 
 
 def num_measured(context: RunContext) -> int:

@@ -87,10 +87,7 @@ def _give_output_layer(context: RunContext, heads: Mapping[str, Head], names: Se
     """Hand the encoder's own output layer to the heads that correct its scores."""
     if not names:
         return
-    output = None
-    if context.fraction is not None or context.is_own_checkpoint():
-        place = encoder_folder(context)
-        output = load_head(place, read_model_config(place))
+    output = output_layer_of(context)
     if output is None or not isinstance(output.pooler, LastState) or not isinstance(output.readout, SpanReadout):
         raise SettingsError(
             f"head {names[0]!r} corrects the scores of a linear output layer; tune the encoder with one"
@@ -99,6 +96,14 @@ def _give_output_layer(context: RunContext, heads: Mapping[str, Head], names: Se
         readout = heads[name].readout
         assert isinstance(readout, NullOffsetReadout)
         readout.take(output.readout.linear)
+
+
+def output_layer_of(context: RunContext) -> Head | None:
+    """Load the encoder's own output layer, or give None for an encoder as given that has none."""
+    if context.fraction is None and not context.is_own_checkpoint():
+        return None
+    place = encoder_folder(context)
+    return load_head(place, read_model_config(place))
 
 
 def encoder_folder(context: RunContext) -> Path:

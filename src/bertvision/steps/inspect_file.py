@@ -6,18 +6,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from bertvision.encoder.load import load_tokenizer
 from bertvision.experiment import build_experiment
 from bertvision.kinds.kind import Kind
+from bertvision.kinds.terms import Cutting
 from bertvision.progress import SILENT, Progress
 from bertvision.steps.cautions import alike_labels
 from bertvision.tables import Table
 from bertvision.tasks import TASKS, read_labelled, task_name
 from bertvision.windows.batches import BatchConfig, padding_share, plan_epoch
 from bertvision.windows.padding import lengths_of
-from bertvision.windows.window import WindowConfig
 
 ENDLESS = 10**9  # tokens
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99, 100)
@@ -81,13 +80,14 @@ def inspect_file(
     experiment = build_experiment({"task": task, "heads": {"train": []}}, overrides, "--set")
     name, kind = experiment.task, TASKS[experiment.task].kind
     split, labels = read_labelled(name, data, experiment.data, hub_split="train")
-    windows = kind.cut(split.examples, labels, load_tokenizer(encoder), experiment.windows, progress=progress)
+    how = Cutting(load_tokenizer(encoder), experiment.windows, progress=progress)
+    windows = kind.cut(split.examples, labels, how)
     lengths, group = lengths_of(windows), kind.group(labels)
     per_example = Counter(window.example for window in windows)
     batches = {"{tokens: 16384}": BatchConfig(tokens=16384), "{windows: 4}": BatchConfig(windows=4)}
     asks = kind.asks_questions
     whole = {window.example: window.context_at for window in windows}
-    cut_off = _count_cut_off(kind, split.examples, load_tokenizer(encoder), experiment.windows)
+    cut_off = _count_cut_off(kind, split.examples, how)
     return Inspection(
         name=split.name,
         task=name,
@@ -109,15 +109,13 @@ def inspect_file(
     )
 
 
-def _count_cut_off(
-    kind: Kind, examples: Sequence[Any], tokenizer: PreTrainedTokenizerBase, config: WindowConfig
-) -> int:
+def _count_cut_off(kind: Kind, examples: Sequence[Any], how: Cutting) -> int:
     """Count the examples that lose their end; questions and sentences get further windows instead."""
     if not kind.loses_ends:
         return 0
-    endless = config.model_copy(update={"max_length": ENDLESS})
-    whole = kind.cut(examples, (), tokenizer, endless)
-    return len({window.example for window in whole if len(window) > config.max_length})
+    endless = how.config.model_copy(update={"max_length": ENDLESS})
+    whole = kind.cut(examples, (), Cutting(how.tokenizer, endless))
+    return len({window.example for window in whole if len(window) > how.config.max_length})
 
 
 def _percentiles(values: Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:

@@ -38,7 +38,7 @@ from bertvision.steps.cautions import same_answer
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import tuning_of
 from bertvision.steps.head_folders import load_heads
-from bertvision.steps.heads import frozen_encoder
+from bertvision.steps.heads import frozen_encoder, output_layer_of
 from bertvision.steps.measure import measure_inference
 from bertvision.steps.mistakes import describe, mistakes_of
 from bertvision.steps.results import (
@@ -47,7 +47,6 @@ from bertvision.steps.results import (
     ResultModel,
     earlier_fractions,
     list_models,
-    output_layer_of,
     transferred_name,
 )
 from bertvision.training.history import thinned

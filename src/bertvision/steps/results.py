@@ -8,12 +8,12 @@ from bertvision.experiment import EnsembleConfig
 from bertvision.heads.build import HeadConfig
 from bertvision.heads.head import Head, count_parameters
 from bertvision.metrics.squad import Scores
-from bertvision.model_folder import load_head, read_model_config
+from bertvision.model_folder import read_model_config
 from bertvision.records import Parameters, ResultKind, TrainingPoint, fraction_name
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import TIMING, TuningReport, read_tuning
 from bertvision.steps.head_folders import TrainedHead, load_heads
-from bertvision.steps.heads import encoder_folder
+from bertvision.steps.heads import encoder_folder, output_layer_of
 from bertvision.steps.mistakes import Told
 
 ENCODER, MAJORITY = "encoder", "majority"
@@ -111,11 +111,3 @@ def _ensembles(
             )
             ensembles.append(row)
     return ensembles
-
-
-def output_layer_of(context: RunContext) -> Head | None:
-    """Load the encoder's own output layer, or give None for an encoder as given that has none."""
-    if context.fraction is None and not context.is_own_checkpoint():
-        return None
-    place = encoder_folder(context)
-    return load_head(place, read_model_config(place))

@@ -87,41 +87,33 @@ def opened(
     callbacks: Sequence[Callback] = (),
     lender: Path | None = None,
 ) -> Iterator[RunContext]:
-    """Open the run folder, and compute in it as the experiment says."""
-    with deterministic(experiment.deterministic), _opened(experiment, out, progress, callbacks, lender) as context:
-        yield context
-
-
-@contextmanager
-def _opened(
-    experiment: Experiment, out: Path, progress: Progress, callbacks: Sequence[Callback], lender: Path | None
-) -> Iterator[RunContext]:
     """Lock the run folder, prepare the context, and write down the experiment as it was resolved.
 
     Of several processes the main one does so; the others wait until the folder is tidy, and for the end of the run.
     """
-    processes = join_processes(choose_compute(experiment.device, experiment.precision).device, can_shard=True)
-    if processes.shards:
-        check_sharding(experiment)
-    if not processes.is_main:
-        processes.wait()
-        context = prepare(experiment, out, SILENT)
-        yield replace(context, compute=context.compute._replace(processes=processes))
-        processes.wait()
-        return
-    with locked(out), tracking(experiment, out) as trackers:
-        tidy(out)
-        processes.wait()
-        context = replace(prepare(experiment, out, progress), callbacks=(*callbacks, *trackers), lender=lender)
-        context = replace(context, compute=context.compute._replace(processes=processes))
-        if not (out / EXPERIMENT).exists():  # the settings of a folder that is refused stay as they are
-            write_experiment(context.experiment, out)
-        for said in caution(context):
-            progress.say(f"warning: {said}")
-        for said in tips(context):
-            progress.say(f"tip: {said}")
-        yield context
-        processes.wait()
+    with deterministic(experiment.deterministic):
+        processes = join_processes(choose_compute(experiment.device, experiment.precision).device, can_shard=True)
+        if processes.shards:
+            check_sharding(experiment)
+        if not processes.is_main:
+            processes.wait()
+            context = prepare(experiment, out, SILENT)
+            yield replace(context, compute=context.compute._replace(processes=processes))
+            processes.wait()
+            return
+        with locked(out), tracking(experiment, out) as trackers:
+            tidy(out)
+            processes.wait()
+            context = replace(prepare(experiment, out, progress), callbacks=(*callbacks, *trackers), lender=lender)
+            context = replace(context, compute=context.compute._replace(processes=processes))
+            if not (out / EXPERIMENT).exists():  # the settings of a folder that is refused stay as they are
+                write_experiment(context.experiment, out)
+            for said in caution(context):
+                progress.say(f"warning: {said}")
+            for said in tips(context):
+                progress.say(f"tip: {said}")
+            yield context
+            processes.wait()
 
 
 def write_experiment(experiment: Experiment, out: Path) -> None:

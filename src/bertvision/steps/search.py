@@ -159,7 +159,10 @@ def _try_all(found: Search) -> None:
     """Ask for trials and train them, group by group, until there are enough or time is over."""
     epochs, left = found.context.experiment.heads.epochs, found.wanted - count_done(found.study)
     heads = HeadTrials(found.context, found.space, epochs * max(1, -(-left // found.group)))
-    while (time.monotonic() < found.deadline or not count_done(found.study)) and (asked := _ask(found)):
+    while time.monotonic() < found.deadline or not count_done(found.study):
+        asked = ask(found.study, found.space, min(found.group, found.wanted - count_done(found.study)))
+        if not asked:
+            break
         for group in _groups(asked):
             if found.space.of == "heads":
                 heads.run([each.trial for each in group])
@@ -170,10 +173,6 @@ def _try_all(found: Search) -> None:
                 tell(found.study, each, group[0].trial.number, score)
         found.context.progress.say(standing(found.study, found.wanted, found.context.metric))
     heads.close()
-
-
-def _ask(found: Search) -> list[AskedTrial]:
-    return ask(found.study, found.space, min(found.group, found.wanted - count_done(found.study)))
 
 
 def _groups(asked: Sequence[AskedTrial]) -> list[list[AskedTrial]]:
@@ -239,7 +238,8 @@ def _write_best(found: Search, out: Path, best: SearchTrial) -> Path:
     """Write the experiment of the best trial, as `bertvision run` takes it."""
     trial = Trial(best.number, best.settings)
     states = found.context.shapes[None].layers
-    experiment = with_trial(base_of(found.experiment, found.space, _held_out(found)), found.space, trial, states)
+    base = base_of(found.experiment, found.space, found.context.experiment.data.held_out)
+    experiment = with_trial(base, found.space, trial, states)
     experiment = experiment.model_copy(
         update={"name": f"{found.experiment.title}_best", "variant": None, "method": None}
     )
@@ -247,10 +247,6 @@ def _write_best(found: Search, out: Path, best: SearchTrial) -> Path:
     about = f"# Trial {best.number} of {found.experiment.title}: {score}.\n"
     write_text(out / BEST_FILE, about + yaml.safe_dump(to_settings(experiment), sort_keys=False, width=120))
     return out / BEST_FILE
-
-
-def _held_out(found: Search) -> float | str:
-    return found.context.experiment.data.held_out
 
 
 def _run_best(found: Search, path: Path, out: Path, progress: Progress) -> RunRecord:

@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from bertvision.kinds.kind import Kind, Per
+from bertvision.kinds.facts import Per
+from bertvision.kinds.kind import Kind
 from bertvision.kinds.spans import SQUAD2
 from bertvision.shapes import Labels
 from bertvision.training.losses import (

@@ -26,14 +26,13 @@ def cut_words(
     tokenizer: Tokenizer,
     config: WindowConfig,
     *,
-    document_context: bool = False,
     labelled: bool = True,
     progress: Progress = SILENT,
 ) -> list[Window]:
     """Cut sentences into windows of at most `max_length` tokens, in which a word's first piece has its tag's number.
 
     A word of a sentence with several windows is labelled, and its tag read, in one of them: where it stands farthest
-    from both ends. With `document_context` the neighbouring sentences fill a window up; they are read elsewhere.
+    from both ends. With `config.document_context` the neighbouring sentences fill a window up; they are read elsewhere.
     """
     layout, numbers = read_single_layout(tokenizer), {tag: number for number, tag in enumerate(tags)}
     capacity = config.max_length - layout.special
@@ -45,7 +44,7 @@ def cut_words(
         cuts = _Document(pieces[first : first + len(document)])
         for place, sentence in enumerate(document):
             found = _tags_of(sentence, numbers) if labelled else None
-            for ids, words in cuts.windows(place, capacity, config, document_context):
+            for ids, words in cuts.windows(place, capacity, config):
                 windows.append(_window(first + place, ids, words, found, layout))
         first += len(document)
     return windows
@@ -59,16 +58,14 @@ class _Document:
         self._ids = np.concatenate([each.ids for each in sentences])
         self._at = np.cumsum([0, *(len(each.ids) for each in sentences)])
 
-    def windows(
-        self, place: int, capacity: int, config: WindowConfig, with_neighbours: bool
-    ) -> list[tuple[Int32s, Int32s]]:
+    def windows(self, place: int, capacity: int, config: WindowConfig) -> list[tuple[Int32s, Int32s]]:
         """The ids of each window of a sentence, and for each of them the word that is read there (or NO_WORD)."""
         own, at = self._sentences[place], int(self._at[place])
         length = len(own.ids)
         if length > capacity:
             bounds = [(first, min(first + capacity, length)) for first in window_starts(length, capacity, config)]
         else:
-            before, after = self._room_around(place, capacity - length) if with_neighbours else (0, 0)
+            before, after = self._room_around(place, capacity - length) if config.document_context else (0, 0)
             bounds = [(-before, length + after)]
         chosen = window_of_each(own.first_of, bounds)
         cut = []

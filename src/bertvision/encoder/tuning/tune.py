@@ -4,7 +4,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 from transformers import PreTrainedModel
 
 from bertvision.encoder.tuning.adapters import insert_bottlenecks, insert_lora
@@ -118,7 +117,7 @@ def _spelled(config: TuneConfig) -> str:
 def _part_of(model: PreTrainedModel, name: str) -> str:
     if (inserted := INSERTED.search(name)) is not None:
         return PART_OF_WORD[inserted[1]]
-    if isinstance(_owner(model, name), NORMS):
+    if isinstance(model.get_submodule(name.rpartition(".")[0]), NORMS):
         return "norms"
     parts, plain = parts_of(model), plain_name(name)
     if plain.startswith(parts.before):
@@ -126,7 +125,3 @@ def _part_of(model: PreTrainedModel, name: str) -> str:
     if plain.startswith(f"{parts.blocks}."):
         return "blocks"
     return "pooler" if plain.startswith(parts.after) else "other"
-
-
-def _owner(model: nn.Module, name: str) -> nn.Module:
-    return model.get_submodule(name.rpartition(".")[0])

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from bertvision.errors import SettingsError
 from bertvision.heads.poolers.mixes import Mix, build_mix
 from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase, Width, project_layers
-from bertvision.kinds.kind import Per
+from bertvision.kinds.facts import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 Gelu = Literal["tanh", "none"]  # torch's names: the 2020 code's approximation, and the exact one of 2021

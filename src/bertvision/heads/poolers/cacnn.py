@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from bertvision.heads.poolers.mixes import Mix, build_mix
 from bertvision.heads.poolers.pooler import PoolerBase
-from bertvision.kinds.kind import Per
+from bertvision.kinds.facts import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 Filters = Float[Tensor, "batch place filter channel"]

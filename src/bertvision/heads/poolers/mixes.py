@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bertvision.errors import SettingsError
 from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase, parts_of_mix
-from bertvision.kinds.kind import Per
+from bertvision.kinds.facts import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 Mix = Literal["learned", "average", "last"]

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from bertvision.kinds.kind import Per
+from bertvision.kinds.facts import Per
 from bertvision.settings import Config
 from bertvision.shapes import LayerStates, TokenMask
 

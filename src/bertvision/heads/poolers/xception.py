@@ -25,7 +25,7 @@ from bertvision.heads.poolers.convolutions import (
 )
 from bertvision.heads.poolers.mixes import Mix
 from bertvision.heads.poolers.pooler import PoolerBase, Width
-from bertvision.kinds.kind import Per
+from bertvision.kinds.facts import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 

@@ -2,11 +2,11 @@
 
 from statistics import median
 
-from bertvision.records import BenchRecord, Ratio, Side, bench_file
+from bertvision.records import BenchRecord, bench_file
 from bertvision.report.renderers import to_markdown
 from bertvision.tables import Cell, Number, Table
 
-FIGURES = ("growth",)  # benchmarks that have one, drawn by `bench_figures`
+FIGURES = ("growth",)  # benchmarks that have one, drawn by `benchmarks.figures`
 PLAIN = (str, int, float, bool)  # settings that fit into a line
 
 
@@ -19,8 +19,8 @@ def bench_tables(record: BenchRecord) -> list[Table]:
     sides = tuple(
         (
             side.name,
-            _seconds(side),
-            _ratio(record.ratio(side.name, first)),
+            _with_range(median(side.seconds), min(side.seconds), max(side.seconds)),
+            _with_range(*record.ratio(side.name, first)),
             *(_figure(record.figures[f"{side.name}: {what}"]) for what in columns),
         )
         for side in record.sides
@@ -60,14 +60,6 @@ def bench_chapter(record: BenchRecord) -> str:
 
 def _rounds(count: int) -> str:
     return "one round" if count == 1 else f"{count} rounds, middle and range"
-
-
-def _seconds(side: Side) -> str:
-    return _with_range(median(side.seconds), min(side.seconds), max(side.seconds))
-
-
-def _ratio(ratio: Ratio) -> str:
-    return _with_range(*ratio)
 
 
 def _with_range(middle: float, lowest: float, highest: float) -> str:
