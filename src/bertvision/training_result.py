@@ -121,9 +121,9 @@ def train(
 
     `data` is a table (`task` classification, multilabel or regression; `text` and `label` name its columns), a SQuAD
     file (squad2, squad1, answerability), or the file of any other task that `bertvision run` knows. Without `dev`, a
-    fifth of the examples is kept for it. `heads` are names of the catalog, or one; `poolers` are modules of your own, by the
-    names that their heads get, which learn beside these. `out` is the run folder: a call that was stopped goes on
-    there, and without it the folder lasts as long as the result. `settings` are those of an experiment's YAML.
+    fifth of the examples is kept for it. `heads` are names of the catalog, or one; `poolers` are modules of your own,
+    by the names that their heads get, which learn beside these. `out` is the run folder: a call that was stopped
+    goes on there, and without it the folder lasts as long as the result. `settings` are those of an experiment's YAML.
     `callbacks` see the course of training: objects with `on_point`, which is given a `TrainingLine`.
     """
     for each in callbacks:
