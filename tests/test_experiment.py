@@ -300,6 +300,15 @@ def test_an_experiment_is_named_after_its_file_unless_it_says_so(tmp_path):
     assert read_experiment(tmp_path / "two.yaml", ["name=third"]).name == "third"
 
 
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("my table (2)", "my-table-2"), ("übersicht", "ubersicht"), ("日本", "experiment"), ("-x.1", "-x.1")],
+)
+def test_a_files_name_that_no_experiment_can_have_is_written_plainly(tmp_path, file, name):
+    (tmp_path / f"{file}.yaml").write_text("task: squad1\n")
+    assert read_experiment(tmp_path / f"{file}.yaml").name == name
+
+
 def test_an_error_in_a_file_names_the_file(tmp_path):
     (tmp_path / "mine.yaml").write_text("finetun: {lr: 1e-5}\n")
     with pytest.raises(SettingsError) as caught:

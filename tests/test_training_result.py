@@ -62,6 +62,10 @@ def test_one_call_trains_scores_reports_and_saves_what_load_reads(train, tmp_pat
         result.push("hannah/weir", "learned_pooling")
 
 
+def test_one_head_may_be_given_by_its_name_alone(train):
+    assert set(train(heads="last_linear").scores) == {"majority", "encoder", "last_linear", "last_regression"}
+
+
 def test_without_a_dev_file_a_fifth_of_the_examples_is_scored_and_not_learned_from(train):
     data = train(heads=["last_linear"]).records[0].data
     assert (data["train"].questions, data["dev"].questions) == (19, 5)

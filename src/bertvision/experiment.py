@@ -31,6 +31,7 @@ from bertvision.settings import (
     expand_variants,
     find_config,
     merge,
+    named_after,
     parse_yaml,
     read_yaml,
     suggest,
@@ -212,7 +213,7 @@ def read_experiments(path: Path, overrides: Iterable[str] = ()) -> list[Experime
     and its own name chooses all of these. A path at which there is no file may name a shipped one: squad2/minilm.
     """
     path = find_config(path)
-    settings = {"name": path.stem, **read_yaml(path)}
+    settings = {"name": named_after(path), **read_yaml(path)}
     if found := [key for key in ("vocabulary", "stages") if key in settings]:
         raise SettingsError(f"{path}: `{found[0]}` belongs to a pre-training; give it to `bertvision pretrain`")
     return build_experiments(settings, overrides, str(path))

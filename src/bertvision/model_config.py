@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from bertvision.data.example import DataConfig, TaskName
+from bertvision.errors import FolderError
 from bertvision.files import read_json
 from bertvision.manifest import check_manifest
 from bertvision.predictions.prediction import AnswerConfig
@@ -78,9 +79,17 @@ def read_settings(model: UseConfig, settings: Settings, calibration: Calibration
 def best_model(folder: Path) -> Path:
     """Return the model of a run folder that scores best on dev, or else the path itself."""
     if (folder / CONFIG).exists() or not (folder / "records").is_dir():
+        refuse_several_runs(folder)
         return folder
     records = [each for each in read_records(folder / "records") if _has_model(folder, each)]
     return _model_of(folder, max(records, key=main_score)) if records else folder
+
+
+def refuse_several_runs(folder: Path) -> None:
+    """Refuse the folder of a file's variants, or of several runs, where one run is wanted."""
+    if runs := sorted(place.parent for place in folder.glob("*/records") if place.is_dir()):
+        names = ", ".join(run.name for run in runs[:8]) + (", ..." if len(runs) > 8 else "")
+        raise FolderError(f"{folder}: holds the runs {names}; give one, such as {runs[0]}")
 
 
 def better_than_models(folder: Path, records: Sequence[RunRecord]) -> RunRecord | None:

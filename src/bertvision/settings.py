@@ -4,6 +4,7 @@ import difflib
 import json
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
@@ -71,6 +72,14 @@ def find_config(path: Path) -> Path:
     if path.exists():
         return path
     return shipped_configs().get(path.with_suffix("").as_posix().removeprefix("configs/"), path)
+
+
+def named_after(path: Path) -> str:
+    """Return the name of what a file describes: the file's, with what is no plain letter, digit or sign replaced."""
+    if re.match(NAME, path.stem):
+        return path.stem
+    plain = unicodedata.normalize("NFKD", path.stem).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", plain).strip("-.") or "experiment"
 
 
 def read_yaml(path: Path) -> Settings:

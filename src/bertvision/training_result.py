@@ -110,7 +110,7 @@ def train(
     label: Column | tuple[Column, ...] | None = None,
     dev: str | Path | None = None,
     encoder: str = "default",
-    heads: Sequence[str] | None = None,
+    heads: Sequence[str] | str | None = None,
     poolers: Mapping[str, nn.Module] | None = None,
     out: str | Path | None = None,
     settings: Settings | None = None,
@@ -121,9 +121,9 @@ def train(
 
     `data` is a table (`task` classification, multilabel or regression; `text` and `label` name its columns), a SQuAD
     file (squad2, squad1, answerability), or the file of any other task that `bertvision run` knows. Without `dev`, a
-    fifth of the examples is kept for it. `heads` are names of the catalog; `poolers` are modules of your own, by the
-    names that their heads get, which learn beside these. `out` is the run folder: a call that was stopped goes on
-    there, and without it the folder lasts as long as the result. `settings` are those of an experiment's YAML.
+    fifth of the examples is kept for it. `heads` are names of the catalog, or one; `poolers` are modules of your own,
+    by the names that their heads get, which learn beside these. `out` is the run folder: a call that was stopped
+    goes on there, and without it the folder lasts as long as the result. `settings` are those of an experiment's YAML.
     `callbacks` see the course of training: objects with `on_point`, which is given a `TrainingLine`.
     """
     for each in callbacks:
@@ -152,7 +152,7 @@ def _experiment(
     label: Column | tuple[Column, ...] | None,
     dev: str | Path | None,
     encoder: str,
-    heads: Sequence[str] | None,
+    heads: Sequence[str] | str | None,
     settings: Settings | None,
 ) -> Experiment:
     columns = {name: value for name, value in (("text", text), ("label", label)) if value is not None}
@@ -160,7 +160,7 @@ def _experiment(
     files |= OWN_DEV if dev is None else {"dev": str(dev)}
     own: Settings = {"name": task, "task": task_name(task), "data": files, "encoder": encoder}
     if heads is not None:
-        own["heads"] = {"train": list(heads)}
+        own["heads"] = {"train": [heads] if isinstance(heads, str) else list(heads)}
     return build_experiment(merge(own, settings or {}), origin="train")
 
 

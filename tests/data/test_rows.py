@@ -303,6 +303,18 @@ def test_a_table_without_labels_can_be_read_for_prediction(write):
     assert labels == ("1", "5")
 
 
+def test_a_table_without_ids_is_numbered_for_prediction_and_refused_for_training(write):
+    columns = ColumnsConfig(text="review", label="stars", id="key")
+    source = write("a.csv", "review,stars\nGood,5\nBad,1\n")
+    split, _ = read_labelled("classification", source, DataConfig(columns=columns), ("1", "5"), need="optional")
+    assert [row.id for row in split.examples] == ["0", "1"]
+    told = refusal(source, columns=columns)
+    assert told.endswith(
+        "no column `key` in it; it has the columns review, stars; correct data.columns.id, or number "
+        "the rows with data.columns.id=null"
+    )
+
+
 def test_one_class_alone_is_refused(write):
     source = write("a.csv", "review,stars\nx,5\ny,5\n")
     with pytest.raises(DataError, match="all its labels are '5'; there is nothing to tell apart"):

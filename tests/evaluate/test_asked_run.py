@@ -82,6 +82,16 @@ def test_predictions_that_are_not_there_are_told_as_such(run):
     assert "scored on" not in told
 
 
+def test_a_folder_that_is_not_there_is_called_missing(tmp_path):
+    told = refusal("analyze", tmp_path / "nowhere")
+    assert told == f"error: {tmp_path}/nowhere: no such file or folder; give a run folder, or predictions\n"
+
+
+def test_a_folder_of_several_runs_names_them(run):
+    run("several/one"), run("several/two")
+    assert refusal("analyze", "several") == "error: several: holds the runs one, two; give one, such as several/one\n"
+
+
 def test_of_equal_results_a_run_folder_stands_for_the_one_that_predict_takes(run):
     out = run()
     (out / "predictions" / "given" / "bad" / "predictions.json").write_text(json.dumps(GOOD))
@@ -99,6 +109,7 @@ def test_a_model_of_a_run_stands_for_its_predictions_of_dev(run, seed):
     root = run(seed=seed) / ("" if seed == 1 else "seeds/2")
     assert scores_of("--predictions", root / "heads/given/bad")["accuracy"] == 25
     (root / "predictions/given/good").rename(root / "predictions/given/encoder")
+    (root / "heads/given/good").mkdir(parents=True)
     assert "give --gold FILE" in refusal("score", "--predictions", root / "heads/given/good")  # which left none
     given = ["classification", "--gold", "dev.csv", "--set", "data.columns={text: review, label: stars}"]
     assert scores_of(*given, "--predictions", root / "encoder/given")["accuracy"] == 75

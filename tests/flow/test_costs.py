@@ -221,6 +221,43 @@ def test_rows_of_texts_are_measured_too(tmp_path, saved_encoder, monkeypatch, on
     assert (costs.experiment, costs.method) == ("rows", None)
 
 
+@pytest.fixture
+def pairs(tmp_path, saved_encoder, monkeypatch):
+    """A file of two variants on a table of few pairs, one more than a turn's sample keeps."""
+    table = tmp_path / "train.csv"
+    lines = [f"river,{text},{text}" for text in ["river", "stone"] * 6 + ["river"]]
+    table.write_text("\n".join(["one,other,label", *lines]) + "\n")
+    settings = {
+        "task": "classification",
+        "data": {"train": str(table), "dev": str(table), "columns": {"text": ["one", "other"], "label": "label"}},
+        "encoder": str(saved_encoder),
+        "windows": {"max_length": 16},
+        "heads": {"train": ["learned_pooling"]},
+        "device": "cpu",
+        "variants": {"wide": {"heads": {"train": ["regression"]}}, "slim": {}},
+    }
+    path = tmp_path / "pairs.yaml"
+    path.write_text(json.dumps(settings))
+    monkeypatch.setitem(measure.SIZES, "cpu", measure.SIZES["cpu"]._replace(examples=12, answered=4))
+    return path
+
+
+def test_few_pairs_are_measured_as_a_run_reads_them_frozen_and_compared(pairs, tmp_path, one_round):
+    costs = measure_methods(read_experiments(pairs), tmp_path / "out")
+    assert [list(each.rows) for each in costs] == [
+        ["regression", "last_regression"],
+        ["learned_pooling", "last_regression"],
+    ]
+    assert {each.settings["states"]["pooling"] for each in costs} == {"compared"}
+    assert [each.tuning for each in costs] == [None, None]
+
+
+def test_whether_the_encoder_is_tuned_depends_on_all_rows_and_not_on_a_sample(pairs, tmp_path, one_round):
+    overrides = ["variant=slim", "finetune.least_rows=13", "finetune.min_steps=0", "heads.min_steps=0"]
+    (costs,) = measure_methods(read_experiments(pairs, overrides), tmp_path / "out")
+    assert (costs.tuning is not None, costs.settings["states"]["pooling"]) == (True, "mean")
+
+
 def test_methods_that_see_other_windows_or_were_measured_otherwise_are_refused(path, tmp_path, turns):
     experiments = read_experiments(path)
     longer = experiments[2].model_copy(update={"encoder": "another"})

@@ -31,6 +31,12 @@ def test_three_digits_are_shown_of_numbers_of_any_size(scale, cell):
     assert section.rows[-1][:3] == ("all", "20", cell)
 
 
+def test_tenths_of_large_numbers_are_written_out():
+    prices = [250_000.0 + 1_234.5 * place for place in range(20)]
+    section = decile_section({"A": score_deciles(prices, prices)})
+    assert section.rows[0][0] == "250,000 to 251,234"
+
+
 def test_tenths_without_rows_are_not_shown():
     section = decile_section({"A": score_deciles([1.0] * 15 + [2.0] * 5, [1.0] * 20)})
-    assert [row[:2] for row in section.rows] == [("1 to 1", "15"), ("2 to 2", "5"), ("all", "20")]
+    assert [row[:2] for row in section.rows] == [("1", "15"), ("2", "5"), ("all", "20")]

@@ -90,6 +90,17 @@ def test_layer_weights_have_a_panel_per_head_and_a_label_per_fraction(make_recor
     assert {"one", "two", "fraction 0.1", "fraction 1", "uniform"} <= set(texts(svg))
 
 
+def test_layer_weights_on_an_encoder_as_given_are_called_so(make_record):
+    svg = svg_of(layer_weights, [make_record(fraction=None, layer_weights=[0.5, 0.5])])
+    assert "encoder as given" in texts(svg)
+    assert "fraction 0" not in texts(svg)
+
+
+def test_the_largest_layer_weight_is_not_cut_off_at_the_edge(make_record):
+    figure = layer_weights([make_record(layer_weights=[0.14, 0.14, 0.14, 0.14, 0.14, 0.14, 0.16])])
+    assert figure.axes[0].get_ylim()[1] > 1.04 * 0.16  # a marker is a tenth of an inch high
+
+
 def test_the_pooled_state_has_a_name_and_layers_keep_their_numbers(make_record):
     six_layers = ["pooled", *range(7)]
     record = make_record(layer_weights=[0.1] * 7 + [0.3], weighed_states=six_layers)

@@ -130,6 +130,11 @@ def test_standard_input_may_be_utf16(folder, expected):
     check(predict(folder, "-", stdin=f"{TEXTS[0]}\n{TEXTS[1]}\n".encode("utf-16")).stdout, expected[:2])
 
 
+def test_an_error_in_standard_input_names_it_as_such(folder):
+    told = refusal(folder, "-", stdin="key,text\n1,fine\n2,\n")
+    assert told.startswith("error: standard input: line 3: column `text` is empty; give a text")
+
+
 def test_a_table_has_the_users_own_names_of_columns(make_shared, tmp_path):
     pairs = make_shared("classification", LABELS, pair=True)
     (tmp_path / "rows.csv").write_text("two,one\nin 1887,the weir\n")

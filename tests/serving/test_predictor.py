@@ -93,6 +93,13 @@ def test_load_is_imported_when_it_is_used():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
+def test_a_folder_of_several_runs_names_them(make_record, tmp_path):
+    for variant in ("small", "deep"):
+        write_record(tmp_path / variant / "records", make_record())
+    with pytest.raises(FolderError, match=rf"holds the runs deep, small; give one, such as {tmp_path}/deep$"):
+        bertvision.load(tmp_path)
+
+
 def test_a_run_folder_stands_for_its_best_model_that_can_be_loaded(make_record, tmp_path):
     # The ensemble scores best and has no folder of its own; the second seed's stages lie below `seeds`.
     rows = [

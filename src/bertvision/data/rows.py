@@ -31,6 +31,7 @@ from bertvision.data.text_format import SAY_ENCODING, USUAL, TextFormat
 from bertvision.errors import DataError
 
 LabelColumn = Literal["class", "labels", "number"]  # what a table says of a row
+SAY_ID = "; correct data.columns.id, or number the rows with data.columns.id=null"
 SAY_COLUMNS = "; say with data.columns which hold `text` and `label`, such as data.columns.text=NAME"
 
 
@@ -70,12 +71,12 @@ def read_rows(
     needs_labels: bool = True,
     advice: str = CAN_DROP,
 ) -> LabelledRows:
-    """Read the rows of a table; without `needs_labels`, a table without a column of labels has rows without them."""
+    """Read the rows of a table; without `needs_labels`, a table may lack its columns of labels and of ids."""
     whole = parse_source(source).whole
     headers = [] if layout.header is False else [each.text_names for each in layout.layouts]
     table, columns = _fit(open_table(whole, layout.hub, hub_split, layout.form, headers), layout)
     labelled = needs_labels or all(table.has(column) for column in _listed(columns.label))
-    _check_columns(table, columns, labelled, layout)
+    _check_columns(table, columns, labelled, needs_id=needs_labels and not layout.is_published)
     raws = list(_raw_rows(table, columns, layout, labelled, needs_labels))
     labels = layout.labels or _names(raws, columns, layout)
     found = (_numbered(raw, labels, columns, layout) if isinstance(raw, _Raw) else raw for raw in raws)
@@ -109,23 +110,24 @@ def _count_others(table: TableFile, columns: ColumnsConfig) -> int:
     return sum(table.has(column) for column in others)
 
 
-def _check_columns(table: TableFile, columns: ColumnsConfig, labelled: bool, layout: RowLayout) -> None:
+def _check_columns(table: TableFile, columns: ColumnsConfig, labelled: bool, needs_id: bool) -> None:
     wanted = [*_listed(columns.text), *(_listed(columns.label) if labelled else ())]
-    if columns.id is not None and not layout.is_published:
+    if columns.id is not None and (needs_id or table.has(columns.id)):
         wanted.append(columns.id)
     for column in wanted:
         if not table.has(column):
-            raise DataError(f"{table.name}: no {place_of(column)} in it; {_columns_there(table)}")
+            advice = SAY_ID if column == columns.id else SAY_COLUMNS
+            raise DataError(f"{table.name}: no {place_of(column)} in it; {_columns_there(table, advice)}")
         if table.names is not None and isinstance(column, str) and table.names.count(column) > 1:
             raise DataError(f"{table.name}: two columns are called {column!r}; rename one, or give its number")
 
 
-def _columns_there(table: TableFile) -> str:
+def _columns_there(table: TableFile, advice: str) -> str:
     """Return which columns there are, and what could be set to find others."""
     if table.names is not None and not all(map(is_unicode, table.names)):
         return f"its header is not UTF-8 text; {SAY_ENCODING}"
     there = f"{table.width} columns" if table.names is None else f"the columns {table.header}"
-    return f"it has {there}{table.advice or SAY_COLUMNS}"
+    return f"it has {there}{table.advice or advice}"
 
 
 def _raw_rows(

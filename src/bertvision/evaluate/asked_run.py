@@ -12,7 +12,7 @@ from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.evaluate.golds import GoldConfig, read_golds
 from bertvision.files import exists, sha256_of
 from bertvision.kinds.kind import Golds
-from bertvision.model_config import best_model, better_than_models
+from bertvision.model_config import best_model, better_than_models, refuse_several_runs
 from bertvision.predictions.files import PREDICTIONS
 from bertvision.records import DataFile, RunRecord, main_score, read_record, read_records
 from bertvision.run_folder import RunFolder, folder_of_record, run_of
@@ -45,6 +45,8 @@ class AskedRun(NamedTuple):
         if gold is not None:
             return read_golds(self.task, gold, self.data, self.paths)
         if self.place is None:
+            if missing := next((path for path in self.paths if not path.exists()), None):
+                raise FolderError(f"{missing}: no such file or folder; give a run folder, or predictions")
             raise SettingsError(f"{self.paths[0]}: lies in no run folder, which would name its file; {GIVE_GOLD}")
         if self.place.is_held_out:
             return self._read_held_out(self.place)
@@ -93,7 +95,10 @@ def find_asked(paths: Sequence[str | Path], gold: str | None, task: str | None, 
 
 def find_predictions(path: Path) -> Path:
     """Return the predictions of dev by a run folder's best model or by a model of a run, or else the path itself."""
-    if (path / PREDICTIONS).exists() or not (path / "records").is_dir():
+    if (path / PREDICTIONS).exists():
+        return path
+    if not (path / "records").is_dir():
+        refuse_several_runs(path)
         return _predictions_by(path) or path
     records = [each for each in read_records(path / "records") if (_predictions_of(path, each) / PREDICTIONS).is_file()]
     if not records:

@@ -164,7 +164,10 @@ def _errors(gold: metrics.Numbers, found: metrics.Numbers) -> NumberErrors:
 
 def _row(same: Sequence[NumberErrors], digits: int) -> tuple[str, ...]:
     first = same[0]
-    name = "" if first.low is None else f"{first.low:,.4g} to {first.high:,.4g}"
+    ends = [
+        f"{end:,.0f}" if abs(end) >= 10_000 else f"{end:,.4g}" for end in (first.low, first.high) if end is not None
+    ]
+    name = " to ".join(dict.fromkeys(ends))
     cells = (
         cell
         for each in same

@@ -14,6 +14,7 @@ from bertvision.settings import (
     Settings,
     find_config,
     merge,
+    named_after,
     read_yaml,
     validate,
     with_overrides,
@@ -167,7 +168,7 @@ DEFAULTS: Settings = {"optim": {"eps": 1e-6, "bias_correction": False, "schedule
 def read_pretraining(path: Path, overrides: Iterable[str] = ()) -> PretrainConfig:
     """Read a pre-training's YAML, with `a.b=value` overrides on top; a path without a file may name a shipped one."""
     path = find_config(path)
-    settings = {"name": path.stem, **read_yaml(path)}
+    settings = {"name": named_after(path), **read_yaml(path)}
     _refuse_experiment(path, settings)
     return build_pretraining(with_overrides(settings, overrides), str(path))
 

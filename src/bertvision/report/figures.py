@@ -100,10 +100,10 @@ def _curve_measures(rows: Sequence[Result]) -> list[Measure]:
 
 
 def _fraction_styles(rows: Sequence[Result]) -> dict[str, Style]:
-    places = sorted({row.place for row in rows})
+    labels = list(dict.fromkeys(map(fraction_label, sorted(rows, key=lambda row: row.place))))
     return {
-        f"fraction {place:g}": Style(_between(number / max(1, len(places) - 1)), cycled(MARKERS, number), "-")
-        for number, place in enumerate(places)
+        label: Style(_between(number / max(1, len(labels) - 1)), cycled(MARKERS, number), "-")
+        for number, label in enumerate(labels)
     }
 
 
@@ -116,7 +116,7 @@ def _between(share: float) -> str:
 def _draw_weights(axis: Axes, name: str, rows: Sequence[Result], styles: dict[str, Style]) -> None:
     for row in rows:
         weights = dict(zip(row.weighed_states, row.layer_weights or (), strict=True))
-        label = f"fraction {row.place:g}"
+        label = fraction_label(row)
         if (pooled := weights.pop("pooled", None)) is not None:
             draw_series(axis, Series(label, styles[label], [POOLED_AT], [pooled]))
         draw_series(axis, Series(label, styles[label], list(map(float, weights)), list(weights.values())))
@@ -124,7 +124,7 @@ def _draw_weights(axis: Axes, name: str, rows: Sequence[Result], styles: dict[st
         axis.axhline(1 / layers, color=INK, linestyle="--", linewidth=1)
     axis.set_title(name, loc="left")
     axis.set_ylabel("weight")
-    axis.set_ylim(bottom=0)
+    axis.set_ylim(0, 1.05 * axis.get_ylim()[1])  # room for the marks at the top
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 

@@ -108,7 +108,10 @@ def predict_stream(
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"standard input{ending}"
         path.write_bytes(content)
-        asked = _asked_file(used, str(path), "standard input", progress)
+        try:
+            asked = _asked_file(used, str(path), "standard input", progress)
+        except DataError as error:
+            raise DataError(str(error).replace(str(path), "standard input")) from None
     return _answer_to(out, used, asked, progress)
 
 

@@ -49,6 +49,7 @@ class RunContext:
     out: Path
     task: Task
     train: Sequence[Window]
+    num_rows: int  # of train, also where a sample of it is kept
     dev: Answering
     held_out: Answering | None  # the part of train that nothing learns from; None where `data.held_out` is 0
     also: dict[str, Answering]  # further splits to score
@@ -84,6 +85,10 @@ class RunContext:
     def of(self, experiment: Experiment) -> "RunContext":
         """Return the same data under another experiment, at its first seed."""
         return replace(self, experiment=experiment, seed=experiment.seeds[0])
+
+    def fitted(self, experiment: Experiment) -> Experiment:
+        """Return another experiment on the same data, with what depends on the training rows resolved."""
+        return fit_to_rows(experiment, self.num_rows, pairs=_is_pairs(self.train))
 
     @property
     def fractions(self) -> tuple[float | None, ...]:
@@ -229,15 +234,16 @@ def prepare(
     if not with_dev and held_out is not None:
         task = task._replace(dev=held_out)
     task, near_misses = _near_misses(task, experiment.data, progress)
+    num_examples = len(task.train.examples)
     if num_train is not None:
         task, held_out = _sampled(task, num_train), None
     encoder = load_encoder(experiment.encoder)
     check_length(encoder, experiment.windows)
     how = Cutting(encoder.tokenizer, experiment.windows, progress=progress)
     train = task.kind.cut(task.train.examples, task.labels, how)
-    is_pairs = all(window.context_at < len(window) for window in train)
-    experiment = fit_to_rows(experiment, len(train), pairs=is_pairs)
-    if not is_pairs:
+    num_rows = len(train) if num_train is None else num_examples
+    experiment = fit_to_rows(experiment, num_rows, pairs=_is_pairs(train))
+    if not _is_pairs(train):
         _check_one_text(experiment)
     _check_direction(experiment, encoder, objective_of(task.kind, task.labels))
     layers, poolings = experiment.states.chosen_layers, (None, experiment.states.chosen_pooling)
@@ -254,6 +260,7 @@ def prepare(
         out=out,
         task=task,
         train=train,
+        num_rows=num_rows,
         dev=ask(task.dev),
         held_out=ask(held_out, part="held_out") if held_out is not None else None,
         also={name: ask(split, part=name) for name, split in task.also.items()},
@@ -265,6 +272,10 @@ def prepare(
         progress=progress,
         seed=experiment.seeds[0],
     )
+
+
+def _is_pairs(windows: Sequence[Window]) -> bool:
+    return all(window.context_at < len(window) for window in windows)
 
 
 def _check_one_text(experiment: Experiment) -> None:

@@ -82,11 +82,13 @@ def measure_methods(experiments: Sequence[Experiment], out: Path, progress: Prog
     Variants that differ in their learning rate alone are one method.
     """
     methods = one_rate_each(experiments)
-    _check_alike(methods)
+    _check_alike(methods, SHARED)
     first = next(iter(methods.values()))
     size = size_for(choose_compute(first.device, first.precision))
     with locked(out):
         context = replace(prepare(first, out, progress, size.examples), progress=SILENT)
+        methods = {name: context.fitted(method) for name, method in methods.items()}
+        _check_alike(methods, ("states.pooling",))
         costs = {name: _kept(context, method) for name, method in methods.items()}
         if num_left := _count_left(costs.values(), out, progress):
             with progress.bar("measure", num_left) as bar:
@@ -103,21 +105,21 @@ def one_rate_each(experiments: Sequence[Experiment]) -> dict[str, Experiment]:
     return methods
 
 
-def _check_alike(methods: Mapping[str, Experiment]) -> None:
+def _check_alike(methods: Mapping[str, Experiment], shared: Sequence[str]) -> None:
     """Refuse methods that do not see the same windows in the same batches: their costs could not be compared."""
-    (first, start), *others = ((name, _shared(method)) for name, method in methods.items())
+    (first, start), *others = ((name, _shared(method, shared)) for name, method in methods.items())
     for name, settings in others:
         if difference := first_difference(start, settings):
             raise SettingsError(
                 f"{first} and {name} cannot be measured side by side: {difference}; let all variants share "
-                f"{', '.join(SHARED)} (--set KEY=VALUE holds for all of them), or measure some alone with "
+                f"{', '.join(shared)} (--set KEY=VALUE holds for all of them), or measure some alone with "
                 "--set variant=NAME and an --out of their own"
             )
 
 
-def _shared(experiment: Experiment) -> Settings:
+def _shared(experiment: Experiment, names: Sequence[str]) -> Settings:
     settings = experiment.model_dump(mode="json")
-    return {name: reduce(getitem, name.split("."), settings) for name in SHARED}
+    return {name: reduce(getitem, name.split("."), settings) for name in names}
 
 
 def _kept(context: RunContext, experiment: Experiment) -> CostRecord:
