@@ -121,6 +121,10 @@ def test_a_table_is_no_file_of_questions(tmp_path):
     told = call("inspect", tmp_path / "reviews.csv").stderr
     assert "reviews.csv: is a table, and task squad2 needs SQuAD files (.json or .json.gz)" in told
     assert "a task such as classification" in told
+    (tmp_path / "tags.conll").write_text("good O\nbread B-FOOD\n")
+    told = call("inspect", tmp_path / "tags.conll").stderr
+    assert "tags.conll: is a file of tagged words, and task squad2 needs SQuAD files" in told
+    assert "a task such as ner" in told
 
 
 @pytest.mark.flow

@@ -4,6 +4,7 @@ An experiment's `task` and `data` -> its splits; a split that is to be answered 
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.data.example import ColumnsConfig, DataConfig, Split, TaskName
@@ -197,6 +198,14 @@ def read_task(name: TaskName, data: DataConfig, *, with_dev: bool = True) -> Tas
     return Task(name, train, dev, labels, also)
 
 
+# What a file is by its ending, and a task that reads it.
+MEANT_FOR = {
+    ".csv": ("a table", "classification"),
+    ".tsv": ("a table", "classification"),
+    ".conll": ("a file of tagged words", "ner"),
+}
+
+
 def read_labelled(
     name: TaskName,
     source: str,
@@ -214,10 +223,10 @@ def read_labelled(
     info = TASKS[name]
     if source in SAMPLES and not info.kind.asks_questions:
         raise DataError(f"{source} holds questions, and task {name} needs {info.files}: set data.train and data.dev")
-    if parse_source(source).whole.endswith((".csv", ".tsv")) and info.kind.asks_questions:
-        raise DataError(
-            f"{source}: is a table, and task {name} needs {info.files}; give one, or a task such as classification"
-        )
+    ending = Path(parse_source(source).whole).suffix
+    if ending in MEANT_FOR and info.kind.asks_questions:
+        what, other = MEANT_FOR[ending]
+        raise DataError(f"{source}: is {what}, and task {name} needs {info.files}; give one, or a task such as {other}")
     split = hub_split or (info.hub.split if info.hub is not None else None) or "validation"
     labels = labels or data.labels or info.labels
     return info.kind.read(info, source, Reading(data, labels, split, need, CAN_DROP if can_drop else ""))

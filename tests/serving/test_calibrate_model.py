@@ -83,6 +83,7 @@ def test_without_write_nothing_is_written(make_folder, data):
     shown = calibrate(folder, "--data", data, "--device", "cpu")
     assert shown.exit_code == 0, shown.output
     assert "nothing was written" in shown.stdout
+    assert "questions are few, and what fits them may be chance; give 100 or more" in shown.stdout
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == there
 
 

@@ -26,6 +26,8 @@ from bertvision.serving.reader import Reader
 from bertvision.serving.served import Served
 from bertvision.tables import Page
 
+FEW = 100  # questions: of so many, a share has a standard error of up to 5 points
+
 
 @dataclass(frozen=True)
 class ModelCalibration:
@@ -48,7 +50,9 @@ class ModelCalibration:
             f"threshold of predict {self.fitted.null_threshold:.4f}"
         )
         written = "nothing was written; --write does" if self.written is None else f"written to {self.written}"
-        return page._replace(head=(*page.head, fitted, written))
+        few = f"{self.report.questions} questions are few, and what fits them may be chance; give {FEW} or more"
+        cautions = (few,) if self.report.questions < FEW else ()
+        return page._replace(head=(*page.head, fitted, *cautions, written))
 
 
 def calibrate_model(
