@@ -247,7 +247,9 @@ def test_an_unknown_task_ends_in_one_line_that_names_the_known_ones(score):
         (["squad2", "--gold", "g", "--predictions", "p", "--colour", "red"], "--colour"),
     ],
 )
-def test_a_wrong_option_is_named_and_ends_with_code_2(arguments, named):
+def test_a_wrong_option_is_named_and_ends_with_code_2(arguments, named, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "predictions.json").write_text("{}")
     result = CliRunner().invoke(app, ["score", *arguments])
     assert (result.exit_code, result.stdout) == (2, "")
     assert named in result.stderr.splitlines()[-1]

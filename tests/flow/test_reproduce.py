@@ -254,7 +254,7 @@ def test_shares_of_frozen_weights_are_set_beside_the_encoder_that_is_tuned_whole
     plan = plan_study(find_study("freezing_2021"), str(saved_encoder), mrpc_folder, 2, chosen)
     record = run_study(plan, tmp_path / "out")
     assert [each.text for each in record.claims if each.verdict is not None] == [
-        "Half of the weights can be frozen at the cost of 2 points (MSR).",
+        "Freezing half of the weights costs points (MSR).",
         "Freezing a twentieth of the weights costs nothing (MSR).",
         "With 95% of the weights frozen nothing is learned (MSR).",
     ]
