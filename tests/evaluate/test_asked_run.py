@@ -76,6 +76,12 @@ def test_a_run_folder_stands_for_its_best_model(run):
     assert shown.stdout.startswith("4 rows\nA: out/predictions/given/good\n")
 
 
+def test_score_takes_a_run_folder_alone_as_other_verbs_do(run):
+    out = run()
+    assert scores_of(out) == scores_of("--predictions", out)
+    assert "give --predictions: a file of them, or a run's folder" in refusal("score", out / "nowhere")
+
+
 def test_predictions_that_are_not_there_are_told_as_such(run):
     told = refusal("compare", run(), "nowhere")
     assert told.startswith("error: nowhere: cannot be read (No such file or directory); give OUT/predictions")

@@ -42,19 +42,20 @@ def score(
         str | None,
         typer.Argument(
             help="squad1, squad2, answerability, cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli, swag, ner, "
-            "classification, multilabel or regression. [default: the run's, or squad2]",
+            "classification, multilabel or regression. [default: the run's, or squad2] A run's folder may stand here "
+            "alone.",
             show_default=False,
         ),
     ] = None,
     *,
     gold: Gold = None,
     predictions: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--predictions",
             help="JSON: id -> answer, label, number or list of labels or tags; GLUE's .tsv; or a run's folder of them.",
         ),
-    ],
+    ] = None,
     null_odds: Annotated[
         Path | None,
         typer.Option("--null-odds", help="JSON: question id -> odds of no answer; goes with best_spans.json."),
@@ -70,6 +71,10 @@ def score(
     Reads a gold file and a predictions file, prints the scores as JSON, and needs no torch. Predictions in a run folder
     need neither task nor gold file; an own table with others is read with --set data.columns.label=stars.
     """
+    if predictions is None and task is not None and Path(task).is_dir():
+        predictions, task = Path(task), None
+    if predictions is None:
+        raise SettingsError("give --predictions: a file of them, or a run's folder")
     from bertvision.evaluate.score import score_file
 
     scored = score_file(task, gold, predictions, null_odds, na_prob_thresh, settings_of(overrides))
