@@ -86,7 +86,10 @@ def _read(path: Path, key: str) -> Iterator[str]:
 
 
 def _read_table(path: Path, column: str) -> Iterator[str]:
-    table = open_table(str(path), None, "train", known_headers=[(column,)])
+    try:
+        table = open_table(str(path), None, "train", known_headers=[(column,)])
+    except DataError as error:  # an experiment's settings of tables are none here
+        raise DataError(str(error).partition(", or say --set data.")[0]) from None
     table = table.with_header() if table.names is None else table
     if not all(map(is_unicode, table.names or ())):
         raise _not_unicode(f"{path}: its header")
