@@ -104,7 +104,7 @@ def test_sentences_end_at_points_and_blank_lines():
         ("a.csv", b"text,id\na,1\ncaf\xe9,2\n", "line 3: column `text` is not UTF-8 text; .* in UTF-8"),
         ("a.csv", b"caf\xe9,text\na,b\n", "its header is not UTF-8 text"),
         ("a.csv", b'text\n"a"b\n', r"line 2: not quoted as CSV is \(.*\); fix it$"),
-        ("a.csv", "text\na\n".encode("utf-16-le"), "looks like UTF-16 without a byte order mark; save the file as UTF-8$"),
+        ("a.csv", "text\na\n".encode("utf-16-le"), "like UTF-16 without a byte order mark; save the file as UTF-8$"),
         ("a.csv.xz", lzma.compress(b"text\na\n"), "a table is read as it is or packed as .gz; unpack it"),
     ],
 )

@@ -28,7 +28,7 @@ LEAST_PIECES = 100  # of a vocabulary: letters and digits alone are 62
 
 
 class CorpusConfig(Config):
-    """Where the text is: files and folders (plain text, JSONL, also .gz and .xz; tables), `sample`, or a hub data set."""
+    """Where the text is: files and folders (text, JSONL, also .gz and .xz; tables), `sample`, or a hub data set."""
 
     train: tuple[str, ...] = Field(min_length=1)
     held_out: tuple[str, ...] = ()  # documents to measure the loss on; none: some of `train`
