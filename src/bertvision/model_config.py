@@ -78,7 +78,9 @@ def read_settings(model: UseConfig, settings: Settings, calibration: Calibration
 
 def best_model(folder: Path) -> Path:
     """Return the model of a run folder that scores best on dev, or else the path itself."""
-    if (folder / CONFIG).exists() or not (folder / "records").is_dir():
+    if (folder / CONFIG).exists():
+        return folder
+    if not (folder / "records").is_dir():
         refuse_several_runs(folder)
         return folder
     records = [each for each in read_records(folder / "records") if _has_model(folder, each)]

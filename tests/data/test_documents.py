@@ -43,6 +43,22 @@ def test_a_table_without_the_column_or_with_a_bad_row_says_what_to_do(tmp_path):
         list(read_documents([str(path)], "note"))
 
 
+def test_rows_without_text_are_no_documents(tmp_path):
+    """Pre-training holds its last document out: a blank one left it without a held-out loss."""
+    path = tmp_path / "notes.csv"
+    path.write_text("text,id\na,1\n,2\nb,3\n  ,4\n", encoding="utf-8-sig")
+    assert list(read_documents([str(path)])) == ["a", "b"]
+
+
+@pytest.mark.parametrize("cell", [1.5, b"a", ["a", "b"]])
+def test_cells_of_parquet_that_are_no_text_are_refused(tmp_path, cell):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "notes.parquet"
+    parquet.write_table(pytest.importorskip("pyarrow").table({"text": [None, cell]}), path)
+    with pytest.raises(DataError, match=f"row 2: column `text` has type {type(cell).__name__}; give it as text"):
+        list(read_documents([str(path)]))
+
+
 def test_a_folder_is_read_in_the_order_of_its_names(tmp_path):
     for name in ("b.txt", "a.txt", ".hidden"):
         (tmp_path / name).write_text(f"text of {name}")
@@ -85,6 +101,11 @@ def test_sentences_end_at_points_and_blank_lines():
         ("a.jsonl", b"{", "line 1: is not JSON"),
         ("a.jsonl", b'{"txt": "a"}', "no text under 'text'; name its key with --set data.text=KEY"),
         ("a.jsonl", b'{"text": 3}', "no text under 'text'"),
+        ("a.csv", b"text,id\na,1\ncaf\xe9,2\n", "line 3: column `text` is not UTF-8 text; .* in UTF-8"),
+        ("a.csv", b"caf\xe9,text\na,b\n", "its header is not UTF-8 text"),
+        ("a.csv", b'text\n"a"b\n', r"line 2: not quoted as CSV is \(.*\); fix it$"),
+        ("a.csv", "text\na\n".encode("utf-16-le"), "like UTF-16 without a byte order mark; save the file as UTF-8$"),
+        ("a.csv.xz", lzma.compress(b"text\na\n"), "a table is read as it is or packed as .gz; unpack it"),
     ],
 )
 def test_what_is_no_text_is_refused_in_one_line(tmp_path, name, raw, message):
@@ -105,6 +126,9 @@ def test_a_packed_file_that_grows_as_no_text_does_is_refused(tmp_path, monkeypat
 def test_what_is_not_there_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"cannot be read \(No such file"):
         list(read_documents([str(tmp_path / "none.txt")]))
+    for path in ("books/none.csv", "books/none.txt", "books/none.jsonl.gz"):  # no data sets of the hub
+        with pytest.raises(DataError, match=rf"^{path}: cannot be read \(No such file"):
+            list(read_documents([path]))
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="an empty folder"):
         list(read_documents([str(tmp_path / "empty")]))

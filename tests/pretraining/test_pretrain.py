@@ -1,6 +1,7 @@
 """The whole pre-training on invented text: its encoder loads, what was stopped goes on to the same loss."""
 
 import json
+import shutil
 import signal
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
     AutoTokenizer,
@@ -21,7 +23,10 @@ from typer.testing import CliRunner
 
 from bertvision.cli import app
 from bertvision.encoder.load import load_encoder
-from bertvision.errors import FolderError, SettingsError
+from bertvision.encoder.tuning.adapter_file import save_adapters
+from bertvision.encoder.tuning.config import TuneConfig
+from bertvision.encoder.tuning.tune import tune
+from bertvision.errors import EncoderError, FolderError, SettingsError
 from bertvision.experiment import read_experiments
 from bertvision.pretraining.config import build_pretraining, read_pretraining
 from bertvision.pretraining.corpus import Vocabulary, prepare_corpus
@@ -220,6 +225,38 @@ def test_rows_must_fit_into_the_encoder_to_go_on_from(make_config, tmp_path):
     stages = [{"length": 128, "steps": 1, "tokens": 256}]
     with pytest.raises(SettingsError, match="rows of 128 tokens, and size.positions is 64"):
         pretrain(going_on_from(make_config, tmp_path / "first" / "encoder", stages=stages), tmp_path / "second")
+
+
+def test_what_is_finished_is_not_taken_for_what_goes_on_from_another_encoder_under_the_same_name(make_config, tmp_path):
+    first, out = tmp_path / "first", tmp_path / "second"
+    pretrain(make_config(), first)
+    config = going_on_from(make_config, first / "encoder")
+    record = pretrain(config, out)
+    assert pretrain(config, out) == record
+    shutil.rmtree(first)
+    pretrain(make_config(seed=2), first)
+    with pytest.raises(FolderError, match="encoder: made by other settings .start was "):
+        pretrain(config, out)
+
+
+@pytest.mark.parametrize("insert", ["houlsby:4", "lora:2"])
+def test_what_was_inserted_into_an_encoder_is_not_left_out_in_silence(make_config, saved_encoder, tmp_path, insert):
+    shutil.copytree(saved_encoder, tmp_path / "tuned")
+    encoder = load_encoder(str(saved_encoder)).model
+    tune(encoder, TuneConfig(train="none", insert=insert), seed=1)
+    save_adapters(tmp_path / "tuned" / "adapters.safetensors", encoder)
+    with pytest.raises(SettingsError, match="tuned' has adapters, LoRA or parasites in it, which would be lost"):
+        pretrain(going_on_from(make_config, tmp_path / "tuned"), tmp_path / "out")
+
+
+def test_layers_that_predict_and_do_not_fit_are_told_with_the_encoders_name(make_config, tmp_path):
+    pretrain(make_config(), tmp_path / "first")
+    path = tmp_path / "first" / "encoder" / "model.safetensors"
+    weights = load_file(path)
+    save_file({**weights, "cls.seq_relationship.bias": torch.zeros(3)}, path, metadata={"format": "pt"})
+    (path.parent / "sha256.json").unlink()
+    with pytest.raises(EncoderError, match="encoder '.*encoder': its layers that predict cannot be loaded: "):
+        pretrain(going_on_from(make_config, path.parent), tmp_path / "second")
 
 
 def test_an_encoder_of_another_kind_is_refused_before_anything_is_written(make_config, tmp_path):

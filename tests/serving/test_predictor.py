@@ -100,6 +100,12 @@ def test_a_folder_of_several_runs_names_them(make_record, tmp_path):
         bertvision.load(tmp_path)
 
 
+def test_a_model_stands_for_itself_whatever_else_lies_in_its_folder(make_record, tmp_path):
+    (tmp_path / "model.json").write_text("{}")
+    write_record(tmp_path / "later" / "records", make_record())
+    assert best_model(tmp_path) == tmp_path
+
+
 def test_a_run_folder_stands_for_its_best_model_that_can_be_loaded(make_record, tmp_path):
     # The ensemble scores best and has no folder of its own; the second seed's stages lie below `seeds`.
     rows = [

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from bertvision.data.passages import SENTENCE_END
 from bertvision.data.sources import LIMIT, BadExampleError, is_unicode, load_hub_rows, most_unpacked, parse_hub_id
-from bertvision.data.tables import ending_of, open_table
+from bertvision.data.tables import ENDINGS, ending_of, open_table, place_of
 from bertvision.errors import DataError
 from bertvision.files import exists
 
@@ -37,7 +37,7 @@ def read_documents(sources: Sequence[str], key: str = "text", without: Sequence[
     for source in sources:
         if source == SAMPLE:
             yield from _sample()
-        elif not exists(source) and (hub := parse_hub_id(source)) is not None:
+        elif ending_of(source) not in ENDINGS and not exists(source) and (hub := parse_hub_id(source)) is not None:
             rows = load_hub_rows(hub.dataset, hub.config, hub.split or "train")
             yield from (_text_of(row, key, f"{source}, row {number}") for number, row in enumerate(rows))
         else:
@@ -74,6 +74,8 @@ def _sample() -> Iterator[str]:
 
 
 def _read(path: Path, key: str) -> Iterator[str]:
+    if path.suffix in OPENERS and ending_of(path.stem) in TABLES:
+        raise DataError(f"{path}: a table is read as it is or packed as .gz; unpack it")
     with _opened(path) as file:
         if (path.with_suffix("") if path.suffix in OPENERS else path).suffix == ".jsonl":
             for number, line in enumerate(iter(lambda: _some(file.readline, path), b""), start=1):
@@ -84,8 +86,13 @@ def _read(path: Path, key: str) -> Iterator[str]:
 
 
 def _read_table(path: Path, column: str) -> Iterator[str]:
-    table = open_table(str(path), None, "train", known_headers=[(column,)])
+    try:
+        table = open_table(str(path), None, "train", known_headers=[(column,)])
+    except DataError as error:  # an experiment's settings of tables are none here
+        raise DataError(str(error).partition(", or say --set data.")[0]) from None
     table = table.with_header() if table.names is None else table
+    if not all(map(is_unicode, table.names or ())):
+        raise _not_unicode(f"{path}: its header")
     if not table.has(column):
         raise DataError(f"{path}: no column {column!r} among {table.header}; name it with --set data.text=COLUMN")
     for line in table.lines:
@@ -93,8 +100,19 @@ def _read_table(path: Path, column: str) -> Iterator[str]:
             table.check(line)
         except BadExampleError as error:
             raise DataError(f"{line.where}: {error}") from None
-        if (cell := table.cell(line, column)) is not None:
-            yield str(cell)
+        cell = table.cell(line, column)
+        if cell is None:
+            continue
+        if not isinstance(cell, str):
+            raise DataError(f"{line.where}: {place_of(column)} has type {type(cell).__name__}; give it as text")
+        if not is_unicode(cell):
+            raise _not_unicode(f"{line.where}: {place_of(column)}")
+        if cell.strip():
+            yield cell
+
+
+def _not_unicode(where: str) -> DataError:
+    return DataError(f"{where} is not UTF-8 text; {GIVE_TEXT}, in UTF-8")
 
 
 def _some(read: Callable[[int], bytes], path: Path) -> bytes:
@@ -125,7 +143,7 @@ def _decode(raw: bytes, path: Path) -> str:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise DataError(f"{path}: is not UTF-8 text; {GIVE_TEXT}, in UTF-8") from None
+        raise _not_unicode(f"{path}:") from None
     if "\0" in text:
         raise DataError(f"{path}: holds NUL bytes, so it is no text; {GIVE_TEXT}")
     return text

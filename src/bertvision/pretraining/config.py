@@ -28,12 +28,12 @@ LEAST_PIECES = 100  # of a vocabulary: letters and digits alone are 62
 
 
 class CorpusConfig(Config):
-    """Where the text is: files and folders (plain text or JSONL, also .gz and .xz), `sample`, or a hub data set."""
+    """Where the text is: files and folders (text, JSONL, also .gz and .xz; tables), `sample`, or a hub data set."""
 
     train: tuple[str, ...] = Field(min_length=1)
     held_out: tuple[str, ...] = ()  # documents to measure the loss on; none: some of `train`
     held_out_every: int = Field(200, ge=2)  # without `held_out`: every 200th document, of fewer the last one
-    text: str = "text"  # the key of the text in JSONL and hub data sets
+    text: str = "text"  # the key of the text in JSONL and hub data sets, its column in tables
     folder: str | None = None  # of vocabulary and tokens, for several pre-trainings; None: OUT/data
 
 

@@ -16,7 +16,8 @@ from transformers import BertConfig, BertForMaskedLM, BertForPreTraining, BertLM
 from bertvision.encoder.folder import build_encoder
 from bertvision.encoder.load import load_encoder, quiet_transformers
 from bertvision.encoder.packed import run_on_tokens
-from bertvision.errors import SettingsError
+from bertvision.encoder.tuning.blocks import INSERTED
+from bertvision.errors import EncoderError, SettingsError, told_as
 from bertvision.pretraining.config import ObjectiveName, PretrainConfig, StageConfig
 from bertvision.pretraining.corpus import Vocabulary
 from bertvision.pretraining.masking import PredictedTokens
@@ -170,10 +171,15 @@ def with_size_of_encoder(config: PretrainConfig) -> PretrainConfig:
     """Return the settings with the size and vocabulary of the encoder that they go on from, if any."""
     if config.encoder is None:
         return config
-    about: Any = load_encoder(config.encoder).model.config
+    encoder = load_encoder(config.encoder).model
+    about: Any = encoder.config
     if about.model_type != "bert":
         raise SettingsError(
             f"encoder: {config.encoder!r} is of the kind {about.model_type}; give one of BERT's kind, such as `default`"
+        )
+    if any(INSERTED.search(name) for name, _ in encoder.named_parameters()):
+        raise SettingsError(
+            f"encoder: {config.encoder!r} has adapters, LoRA or parasites in it, which would be lost; give one without"
         )
     size = {
         "layers": about.num_hidden_layers,
@@ -215,7 +221,8 @@ def build_model(config: PretrainConfig, vocabulary: Vocabulary) -> PretrainingMo
 def _load(name: str, kind: type[PreTrainedModel], changes: Mapping[str, Any]) -> PreTrainedModel:
     """Load an encoder with the layers that predict from it, where its checkpoint has them."""
     encoder: Any = load_encoder(name).model  # as changes and adapters of its folder leave it
-    whole, _ = build_encoder(Path(encoder.config.name_or_path), kind, changes)
+    with told_as(EncoderError, f"encoder {name!r}: its layers that predict cannot be loaded"):
+        whole, _ = build_encoder(Path(encoder.config.name_or_path), kind, changes)
     whole.base_model.load_state_dict(encoder.state_dict(), strict=False)  # either may lack the pooler
     return whole
 

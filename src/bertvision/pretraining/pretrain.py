@@ -12,7 +12,7 @@ import torch
 
 from bertvision.encoder.fast_steps import compiled
 from bertvision.encoder.finetune_plan import StepKind
-from bertvision.encoder.load import Encoder, quiet_transformers
+from bertvision.encoder.load import Encoder, load_encoder, quiet_transformers
 from bertvision.encoder.tuning.freezing import still_weights
 from bertvision.errors import TrainingError
 from bertvision.files import locked, recover_all, whole_folder, write_text
@@ -41,7 +41,7 @@ from bertvision.records import (
 from bertvision.run_folder import is_made, resumable, sign
 from bertvision.settings import Settings
 from bertvision.training.accounting import Costs, Meter
-from bertvision.training.checkpoint import HeldSignals, load_progress, save_progress
+from bertvision.training.checkpoint import HeldSignals, fingerprint, load_progress, save_progress
 from bertvision.training.device import Compute, choose_compute
 from bertvision.training.graphs import StepGraphs
 from bertvision.training.history import History, TrainingLog, thinned
@@ -62,19 +62,25 @@ def pretrain(config: PretrainConfig, out: Path, progress: Progress = SILENT) -> 
     config = with_size_of_encoder(config)
     compute = choose_compute(config.device, config.precision)
     processes = join_processes(compute.device)
-    own = progress if processes.is_main else SILENT
+    own, made_by = progress if processes.is_main else SILENT, _made_by(config)
     with locked(out) if processes.is_main else nullcontext():
-        if not processes.agreed(lambda: _is_finished(config, out)):
-            _pretrain(config, out, compute._replace(processes=processes), own)
+        if not processes.agreed(lambda: _is_finished(config, out, made_by)):
+            _pretrain(config, out, made_by, compute._replace(processes=processes), own)
             processes.wait()  # until all is written
         if lacking := [step for step in config.checkpoints if not (out / STEPS / str(step)).exists()]:
             own.say(f"step {lacking[0]:,} was over before `checkpoints` named it; choose another --out to keep it")
         return read_pretraining_record(out)
 
 
-def _is_finished(config: PretrainConfig, out: Path) -> bool:
+def _made_by(config: PretrainConfig) -> Settings:
+    """Return what decides the weights: settings, and what lies under the name of an encoder to go on from."""
+    settings = config.training_settings()
+    return settings | ({} if config.encoder is None else {"start": fingerprint(load_encoder(config.encoder).model)})
+
+
+def _is_finished(config: PretrainConfig, out: Path, made_by: Settings) -> bool:
     recover_all(out, "")
-    if not is_made(out / ENCODER, config.training_settings()):
+    if not is_made(out / ENCODER, made_by):
         return False
     check_text(config, _data_folder(config, out))
     return True
@@ -84,14 +90,14 @@ def _data_folder(config: PretrainConfig, out: Path) -> Path:
     return out / DATA if config.data.folder is None else Path(config.data.folder)
 
 
-def _pretrain(config: PretrainConfig, out: Path, compute: Compute, progress: Progress) -> None:
-    made_by, place, is_main = config.training_settings(), out / ENCODER, compute.processes.is_main
+def _pretrain(config: PretrainConfig, out: Path, made_by: Settings, compute: Compute, progress: Progress) -> None:
+    place, is_main = out / ENCODER, compute.processes.is_main
     prepared = prepare_corpus(config, _data_folder(config, out), progress, compute.processes)
     source = _source(config, prepared.train, prepared.vocabulary, compute)  # refuses what has no rows
     unfinished = {**made_by, "device": compute.device.type}
     with resumable(out / "unfinished" / LEARNER, unfinished, [place], is_main=is_main) as saved:
         compute.processes.wait()  # until the main one has looked at what is saved
-        training = _Pretraining(config, prepared, source, compute, out, saved, progress)
+        training = _Pretraining(config, made_by, prepared, source, compute, out, saved, progress)
         training.run()
         if is_main:
             record = training.record()
@@ -123,6 +129,7 @@ class _Pretraining:
     def __init__(
         self,
         config: PretrainConfig,
+        made_by: Settings,
         prepared: Prepared,
         source: StepSource,
         compute: Compute,
@@ -132,7 +139,7 @@ class _Pretraining:
     ) -> None:
         """Begin, or go on from what is saved."""
         self._config, self._prepared, self._source, self._compute = config, prepared, source, compute
-        self._out, self._saved, self._progress = out, saved, progress
+        self._made_by, self._out, self._saved, self._progress = made_by, out, saved, progress
         self._packed, self._is_main = packs_rows(config, compute), compute.processes.is_main
         self.model = build_model(config, prepared.vocabulary).to(compute.device)
         self._group = self._build_group()
@@ -202,7 +209,7 @@ class _Pretraining:
         if number % config.evaluate_every == 0 or number == config.num_steps:
             self._evaluate(number)
         if number in config.checkpoints:
-            self._keep(self._out / STEPS / str(number), {**config.training_settings(), "step": number})
+            self._keep(self._out / STEPS / str(number), {**self._made_by, "step": number})
         is_due = time.perf_counter() - self._last_saved > config.save_every and number < config.num_steps
         if self._is_main and (is_due or signals.came is not None):
             self._save()
