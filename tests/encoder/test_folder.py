@@ -124,3 +124,12 @@ def test_a_damaged_tokenizer_is_one_line(encoder_folder, content):
     with pytest.raises(EncoderError, match="cannot be loaded") as caught:
         load_encoder(str(encoder_folder))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("load", [load_encoder, load_tokenizer])
+def test_a_checkpoint_without_the_files_of_its_tokenizer_is_refused(load, encoder_folder):
+    # transformers makes a tokenizer of five special tokens, by which every word is unknown.
+    for path in (encoder_folder / name for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt")):
+        path.unlink(missing_ok=True)
+    with pytest.raises(EncoderError, match=r"cannot be loaded: its tokenizer has special tokens alone; copy the"):
+        load(str(encoder_folder))

@@ -81,6 +81,8 @@ def build_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
         str(folder), config=_kind_of_encoder(folder), trust_remote_code=False, local_files_only=True
     )
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):  # what transformers makes of no files at all
+        raise EncoderError("its tokenizer has special tokens alone; copy the tokenizer's files (tokenizer.json) there")
     return tokenizer
 
 
