@@ -1,10 +1,11 @@
 """Measures pre-training beside transformers' Trainer: tokens a second and the share of the GPU's peak, same model.
 
-    python -m tools.pretrain_speed CORPUS [--length 512] [--tokens 65536] [--steps 2400] [--sides ours,trainer_compiled]
+    python -m tools.pretrain_speed CORPUS [--length 512] [--tokens 65536] [--steps 240] [--sides ours,trainer_compiled]
 
 CORPUS is a folder that `bertvision pretrain` made (OUT/data, or data.folder). Every side masks words of full rows, in
-bf16 on a GPU, and is measured over its last third, warm. `ours` compiles its blocks from 2,000 steps on. Trainer gets
-what makes it fastest: fused AdamW, rows without padding, workers, and in `trainer_compiled` torch.compile.
+bf16 on a GPU, and is measured over its last third, warm. `ours` compiles its blocks, as in long pre-trainings. Trainer
+gets what makes it fastest: fused AdamW, rows without padding, workers, cuDNN's attention (all its rows have one shape),
+and in `trainer_compiled` torch.compile. `--profile` lists the kernels of ten of our steps.
 """
 
 import argparse
@@ -12,11 +13,14 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import Dataset
 from transformers import (
     BertForMaskedLM,
@@ -26,6 +30,7 @@ from transformers import (
     TrainingArguments,
 )
 
+from bertvision.encoder import fast_steps
 from bertvision.files import read_json
 from bertvision.pretraining.config import PretrainConfig, build_pretraining
 from bertvision.pretraining.corpus import Corpus, open_corpus
@@ -36,6 +41,7 @@ from bertvision.run_folder import MADE_BY
 from bertvision.training.device import choose_compute, wait_for
 
 SIDES = ("ours", "trainer", "trainer_compiled")
+PROFILED_STEPS = 10
 
 
 def main() -> None:
@@ -45,9 +51,10 @@ def main() -> None:
     parser.add_argument("--size", type=json.loads, default={"layers": 12, "hidden": 768, "heads": 12})
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=65_536)
-    parser.add_argument("--steps", type=int, default=2400)
-    parser.add_argument("--trainer-steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=240)
+    parser.add_argument("--trainer-steps", type=int, default=90)
     parser.add_argument("--sides", default=",".join(SIDES))
+    parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     for side in given.sides.split(","):
         speed, per_token = measure_ours(given) if side == "ours" else measure_trainer(given, side)
@@ -66,18 +73,40 @@ def config_for(given: argparse.Namespace, steps: int) -> PretrainConfig:
 
 
 class Said(Silent):
-    """Shows the lines of a pre-training."""
+    """Shows the lines of a pre-training, and the kernels of ten steps in its middle, where that is asked for."""
+
+    def __init__(self, profiled_at: int | None) -> None:
+        self._left, self._profiler = profiled_at, profile(activities=[ProfilerActivity.CUDA])
 
     def say(self, message: str) -> None:
         """Print one line."""
         print(message, flush=True)
 
+    @contextmanager
+    def bar(self, what: str, total: int) -> Iterator["Said"]:
+        """Open a bar that counts steps."""
+        yield self
+
+    def advance(self, amount: int, note: Any = None) -> None:  # noqa: ANN401 (never asked for)
+        """Begin and end the profile when its steps have come."""
+        if self._left is None:
+            return
+        self._left -= amount
+        if self._left == 0:
+            torch.cuda.synchronize()
+            self._profiler.start()
+        if self._left == -PROFILED_STEPS:
+            torch.cuda.synchronize()
+            self._profiler.stop()
+            print(self._profiler.key_averages().table(sort_by="self_cuda_time_total", row_limit=40), flush=True)
+
 
 def measure_ours(given: argparse.Namespace) -> tuple[float, float]:
     """Return tokens a second over the last third, and operations a token."""
     config = config_for(given, given.steps)
+    fast_steps.MIN_STEPS_TO_COMPILE = 0
     with tempfile.TemporaryDirectory(prefix="pretrain-speed-") as folder:
-        record = pretrain(config, Path(folder) / "out", Said())
+        record = pretrain(config, Path(folder) / "out", Said(given.steps // 2 if given.profile else None))
     before, last = [point for point in record.training if point.score is not None][-2:]
     tokens = record.tokens / record.steps * (last.step - before.step)
     return tokens / (last.seconds - before.seconds), record.operations / record.tokens
@@ -115,6 +144,7 @@ class Clock(TrainerCallback):
 def measure_trainer(given: argparse.Namespace, side: str) -> tuple[float, float]:
     """Return tokens a second of transformers' Trainer over its last third, and operations a token."""
     compute, steps, rows = choose_compute(), given.trainer_steps, given.tokens // given.length
+    torch.backends.cuda.enable_cudnn_sdp(True)  # `choose_compute` turns it off, for rows of many shapes
     prepared = open_corpus(given.corpus)
     model = build_model(config_for(given, steps), prepared.vocabulary).whole
     assert isinstance(model, BertForMaskedLM)

@@ -24,15 +24,17 @@ from typing import Any
 
 from bertvision.data.squad import read_squad_file
 from bertvision.experiment import build_experiment
-from bertvision.files import write_text
+from bertvision.files import read_json, write_text
 from bertvision.pretraining.config import PretrainConfig, build_pretraining
 from bertvision.pretraining.pretrain import pretrain
 from bertvision.progress import Silent
 from bertvision.records import MAIN_SCORES
-from bertvision.settings import Settings, merge
+from bertvision.run_folder import MADE_BY
+from bertvision.settings import Settings, find_config, merge, read_yaml
 from bertvision.steps.run import run
 
 REFERENCE, AGAIN = "mlm_nsp", "mlm_nsp, seed 2"
+OURS = "ours"  # the largest, by configs/pretrain/books.yaml
 SHARES = ("mask", "same", "random")
 HALF, TWICE, ONE_HEAD = "half the layers", "twice the layers", "one head"
 # What each encoder differs in from the reference: masked words and next sentences, 80/10/10, of the size asked for.
@@ -52,12 +54,14 @@ MODELS: dict[str, Settings] = {
     TWICE: {},
     "mlm, 30%": {"objective": "mlm", "masking": {"share": 0.3}},
     "mlm, whole words": {"objective": "mlm", "masking": {"whole_words": True}},
+    OURS: {},
 }
 CURVE = ("mlm", "ltr")  # encoders of figure 5, fine-tuned at these shares of their steps
 CURVE_SHARES = (0.1, 0.2, 0.4, 0.7)
 CURVE_TASK = "mnli_10k"
 BILSTM, FEATURES = "ltr + bilstm", "ner features"
 SEEDS = (1, 2, 3)
+CORPUS = "corpus"  # vocabulary and tokens, below WORK
 # Of tasks that are not judged by their main score: each encoder at its own best threshold; MRPC as the paper's tables.
 SCORES = {"squad2": "best_f1", "mrpc": "accuracy"}
 FINETUNE: Settings = {
@@ -239,7 +243,7 @@ class Study:
         if not self._has(model, "pretrain"):
             told = record.model_dump(mode="json", include={"loss", "steps", "tokens", "seconds", "parameters"})
             told |= {
-                "size": size_of(model, self._given.size),
+                "size": (config.size.layers, config.size.hidden, config.size.heads),
                 "tokens_per_second": record.tokens_per_second,
                 "share_of_peak": record.share_of_peak,
             }
@@ -252,7 +256,7 @@ class Study:
         text, held_out = text_of(given.data, given.work)
         reference: Settings = {
             "name": "study",
-            "data": {"train": text, "held_out": held_out, "folder": str(given.work / "corpus")},
+            "data": {"train": text, "held_out": held_out, "folder": str(given.work / CORPUS)},
             "vocabulary": {"size": 16_000},
             "size": dict(zip(("layers", "hidden", "heads"), size_of(model, given.size), strict=True)),
             "stages": [{"length": 128, "steps": given.steps, "tokens": 16_384}],
@@ -261,7 +265,9 @@ class Study:
             "evaluate_every": max(1, given.steps // 10),
             "checkpoints": self._checkpoints() if model in CURVE else [],
         }
-        return build_pretraining(merge(merge(reference, MODELS[model]), json.loads(given.settings)), model)
+        own = {**reference, **read_yaml(find_config(Path("pretrain/books")))} if model == OURS else reference
+        own = {**own, "data": reference["data"], "vocabulary": reference["vocabulary"]}
+        return build_pretraining(merge(merge(own, MODELS[model]), json.loads(given.settings)), model)
 
     def _finetune(self, model: str, task: str, encoder: Path) -> None:
         before = [each["seconds"] for each in self._runs if each["task"] == task]
@@ -290,7 +296,14 @@ class Study:
 
 
 def text_of(data: Path, work: Path) -> tuple[list[str], list[str]]:
-    """Return the files to pre-train on and those held out: the books, and contexts of questions to learn from."""
+    """Return the files to pre-train on and those held out: the books, and contexts of questions to learn from.
+
+    Where WORK/corpus was made of them already, they may be gone.
+    """
+    made_by = work / CORPUS / MADE_BY
+    if made_by.exists():
+        made_of = read_json(made_by)["data"]
+        return made_of["train"], made_of["held_out"]
     contexts = work / "contexts.jsonl"
     if not contexts.exists():
         by_title: dict[str, dict[str, None]] = {}
@@ -300,6 +313,9 @@ def text_of(data: Path, work: Path) -> tuple[list[str], list[str]]:
         write_text(contexts, "".join(lines))
     books = sorted(map(str, (data / "books").glob("train-*.jsonl.xz")))
     return [*books, str(contexts)], [str(data / "books" / "held_out.jsonl.xz")]
+
+
+LRS = {OURS: 1e-4}  # of fine-tuning, where not that of FINETUNE: what 12 x 384 has in the other experiments
 
 
 def experiment_for(
@@ -312,6 +328,8 @@ def experiment_for(
     found: Settings = {"train": f"{data / files['train']}{part}"}
     found |= {"dev": str(data / files["dev"])} if "dev" in files else {"fold": seeds[0]}
     settings = merge(settings, {"encoder": str(encoder), "seeds": list(seeds), "data": found})
+    if model in LRS:
+        settings = merge(settings, {"finetune": {"lr": LRS[model]}})
     if model == BILSTM:
         return merge(settings, {"finetune": {"head": {"head": "bilstm_last", "readout_width": 128}}})
     if model.startswith("ltr"):  # its first token has seen nothing
