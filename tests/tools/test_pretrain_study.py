@@ -7,7 +7,18 @@ import json
 import pytest
 
 from bertvision.experiment import build_experiment
-from tools.pretrain_study import BILSTM, CURVE, MODELS, PUBLISHED, TASKS, Study, as_tables, experiment_for, read_runs
+from tools.pretrain_study import (
+    BILSTM,
+    CURVE,
+    MODELS,
+    OURS,
+    PUBLISHED,
+    TASKS,
+    Study,
+    as_tables,
+    experiment_for,
+    read_runs,
+)
 
 
 @pytest.fixture
@@ -39,7 +50,7 @@ def test_every_pre_training_differs_from_the_reference_in_what_it_is_named_after
     config, reference = study.config_for(model), study.config_for("mlm_nsp")
     assert (config.training_settings() != reference.training_settings()) == (model != "mlm_nsp")
     assert config.data_settings() == reference.data_settings()
-    assert bool(config.checkpoints) == (model in CURVE)
+    assert bool(config.checkpoints) == (model in {*CURVE, OURS})
     assert json.loads((given.work / "contexts.jsonl").read_text()) == {"text": "Hannah built it."}
 
 
@@ -50,6 +61,7 @@ def test_sizes_vary_as_in_table_6_around_the_one_that_is_asked_for(given):
         "half the layers": (1, 128, 2),
         "twice the layers": (4, 128, 2),
         "one head": (2, 128, 1),
+        "ours": (12, 384, 6),  # whatever is asked for
     }
 
 
