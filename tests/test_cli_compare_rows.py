@@ -189,6 +189,22 @@ def test_own_tables_are_read_with_settings(call):
     assert found["classes"]["A"]["confusions"]["y"] == {"x": 1, "y": 0, "z": 0}
 
 
+def test_errors_in_thousands_are_written_out(call):
+    gold = "text,label\na,100000\nb,300000\nc,400000\n"
+    numbers = {"0": 200_000.0, "1": 200_000.0, "2": 300_000.0}
+    shown = call("compare", "regression", "--disagreements", "1", gold=gold, one=numbers).stdout
+    (rmse,) = [line.split() for line in shown.splitlines() if line.startswith("rmse")]
+    assert rmse[1] == "100,000"
+    assert "A  300,000" in shown
+
+
+def test_a_label_that_has_no_column_is_refused(call):
+    gold = "text,x,y\na,1,0\nb,0,1\n"
+    columns = ("--set", "data.columns.label=[x, y]")
+    told = refusal(call("compare", "multilabel", *columns, gold=gold, one={"0": ["x"], "1": ["z"]}))
+    assert told.endswith("'1': 'z' is no label; expected 'x', 'y'")
+
+
 def test_a_class_of_train_that_one_model_alone_gives_is_known_to_both(call):
     found = content_of(call("analyze", "classification", "--against", "--json"))
     assert (

@@ -416,6 +416,8 @@ PAIR = ["encoder", "last_linear"]
         ),
         ({"heads": {"train": [{"name": "x", "pooler": {"kind": "adapter", "width": 0}}]}}, "`heads.train.0.pooler."),
         ({"heads": {"train": [{"name": "x", "pooler": {"kind": "cnn"}}]}}, "`heads.train.0.pooler`: Input tag 'cnn'"),
+        ({"task": "classification", "finetune": "none"}, '`finetune`: Input should be an object, got "none"'),
+        ({"task": "classification", "heads": 3}, "`heads`: Input should be an object, got 3"),
         ({"ensembles": [{"of": ["encoder"]}]}, "`ensembles.0.of`: "),
         ({"ensembles": [{"of": ["encoder", "cnn"]}]}, "ensemble of 'cnn', which is not trained here; known: encoder, "),
         (

@@ -88,7 +88,7 @@ def recipe_for(settings: Settings, origin: str) -> Settings:
     return _rows_recipe(settings) if chosen == "default" else RECIPES[chosen]
 
 
-def with_baseline(heads: Settings) -> Settings:
+def with_baseline(heads: Any) -> Any:  # noqa: ANN401 (what the YAML holds)
     """Add the regression on the last state to heads of rows, wherever there are any."""
     if not isinstance(heads, dict) or not heads.get("baseline"):
         return heads
@@ -106,7 +106,10 @@ def _rows_recipe(settings: Settings) -> Settings:
         return {}
     if info.kind.per != "row":
         return THREE_EPOCHS
-    finetune, heads = (settings.get(stage) or {} for stage in ("finetune", "heads"))
+    given = (settings.get(stage) for stage in ("finetune", "heads"))
+    finetune, heads = (
+        stage if isinstance(stage, dict) else {} for stage in given
+    )  # what is no mapping is refused later
     if finetune.get("objective") == "contrastive":
         return merge(ROWS, {"finetune": CONTRASTIVE})
     unasked: dict[str, set[str]] = {"finetune": set(), "heads": set()}

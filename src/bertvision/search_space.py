@@ -116,6 +116,10 @@ class Space(NamedTuple):
         """Return the parameters that have one value."""
         return {name: each[0] for name, each in self.values.items() if not isinstance(each, Range) and len(each) == 1}
 
+    def has(self, name: str, head: Value) -> bool:
+        """Whether trials of a head have a parameter: only some poolers have a width."""
+        return name != "width" or "width" in type(self.heads[str(head)].pooler).model_fields
+
     @property
     def size(self) -> int:
         """Count the points of a grid."""

@@ -111,9 +111,22 @@ def statistic(values: Sequence[float]) -> Statistic | None:
     return Statistic(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
-def score_cell(score: Statistic | None, digits: int = 1, sign: str = "") -> Cell:
-    """Return a mean with its deviation; nothing for a score that was never made."""
-    return "" if score is None else Number(score.mean, f"{sign}.{digits}f", score.deviation)
+def score_cell(score: Statistic | None, digits: int | None = 1, sign: str = "") -> Cell:
+    """Return a mean with its deviation, without `digits` as `figure` writes it; nothing for a score never made."""
+    if score is None:
+        return ""
+    how = figure_format(score.mean) if digits is None else f".{digits}f"
+    return Number(score.mean, f"{sign}{how}", score.deviation)
+
+
+def figure(value: float, sign: str = "") -> str:
+    """Write a number of any size, such as an error in the labels' unit: by four digits, a large one in full."""
+    return f"{value:{sign}{figure_format(value)}}"
+
+
+def figure_format(value: float) -> str:
+    """Return the format of such a number."""
+    return ",.0f" if abs(value) >= 10_000 else ",.4g"
 
 
 def share_text(share: float) -> str:

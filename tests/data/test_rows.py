@@ -296,6 +296,23 @@ def test_a_label_of_dev_that_train_lacks_is_refused_with_line_and_column(write, 
     assert more.dev.examples[1].label in (1, (0, 1, 1))
 
 
+@pytest.mark.parametrize(
+    ("task", "content", "labels"),
+    [
+        ("classification", "text,label\na,x\nb, \n", [0, None]),
+        ("regression", "text,label\na,2.5\nb,\n", [2.5, None]),
+        ("multilabel", "text,x,y\na,1,0\nb,,\n", [(1, 0), None]),
+    ],
+)
+def test_labels_to_be_filled_in_are_read_for_prediction_alone(write, task, content, labels):
+    columns = {"columns": ColumnsConfig(label=("x", "y"))} if task == "multilabel" else {}
+    path, data = write("new.csv", content), DataConfig(**columns)
+    found = read_labelled(task, path, data, ("x", "y") if task != "regression" else (), need="optional")
+    assert [row.label for row in found.split.examples] == labels
+    with pytest.raises(DataError, match="line 3"):
+        read_labelled(task, path, data, ("x", "y") if task != "regression" else ())
+
+
 def test_a_table_without_labels_can_be_read_for_prediction(write):
     source = write("a.csv", "review\nGood\nBad\n")
     split, labels = read_labelled("classification", source, DataConfig(columns=COLUMNS), ("1", "5"), need="optional")

@@ -215,3 +215,15 @@ def test_a_run_without_predictions_says_so(run):
     for path in out.glob("predictions/given/*/predictions.json"):
         path.unlink()
     assert "its run left no predictions" in refusal("score", "--predictions", out)
+
+
+def test_an_ensemble_of_a_runs_predictions_needs_neither_task_nor_columns(run, tmp_path):
+    out = run(task="regression")
+    for row, stars in (("bad", 2.0), ("good", 40_000.0)):
+        folder = out / "predictions" / "given" / row
+        (folder / "predictions.json").write_text(json.dumps(dict.fromkeys(RIGHT, stars)))
+    members = [out / "heads" / "given" / "bad", out / "predictions" / "given" / "good"]  # a model stands for its own
+    shown = call("ensemble", *members, "--data", "dev.csv", "--how", "mean", "--out", tmp_path / "both")
+    assert shown.exit_code == 0, shown.output
+    assert json.loads((tmp_path / "both" / "predictions.json").read_text()) == dict.fromkeys(RIGHT, 20_001.0)
+    assert ["ensemble", "19,998", "19,998"] in [line.split() for line in shown.stdout.splitlines()]

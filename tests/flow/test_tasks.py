@@ -87,8 +87,8 @@ def write_label_sets(folder: Path) -> Written:
     return Written({"train": data, "dev": data, "separator": ";"}, unlabelled, golds)
 
 
-def write_numbers(folder: Path) -> Written:
-    golds = {str(n): 1.5 * PLACES.index(place) - 1 for n, (_, place) in enumerate(TEXTS)}
+def write_numbers(folder: Path, unit: float = 1.0) -> Written:
+    golds = {str(n): unit * (1.5 * PLACES.index(place) - 1) for n, (_, place) in enumerate(TEXTS)}
     lines = [{"text": text, "label": golds[str(n)]} for n, (text, _) in enumerate(TEXTS)]
     (folder / "numbers.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     (folder / "unlabelled.jsonl").write_text("".join(f"{json.dumps({'text': text})}\n" for text, _ in TEXTS))
@@ -586,6 +586,31 @@ def test_a_head_on_pooled_states_predicts_from_its_folder_what_it_did_in_the_run
     if fractions == "[2]":
         again = predict_file(tmp_path / "out" / "encoder" / "2", written.data["dev"], tmp_path / "again-encoder")
         assert again.scores == records["encoder"].scores
+
+
+@pytest.mark.parametrize("unit", [2.0**17, 2.0**-10])
+def test_numbers_are_learned_alike_in_any_unit(unit, saved_encoder, tmp_path):
+    heads = [*ROW_HEADS, "regression", {"name": "small_bilstm", "head": "bilstm_last", "readout_width": 8}]
+    found = {}
+    for each in (1.0, unit):
+        (place := tmp_path / str(each)).mkdir()
+        settings = settings_of(CASES["number"], write_numbers(place, each), saved_encoder)
+        settings |= {"heads": settings["heads"] | {"train": heads}, "ensembles": []}
+        tuned = {"fractions": [2, 4], "head": "ap_glue"}
+        settings["finetune"] = settings["finetune"] | tuned
+        run_with(settings, place / "out")
+        for fraction in ("2", "4"):
+            for row in (place / "out" / "predictions" / fraction).iterdir():
+                numbers = json.loads((row / "predictions.json").read_text()).values()
+                found[each, fraction, row.name] = np.array([*numbers]) / each
+        # A checkpoint whose output layer goes on learning
+        going_on = settings | {"encoder": str(place / "out" / "encoder" / "4"), "heads": {"train": []}}
+        run_with(going_on, place / "on")
+        numbers = json.loads((place / "on" / "predictions" / "4" / "encoder" / "predictions.json").read_text()).values()
+        found[each, "4", "on"] = np.array([*numbers]) / each
+    assert len(found) == 2 * (2 * (len(heads) + 1) + 1)
+    for (_, *which), numbers in found.items():
+        np.testing.assert_array_equal(numbers, found[1.0, *which], str(which))
 
 
 def test_compared_texts_need_two_in_every_row(classes, tmp_path):

@@ -38,6 +38,16 @@ def test_predicted_numbers_are_drawn_over_true_ones_of_the_best_model(make_recor
     assert points_of(axis) == [[[1, 2], [3, 2.5]], [[1, 1], [3, 3]]]
 
 
+def test_numbers_in_thousands_are_short_on_both_axes(make_record):
+    points = [(100_000.0, 120_000.0), (500_000.0, 480_000.0)]
+    with house_look():
+        figure = predicted_by_true([make_record(task="regression", scores={"pearson": 60.0}, scatter=points)])
+        figure.draw_without_rendering()
+    (axis,) = figure.axes
+    for each in (axis.get_xticklabels(), axis.get_yticklabels()):
+        assert "300k" in [label.get_text() for label in each]
+
+
 def test_regressions_on_fewer_rows_make_a_curve_that_ends_at_all_rows(make_record):
     train = {"train": DataFile(name="t", sha256=None, questions=40, dropped=0, windows=40)}
     fewer = [FewerRows(rows=rows, draws=3, scores={"accuracy": score}) for rows, score in ((10, 60.0), (20, 70.0))]

@@ -226,9 +226,7 @@ def ensemble(
     ],
     data: Annotated[str, typer.Option("--data", help="The file that they answered.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the ensemble's answers.")],
-    task: Annotated[
-        str, typer.Option("--task", help="What the predictions are of, as in `bertvision score --help`.")
-    ] = "squad2",
+    task: Task = None,
     how: Annotated[str, typer.Option("--how", help="max (the papers' way), mean, logits or weighted.")] = "max",
     weights: Annotated[str | None, typer.Option("--weights", help="One for each DIR, such as 0.6,0.4.")] = None,
     held_out: Annotated[
@@ -245,8 +243,8 @@ def ensemble(
 
     Of any task, also of different runs. Questions: token by token where the models share tokenizer and windows,
     otherwise by the answers' characters. Other tasks: by their probabilities (numbers by their mean, tags by votes).
-    Writes what `predict` writes, and ensemble.json; prints the scores of each model and of all together. Own tables are
-    read with the settings that they were trained with, such as --set data.columns.label=stars.
+    Writes what `predict` writes, and ensemble.json; prints the scores of each model and of all together. The run that
+    predictions lie in says how own tables are read; of others settings do, such as --set data.columns.label=stars.
     """
     from bertvision.evaluate.ensemble import choose_way, ensemble_folders
 

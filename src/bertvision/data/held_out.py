@@ -158,7 +158,9 @@ def fold(split: Split[Example], k: int, n: int) -> tuple[Split[Example], Split[E
     if len(set(units)) < n:
         units = [example.id for example in split.examples]
     if len(units) < n:
-        raise DataError(f"{split.name}: {len(units)} examples cannot be parted into {n} folds; ask for fewer")
+        raise DataError(
+            f"{split.name}: {len(units)} examples cannot be parted into {n} folds; ask for fewer, or name a file as dev"
+        )
     dealt = {unit: place % n for place, unit in enumerate(sorted(set(units), key=_hash))}
     is_dev = [dealt[unit] == k - 1 for unit in units]
     train = tuple(example for example, held in zip(split.examples, is_dev, strict=True) if not held)

@@ -20,6 +20,7 @@ from bertvision.data.tables import (
     RawLabel,
     TableFile,
     class_name,
+    is_blank,
     label_names,
     number,
     open_table,
@@ -138,13 +139,19 @@ def _raw_rows(
         try:
             table.check(line)
             texts = tuple(plain_text(table.cell(line, column), column) for column in _listed(columns.text))
-            label = _label(table, line, columns, layout) if labelled else None
+            is_known = labelled and (needs_labels or not _is_left_out(table, line, columns))
+            label = _label(table, line, columns, layout) if is_known else None
             if label is None and needs_labels:
                 raise BadExampleError(f"{place_of(_listed(columns.label)[0])} has no label; give one")
             name = class_name(table.cell(line, columns.id), columns.id) if has_id and columns.id is not None else None
             yield _Raw(line.where, str(place) if name is None else name, texts, label)
         except BadExampleError as problem:
             yield Found(line.where, None, str(problem))
+
+
+def _is_left_out(table: TableFile, line: Line, columns: ColumnsConfig) -> bool:
+    """Return whether the label is still to be filled in, as in a file that is to be predicted."""
+    return all(is_blank(table.cell(line, column)) for column in _listed(columns.label))
 
 
 def _label(table: TableFile, line: Line, columns: ColumnsConfig, layout: RowLayout) -> RawLabel:

@@ -218,7 +218,7 @@ def place_of(column: Column) -> str:
 
 def plain_text(value: Any, column: Column) -> str:  # noqa: ANN401 (checked here)
     """Take a cell for a text."""
-    if _is_missing(value) or (isinstance(value, str) and not value.strip()):
+    if is_blank(value):
         raise BadExampleError(f"{place_of(column)} is empty; give a text")
     if not isinstance(value, str):
         raise BadExampleError(f"{place_of(column)} has type {type(value).__name__}; give it as text")
@@ -227,7 +227,7 @@ def plain_text(value: Any, column: Column) -> str:  # noqa: ANN401 (checked here
 
 def class_name(value: Any, column: Column) -> str:  # noqa: ANN401 (checked here)
     """Take a cell for the name of a class; 1, 1.0 and "1" are the same one."""
-    if _is_missing(value) or (isinstance(value, str) and not value.strip()):
+    if is_blank(value):
         raise BadExampleError(f"{place_of(column)} is empty; give a label")
     if isinstance(value, bool):
         return str(value).lower()
@@ -257,7 +257,7 @@ def label_names(value: Any, column: Column, separator: str) -> tuple[str, ...]: 
 
 def number(value: Any, column: Column) -> float:  # noqa: ANN401 (checked here)
     """Take a cell for a finite number."""
-    if _is_missing(value) or value == "":
+    if is_blank(value):
         raise BadExampleError(f"{place_of(column)} is empty; give a number")
     if (found := finite_number(value)) is None:
         raise BadExampleError(f"{place_of(column)} is {value!r:.80}; give a number")
@@ -285,6 +285,11 @@ def _checked(text: str, column: Column) -> str:
     if not is_unicode(text):
         raise BadExampleError(f"{place_of(column)} is not UTF-8 text; {SAY_ENCODING}")
     return text
+
+
+def is_blank(value: Any) -> bool:  # noqa: ANN401 (anything)
+    """Return whether a cell holds nothing."""
+    return _is_missing(value) or (isinstance(value, str) and not value.strip())
 
 
 def _is_missing(value: Any) -> bool:  # noqa: ANN401 (anything)

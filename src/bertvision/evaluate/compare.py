@@ -15,13 +15,13 @@ from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.asked_run import find_asked
 from bertvision.kinds.kind import Golds, Kind
 from bertvision.metrics.resampling import Draw, Paired, interval_of, mcnemar_p_value
+from bertvision.metrics.scores import OWN_UNIT
 from bertvision.settings import Settings
-from bertvision.tables import Page, Table, number_cell, p_cell
+from bertvision.tables import Page, Table, figure, number_cell, p_cell
 from bertvision.tasks import TASKS
 
 Choice = TypeVar("Choice")
 UNITS = {"question": "question", "article": "article"}
-OWN_UNIT = ("rmse", "mae")  # not in percent: four digits, wherever they begin
 P_VALUE = "p: twice the smaller share of resampled differences at or beyond 0."
 
 
@@ -215,9 +215,9 @@ def _difference_row(each: ScoreDifference) -> tuple[str, ...]:
 
 
 def _cell(metric: str, value: float | None, sign: str = "") -> str:
-    if metric not in OWN_UNIT:
+    if metric not in OWN_UNIT or value is None:
         return number_cell(value, 2, sign)
-    return "" if value is None else f"{value:{sign},.4g}"
+    return figure(value, sign)
 
 
 def _choice(option: str, name: str, choices: Mapping[str, Choice]) -> Choice:

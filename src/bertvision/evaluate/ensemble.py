@@ -11,16 +11,19 @@ from pydantic import model_validator
 
 from bertvision.data.example import DataConfig
 from bertvision.errors import DataError, FolderError, SettingsError
+from bertvision.evaluate.asked_run import find_asked
 from bertvision.evaluate.golds import AskedFile, GoldConfig, read_asked
 from bertvision.files import given_folder, write_json
 from bertvision.kinds.kind import Golds
+from bertvision.metrics.scores import OWN_UNIT
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.files import PREDICTION_FILES
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.records import MAIN_SCORES
 from bertvision.settings import Settings, validate
-from bertvision.tasks import TASKS, task_name
+from bertvision.tables import figure
+from bertvision.tasks import TASKS
 from bertvision.version import VERSION
 
 HOWS: dict[str, How] = {how: how for how in get_args(How)}
@@ -114,20 +117,23 @@ def ensemble_folders(
     out: str | Path,
     way: Way,
     settings: Settings | None = None,
-    task: str = "squad2",
+    task: str | None = None,
 ) -> Ensembled:
-    """Combine the predictions of folders for the examples of `data`, and score them where it has golds."""
-    places, out = tuple(map(Path, folders)), Path(out)
+    """Combine the predictions of folders for the examples of `data`, and score them where it has golds.
+
+    Those of a run say what they are of; `task` and `settings` override that.
+    """
+    config, out = validate(EnsembleSettings, settings or {}, "--set"), Path(out)
+    run = find_asked(folders, data, task, {"data": config.data.model_dump(exclude_unset=True)})
+    places, kind = run.paths, TASKS[run.task].kind
     _check_folders(places, out)
     way.check(len(places))
-    config, name = validate(EnsembleSettings, settings or {}, "--set"), task_name(task)
-    kind = TASKS[name].kind
     for folder in places:
         kind.check_member(folder)
-    asked = read_asked(name, data, config.data, places)
+    asked = read_asked(run.task, data, run.data, places)
     golds = asked.golds
     members = kind.read_members(places, data, golds)
-    weights = held_out_weights(way.held_out, golds, config.data, config.answers) if way.held_out else way.weights
+    weights = held_out_weights(way.held_out, golds, run.data, config.answers) if way.held_out else way.weights
     shares = tuple(shares_of(way.how, weights, len(members)).tolist()) if way.how == "weighted" else None
     joined = kind.join(golds, members, way.how, shares, config.answers)
     scores, alone = _score(asked, members, joined.predictions, config.answers)
@@ -182,8 +188,12 @@ def _description(made: Ensembled, data: str, how: How, config: AnswerConfig) -> 
 
 def _cells(columns: Mapping[str, tuple[str, ...]], scores: Scores) -> list[str]:
     """Write scores as they are printed; a score that was never made is an empty cell."""
-    found = [next((scores[name] for name in names if name in scores), None) for names in columns.values()]
-    return ["" if score is None else f"{score:.1f}" for score in found]
+    found = [next((name for name in names if name in scores), None) for names in columns.values()]
+    return ["" if name is None else _cell(name, scores[name]) for name in found]
+
+
+def _cell(name: str, score: float) -> str:
+    return figure(score) if name in OWN_UNIT else f"{score:.1f}"
 
 
 def choose_way(how: str, weights: str | None = None, held_out: Sequence[Path] = (), data: str | None = None) -> Way:

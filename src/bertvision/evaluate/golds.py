@@ -70,8 +70,9 @@ def read_questions(data: str) -> AskedFile:
 
 
 def _is_open(name: TaskName, data: DataConfig) -> bool:
-    """Whether labels are only those that files happen to hold."""
-    return TASKS[name].kind.names_labels and not data.labels and not TASKS[name].labels
+    """Whether labels are only those that files happen to hold, not those that settings or columns name."""
+    has_columns = data.columns is not None and isinstance(data.columns.label, tuple)
+    return TASKS[name].kind.names_labels and not data.labels and not TASKS[name].labels and not has_columns
 
 
 def _known_labels(path: Path) -> list[Any]:

@@ -166,9 +166,10 @@ def _own_places(config: HeadConfig, shape: StackShape) -> tuple[int, ...] | None
 def _build_readout(config: HeadConfig, shape: StackShape, features: int, objective: Objective) -> nn.Module:
     width = config.readout_width or BILSTM_WIDTH
     if objective.per == "row":
-        is_recurrent = config.readout == "bilstm"
-        columns = objective.columns
-        return BiLstmRowReadout(features, width, columns) if is_recurrent else ClassReadout(features, columns)
+        columns, unit = objective.columns, objective.unit
+        if config.readout == "bilstm":
+            return BiLstmRowReadout(features, width, columns, unit)
+        return ClassReadout(features, columns, unit)
     over_tokens = objective.kind.softmax == "tokens"
     match config.readout:
         case "joint":

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from bertvision.errors import SettingsError
 from bertvision.heads.build import HeadConfig
-from bertvision.settings import Config, Settings
+from bertvision.settings import Config
 from bertvision.training.losses import SpanLoss
 from bertvision.training.objective import Start
 from bertvision.training.optim import OptimConfig
@@ -55,7 +55,7 @@ class HeadsConfig(Config):
         return self.report_epoch or self.epochs
 
 
-def with_every_setting(heads: Settings) -> Settings:
+def with_every_setting(heads: Any) -> Any:  # noqa: ANN401 (what the YAML holds)
     """Replace `settings`, a list of mappings with `lr` or `weight_decay`, by heads: each once with every setting."""
     if not isinstance(heads, dict) or "settings" not in heads:
         return heads

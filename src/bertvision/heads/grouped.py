@@ -28,6 +28,7 @@ class Member(NamedTuple):
     place: int
     pooler: LearnedPooling | AveragePooling | LastState | Adapter
     output: nn.Linear
+    unit: float  # of its logits, the same for all
 
 
 class Projection(NamedTuple):
@@ -59,7 +60,8 @@ def grouped_logits(heads: Sequence[Head], states: LayerStates) -> Tensor:
             gains[place].append(own)
     biases = torch.stack([member.output.bias for member in members])
     logits = torch.stack([torch.stack(own).sum(dim=0) if own[1:] else own[0] for own in gains]) + biases[:, None]
-    return logits.view(len(members), batch, tokens, -1)
+    whole = logits.view(len(members), batch, tokens, -1)
+    return whole if members[0].unit == 1 else members[0].unit * whole
 
 
 def _member(place: int, head: Head) -> Member | None:
@@ -68,7 +70,7 @@ def _member(place: int, head: Head) -> Member | None:
         return None
     if not isinstance(readout, SpanReadout | TagReadout | ClassReadout):
         return None
-    return Member(place, pooler, readout.linear)
+    return Member(place, pooler, readout.linear, readout.unit if isinstance(readout, ClassReadout) else 1.0)
 
 
 def _mixes(members: Sequence[Member], states: LayerStates, by_layer: Tensor) -> Part:
@@ -86,7 +88,7 @@ def _mixes(members: Sequence[Member], states: LayerStates, by_layer: Tensor) -> 
 def _adapters(members: Sequence[Member], by_layer: Tensor) -> list[Part]:
     """Project for all adapters of a kind in one product; kinds differ in sharing and in their GELU."""
     kinds: dict[tuple[bool, str], list[tuple[int, Projection]]] = {}
-    for place, pooler, output in members:
+    for place, pooler, output, _ in members:
         if isinstance(pooler, Adapter):
             own = Projection(pooler.down.weight, pooler.down.bias, output.weight, pooler.width)
             kinds.setdefault((pooler.shared, pooler.gelu), []).append((place, own))

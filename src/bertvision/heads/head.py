@@ -1,5 +1,6 @@
 """Pooler + readout."""
 
+import copy
 from typing import NamedTuple
 
 import torch
@@ -40,6 +41,19 @@ class Head(nn.Module):
         states = self.own_states(states)
         logits: Tensor = self.readout(self.dropout(self.pooler(states, mask, segments)), states, mask)
         return logits
+
+    def in_unit(self, unit: float) -> "Head":
+        """Return a head of the same numbers that learns them in another unit; files have the labels' own, 1."""
+        if not isinstance(self.readout, ClassReadout | BiLstmRowReadout) or self.readout.unit == unit:
+            return self
+        head = copy.deepcopy(self)
+        readout = head.readout
+        assert isinstance(readout, ClassReadout | BiLstmRowReadout)
+        with torch.no_grad():
+            for weight in readout.linear.parameters():
+                weight.mul_(readout.unit / unit)
+        readout.unit = unit
+        return head
 
     def still_weights(self, kind: Kind) -> list[Still]:
         """Name what adds the same to the scores of all tokens or of all endings, which a softmax over them is."""

@@ -49,14 +49,14 @@ class TagReadout(nn.Module):
 class ClassReadout(nn.Module):
     """Score every row from the features of its one state, or of its first token: classes, labels, or one number."""
 
-    def __init__(self, features: int, classes: int) -> None:
+    def __init__(self, features: int, classes: int, unit: float = 1.0) -> None:
         super().__init__()
-        self.columns = classes
+        self.columns, self.unit = classes, unit
         self.linear = glorot_linear(features, classes)
 
     def forward(self, features: RowFeatures, states: LayerStates, mask: TokenMask) -> ClassLogits:
         """Return a logit per class."""
-        return in_float32(self.linear, features[:, 0])
+        return self.unit * in_float32(self.linear, features[:, 0])
 
 
 def glorot_linear(features: int, outputs: int) -> nn.Linear:
@@ -160,9 +160,9 @@ class BiLstmReadout(nn.Module):
 class BiLstmRowReadout(nn.Module):
     """Read the tokens in both directions, twice, and score the row by what either reading ends with."""
 
-    def __init__(self, features: int, width: int, classes: int) -> None:
+    def __init__(self, features: int, width: int, classes: int, unit: float = 1.0) -> None:
         super().__init__()
-        self.columns = classes
+        self.columns, self.unit = classes, unit
         self.lstm = both_ways(features, width)
         self.linear = glorot_linear(2 * width, classes)
 
@@ -171,7 +171,7 @@ class BiLstmRowReadout(nn.Module):
         read, width = read_both_ways(self.lstm, features, mask), self.lstm.hidden_size
         last = mask.sum(dim=1) - 1
         forth = read[torch.arange(len(read), device=read.device), last, :width]
-        return in_float32(self.linear, torch.cat([forth, read[:, 0, width:]], dim=-1))
+        return self.unit * in_float32(self.linear, torch.cat([forth, read[:, 0, width:]], dim=-1))
 
 
 def both_ways(features: int, width: int) -> nn.LSTM:

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertvision.encoder.encode import StateBatch
 from bertvision.heads.head import Head
+from bertvision.heads.readouts import ClassReadout
 from bertvision.training.objective import Objective, losses_of, start_of
 from bertvision.windows.batches import WindowBatch
 
@@ -55,7 +56,7 @@ class FitRows(NamedTuple):
 
     def loss(self, line: "Fitted") -> Tensor:
         """Return the mean loss, numbers in units of their spread."""
-        return losses_of(self.objective, self.logits(line)[None], self.windows, "sum")[0] / self.scale**2
+        return losses_of(self.objective._replace(unit=self.scale), self.logits(line)[None], self.windows, "sum")[0]
 
 
 class Unseen(NamedTuple):
@@ -180,16 +181,17 @@ def _by_layer(features: Features, head: Head) -> Float[Tensor, "row layer part h
 
 
 def _write(head: Head, weight: Tensor, bias: Tensor) -> None:
-    linear = head.readout.linear
-    assert isinstance(linear, nn.Linear)
+    readout = head.readout
+    assert isinstance(readout, ClassReadout)
+    linear = readout.linear
     num_features = linear.in_features
     own = weight[:, :num_features].clone()
     if num_features < weight.shape[1]:
         products = _by_layer(own, head)[:, :, 3]
         products += weight[:, num_features:, None] / products.shape[-1]
     with torch.no_grad():
-        linear.weight.copy_(own)
-        linear.bias.copy_(bias)
+        linear.weight.copy_(own / readout.unit)
+        linear.bias.copy_(bias / readout.unit)
 
 
 def _start(rows: FitRows) -> Fitted:

@@ -78,7 +78,7 @@ def start_at_prior(heads: Iterable[Head], objective: Objective, windows: Sequenc
         for head in heads:
             assert isinstance(head.readout, ClassReadout | BiLstmRowReadout)
             with torch.no_grad():
-                head.readout.linear.bias.copy_(bias)
+                head.readout.linear.bias.copy_(bias / head.readout.unit)
 
 
 def train_heads_together(

@@ -27,7 +27,7 @@ from bertvision.metrics.squad import Scores
 from bertvision.metrics.summed import ROW_SCORES, Compared, Summed, resample_scores, resample_spearman
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
 from bertvision.records import Mistake
-from bertvision.tables import Table, number_cell
+from bertvision.tables import Table, figure, number_cell
 
 MOST_CLASSES = 12  # that who-is-right is told for one by one
 
@@ -292,4 +292,4 @@ def _score_section(names: Sequence[str], scores: Mapping[str, Scores]) -> Table:
 def _printed(value: Any) -> str:  # noqa: ANN401 (of its kind)
     if isinstance(value, list):
         return "; ".join(value)
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+    return figure(value) if isinstance(value, float) else str(value)

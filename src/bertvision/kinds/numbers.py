@@ -17,7 +17,7 @@ from bertvision.metrics import scores as metrics
 from bertvision.predictions.ensemble import How, Weights, combine_numbers
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
-from bertvision.tables import Table, number_cell
+from bertvision.tables import Table, figure, number_cell
 
 SCORE_RANGE = (0.0, 5.0)  # of STS-B, outside of which GLUE takes no number
 TENTHS = np.arange(1, 10) / 10
@@ -164,9 +164,7 @@ def _errors(gold: metrics.Numbers, found: metrics.Numbers) -> NumberErrors:
 
 def _row(same: Sequence[NumberErrors], digits: int) -> tuple[str, ...]:
     first = same[0]
-    ends = [
-        f"{end:,.0f}" if abs(end) >= 10_000 else f"{end:,.4g}" for end in (first.low, first.high) if end is not None
-    ]
+    ends = [figure(end) for end in (first.low, first.high) if end is not None]
     name = " to ".join(dict.fromkeys(ends))
     cells = (
         cell

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from bertvision.metrics.squad import Scores
 
 Numbers = npt.NDArray[Any]  # one for each row; for label sets [row, label], 0 or 1
+OWN_UNIT = ("rmse", "mae")  # of the labels: not in percent
 Metric = Callable[[Numbers, Numbers], float | None]
 TagSequence = Sequence[str]  # of the words of one sentence, in IOB2
 

@@ -14,6 +14,7 @@ from bertvision.report.results import (
     results_of,
     trained,
 )
+from bertvision.tables import Statistic, score_cell
 
 ENOUGH = 1.0  # points that the last doubling of the data adds, below which more would hardly be seen
 
@@ -110,8 +111,8 @@ def _named(best: Result, row: Result, measures: TaskMeasures) -> str:
     shared = next((each for each in measures.columns if each.key in row.scores and each.key in best.scores), None)
     if shared is None:
         return ""
-    own, its = (each.scores[shared.key].mean for each in (best, row))
-    return f"{row.name} ({shared.head} {its:.{shared.digits}f}, here {own:.{shared.digits}f})"
+    own, its = (score_cell(Statistic(each.scores[shared.key].mean, None), shared.digits) for each in (best, row))
+    return f"{row.name} ({shared.head} {its}, here {own})"
 
 
 def _chance(best: Result, groups: Iterable[Sequence[Result]], key: str) -> str:

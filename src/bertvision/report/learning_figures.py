@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from bertvision.records import RunRecord, TrainingPoint
 from bertvision.report.drawing import (
@@ -22,6 +23,7 @@ from bertvision.report.headline import best_result, data_curves
 from bertvision.report.results import Result, full_results, largest_fraction, trained
 
 EQUAL = Style(INK, "", "--")
+LARGE = 10_000  # numbers from which on axes have 500k in place of 500000
 
 
 def training_curve(records: Iterable[RunRecord]) -> Figure | None:
@@ -75,6 +77,9 @@ def predicted_by_true(records: Iterable[RunRecord]) -> Figure | None:
     axis.plot(*zip(*points, strict=True), color=PALETTE[0], marker="o", linestyle="", alpha=0.4, markersize=4)
     ends = [min(map(min, points)), max(map(max, points))]
     axis.plot(ends, ends, color=EQUAL.color, linestyle=EQUAL.line, linewidth=1)
+    if max(map(abs, ends)) >= LARGE:  # labels as long as 500000 would run into each other
+        for each in (axis.xaxis, axis.yaxis):
+            each.set_major_formatter(EngFormatter(sep=""))
     axis.set_title(f"Predicted number, {fraction_label(best)}", loc="left")
     axis.set_xlabel("true number")
     return figure

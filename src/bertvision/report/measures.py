@@ -16,7 +16,7 @@ class Measure(NamedTuple):
     meaning: str
     at: str = ""  # which threshold for “no answer”, where there are several
     short: str | None = None  # head on a terminal, the title unless given; an empty one is left out there
-    digits: int = 1
+    digits: int | None = 1  # None: four, wherever they begin
     is_paired: bool = True  # shown where fractions stand side by side
 
     @property
@@ -104,8 +104,8 @@ TASKS: dict[str, tuple[Measure, ...]] = {
     "regression": (
         PEARSON,
         SPEARMAN,
-        Measure("rmse", "RMSE", "root of the mean squared error, in the labels' unit", digits=3),
-        Measure("mae", "MAE", "mean absolute error, in the labels' unit", digits=3),
+        Measure("rmse", "RMSE", "root of the mean squared error, in the labels' unit", digits=None),
+        Measure("mae", "MAE", "mean absolute error, in the labels' unit", digits=None),
     ),
 }
 

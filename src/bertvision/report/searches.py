@@ -24,7 +24,7 @@ def trials_table(record: SearchRecord) -> Table:
     ranked = sorted((trial for trial in record.trials if trial.score is not None), key=_rank)
     names = [name for name, values in record.space.items() if isinstance(values, dict) or len(values) > 1]
     rows = tuple(
-        (str(trial.number), *(_setting(name, trial.settings[name]) for name in names), _score(trial), trial.note)
+        (str(trial.number), *(_setting(name, trial.settings.get(name)) for name in names), _score(trial), trial.note)
         for trial in ranked[:MOST_TRIALS]
     )
     settings = [Column(name, "left") for name in names]
@@ -91,6 +91,8 @@ def _score(trial: SearchTrial) -> Cell:
 
 
 def _setting(name: str, value: Any) -> str:  # noqa: ANN401 (a value of the space)
+    if value is None:  # a head without it
+        return ""
     return (
         rate_text(float(f"{value:.2g}")) if name in RATES else f"{value:g}" if isinstance(value, float) else str(value)
     )

@@ -14,6 +14,7 @@ from bertvision.records import RunRecord, tuned_for
 from bertvision.serving.base_model import LIBRARY, NOT_KNOWN, BaseModel
 from bertvision.serving.served import PLACE
 from bertvision.settings import Settings
+from bertvision.tables import figure
 from bertvision.tasks import TASKS, task_name
 from bertvision.version import VERSION
 
@@ -196,10 +197,10 @@ def _scores(record: RunRecord) -> list[str]:
 def _score_table(record: RunRecord) -> list[str]:
     """Return the scores on dev, with their intervals where the run kept any."""
     names = dict.fromkeys([*TASKS[task_name(record.task)].scores, *MORE_SCORES])
-    rows = [(name, f"{record.scores[name]:.4g}") for name in names if name in record.scores]
+    rows = [(name, figure(record.scores[name])) for name in names if name in record.scores]
     if not record.intervals:
         return _table(("score on dev", "value"), rows)
-    bounds = {name: f"{low:.4g} to {high:.4g}" for name, (low, high) in record.intervals.items()}
+    bounds = {name: f"{figure(low)} to {figure(high)}" for name, (low, high) in record.intervals.items()}
     return [
         *_table(("score on dev", "value", "95% interval"), [(*row, bounds.get(row[0], "")) for row in rows]),
         "Intervals: the middle 95% where dev's examples are drawn again with replacement.",

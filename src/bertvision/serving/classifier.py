@@ -44,7 +44,7 @@ class Classifier(Saveable):
     def __call__(self, text: Any, other: Any = None) -> Any:  # noqa: ANN401 (checked; one Classification or a list)
         """Classify one text, or a list of them; `other` is the second text of each pair, or the endings of a choice."""
         rows, is_one = self.rows(text, other)
-        found = self.classify(rows)
+        found = run_steps(self.classify_steps(rows))
         return found[0] if is_one else found
 
     def rows(self, text: Any, other: Any = None) -> tuple[list[Row], bool]:  # noqa: ANN401 (checked here)
@@ -66,12 +66,8 @@ class Classifier(Saveable):
             return [(each,) for each in texts], is_one
         return pair_up(text, other, (kind.first, kind.second))
 
-    def classify(self, rows: Sequence[Row]) -> list[Classification]:
-        """Classify rows that `rows` gave; each is as if given alone."""
-        return run_steps(self.classify_steps(rows))
-
     def classify_steps(self, rows: Sequence[Row]) -> Steps[list[Classification]]:
-        """Classify rows step by step."""
+        """Classify rows that `rows` gave, step by step; each is as if given alone."""
         if not rows:
             return []
         answering = self.served.answering(rows)

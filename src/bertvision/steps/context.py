@@ -35,7 +35,7 @@ from bertvision.training.checkpoint import fingerprint
 from bertvision.training.device import Compute, choose_compute
 from bertvision.training.history import Callback, TrainingLog
 from bertvision.training.loop import seed_for
-from bertvision.training.objective import Objective, objective_of
+from bertvision.training.objective import Objective, objective_of, unit_of
 from bertvision.training.processes import Processes
 from bertvision.windows.padding import Rows, spread
 from bertvision.windows.window import Window, WindowConfig
@@ -54,6 +54,7 @@ class RunContext:
     held_out: Answering | None  # the part of train that nothing learns from; None where `data.held_out` is 0
     also: dict[str, Answering]  # further splits to score
     near_misses: dict[str, int]  # made for train, by rule
+    unit: float  # that numbers are learned in
     start_fingerprint: str  # of the encoder that fine-tuning starts from
     shapes: dict[Pooling | None, StackShape]  # of the states that heads read: of all tokens, and pooled ones
     places: dict[Pooling | None, tuple[int, ...] | None]  # of those states among all that there are
@@ -99,7 +100,7 @@ class RunContext:
     def objective(self) -> Objective:
         """Return what a model of this task is to give for each window."""
         objective = objective_of(self.task.kind, self.task.labels)
-        return objective._replace(is_masked=self.experiment.windows.mask_question)
+        return objective._replace(is_masked=self.experiment.windows.mask_question, unit=self.unit)
 
     def shape_for(self, head: HeadConfig) -> StackShape:
         """Return the shape of the states that a head reads."""
@@ -245,7 +246,8 @@ def prepare(
     experiment = fit_to_rows(experiment, num_rows, pairs=_is_pairs(train))
     if not _is_pairs(train):
         _check_one_text(experiment)
-    _check_direction(experiment, encoder, objective_of(task.kind, task.labels))
+    objective = objective_of(task.kind, task.labels)
+    _check_direction(experiment, encoder, objective)
     layers, poolings = experiment.states.chosen_layers, (None, experiment.states.chosen_pooling)
     ask = partial(
         open_answering,
@@ -265,6 +267,7 @@ def prepare(
         held_out=ask(held_out, part="held_out") if held_out is not None else None,
         also={name: ask(split, part=name) for name, split in task.also.items()},
         near_misses=near_misses,
+        unit=unit_of(objective, train),
         start_fingerprint=fingerprint(encoder.model),
         shapes={each: shape_of_states(encoder, layers, pooling=each) for each in poolings},
         places={each: places_of_states(encoder, layers, pooling=each) for each in poolings},

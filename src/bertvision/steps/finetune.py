@@ -261,7 +261,7 @@ def _save(
             state_layers = layers_of_output(encoder, context.objective, output.pooling)
         made_for = {"layers": layers, "hidden": output.shape.hidden, "pooling": output.pooling}
         config = config.model_copy(update={**made_for, "state_layers": state_layers})
-        save_encoder(beside, saved, output.head, config)
+        save_encoder(beside, saved, output.head.in_unit(1.0), config)
         if saved is not encoder:
             save_adapters(beside / LORA, encoder.model)
         trained = count_trainable(encoder.model) + count_trainable(output.head)
@@ -282,7 +282,8 @@ def output_layer(context: RunContext) -> Output:
         place = folder_of(context.experiment.encoder)
         config = read_model_config(place)
         if given is None or config.head == wanted:
-            return Output(config.head, load_head(place, config), StackShape(config.layers, config.hidden))
+            head = load_head(place, config).in_unit(context.objective.unit)
+            return Output(config.head, head, StackShape(config.layers, config.hidden))
     shape = context.shape_for(wanted)
     pooling = context.experiment.states.chosen_pooling
     head = build_heads([wanted], shape, context.seed, context.objective, pooling)[wanted.name]

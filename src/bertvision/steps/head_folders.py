@@ -123,7 +123,7 @@ def keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: str
     points = end.history.points.get(config.name, []) if end.history is not None else []
     training |= {"epochs": _epochs_of(stage, config.name, end.epoch), "points": [each.model_dump() for each in points]}
     with whole_folder(context.folder.head(config.name)) as beside:
-        save_head(beside, head, _model_config(context, config, weights))
+        save_head(beside, head.in_unit(1.0), _model_config(context, config, weights))
         write_json(beside / TRAINING, {**training, "diverged": False, "told": told.model_dump(mode="json")})
         sign(beside, made_by)
         write_manifest(beside)

@@ -202,13 +202,15 @@ def _is_hopeless(own: "optuna.Trial", epoch: int, score: float) -> bool:
 def _suggest(asked: "optuna.Trial", space: Space) -> dict[str, Value]:
     settings: dict[str, Any] = dict(space.fixed)
     for name, values in space.choices.items():
+        if not space.has(name, settings.get("head", "")):
+            continue  # it would be told as if it had mattered
         if not isinstance(values, Range):
             settings[name] = asked.suggest_categorical(name, values)
         elif name == "width":
             settings[name] = asked.suggest_int(name, int(values.low), int(values.high), log=True)
         else:
             settings[name] = asked.suggest_float(name, values.low, values.high, log=True)
-    return {name: settings[name] for name in space.values}
+    return {name: settings[name] for name in space.values if space.has(name, settings.get("head", ""))}
 
 
 def tell(study: "optuna.Study", asked: AskedTrial, group: int, score: float | None) -> None:

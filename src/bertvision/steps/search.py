@@ -218,7 +218,7 @@ def _finish(found: Search, out: Path, progress: Progress) -> SearchRecord:
             config=found.experiment.model_dump(mode="json"),
             provenance=_provenance(found.context),
         )
-        write_text(out / TRIALS_FILE, to_csv([_row(trial) for trial in trials]))
+        write_text(out / TRIALS_FILE, to_csv([_row(trial, found.space) for trial in trials]))
         write_search_record(out, record)
         return record
 
@@ -280,6 +280,7 @@ def _provenance(context: RunContext) -> Provenance:
     return made.model_copy(update={"versions": {**made.versions, "optuna": metadata.version("optuna")}})
 
 
-def _row(trial: SearchTrial) -> dict[str, Any]:
-    plain = {"trial": trial.number, "state": trial.state, "score": trial.score, **trial.settings}
+def _row(trial: SearchTrial, space: Space) -> dict[str, Any]:
+    settings = {name: trial.settings.get(name) for name in space.values}
+    plain = {"trial": trial.number, "state": trial.state, "score": trial.score, **settings}
     return {**plain, "epochs": len(trial.scores), "seconds": trial.seconds, "group": trial.group, "note": trial.note}

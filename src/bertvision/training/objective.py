@@ -1,5 +1,6 @@
 """What a model is to give for each window, and what is minimised then."""
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -22,7 +23,8 @@ from bertvision.training.losses import (
     span_losses,
     tag_losses,
 )
-from bertvision.windows.batches import WindowBatch
+from bertvision.windows.batches import WindowBatch, labels_of
+from bertvision.windows.window import Window
 
 
 class Objective(NamedTuple):
@@ -32,6 +34,7 @@ class Objective(NamedTuple):
     columns: int
     group: int = 1  # the endings of a choice
     is_masked: bool = False  # tokens that can be no answer have no part in the loss of spans
+    unit: float = 1.0  # in which numbers are learned (`unit_of`)
 
     @property
     def per(self) -> Per:
@@ -69,6 +72,18 @@ def start_of(objective: Objective, labels: Labels) -> tuple[Tensor, float]:
             return torch.zeros(objective.columns), 1.0
 
 
+def unit_of(objective: Objective, windows: Sequence[Window]) -> float:
+    """Return the power of two below the spread of numbers; 1 for other labels.
+
+    Adam moves a weight by about its rate in a step, whatever the labels' unit: prices in thousands are never reached,
+    and thousandths overshot. A power of two, because multiplying by one rounds nothing.
+    """
+    if objective.kind.name != "number":
+        return 1.0
+    _, spread = start_of(objective, labels_of(windows))
+    return math.ldexp(1.0, math.frexp(spread)[1] - 1)
+
+
 def losses_of(
     objective: Objective, logits: Float[Tensor, "head batch ..."], batch: WindowBatch, how: SpanLoss
 ) -> Float[Tensor, " head"]:
@@ -84,7 +99,7 @@ def losses_of(
         case "labels":
             return label_losses(logits, batch.labels, batch.weights)
         case "number":
-            return number_losses(logits, batch.labels, batch.weights)
+            return number_losses(logits, batch.labels, batch.weights) / objective.unit**2
         case "choice":
             return choice_losses(logits, batch.labels, objective.group, batch.weights)
         case "tags":
