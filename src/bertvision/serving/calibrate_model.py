@@ -20,6 +20,7 @@ from bertvision.hub import CARD
 from bertvision.manifest import changed_file
 from bertvision.model_config import CALIBRATION, CONFIG, Calibration
 from bertvision.model_folder import is_checkpoint
+from bertvision.progress import SILENT, Progress
 from bertvision.serving.card import settings_table
 from bertvision.serving.predictor import load
 from bertvision.serving.reader import Reader
@@ -63,6 +64,7 @@ def calibrate_model(
     write: bool = False,
     device: str = "auto",
     allow_outside: bool = False,
+    progress: Progress = SILENT,
 ) -> ModelCalibration:
     """Fit a model's null thresholds and temperature on questions that it did not learn from; write them if asked to.
 
@@ -85,18 +87,18 @@ def calibrate_model(
         raise DataError(
             f"{data}: not all of its questions say what the answers are; give a SQuAD 2.0 file with answers"
         )
-    fitted, report = _fit(reader, asked.questions, model, min_accuracy)
+    fitted, report = _fit(reader, asked.questions, model, min_accuracy, progress)
     if write:
         _write(reader, fitted)
     return ModelCalibration(fitted, report, reader.served.folder / CALIBRATION if write else None)
 
 
 def _fit(
-    reader: Reader, questions: Sequence[Question], name: str, min_accuracy: float | None
+    reader: Reader, questions: Sequence[Question], name: str, min_accuracy: float | None, progress: Progress
 ) -> tuple[Calibration, CalibrationReport]:
     served = reader.served
-    answering = served.answering(questions)
-    logits = served.logits(answering.windows)
+    answering = served.answering(questions, progress)
+    logits = served.logits(answering.windows, progress)
     official = answers_of(questions, answering.answer(logits))
     answers = reader_answers(questions, answering.layout, logits, served.config.answers, has_null=True)
     decision = fit_decision(answers, min_accuracy)
