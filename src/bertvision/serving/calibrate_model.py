@@ -11,7 +11,7 @@ import numpy as np
 from bertvision.data.example import Question
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.calibrate import CalibrationReport
-from bertvision.evaluate.calibration import Decision, answers_of, fit_decision, judge, scores_at
+from bertvision.evaluate.calibration import Decision, answers_of, fit_decision, judge, scores_at, tune_threshold
 from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.reader_scores import reader_answers
@@ -120,7 +120,6 @@ def _report(
     fitted_on = "after: each half of the paragraphs is tuned on the other half"
     if len(halves) != 2:
         decisions, fitted_on = [fitted], "after: judged on the very questions that it was fitted on"
-    best = scores_at(answers, 0.0)
     return CalibrationReport(
         folder=name,
         questions=len(answers.questions),
@@ -128,8 +127,8 @@ def _report(
         decisions=decisions,
         before=judge([answers], [before]),
         after=judge(halves if len(halves) == 2 else [answers], decisions),
-        best_f1=best["best_f1"],
-        best_threshold=best["best_f1_thresh"],
+        best_f1=scores_at(answers, 0.0)["best_f1"],
+        best_threshold=tune_threshold(answers),
         decision_before=before,
         min_accuracy=min_accuracy,
     )
