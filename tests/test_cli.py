@@ -103,7 +103,8 @@ def test_a_run_prints_its_table_within_80_columns_and_writes_a_report(config, tm
     assert "[encoder tuned for 1 epoch]" in shown.stdout
     assert shown.stdout.count("parameters") == 1  # one table
     assert max(len(line) for line in shown.stdout.splitlines() if str(tmp_path) not in line) <= 80
-    *_, best, command = shown.stdout.splitlines()
+    *_, silence, best, command = shown.stdout.splitlines()
+    assert re.fullmatch(r"Always answering “no answer” would score \d+\.\d here\.", silence)
     assert best.startswith(("best model: heads/1/", "best model: encoder/1;"))
     assert f"predict '{tmp_path / 'my out'}' --data FILE" in command  # a shell takes it as one word
     assert (tmp_path / "my out" / "report.html").is_file()

@@ -7,7 +7,8 @@ import pytest
 import typer
 
 from bertvision.cli import bars
-from bertvision.cli.console import fail, print_json
+from bertvision.cli.console import fail, print_json, print_page
+from bertvision.tables import Page, Table
 
 
 @pytest.mark.parametrize("text", ["é", "字", "😀", ":smile:", "[bold]", "עיר", "a\u200db"])
@@ -29,6 +30,15 @@ def test_json_is_ascii_where_standard_output_is(monkeypatch):
     monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, "ascii", write_through=True))
     print_json({"text": "字"})
     assert json.loads(written.getvalue()) == {"text": "字"}
+
+
+def test_one_blank_line_stands_between_two_tables_with_and_without_a_note(capsys):
+    tables = [Table(title, ("what",), (("weir",),), note) for title, note in (("A", ""), ("B", "Stone."), ("C", ""))]
+    print_page(Page(("three tables",), tables, []))
+    printed = capsys.readouterr().out
+    assert printed == "three tables\n\n" + "\n\n".join(
+        ["A\nwhat\n────\nweir", "B\nwhat\n────\nweir", "Stone.", "C\nwhat\n────\nweir\n"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from bertvision.files import read_json
 from bertvision.manifest import check_manifest
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.records import RunRecord, main_score, read_records
-from bertvision.run_folder import folder_of_record
+from bertvision.run_folder import EXPERIMENT, folder_of_record
 from bertvision.settings import Config, Precision, Settings, merge, validate
 from bertvision.windows.window import WindowConfig
 
@@ -81,17 +81,22 @@ def best_model(folder: Path) -> Path:
     if (folder / CONFIG).exists():
         return folder
     if not (folder / "records").is_dir():
-        refuse_several_runs(folder)
+        refuse_without_result(folder)
         return folder
     records = [each for each in read_records(folder / "records") if _has_model(folder, each)]
     return _model_of(folder, max(records, key=main_score)) if records else folder
 
 
-def refuse_several_runs(folder: Path) -> None:
-    """Refuse the folder of a file's variants, or of several runs, where one run is wanted."""
+def refuse_without_result(folder: Path) -> None:
+    """Refuse the folder of several runs, such as a file's variants, and that of a run which is not finished."""
     if runs := sorted(place.parent for place in folder.glob("*/records") if place.is_dir()):
         names = ", ".join(run.name for run in runs[:8]) + (", ..." if len(runs) > 8 else "")
         raise FolderError(f"{folder}: holds the runs {names}; give one, such as {runs[0]}")
+    if (folder / EXPERIMENT).is_file():
+        raise FolderError(
+            f"{folder}: its run is not finished; the same `bertvision run` goes on with it, or give a model that it "
+            "made, OUT/encoder/FRACTION or OUT/heads/FRACTION/HEAD"
+        )
 
 
 def better_than_models(folder: Path, records: Sequence[RunRecord]) -> RunRecord | None:

@@ -12,6 +12,7 @@ from bertvision.locks import LOCK
 from bertvision.records import RunRecord, fraction_name
 from bertvision.settings import Settings, first_difference
 
+EXPERIMENT = "experiment.json"
 MADE_BY = "made_by.json"
 PROGRESS = "progress"  # of an unfinished stage: what a training needs to go on
 RESULTS = "results.json"  # of an unfinished stage: the folders that it is to make

@@ -93,6 +93,11 @@ def test_a_folder_that_is_not_there_is_called_missing(tmp_path):
     assert told == f"error: {tmp_path}/nowhere: no such file or folder; give a run folder, or predictions\n"
 
 
+def test_the_folder_of_a_run_that_was_stopped_is_called_unfinished(tmp_path):
+    (tmp_path / "experiment.json").write_text("{}")
+    assert refusal("score", tmp_path).startswith(f"error: {tmp_path}: its run is not finished; the same")
+
+
 def test_a_folder_of_several_runs_names_them(run):
     run("several/one"), run("several/two")
     assert refusal("analyze", "several") == "error: several: holds the runs one, two; give one, such as several/one\n"

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from bertvision.data.example import GoldAnswer, Question
 from bertvision.data.held_out import hold_out, write_squad
 from bertvision.data.squad import read_squad
 from bertvision.evaluate.calibrate import _answers, _read_folder, calibrate_folder
-from bertvision.evaluate.calibration import fit_decision, judge
+from bertvision.evaluate.calibration import Decision, fit_decision, judge
 from bertvision.predictions.files import write_predictions
 from bertvision.predictions.prediction import Candidate, Prediction
 
@@ -94,6 +95,15 @@ def test_without_held_out_answers_each_half_is_judged_by_the_other(make):
     assert found.after.f1 == pytest.approx(together / 40)
     assert "no held-out answers" in found.fitted_on
     assert " / " in found.as_page().tables[0].rows[1][1]
+
+
+def test_the_best_threshold_of_a_model_that_had_better_abstain_always_lies_below_all_odds(make):
+    dev, gold = make("dev", "dev.json", "a", 40)
+    write_squad(Path(gold), [replace(each, answers=()) for each in read_squad(gold).examples])
+    found = calibrate_folder(dev, gold)
+    assert found.before.f1 < found.best_f1 == 100.0
+    assert judge([answers_in(dev, gold)], [Decision(found.best_threshold)]).f1 == 100.0
+    assert f"100.00 at {found.best_threshold:.2f}" in found.as_page().tables[0].note
 
 
 def test_a_folder_without_best_spans_is_read_from_its_n_best(make):

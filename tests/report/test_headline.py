@@ -75,6 +75,18 @@ def test_a_model_that_is_worse_than_a_baseline_is_said_to_be(make):
     assert found[1] == "Baselines: reading no text, majority 56.3. majority is better."
 
 
+def test_a_reader_that_always_abstains_is_seen_to_score_what_that_does(make_record):
+    scores = {"f1": 43.5, "total": 200.0, "NoAns_total": 87.0}
+    own = {"scores": scores, "fraction": 1.0, "intervals": {"f1": (37.0, 50.5)}}
+    found = headline([make_record(row="encoder", kind="encoder", **own)])
+    assert found[1] == (
+        "Baselines: reading no text, “no answer” to every question 43.5. “no answer” to every question lies inside "
+        "that interval: the difference may be chance."
+    )
+    answered = {"f1": 43.5, "total": 200.0}
+    assert len(headline([make_record(row="encoder", kind="encoder", scores=answered)])) == 1
+
+
 # Of two scores per task, by which the runs of BERT's paper are judged (its table 1); Pearson for own numbers.
 @pytest.mark.parametrize(
     ("task", "key", "name", "other"),

@@ -1,6 +1,8 @@
 import json
+from io import StringIO
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import bertvision
@@ -10,6 +12,7 @@ from bertvision.data.held_out import write_squad
 from bertvision.data.squad import read_squad
 from bertvision.metrics.squad import score_squad2
 from bertvision.serving.predict_file import predict_file
+from bertvision.windows.window import cut_windows
 
 CONTEXTS = [
     "the weir was built in 1887 by hannah coyle",
@@ -99,6 +102,19 @@ def test_the_readers_decoder_is_scored_beside_the_official_one(make_folder, data
     assert given == {each.id: reader(each.text, each.context).text for each in questions}
     assert both["reader_f1"] == pytest.approx(score_squad2(questions, given)["f1"])
     assert 0 <= both["reader_ece"] <= 1
+
+
+def test_a_bar_on_a_terminal_counts_the_windows_of_all_questions(make_folder, data, monkeypatch):
+    terminal = Console(file=StringIO(), force_terminal=True, width=100)
+    for module in ("console", "bars"):
+        monkeypatch.setattr(f"bertvision.cli.{module}.messages", terminal)
+    folder = make_folder()
+    served = bertvision.load(folder, device="cpu").served
+    windows = cut_windows(read_squad(data).examples, served.tokenizer, served.config.windows, labelled=False)
+    assert calibrate(folder, "--data", data, "--device", "cpu", "--quiet").exit_code == 0
+    assert terminal.file.getvalue() == ""
+    assert calibrate(folder, "--data", data, "--device", "cpu").exit_code == 0
+    assert f"{len(windows)}/{len(windows)}" in terminal.file.getvalue()
 
 
 def test_the_card_says_how_the_model_is_calibrated(make_folder, data, tmp_path):

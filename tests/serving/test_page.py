@@ -253,6 +253,24 @@ def test_a_phone_shows_it_without_scrolling_sideways(visit, address, scheme):
     assert (back == "rgb(15, 20, 26)") == (scheme == "dark")
 
 
+def test_a_phone_shows_the_answer_to_an_example_that_was_tapped_above_the_form(visit, address):
+    page = visit(address, viewport={"width": 360, "height": 640})
+    page.get_by_role("button", name="A weir").click()
+    expect(page.locator("#given")).not_to_be_empty()
+    expect(page.locator("#given")).to_be_in_viewport(ratio=1)
+    expect(page.locator("#decision-text")).to_be_in_viewport(ratio=1)
+
+
+def test_a_phone_shows_the_names_of_fields_whole_and_their_table_can_be_scrolled_by_keyboard(visit, address):
+    page = visit(address, viewport={"width": 360, "height": 640})
+    page.get_by_role("link", name="How to call this server").click()
+    names = page.locator(".fields tbody th")
+    expect(names.filter(has_text="max_answer_length")).to_have_count(1)
+    assert names.evaluate_all("names => names.filter((name) => name.scrollWidth > name.clientWidth).length") == 0
+    page.get_by_role("group", name="Fields of AnswerRequest").focus()
+    assert focused(page, "aria-label") == "Fields of AnswerRequest"
+
+
 def test_errors_are_said_and_what_was_typed_is_kept(visit, address):
     page = visit(address)
     ask(page, question="  ")

@@ -127,3 +127,9 @@ def test_a_run_folder_stands_for_its_best_model_that_can_be_loaded(make_record, 
     assert best_model(later) == later
     with pytest.raises(SettingsError, match=r"seeds/2/heads/given/better/model\.json: "):
         bertvision.load(tmp_path)
+
+
+def test_the_folder_of_a_run_that_was_stopped_is_called_unfinished(tmp_path):
+    (tmp_path / "experiment.json").write_text("{}")
+    with pytest.raises(FolderError, match=r"its run is not finished; the same `bertvision run` goes on with it"):
+        bertvision.load(tmp_path)

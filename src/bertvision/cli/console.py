@@ -112,11 +112,16 @@ def print_table(table: Table) -> None:
     results.print(to_terminal(table), markup=False, emoji=False)
 
 
+def print_tables(tables: Sequence[Table]) -> None:
+    """Print tables below each other, a blank line between two whether or not they have notes."""
+    for table in tables:
+        results.print(to_terminal(table).rstrip("\n"), markup=False, emoji=False)
+
+
 def print_page(page: Page) -> None:
     """Print an analysis."""
     results.print("\n".join(page.head), markup=False, emoji=False)
-    for table in page.tables:
-        print_table(table)
+    print_tables(page.tables)
     for item in page.items:
         results.print(f"\n{item}", markup=False, emoji=False)
 

@@ -11,7 +11,7 @@ from bertvision.cli.console import (
     Set,
     in_one_line,
     print_json,
-    print_table,
+    print_tables,
     progress_for,
     results,
 )
@@ -40,8 +40,7 @@ def inspect(
         print_json(found.as_dict())
         return
     results.print(f"{found.name}: {found.examples:,} examples, {found.windows:,} windows", markup=False)
-    for table in found.as_tables():
-        print_table(table)
+    print_tables(found.as_tables())
     for note in found.notes:
         progress.say(f"warning: {note}")
 

@@ -190,6 +190,7 @@ def calibrate(
         str | None, typer.Option("--held-out-gold", metavar="FILE", help="Those questions with their answers.")
     ] = None,
     out: MarkdownFile = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Tune the null threshold and probabilities.
@@ -210,7 +211,13 @@ def calibrate(
         from bertvision.serving.calibrate_model import calibrate_model
 
         fitted = calibrate_model(
-            folder, data, min_accuracy=min_accuracy, write=write, device=device, allow_outside=allow_outside
+            folder,
+            data,
+            min_accuracy=min_accuracy,
+            write=write,
+            device=device,
+            allow_outside=allow_outside,
+            progress=progress_for(quiet),
         )
         show_page(fitted.as_page(), fitted.as_dict(), target, "calibration", as_json)
     else:

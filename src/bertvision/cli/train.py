@@ -184,6 +184,7 @@ def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out
     if trained:
         own = folder_of_seed(out, trained[-1].seed, experiment.seeds, trained[-1].fraction)
         head = own.head(trained[-1].row)
+        _say_what_silence_scores(records)
         if experiment.task == "squad2":
             _show_answer(experiment, head)
         results.print("Next, answer a whole file with this head (--data takes your own too):", markup=False)
@@ -200,11 +201,19 @@ def _say_how_to_use(out: Path, records: "Sequence[RunRecord]") -> None:
 
     if (best := best_model(out)) == out:
         return
+    _say_what_silence_scores(records)
     if (better := better_than_models(out, records)) is not None:
         what = "the encoder as given" if better.kind == "encoder" else f"the {better.kind} {better.row}"
         results.print(f"{what} scores {main_score(better):.1f}, more than any model of this run", markup=False)
     results.print(f"best model: {best.relative_to(out)}; use it on a file of your own:", markup=False)
     results.print(f"  {_program()} predict {shlex.quote(str(out))} --data FILE --out FOLDER", markup=False)
+
+
+def _say_what_silence_scores(records: "Sequence[RunRecord]") -> None:
+    from bertvision.records import silence_score
+
+    if (score := silence_score(records[0])) is not None:
+        results.print(f"Always answering “no answer” would score {score:.1f} here.", markup=False)
 
 
 def _show_answer(experiment: "Experiment", head: Path) -> None:
@@ -215,8 +224,6 @@ def _show_answer(experiment: "Experiment", head: Path) -> None:
 
     questions = read_questions(str(experiment.data.dev)).questions
     asked = next((each for each in questions if not each.is_impossible), questions[0])
-    share = sum(each.is_impossible for each in questions) / len(questions)
-    results.print(f"Always answering “no answer” would score {100 * share:.1f} here.", markup=False)
     reader = bertvision.load(head, device=experiment.device)
     assert isinstance(reader, Reader)
     answers = reader(asked.text, asked.context, top_k=3)

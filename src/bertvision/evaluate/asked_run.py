@@ -12,7 +12,7 @@ from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.evaluate.golds import GoldConfig, read_golds
 from bertvision.files import exists, sha256_of
 from bertvision.kinds.kind import Golds
-from bertvision.model_config import best_model, better_than_models, refuse_several_runs
+from bertvision.model_config import best_model, better_than_models, refuse_without_result
 from bertvision.predictions.files import PREDICTIONS
 from bertvision.records import DataFile, RunRecord, main_score, read_record, read_records
 from bertvision.run_folder import RunFolder, folder_of_record, run_of
@@ -98,7 +98,7 @@ def find_predictions(path: Path) -> Path:
     if (path / PREDICTIONS).exists():
         return path
     if not (path / "records").is_dir():
-        refuse_several_runs(path)
+        refuse_without_result(path)
         return _predictions_by(path) or path
     records = [each for each in read_records(path / "records") if (_predictions_of(path, each) / PREDICTIONS).is_file()]
     if not records:

@@ -13,7 +13,16 @@ from bertvision.data.example import Question, Split
 from bertvision.data.held_out import hold_out
 from bertvision.data.squad import read_squad
 from bertvision.errors import DataError, FolderError, SettingsError
-from bertvision.evaluate.calibration import BINS, Bin, Decision, Judgement, fit_decision, judge, scores_at
+from bertvision.evaluate.calibration import (
+    BINS,
+    Bin,
+    Decision,
+    Judgement,
+    fit_decision,
+    judge,
+    scores_at,
+    tune_threshold,
+)
 from bertvision.evaluate.confidence import Answers, build_answers
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
 from bertvision.run_folder import run_of
@@ -93,7 +102,6 @@ def calibrate_folder(
         parts = [_answers(model, half, is_part=True) for half in _halves(gold, split)]
         decisions = [fit_decision(part) for part in reversed(parts)]
         fitted_on = "no held-out answers: each half of the articles is tuned on the other half"
-    official = scores_at(answers, 0.0)
     return CalibrationReport(
         folder=str(folder),
         questions=len(split.examples),
@@ -101,8 +109,8 @@ def calibrate_folder(
         decisions=decisions,
         before=judge([answers], [Decision()]),
         after=judge(parts, decisions),
-        best_f1=official["best_f1"],
-        best_threshold=official["best_f1_thresh"],
+        best_f1=scores_at(answers, 0.0)["best_f1"],
+        best_threshold=tune_threshold(answers),
     )
 
 

@@ -219,6 +219,12 @@ def main_score(record: RunRecord) -> float:
     return record.scores.get(MAIN_SCORES.get(record.task, ""), -math.inf)
 
 
+def silence_score(record: RunRecord) -> float | None:
+    """Return what "no answer" to every question scores; None where each has an answer, and for other tasks."""
+    scores = record.scores
+    return 100 * scores["NoAns_total"] / scores["total"] if "NoAns_total" in scores else None
+
+
 def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
     """Sort records by experiment, fraction and seed, then by kind (baseline, encoder, ...) as configured."""
     kinds = {kind: number for number, kind in enumerate(get_args(ResultKind))}

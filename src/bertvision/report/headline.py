@@ -1,9 +1,10 @@
 """Records of one experiment -> what came out, in sentences: the best model, baselines, what more data would do."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
-from bertvision.records import RunRecord
+from bertvision.records import RunRecord, silence_score
 from bertvision.report.measures import Measure, TaskMeasures, measures_of
 from bertvision.report.results import (
     Result,
@@ -17,6 +18,7 @@ from bertvision.report.results import (
 from bertvision.tables import Statistic, score_cell
 
 ENOUGH = 1.0  # points that the last doubling of the data adds, below which more would hardly be seen
+SILENCE = "“no answer” to every question"
 
 
 class DataPoint(NamedTuple):
@@ -93,6 +95,12 @@ def _beside(best: Result, rows: Sequence[Result], measures: TaskMeasures) -> str
         ],
     }
     named = {how: [text for row in group if (text := _named(best, row, measures))] for how, group in groups.items()}
+    scores = {
+        row.name: row.scores[measures.main].mean for row in chain(*groups.values()) if measures.main in row.scores
+    }
+    if (silence := silence_score(best.records[0])) is not None:
+        named["reading no text"].append(f"{SILENCE} {silence:.1f}")
+        scores[SILENCE] = silence
     listed = [f"{how}, {_listed(texts)}" for how, texts in named.items() if texts]
     if not listed:
         return ""
@@ -101,7 +109,7 @@ def _beside(best: Result, rows: Sequence[Result], measures: TaskMeasures) -> str
         if best.kind == "control"
         else ""
     )
-    return f"Baselines: {'; '.join(listed)}.{alone}{_chance(best, groups.values(), measures.main)}"
+    return f"Baselines: {'; '.join(listed)}.{alone}{_chance(best, scores, measures.main)}"
 
 
 def _named(best: Result, row: Result, measures: TaskMeasures) -> str:
@@ -115,10 +123,9 @@ def _named(best: Result, row: Result, measures: TaskMeasures) -> str:
     return f"{row.name} ({shared.head} {its}, here {own})"
 
 
-def _chance(best: Result, groups: Iterable[Sequence[Result]], key: str) -> str:
+def _chance(best: Result, scores: Mapping[str, float], key: str) -> str:
     """Say which of these are better, and which are so near that a difference may be chance."""
     own, bounds = best.scores[key].mean, mean_interval(best, key)
-    scores = {row.name: row.scores[key].mean for group in groups for row in group if key in row.scores}
     better = [name for name, score in scores.items() if score > own]
     near = [name for name, score in scores.items() if bounds is not None and bounds[0] <= score <= own]
     found = f" {_listed(better)} {'is' if len(better) == 1 else 'are'} better." if better else ""

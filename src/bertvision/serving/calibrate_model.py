@@ -11,7 +11,7 @@ import numpy as np
 from bertvision.data.example import Question
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.calibrate import CalibrationReport
-from bertvision.evaluate.calibration import Decision, answers_of, fit_decision, judge, scores_at
+from bertvision.evaluate.calibration import Decision, answers_of, fit_decision, judge, scores_at, tune_threshold
 from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.reader_scores import reader_answers
@@ -20,6 +20,7 @@ from bertvision.hub import CARD
 from bertvision.manifest import changed_file
 from bertvision.model_config import CALIBRATION, CONFIG, Calibration
 from bertvision.model_folder import is_checkpoint
+from bertvision.progress import SILENT, Progress
 from bertvision.serving.card import settings_table
 from bertvision.serving.predictor import load
 from bertvision.serving.reader import Reader
@@ -63,6 +64,7 @@ def calibrate_model(
     write: bool = False,
     device: str = "auto",
     allow_outside: bool = False,
+    progress: Progress = SILENT,
 ) -> ModelCalibration:
     """Fit a model's null thresholds and temperature on questions that it did not learn from; write them if asked to.
 
@@ -85,18 +87,18 @@ def calibrate_model(
         raise DataError(
             f"{data}: not all of its questions say what the answers are; give a SQuAD 2.0 file with answers"
         )
-    fitted, report = _fit(reader, asked.questions, model, min_accuracy)
+    fitted, report = _fit(reader, asked.questions, model, min_accuracy, progress)
     if write:
         _write(reader, fitted)
     return ModelCalibration(fitted, report, reader.served.folder / CALIBRATION if write else None)
 
 
 def _fit(
-    reader: Reader, questions: Sequence[Question], name: str, min_accuracy: float | None
+    reader: Reader, questions: Sequence[Question], name: str, min_accuracy: float | None, progress: Progress
 ) -> tuple[Calibration, CalibrationReport]:
     served = reader.served
-    answering = served.answering(questions)
-    logits = served.logits(answering.windows)
+    answering = served.answering(questions, progress)
+    logits = served.logits(answering.windows, progress)
     official = answers_of(questions, answering.answer(logits))
     answers = reader_answers(questions, answering.layout, logits, served.config.answers, has_null=True)
     decision = fit_decision(answers, min_accuracy)
@@ -118,7 +120,6 @@ def _report(
     fitted_on = "after: each half of the paragraphs is tuned on the other half"
     if len(halves) != 2:
         decisions, fitted_on = [fitted], "after: judged on the very questions that it was fitted on"
-    best = scores_at(answers, 0.0)
     return CalibrationReport(
         folder=name,
         questions=len(answers.questions),
@@ -126,8 +127,8 @@ def _report(
         decisions=decisions,
         before=judge([answers], [before]),
         after=judge(halves if len(halves) == 2 else [answers], decisions),
-        best_f1=best["best_f1"],
-        best_threshold=best["best_f1_thresh"],
+        best_f1=scores_at(answers, 0.0)["best_f1"],
+        best_threshold=tune_threshold(answers),
         decision_before=before,
         min_accuracy=min_accuracy,
     )

@@ -9,7 +9,7 @@ from bertvision.experiment import Experiment
 from bertvision.files import locked, write_text
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord, in_order
-from bertvision.run_folder import MADE_BY, check_kept, tidy
+from bertvision.run_folder import EXPERIMENT, MADE_BY, check_kept, tidy
 from bertvision.steps.cautions import caution, tips
 from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.finetune import check_sharding, finetune
@@ -19,8 +19,6 @@ from bertvision.steps.trackers import tracking
 from bertvision.training.device import choose_compute, deterministic
 from bertvision.training.history import Callback
 from bertvision.training.processes import join_processes
-
-EXPERIMENT = "experiment.json"
 
 
 def run(

@@ -97,7 +97,7 @@ function shape(name, { description = "", properties = {}, required = [] }) {
   });
   const head = make("tr", {}, ...["field", "type", "default", "meaning"].map((each) => make("th", { scope: "col" }, each)));
   const table = make("table", { class: "fields" }, make("thead", {}, head), make("tbody", {}, ...rows));
-  return make("section", { class: "card", id: name }, make("h3", {}, name), make("p", {}, description), make("div", { class: "scroll" }, table));
+  return make("section", { class: "card", id: name }, make("h3", {}, name), make("p", {}, description), make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": `Fields of ${name}` }, table));
 }
 
 find("#token-form").addEventListener("submit", (event) => {

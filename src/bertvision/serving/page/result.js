@@ -22,6 +22,7 @@ export class Result {
     this.showDecision(found);
     this.showCandidates(found);
     this.choose(given);
+    find("#result").scrollIntoView({ block: "nearest" }); // on a phone it stands below the form, out of sight
   }
 
   clear() {
