@@ -126,6 +126,8 @@ def test_what_others_are_compared_with_is_to_equal_its_published_value_on_the_pa
     assert judge(make_study(), alike).results[0].verdict == "holds"
     assert judge(make_study(margin=0.05), alike).results[0].verdict == "does not hold"
     assert judge(make_study(), own).results[0].verdict == "cannot tell"  # seeds lie 10 apart
+    moved = [each.model_copy(update={"config": {"encoder": "models/default"}}) for each in alike]
+    assert judge(make_study(), moved).results[0].verdict == "holds"
 
 
 def test_a_result_is_judged_by_the_first_score_that_was_published_for_it(make_record):

@@ -123,6 +123,11 @@ def own_encoder(study: Study) -> str:
     return str(study.settings.get("encoder", shipped.get("encoder", "")))
 
 
+def is_own_encoder(study: Study, encoder: str) -> bool:
+    """Return whether an encoder has the name of the paper's own, in whatever folder or account of a hub it lies."""
+    return Path(encoder).name == Path(own_encoder(study)).name
+
+
 def verdict_of(expected: Expected, ours: SeedMean, margin: float, *, is_large: bool = False) -> Verdict:
     """Judge a difference by the rule that was fixed beforehand (`RULE`); a large one is more than a margin above 0."""
     if ours.low is None or ours.high is None:

@@ -15,7 +15,15 @@ from bertvision.records import (
     Verdict,
     merge_variants,
 )
-from bertvision.studies.study import Claim, NumberPlace, PublishedResult, Study, expected_of, own_encoder, verdict_of
+from bertvision.studies.study import (
+    Claim,
+    NumberPlace,
+    PublishedResult,
+    Study,
+    expected_of,
+    is_own_encoder,
+    verdict_of,
+)
 
 # Of Student's t at 97.5%, by degrees of freedom from 1 on.
 QUANTILES = (
@@ -103,7 +111,7 @@ def _value_verdict(
     score = next((score for score in study.scores if score in result.scores and score in ours), None)
     if score is None:
         return None
-    if any(record.config.get("encoder") != own_encoder(study) for record in findings.records):
+    if not all(is_own_encoder(study, str(record.config.get("encoder", ""))) for record in findings.records):
         return "cannot tell"
     return verdict_of("equal", _less(ours[score], result.scores[score]), study.margin)
 
