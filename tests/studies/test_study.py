@@ -24,13 +24,17 @@ def estimate(low, high):
         ("equal", 0.6, 0.9, "does not hold"),
         ("equal", -0.9, -0.6, "does not hold"),
         ("equal", -0.4, 0.6, "cannot tell"),
+        ("not above", -3.0, -1.0, "holds"),
+        ("not above", -3.0, 0.4, "holds"),
+        ("not above", 0.1, 0.3, "does not hold"),
+        ("not above", -3.0, 0.6, "cannot tell"),
     ],
 )
 def test_a_verdict_follows_from_the_interval_and_the_margin(expected, low, high, verdict):
     assert verdict_of(expected, estimate(low, high), 0.5) == verdict
 
 
-@pytest.mark.parametrize("expected", ["above", "below", "equal"])
+@pytest.mark.parametrize("expected", ["above", "below", "equal", "not above"])
 def test_one_seed_cannot_tell(expected):
     assert verdict_of(expected, SeedMean(mean=9.0, low=None, high=None, seeds=1), 0.5) == "cannot tell"
 
@@ -114,6 +118,14 @@ def test_answerability_after_each_fraction_is_that_of_the_notebook():
 )
 def test_a_papers_own_encoder_is_that_of_its_runs(name, encoder):
     assert own_encoder(find_study(name)) == encoder
+
+
+@pytest.mark.parametrize("name", ["null_offset", "near_misses"])
+def test_a_number_that_gains_more_than_a_head_recovers_what_the_head_gains(name):
+    study = find_study(name)
+    claims = [each for each in study.claims if each.other and each.other.row.startswith("null_offset")]
+    assert claims
+    assert {verdict_of(each.expected, estimate(-4.5, -1.5), study.margin) for each in claims} == {"holds"}
 
 
 @pytest.mark.parametrize("margin", [0.0, -0.5])

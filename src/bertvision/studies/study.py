@@ -13,15 +13,17 @@ from bertvision.records import SeedMean, Verdict
 from bertvision.settings import Config, find_config, read_yaml, suggest, validate
 
 PAPERS = Path(__file__).parent / "papers"
-Expected = Literal["above", "below", "equal"]
+Expected = Literal["above", "below", "equal", "not above"]
+OPPOSITE: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "holds", "cannot tell": "cannot tell"}
 Status = Literal["confirmed", "contradicted", "cannot tell", "untested"]
 RULE = (
     "A difference is the mean over seeds, paired by seed, with its 95% interval (Student's t). That of a claim about "
     "F1 on questions reaches at least as far as the interval of seeds and articles resampled together. “Above” holds "
     "where the interval lies above 0 and does not where it lies below the margin (of a difference that is claimed to "
-    "be large, above 0 too); “equal” holds where it lies within the margin on both sides (two one-sided tests at 2.5%) "
-    "and does not where it lies outside of it; all else, and a single seed, cannot tell. What others are compared with "
-    "is to equal its published value, which another encoder than the paper's cannot tell."
+    "be large, above 0 too), “not above” the other way round; “equal” holds where it lies within the margin on both "
+    "sides (two one-sided tests at 2.5%) and does not where it lies outside of it; all else, and a single seed, cannot "
+    "tell. What others are compared with is to equal its published value, which another encoder than the paper's "
+    "cannot tell."
 )
 
 
@@ -137,9 +139,12 @@ def verdict_of(expected: Expected, ours: SeedMean, margin: float, *, is_large: b
         if -margin < low and high < margin:
             return "holds"
         return "does not hold" if low > margin or high < -margin else "cannot tell"
+    above: Verdict = "cannot tell"
     if low > 0 and not (is_large and high < margin):
-        return "holds"
-    return "does not hold" if high < margin else "cannot tell"
+        above = "holds"
+    elif high < margin:
+        above = "does not hold"
+    return OPPOSITE[above] if expected == "not above" else above
 
 
 def expected_of(difference: float, margin: float) -> Expected:
