@@ -75,6 +75,29 @@ def test_published_numbers_are_those_of_the_papers():
     assert hulburd == {"L12": 76.3, "L6": 75.2, "L3": 72.5, "L1": 65.9, "L0": 53.1}
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("span_curve", ("rotated", "peak at two", "batches of 8", "overlap of 128", "78.7 and 81.9")),
+        ("span_tables", ("other rows' numbers", "mix rows", "1/10", "equal to the last digit", "0.491%", "25 states")),
+        ("less_data", ("EM and F1 swapped", "false by its own numbers")),
+        ("two_epochs", ("74.9 and 79.5",)),
+        ("answerability", ("different epochs", "caption", "0.079%", "any window")),
+        ("analysis", ("swapped", "161.68")),
+        ("squad_2021", ("maximum over windows", "broken")),
+        ("squad_2021_large", ("0.31",)),
+        ("glue_2021", ("480 trials", "test file", "micro-averaged", "lost to quoting", "failed runs")),
+        ("hulburd_freezing", ("75.8",)),
+        ("hulburd_adapters", ("minutes", "26 to 30%", "two in each block")),
+        ("hulburd_cacnn", ("262 s", "caption")),
+    ],
+)
+def test_known_errors_of_the_papers_stand_beside_their_numbers(name, told):
+    """SPEC 14."""
+    wrong = " ".join(find_study(name).wrong)
+    assert [each for each in told if each not in wrong] == []
+
+
 def published_at(study, place, score):
     rows = [each for each in study.published if each.row == place.row and place.fraction in ("last", each.fraction)]
     return rows[-1].scores.get(score) if rows else None
