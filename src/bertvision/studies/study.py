@@ -13,6 +13,7 @@ from bertvision.records import SeedMean, Verdict
 from bertvision.settings import Config, find_config, read_yaml, suggest, validate
 
 PAPERS = Path(__file__).parent / "papers"
+Fraction = float | Literal["last", "given"]  # given: of an encoder that was not tuned
 Expected = Literal["above", "below", "equal", "not above"]
 OPPOSITE: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "holds", "cannot tell": "cannot tell"}
 Status = Literal["confirmed", "contradicted", "cannot tell", "untested"]
@@ -31,7 +32,7 @@ class NumberPlace(Config):
     """Where a number stands: in the records of a row, in an analysis, or among the weights of layers."""
 
     row: str = "encoder"  # as reports name it: a head, an ensemble; of variants a method, or method:head
-    fraction: float | Literal["last", "given"] = "last"  # given: of an encoder that was not tuned
+    fraction: Fraction = "last"
     epoch: int | Literal["best"] | None = (
         None  # of head training; best: on dev, as the 2020 paper chose; None: the last
     )

@@ -17,6 +17,7 @@ from bertvision.records import (
 )
 from bertvision.studies.study import (
     Claim,
+    Fraction,
     NumberPlace,
     PublishedResult,
     Study,
@@ -172,10 +173,11 @@ def _widened(found: SeedMean, resampled: Bounds) -> SeedMean:
 
 
 def _controls(study: Study, findings: Findings) -> list[JudgedResult]:
-    """Return the rows that the papers lack, at every fraction that something published is of, or else at all."""
+    """Return the rows that the papers lack, at the fractions of published results that were run, or else at all."""
     listed = []
     tuned = sorted({record.fraction for record in findings.records if record.fraction is not None})
-    fractions = dict.fromkeys(each.fraction for each in study.published) or dict.fromkeys(tuned) or {"last": None}
+    published = dict.fromkeys(each.fraction for each in study.published)
+    fractions: Sequence[Fraction] = [each for each in published if each == "last" or each in tuned] or tuned or ["last"]
     for place in (NumberPlace(row=row, fraction=fraction) for fraction in fractions for row in study.controls):
         if ours := _scores(study, place, findings):
             base = _base(study, study.against, place)
