@@ -19,12 +19,12 @@ OPPOSITE: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "
 Status = Literal["confirmed", "contradicted", "cannot tell", "untested"]
 RULE = (
     "A difference is the mean over seeds, paired by seed, with its 95% interval (Student's t). That of a claim about "
-    "F1 on questions reaches at least as far as the interval of seeds and articles resampled together. “Above” holds "
-    "where the interval lies above 0 and does not where it lies below the margin (of a difference that is claimed to "
-    "be large, above 0 too), “not above” the other way round; “equal” holds where it lies within the margin on both "
-    "sides (two one-sided tests at 2.5%) and does not where it lies outside of it; all else, and a single seed, cannot "
-    "tell. What others are compared with is to equal its published value, which another encoder than the paper's "
-    "cannot tell."
+    "official F1 on questions reaches at least as far as the interval of seeds and articles resampled together. "
+    "“Above” holds where the interval lies above 0 and does not where it lies below the margin (of a difference that "
+    "is claimed to be large, above 0 too), “not above” the other way round; “equal” holds where it lies within the "
+    "margin on both sides (two one-sided tests at 2.5%) and does not where it lies outside of it; all else, and a "
+    "single seed, cannot tell. What others are compared with is to equal its published value, which another encoder "
+    "than the paper's cannot tell."
 )
 
 
