@@ -104,6 +104,27 @@ def test_the_papers_own_encoder_is_tuned_by_its_own_recipe_wherever_it_lies(enco
     assert speed_for(plan, EncoderSpeed(1.0, 1.0, 1)).weights == 335_141_888 - 30_522 * 1_024  # SPEC 1
 
 
+LARGE_2021 = {  # rates and batches of heads, as wide as rows are long (SPEC 8.5)
+    "qqp": (1e-5, 32),
+    "qnli": (1e-5, 32),
+    "mnli": (1e-5, 32),
+    "rte": (1.2614e-5, 16),
+    "sst2": (2e-5, 32),
+    "mrpc": (1.4399e-5, 32),
+    "cola": (2.99619e-5, 16),
+    "stsb": (2.98363e-5, 16),
+}
+
+
+def test_bert_large_of_2021_has_heads_of_its_own_and_is_tuned_as_bert_base():
+    large, base = (plan_study(find_study(name)).experiments for name in ("glue_2021_large", "glue_2021"))
+    assert {each.task: (each.heads.lr, each.heads.batch.windows) for each in large} == LARGE_2021
+    for each, small in zip(large, base, strict=True):
+        pooler = next(head.pooler for head in each.heads.train if head.name == "ap_glue")
+        assert pooler.width == pooler.length == each.windows.max_length == small.windows.max_length
+        assert each.finetune == small.finetune
+
+
 def test_glue_of_2018_is_tuned_at_four_rates_of_which_held_out_rows_choose():
     """SPEC 12: batch 32, 3 epochs, rates of 5, 4, 3 and 2e-5."""
     for name in ("bert_glue", "bert_glue_large"):

@@ -210,7 +210,7 @@ def _base(study: Study, row: str | None, place: NumberPlace) -> NumberPlace | No
 
 
 def _published_gain(study: Study, place: NumberPlace, base: NumberPlace, score: str) -> float | None:
-    scores = {(each.row, each.fraction): each.scores for each in study.published if each.epoch in (None, place.epoch)}
+    scores = {(each.row, each.fraction): each.scores for each in study.published}
     one, other = (scores.get((each.row, each.fraction), {}).get(score) for each in (place, base))
     return None if one is None or other is None else one - other
 
