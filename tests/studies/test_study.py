@@ -103,6 +103,12 @@ def published_at(study, place, score):
     return rows[-1].scores.get(score) if rows else None
 
 
+def test_no_two_claims_have_the_same_words():
+    """By these the intervals over seeds and articles are found."""
+    texts = [claim.text for study in read_studies().values() for claim in study.claims]
+    assert len(set(texts)) == len(texts) > 150
+
+
 def test_what_a_claim_says_was_published_is_the_difference_of_two_published_results():
     checked = 0
     for study in read_studies().values():
