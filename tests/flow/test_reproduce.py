@@ -17,7 +17,16 @@ from bertvision.experiment import build_experiment, build_experiments
 from bertvision.files import write_json
 from bertvision.predictions.logits import load_logits
 from bertvision.records import read_records, read_study_records
-from bertvision.reproduce import foresee, measure_speed, missing_files, plan_study, resample_claims, run_study
+from bertvision.reproduce import (
+    EncoderSpeed,
+    foresee,
+    measure_speed,
+    missing_files,
+    plan_study,
+    resample_claims,
+    run_study,
+    speed_for,
+)
 from bertvision.settings import CONFIGS, read_yaml
 from bertvision.steps.run import run
 from bertvision.studies.study import find_study, read_studies
@@ -83,6 +92,37 @@ def test_what_a_study_has_for_other_encoders_changes_its_runs(name):
     plans = [plan_study(each, "tiny") for each in (study, study.model_copy(update={"elsewhere": {}}))]
     one, other = ([each.model_dump(mode="json") for each in plan.experiments] for plan in plans)
     assert one != other
+
+
+@pytest.mark.parametrize("encoder", ["google-bert/bert-large-uncased", "models/bert-large-uncased/"])
+def test_the_papers_own_encoder_is_tuned_by_its_own_recipe_wherever_it_lies(encoder):
+    """As small encoders are (`elsewhere`), it would be tuned at ten times its rate."""
+    plan = plan_study(find_study("span_tables"), encoder)
+    (found,) = plan.experiments
+    assert found.encoder == encoder
+    assert (found.finetune.lr, found.finetune.batch.windows, found.windows.max_length) == (1e-5, 4, 386)  # SPEC 5
+    assert speed_for(plan, EncoderSpeed(1.0, 1.0, 1)).weights == 335_141_888 - 30_522 * 1_024  # SPEC 1
+
+
+LARGE_2021 = {  # rates and batches of heads, as wide as rows are long (SPEC 8.5)
+    "qqp": (1e-5, 32),
+    "qnli": (1e-5, 32),
+    "mnli": (1e-5, 32),
+    "rte": (1.2614e-5, 16),
+    "sst2": (2e-5, 32),
+    "mrpc": (1.4399e-5, 32),
+    "cola": (2.99619e-5, 16),
+    "stsb": (2.98363e-5, 16),
+}
+
+
+def test_bert_large_of_2021_has_heads_of_its_own_and_is_tuned_as_bert_base():
+    large, base = (plan_study(find_study(name)).experiments for name in ("glue_2021_large", "glue_2021"))
+    assert {each.task: (each.heads.lr, each.heads.batch.windows) for each in large} == LARGE_2021
+    for each, small in zip(large, base, strict=True):
+        pooler = next(head.pooler for head in each.heads.train if head.name == "ap_glue")
+        assert pooler.width == pooler.length == each.windows.max_length == small.windows.max_length
+        assert each.finetune == small.finetune
 
 
 def test_glue_of_2018_is_tuned_at_four_rates_of_which_held_out_rows_choose():
@@ -359,7 +399,17 @@ def test_times_are_foreseen_from_a_measured_speed(saved_encoder):
     once, thrice = (foresee(plan_study(plan.study, str(saved_encoder), seeds=n), speed).seconds for n in (1, 3))
     assert once > 0
     assert thrice == pytest.approx(3 * once)
-    assert speed.for_encoder(2 * speed.parameters).frozen == pytest.approx(speed.frozen / 2)
+    assert speed.for_encoder(2 * speed.weights).frozen == pytest.approx(speed.frozen / 2)
+
+
+def test_words_that_are_only_looked_up_take_no_time(saved_encoder):
+    """Of BERT-base, cased and uncased differ in their words alone (SPEC 1)."""
+    speed = measure_speed(str(saved_encoder), "cpu")
+    model = AutoModel.from_pretrained(saved_encoder)
+    words = model.config.vocab_size * model.config.hidden_size
+    assert speed.weights == sum(each.numel() for each in model.parameters()) - words
+    cased, uncased = (speed_for(plan_study(find_study(name)), speed) for name in ("hulburd_freezing", "squad_2021"))
+    assert cased == uncased != speed
 
 
 def test_an_encoder_of_short_rows_is_measured_on_such(saved_encoder, tokenizer, tmp_path):

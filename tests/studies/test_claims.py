@@ -2,7 +2,7 @@ from bertvision.records import write_record
 from bertvision.studies.claims import claims_tables, count_statuses, further_evidence, settle_claims, summary_table
 
 CLAIM = "After one epoch the shared adapter is above BERT."
-COUNTED = "A head has 0.001% to 6.2% of BERT-large's parameters, each as printed."
+COUNTED = "A head has 0.001% to 6.2% of BERT-large's parameters."
 
 
 def write_runs(make_record, folder, experiment, gains, encoder="somewhere/gte-small"):

@@ -24,13 +24,17 @@ def estimate(low, high):
         ("equal", 0.6, 0.9, "does not hold"),
         ("equal", -0.9, -0.6, "does not hold"),
         ("equal", -0.4, 0.6, "cannot tell"),
+        ("not above", -3.0, -1.0, "holds"),
+        ("not above", -3.0, 0.4, "holds"),
+        ("not above", 0.1, 0.3, "does not hold"),
+        ("not above", -3.0, 0.6, "cannot tell"),
     ],
 )
 def test_a_verdict_follows_from_the_interval_and_the_margin(expected, low, high, verdict):
     assert verdict_of(expected, estimate(low, high), 0.5) == verdict
 
 
-@pytest.mark.parametrize("expected", ["above", "below", "equal"])
+@pytest.mark.parametrize("expected", ["above", "below", "equal", "not above"])
 def test_one_seed_cannot_tell(expected):
     assert verdict_of(expected, SeedMean(mean=9.0, low=None, high=None, seeds=1), 0.5) == "cannot tell"
 
@@ -71,9 +75,38 @@ def test_published_numbers_are_those_of_the_papers():
     assert hulburd == {"L12": 76.3, "L6": 75.2, "L3": 72.5, "L1": 65.9, "L0": 53.1}
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("span_curve", ("rotated", "peak at two", "batches of 8", "overlap of 128", "78.7 and 81.9")),
+        ("span_tables", ("other rows' numbers", "mix rows", "1/10", "equal to the last digit", "0.491%", "25 states")),
+        ("less_data", ("EM and F1 swapped", "false by its own numbers")),
+        ("two_epochs", ("74.9 and 79.5",)),
+        ("answerability", ("different epochs", "caption", "0.079%", "any window")),
+        ("analysis", ("swapped", "161.68")),
+        ("squad_2021", ("maximum over windows", "broken")),
+        ("squad_2021_large", ("0.31",)),
+        ("glue_2021", ("480 trials", "test file", "micro-averaged", "lost to quoting", "failed runs")),
+        ("hulburd_freezing", ("75.8",)),
+        ("hulburd_adapters", ("minutes", "26 to 30%", "two in each block")),
+        ("hulburd_cacnn", ("262 s", "caption")),
+    ],
+)
+def test_known_errors_of_the_papers_stand_beside_their_numbers(name, told):
+    """SPEC 14."""
+    wrong = " ".join(find_study(name).wrong)
+    assert [each for each in told if each not in wrong] == []
+
+
 def published_at(study, place, score):
     rows = [each for each in study.published if each.row == place.row and place.fraction in ("last", each.fraction)]
     return rows[-1].scores.get(score) if rows else None
+
+
+def test_no_two_claims_have_the_same_words():
+    """By these the intervals over seeds and articles are found."""
+    texts = [claim.text for study in read_studies().values() for claim in study.claims]
+    assert len(set(texts)) == len(texts) > 150
 
 
 def test_what_a_claim_says_was_published_is_the_difference_of_two_published_results():
@@ -114,6 +147,14 @@ def test_answerability_after_each_fraction_is_that_of_the_notebook():
 )
 def test_a_papers_own_encoder_is_that_of_its_runs(name, encoder):
     assert own_encoder(find_study(name)) == encoder
+
+
+@pytest.mark.parametrize("name", ["null_offset", "near_misses"])
+def test_a_number_that_gains_more_than_a_head_recovers_what_the_head_gains(name):
+    study = find_study(name)
+    claims = [each for each in study.claims if each.other and each.other.row.startswith("null_offset")]
+    assert claims
+    assert {verdict_of(each.expected, estimate(-4.5, -1.5), study.margin) for each in claims} == {"holds"}
 
 
 @pytest.mark.parametrize("margin", [0.0, -0.5])

@@ -120,12 +120,22 @@ def test_without_published_results_all_rows_are_shown_at_every_fraction(records)
     assert [each.gain is not None for each in found] == [False, True, False, True]
 
 
+def test_controls_are_shown_where_nothing_was_run_at_a_published_fraction(records):
+    early = [each.model_copy(update={"fraction": 0.2}) for each in records]
+    found = judge(make_study(), early).results
+    assert [(each.row, each.fraction, each.gain.mean) for each in found] == [("last_linear", 0.2, 2.0)]
+    both = judge(make_study(), [*early, *records]).results
+    assert [each.fraction for each in both if each.row == "last_linear"] == [1.0]
+
+
 def test_what_others_are_compared_with_is_to_equal_its_published_value_on_the_papers_own_encoder(records):
     own = [each.model_copy(update={"config": {"encoder": "default"}}) for each in records]
     alike = [each.model_copy(update={"scores": {"paper_v1_f1": 70.1 + each.seed / 100}}) for each in own]
     assert judge(make_study(), alike).results[0].verdict == "holds"
     assert judge(make_study(margin=0.05), alike).results[0].verdict == "does not hold"
     assert judge(make_study(), own).results[0].verdict == "cannot tell"  # seeds lie 10 apart
+    moved = [each.model_copy(update={"config": {"encoder": "models/default"}}) for each in alike]
+    assert judge(make_study(), moved).results[0].verdict == "holds"
 
 
 def test_a_result_is_judged_by_the_first_score_that_was_published_for_it(make_record):

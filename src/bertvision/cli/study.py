@@ -137,7 +137,11 @@ def _plan_lines(study: "Study", work: "StudyWork | None", runs: Sequence[str], m
     if work is None:
         takes = f"not run by this command: needs {study.needs}"
     else:
-        time = "" if work.seconds is None else f"; about {in_time(work.seconds)} on this machine with the papers' data"
+        time = (
+            ""
+            if work.seconds is None
+            else f"; about {in_time(work.seconds)} of training on this machine, on the papers' data"
+        )
         passes = f"{work.tuning_epochs:g} epochs of tuning, {work.head_passes:g} passes of heads"
         takes = f"takes: {work.runs} runs, {work.seeds} seeds: {passes}{time}"
     numbers = "; ".join(_published(each) for each in study.published) or "no number"

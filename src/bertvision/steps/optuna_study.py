@@ -166,13 +166,16 @@ class AskedTrial(NamedTuple):
     own: "optuna.Trial"
 
 
-def ask(study: "optuna.Study", space: Space, count: int) -> list[AskedTrial]:
-    """Ask for a group of trials, all with the seed that has been tried least: TPE would stay with the first."""
+def ask(study: "optuna.Study", space: Space, group: int, wanted: int) -> list[AskedTrial]:
+    """Ask for a group of trials, as far as so many in all are wanted; none where there are enough.
+
+    All have the seed that has been tried least: TPE would stay with the first.
+    """
     from optuna.trial import TrialState
 
     asked: list[AskedTrial] = []
     shared = {SHARED: _least_tried(study, space)} if SHARED in space.choices else {}
-    for _ in range(count):
+    while len(asked) < group and count_done(study) < wanted:  # other workers ask at the same time
         if not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
             study.enqueue_trial(shared, user_attrs=_own_name())
         own = study.ask()  # one that waits, of this worker or another

@@ -160,7 +160,7 @@ def _try_all(found: Search) -> None:
     epochs, left = found.context.experiment.heads.epochs, found.wanted - count_done(found.study)
     heads = HeadTrials(found.context, found.space, epochs * max(1, -(-left // found.group)))
     while time.monotonic() < found.deadline or not count_done(found.study):
-        asked = ask(found.study, found.space, min(found.group, found.wanted - count_done(found.study)))
+        asked = ask(found.study, found.space, found.group, found.wanted)
         if not asked:
             break
         for group in _groups(asked):

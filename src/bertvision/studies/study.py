@@ -13,15 +13,18 @@ from bertvision.records import SeedMean, Verdict
 from bertvision.settings import Config, find_config, read_yaml, suggest, validate
 
 PAPERS = Path(__file__).parent / "papers"
-Expected = Literal["above", "below", "equal"]
+Fraction = float | Literal["last", "given"]  # given: of an encoder that was not tuned
+Expected = Literal["above", "below", "equal", "not above"]
+OPPOSITE: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "holds", "cannot tell": "cannot tell"}
 Status = Literal["confirmed", "contradicted", "cannot tell", "untested"]
 RULE = (
     "A difference is the mean over seeds, paired by seed, with its 95% interval (Student's t). That of a claim about "
-    "F1 on questions reaches at least as far as the interval of seeds and articles resampled together. “Above” holds "
-    "where the interval lies above 0 and does not where it lies below the margin (of a difference that is claimed to "
-    "be large, above 0 too); “equal” holds where it lies within the margin on both sides (two one-sided tests at 2.5%) "
-    "and does not where it lies outside of it; all else, and a single seed, cannot tell. What others are compared with "
-    "is to equal its published value, which another encoder than the paper's cannot tell."
+    "official F1 on questions reaches at least as far as the interval of seeds and articles resampled together. "
+    "“Above” holds where the interval lies above 0 and does not where it lies below the margin (of a difference that "
+    "is claimed to be large, above 0 too), “not above” the other way round; “equal” holds where it lies within the "
+    "margin on both sides (two one-sided tests at 2.5%) and does not where it lies outside of it; all else, and a "
+    "single seed, cannot tell. What others are compared with is to equal its published value, which another encoder "
+    "than the paper's cannot tell."
 )
 
 
@@ -29,7 +32,7 @@ class NumberPlace(Config):
     """Where a number stands: in the records of a row, in an analysis, or among the weights of layers."""
 
     row: str = "encoder"  # as reports name it: a head, an ensemble; of variants a method, or method:head
-    fraction: float | Literal["last", "given"] = "last"  # given: of an encoder that was not tuned
+    fraction: Fraction = "last"
     epoch: int | Literal["best"] | None = (
         None  # of head training; best: on dev, as the 2020 paper chose; None: the last
     )
@@ -123,6 +126,11 @@ def own_encoder(study: Study) -> str:
     return str(study.settings.get("encoder", shipped.get("encoder", "")))
 
 
+def is_own_encoder(study: Study, encoder: str) -> bool:
+    """Return whether an encoder has the name of the paper's own, in whatever folder or account of a hub it lies."""
+    return Path(encoder).name == Path(own_encoder(study)).name
+
+
 def verdict_of(expected: Expected, ours: SeedMean, margin: float, *, is_large: bool = False) -> Verdict:
     """Judge a difference by the rule that was fixed beforehand (`RULE`); a large one is more than a margin above 0."""
     if ours.low is None or ours.high is None:
@@ -132,9 +140,12 @@ def verdict_of(expected: Expected, ours: SeedMean, margin: float, *, is_large: b
         if -margin < low and high < margin:
             return "holds"
         return "does not hold" if low > margin or high < -margin else "cannot tell"
+    above: Verdict = "cannot tell"
     if low > 0 and not (is_large and high < margin):
-        return "holds"
-    return "does not hold" if high < margin else "cannot tell"
+        above = "holds"
+    elif high < margin:
+        above = "does not hold"
+    return OPPOSITE[above] if expected == "not above" else above
 
 
 def expected_of(difference: float, margin: float) -> Expected:

@@ -15,7 +15,16 @@ from bertvision.records import (
     Verdict,
     merge_variants,
 )
-from bertvision.studies.study import Claim, NumberPlace, PublishedResult, Study, expected_of, own_encoder, verdict_of
+from bertvision.studies.study import (
+    Claim,
+    Fraction,
+    NumberPlace,
+    PublishedResult,
+    Study,
+    expected_of,
+    is_own_encoder,
+    verdict_of,
+)
 
 # Of Student's t at 97.5%, by degrees of freedom from 1 on.
 QUANTILES = (
@@ -103,7 +112,7 @@ def _value_verdict(
     score = next((score for score in study.scores if score in result.scores and score in ours), None)
     if score is None:
         return None
-    if any(record.config.get("encoder") != own_encoder(study) for record in findings.records):
+    if not all(is_own_encoder(study, str(record.config.get("encoder", ""))) for record in findings.records):
         return "cannot tell"
     return verdict_of("equal", _less(ours[score], result.scores[score]), study.margin)
 
@@ -164,10 +173,11 @@ def _widened(found: SeedMean, resampled: Bounds) -> SeedMean:
 
 
 def _controls(study: Study, findings: Findings) -> list[JudgedResult]:
-    """Return the rows that the papers lack, at every fraction that something published is of, or else at all."""
+    """Return the rows that the papers lack, at the fractions of published results that were run, or else at all."""
     listed = []
     tuned = sorted({record.fraction for record in findings.records if record.fraction is not None})
-    fractions = dict.fromkeys(each.fraction for each in study.published) or dict.fromkeys(tuned) or {"last": None}
+    published = dict.fromkeys(each.fraction for each in study.published)
+    fractions: Sequence[Fraction] = [each for each in published if each == "last" or each in tuned] or tuned or ["last"]
     for place in (NumberPlace(row=row, fraction=fraction) for fraction in fractions for row in study.controls):
         if ours := _scores(study, place, findings):
             base = _base(study, study.against, place)
@@ -200,7 +210,7 @@ def _base(study: Study, row: str | None, place: NumberPlace) -> NumberPlace | No
 
 
 def _published_gain(study: Study, place: NumberPlace, base: NumberPlace, score: str) -> float | None:
-    scores = {(each.row, each.fraction): each.scores for each in study.published if each.epoch in (None, place.epoch)}
+    scores = {(each.row, each.fraction): each.scores for each in study.published}
     one, other = (scores.get((each.row, each.fraction), {}).get(score) for each in (place, base))
     return None if one is None or other is None else one - other
 
