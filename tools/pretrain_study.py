@@ -302,7 +302,7 @@ class Study:
             settings = experiment_for(model, task, encoder, self._given.data, some, self._given.rows)
             records = run(build_experiment(settings, origin=f"{model}, {task}"), place)
             for each in sorted(records, key=lambda each: each.seed):
-                if name in each.scores:
+                if each.kind != "baseline" and name in each.scores:
                     scores.setdefault(each.row, []).append(round(each.scores[name], 3))
         shutil.rmtree(place, ignore_errors=True)
         commit, seconds = records[0].provenance.commit, round(time.monotonic() - started, 1)
