@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -75,6 +76,17 @@ def test_tokens_are_enough_where_the_text_is_gone(make_config, text_file, tmp_pa
     first = prepare_corpus(make_config(), tmp_path / "corpus")
     text_file.unlink()
     np.testing.assert_array_equal(prepare_corpus(make_config(), tmp_path / "corpus").train.ids, first.train.ids)
+
+
+@pytest.mark.parametrize("gone", ["text.jsonl", "more"])
+def test_tokens_are_enough_where_some_of_the_text_is_gone(make_config, text_file, tmp_path, gone):
+    (tmp_path / "more").mkdir()
+    shutil.copy(text_file, tmp_path / "more" / "more.jsonl")
+    data = {"train": [str(text_file), str(tmp_path / "more")], "folder": str(tmp_path / "corpus")}
+    first = prepare_corpus(make_config(data=data), tmp_path / "corpus")
+    text_file.unlink() if gone == text_file.name else shutil.rmtree(tmp_path / gone)
+    again = prepare_corpus(make_config(data=data), tmp_path / "corpus")
+    np.testing.assert_array_equal(again.train.ids, first.train.ids)
 
 
 class _Told:

@@ -90,6 +90,14 @@ def test_a_step_is_one_point_also_when_it_is_saved_and_evaluated_afterwards():
     ]
 
 
+def test_an_evaluated_step_ends_when_the_device_has_ended_it():
+    group = make_group(2)
+    history = History([group], 2, float)
+    feed(history, group, [1.0, 3.0])
+    history.mark({"one": 50.0}, 9.5)
+    assert [each.seconds for each in history.points["one"]] == [1.0, 9.5]
+
+
 def test_a_history_that_was_stopped_goes_on_and_its_file_holds_no_step_twice(tmp_path):
     group, path = make_group(3 * MAX_POINTS), tmp_path / "training.jsonl"
     whole, stopped = (History([group], 3 * MAX_POINTS, float) for _ in range(2))

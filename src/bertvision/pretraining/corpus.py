@@ -105,7 +105,7 @@ def check_text(config: PretrainConfig, folder: Path) -> None:
 
 
 def _made_by(config: PretrainConfig, folder: Path) -> Settings:
-    return {**config.data_settings(), "bytes": _sizes(config.data) or _sizes_before(folder)}
+    return {**config.data_settings(), "bytes": _sizes(config.data, folder)}
 
 
 def _make_once(config: PretrainConfig, folder: Path, progress: Progress) -> None:
@@ -297,11 +297,14 @@ def _number_format(size: int) -> type[np.uint16] | type[np.uint32]:
     return np.uint16 if size <= 1 << 16 else np.uint32
 
 
-def _sizes_before(folder: Path) -> Any:  # noqa: ANN401 (JSON)
-    return read_json(folder / MADE_BY).get("bytes") if (folder / MADE_BY).exists() else {}
-
-
-def _sizes(config: CorpusConfig) -> dict[str, int]:
-    """Return the sizes of all files, by which another text under the same name is known."""
-    paths = [path for source in (*config.train, *config.held_out) if exists(source) for path in files_of(source)]
-    return {str(path): path.stat().st_size for path in paths}
+def _sizes(config: CorpusConfig, folder: Path) -> dict[str, int]:
+    """Return the sizes of all files, by which another text under the same name is known; those gone keep theirs."""
+    before: Settings = read_json(folder / MADE_BY) if (folder / MADE_BY).exists() else {}
+    sizes: dict[str, int] = {}
+    for source in (*config.train, *config.held_out):
+        if exists(source):
+            sizes |= {str(path): path.stat().st_size for path in files_of(source)}
+        else:
+            known = before.get("bytes", {}).items()
+            sizes |= {path: size for path, size in known if Path(path).is_relative_to(source)}
+    return sizes

@@ -240,7 +240,7 @@ class _Pretraining:
         self._check()
         now = self._done._replace(seconds=self._meter.stop().seconds)
         self._loss = self._measure()
-        self._history.mark({LEARNER: None if self._loss is None else self._loss.words})
+        self._history.mark({LEARNER: None if self._loss is None else self._loss.words}, now.seconds)
         recent, self._told = now.since(self._told), now
         self._progress.say(f"step {number:,}: {self._tell(recent)}")
         self._meter.go()

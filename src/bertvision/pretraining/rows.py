@@ -1,8 +1,8 @@
 """Tokens of a corpus -> rows: [CLS] A [SEP] B [SEP], where B follows A in half of them, or [CLS] A [SEP].
 
 A text alone is a run of whole sentences; what is longer than a row is cut. Pairs fill their rows, as in BERT's code,
-and are parted between two sentences. All that is drawn comes from a generator that the caller makes from seed, epoch
-and batch, so that any batch can be made again by itself.
+and are parted between two sentences, or between two words where a text has only one. All that is drawn comes from a
+generator that the caller makes from seed, epoch and batch, so that any batch can be made again by itself.
 """
 
 from collections.abc import Sequence
@@ -125,25 +125,32 @@ def make_rows(
         return _lay_out(corpus, vocabulary, (starts, stops), (nothing, nothing), np.full(len(chosen), NEXT))
     follows = np.where(random.random(len(chosen)) < 0.5, NEXT, OTHER)
     others = _from_other_documents(chunks, chosen, random)
-    middles, b_others = (
-        _part(corpus, chunks.starts[each], chunks.stops[each], vocabulary, random) for each in (chosen, others)
-    )
-    # B begins, ends and is as long as it is whether it follows or not: only what it says can tell.
-    lengths = np.minimum(stops - middles, corpus.documents[chunks.documents[others] + 1] - b_others)
+    middles, b_others = _part(corpus, chunks, (chosen, others), vocabulary, random)
+    ends = corpus.documents[chunks.documents[chosen] + 1], corpus.documents[chunks.documents[others] + 1]
+    # B begins, ends and is as long as it is whether it follows or not: only what it says can tell. Where either would
+    # end with its document it is cut: such ends, beside the length of a row, tell of which document B is.
+    lengths = np.minimum(stops - middles, ends[1] - b_others)
+    ends_there = (middles + lengths == ends[0]) | (b_others + lengths == ends[1])
+    cut = 1 + (random.random(len(chosen)) * (lengths - 1)).astype(np.int64)
+    lengths = np.where(ends_there, cut, lengths)
     b_starts = np.where(follows == NEXT, middles, b_others)
     return _lay_out(corpus, vocabulary, (starts, middles), (b_starts, b_starts + lengths), follows)
 
 
-def _part(corpus: Corpus, starts: Int64s, stops: Int64s, vocabulary: Vocabulary, random: np.random.Generator) -> Int64s:
-    """Part chunks in two between two sentences, or one sentence between two words."""
-    drawn = random.random(len(starts))
+def _part(
+    corpus: Corpus, chunks: Chunks, choices: Sequence[Rows], vocabulary: Vocabulary, random: np.random.Generator
+) -> Int64s:
+    """Part a row's chunks alike in two: between two sentences where each of them has two, else between two words."""
+    starts, stops = (np.stack([values[each] for each in choices]) for values in (chunks.starts, chunks.stops))
+    drawn = random.random(starts.shape)
     first = np.searchsorted(corpus.sentences, starts, side="right")
     bounds = np.searchsorted(corpus.sentences, stops, side="left") - first  # between sentences, inside
+    has_all = bounds.min(axis=0) > 0
     at_sentence = corpus.sentences[np.minimum(first + (drawn * bounds).astype(np.int64), len(corpus.sentences) - 1)]
-    middles = np.where(bounds > 0, at_sentence, starts + 1 + (drawn * (stops - starts - 1)).astype(np.int64))
-    for row in np.flatnonzero(bounds == 0):
-        while middles[row] < stops[row] - 1 and vocabulary.continues[corpus.ids[middles[row]]]:
-            middles[row] += 1
+    middles: Int64s = np.where(has_all, at_sentence, starts + 1 + (drawn * (stops - starts - 1)).astype(np.int64))
+    for place in map(tuple, np.argwhere(np.broadcast_to(~has_all, middles.shape))):
+        while middles[place] < stops[place] - 1 and vocabulary.continues[corpus.ids[middles[place]]]:
+            middles[place] += 1
     return middles
 
 

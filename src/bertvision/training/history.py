@@ -109,10 +109,14 @@ class History:
             self._make_points()
         self._unread.append((number, seconds, step))
 
-    def mark(self, scores: Mapping[str, float | None] | None = None) -> None:
-        """Make a point of the last step, with the learners' scores where they were evaluated after it."""
+    def mark(self, scores: Mapping[str, float | None] | None = None, seconds: float | None = None) -> None:
+        """Make a point of the last step, with the learners' scores where they were evaluated after it.
+
+        `seconds` are those in which a device has ended it, where the caller has waited for that.
+        """
         self._look()
         last = self._since.pop() if self._since else None
+        last = last if last is None or seconds is None else last._replace(seconds=seconds)
         self._make_points()
         if last is not None:
             self._since.append(last)
