@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.load import load_encoder
-from bertvision.heads.build import HeadConfig, count_head
+from bertvision.heads.build import count_head
 from bertvision.heads.catalog import CATALOG, Entry, reads_one_state
+from bertvision.heads.config import HeadConfig
 from bertvision.kinds.classes import CLASSES
 from bertvision.kinds.tags import TAGS
 from bertvision.shapes import StackShape

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from pydantic import field_validator, model_validator
 
-from bertvision.encoder.pooling import Pooling
+from bertvision.model_config import Pooling
 from bertvision.settings import Config
-from bertvision.windows.batches import BatchConfig
+from bertvision.windows.step_plan import BatchConfig
 
 SourceName = Literal["live", "ram", "disk"]
 NumberFormat = Literal["bf16", "float32", "int8"]

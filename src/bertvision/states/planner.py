@@ -25,8 +25,8 @@ from bertvision.states.config import SourceName, existing, free_disk, in_units
 from bertvision.states.disk import write_shard
 from bertvision.states.keep import Wanted
 from bertvision.training.device import wait_for
-from bertvision.windows.batches import BatchConfig, EncoderBatch, StepPlan
 from bertvision.windows.padding import Rows, lengths_of
+from bertvision.windows.step_plan import BatchConfig, EncoderBatch, StepPlan
 
 # Half of the free memory: batches, heads and the page cache need room too.
 RAM_SHARE = 0.5

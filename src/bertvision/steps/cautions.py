@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from bertvision.data.tables import finite_number
-from bertvision.heads.build import is_regression
+from bertvision.heads.config import is_regression
 from bertvision.kinds.kind import Answering
 from bertvision.steps.context import RunContext
 from bertvision.tasks import Task
 from bertvision.training.loop import seed_for
-from bertvision.windows.batches import StepPlan
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import StepPlan
 
 LEAST_STEPS = 50  # a round number: 6 steps learned nothing (docs/log.md), 100 did
 LEAST_SHARED = 0.01  # of dev's examples

@@ -16,14 +16,14 @@ from bertvision.encoder.contrastive import GROUPS, contrast_windows
 from bertvision.encoder.encode import places_of_states, shape_of_states
 from bertvision.encoder.finetune_plan import FinetuneConfig, plan_steps
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
-from bertvision.encoder.pooling import Pooling
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment, fit_to_rows
-from bertvision.heads.build import HeadConfig, pooling_of
+from bertvision.heads.build import pooling_of
+from bertvision.heads.config import HeadConfig
 from bertvision.kinds.facts import Contrast
 from bertvision.kinds.kind import Answering
 from bertvision.kinds.terms import Cutting
-from bertvision.model_config import CONFIG
+from bertvision.model_config import CONFIG, Pooling
 from bertvision.model_folder import ModelConfig, read_model_config
 from bertvision.progress import Progress
 from bertvision.records import MAIN_SCORES, DataFile

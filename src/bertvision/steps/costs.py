@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 
 from bertvision.encoder.encode import freeze, layers_of_output
 from bertvision.encoder.load import Encoder, load_encoder
-from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.freezing import count_trainable
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.errors import FolderError, SettingsError
 from bertvision.experiment import Experiment
 from bertvision.files import locked
-from bertvision.heads.build import HeadConfig
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import Head, count_parameters
 from bertvision.heads.training import build_heads, train_heads_together
+from bertvision.model_config import Pooling
 from bertvision.model_folder import as_saved
 from bertvision.progress import SILENT, Progress
 from bertvision.records import (

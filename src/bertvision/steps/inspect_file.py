@@ -15,8 +15,8 @@ from bertvision.progress import SILENT, Progress
 from bertvision.steps.cautions import alike_labels
 from bertvision.tables import Table
 from bertvision.tasks import TASKS, read_labelled, task_name
-from bertvision.windows.batches import BatchConfig, padding_share, plan_epoch
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import BatchConfig, padding_share, plan_epoch
 
 ENDLESS = 10**9  # tokens
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99, 100)

@@ -25,8 +25,8 @@ from bertvision.steps.results import ENCODER
 from bertvision.steps.states import plan_source, states_folder, wanted_states
 from bertvision.tables import Column, Table
 from bertvision.training.loop import seed_for
-from bertvision.windows.batches import StepPlan
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import StepPlan
 
 PARTS = ("encode", "keep", "read", "heads")
 COLUMNS = ("source", "total", *PARTS, "kept", Column("fits", "left"))
