@@ -17,9 +17,10 @@ from bertvision.experiment import build_experiment, build_experiments
 from bertvision.files import write_json
 from bertvision.predictions.logits import load_logits
 from bertvision.records import read_records, read_study_records
-from bertvision.reproduce import foresee, measure_speed, missing_files, plan_study, resample_claims, run_study
+from bertvision.reproduce import foresee, missing_files, plan_study, resample_claims, run_study
 from bertvision.settings import CONFIGS, read_yaml
 from bertvision.steps.run import run
+from bertvision.steps.speed import measure_speed
 from bertvision.studies.study import find_study, read_studies
 
 pytestmark = pytest.mark.flow

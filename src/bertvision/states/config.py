@@ -79,3 +79,10 @@ def in_units(num_bytes: float) -> str:
             return f"{num_bytes:.1f} {unit}"
         num_bytes /= 1000
     return f"{num_bytes:,.1f} TB"
+
+
+def in_time(seconds: float) -> str:
+    """Write a duration for a person."""
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -40,6 +40,7 @@ from bertvision.records import (
 )
 from bertvision.settings import Settings, first_difference
 from bertvision.steps.context import RunContext, prepare
+from bertvision.steps.data import ExperimentData
 from bertvision.steps.finetune import Output, output_layer, tune_together
 from bertvision.steps.measure import add_passes, size_for, size_of, speed_of, spent_per_window
 from bertvision.steps.results import ENCODER, ResultModel
@@ -76,17 +77,20 @@ class MeasuredTraining(NamedTuple):
     heads: Spent | None
 
 
-def measure_methods(experiments: Sequence[Experiment], out: Path, progress: Progress = SILENT) -> list[CostRecord]:
+def measure_methods(
+    experiments: Sequence[Experiment], out: Path, progress: Progress = SILENT, data: ExperimentData | None = None
+) -> list[CostRecord]:
     """Measure every method once a round, forwards in one and backwards in the next; what OUT/costs holds is kept.
 
-    Variants that differ in their learning rate alone are one method.
+    Variants that differ in their learning rate alone are one method. `data` are those of the first, where they are read
+    already.
     """
     methods = one_rate_each(experiments)
     _check_alike(methods, SHARED)
     first = next(iter(methods.values()))
     size = size_for(choose_compute(first.device, first.precision))
     with locked(out):
-        context = replace(prepare(first, out, progress, size.examples), progress=SILENT)
+        context = replace(prepare(first, out, progress, size.examples, data=data), progress=SILENT)
         methods = {name: context.fitted(method) for name, method in methods.items()}
         _check_alike(methods, ("states.pooling",))
         costs = {name: _kept(context, method) for name, method in methods.items()}
