@@ -15,8 +15,7 @@ from pydantic import Field
 
 from benchmarks.measuring import MemoryWatch, windows_like_squad
 from bertvision.errors import SettingsError
-from bertvision.heads.build import HeadConfig
-from bertvision.heads.config import HeadsConfig
+from bertvision.heads.config import HeadConfig, HeadsConfig
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, Side, provenance
@@ -25,8 +24,8 @@ from bertvision.shapes import StackShape
 from bertvision.states.blocks import BlockLayout, BlockShape, BlockStore, ShardFile
 from bertvision.states.cached import CachedStates
 from bertvision.training.device import choose_compute
-from bertvision.windows.batches import BatchConfig
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import BatchConfig
 
 GROUPS = Path("/sys/fs/cgroup")
 PIECE = 1 << 24  # bytes that are read and written at once

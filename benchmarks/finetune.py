@@ -29,15 +29,15 @@ from bertvision.encoder.finetune import finetune_encoder
 from bertvision.encoder.finetune_plan import FinetuneConfig, StepKind, plan_steps
 from bertvision.encoder.load import Encoder
 from bertvision.errors import SettingsError, TrainingError, reason_of
-from bertvision.heads.build import output_head
+from bertvision.heads.config import output_head
 from bertvision.heads.head import Head
 from bertvision.heads.training import build_heads
 from bertvision.progress import SILENT, Bar, Progress
 from bertvision.records import BenchRecord, Side, provenance
 from bertvision.settings import Config, Precision
 from bertvision.training.device import Compute, choose_compute
-from bertvision.windows.batches import BatchConfig
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import BatchConfig
 from bertvision.windows.window import Window
 
 Step = StepKind | Literal["auto"]

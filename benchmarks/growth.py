@@ -14,8 +14,7 @@ from benchmarks.finetune import NO_CUDNN, FinetuneWork
 from benchmarks.measuring import Clock, blank_tokenizer, windows_like_squad
 from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import Encoder
-from bertvision.heads.build import HeadConfig
-from bertvision.heads.config import HeadsConfig
+from bertvision.heads.config import HeadConfig, HeadsConfig
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, Side, provenance
@@ -23,7 +22,7 @@ from bertvision.settings import Config, Precision
 from bertvision.states.live import LiveStates
 from bertvision.states.packed import PackedLiveStates, packs_states
 from bertvision.training.device import Compute, choose_compute
-from bertvision.windows.batches import BatchConfig
+from bertvision.windows.step_plan import BatchConfig
 from bertvision.windows.window import Window
 
 MEAN_LENGTH = 171  # tokens of a window like SQuAD's

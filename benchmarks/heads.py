@@ -8,8 +8,7 @@ from pydantic import Field
 from benchmarks.measuring import BenchData, cudnn_attention, measure_in_turns, read_bench_data, short_name, subject
 from bertvision.encoder.encode import StateSource, freeze
 from bertvision.encoder.load import Encoder
-from bertvision.heads.build import HeadConfig
-from bertvision.heads.config import HeadsConfig
+from bertvision.heads.config import HeadConfig, HeadsConfig
 from bertvision.heads.head import Head
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
@@ -19,8 +18,9 @@ from bertvision.states.live import LiveStates
 from bertvision.states.packed import PackedLiveStates, packs_states
 from bertvision.training.device import Compute, choose_compute
 from bertvision.training.losses import span_loss
-from bertvision.windows.batches import BatchConfig, StepPlan, collate
+from bertvision.windows.batches import collate
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import BatchConfig, StepPlan
 
 POOLING = ("learned_pooling", "average_pooling", "first_last_mean", "last_linear")
 RATES = (1e-3, 3e-4)

@@ -20,7 +20,8 @@ from bertvision.data.example import Question
 from bertvision.encoder.encode import encode
 from bertvision.errors import SettingsError
 from bertvision.evaluate.golds import read_questions
-from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.build import build_head
+from bertvision.heads.config import HeadConfig
 from bertvision.kinds.kind import Answering
 from bertvision.model_folder import Model, find_model
 from bertvision.predictions.logits import Logits

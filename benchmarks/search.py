@@ -9,8 +9,7 @@ from pydantic import Field
 from benchmarks.measuring import BenchData, measure_in_turns, read_bench_data, short_name, subject
 from bertvision.encoder.encode import StateSource, freeze
 from bertvision.encoder.load import Encoder
-from bertvision.heads.build import HeadConfig
-from bertvision.heads.config import HeadsConfig
+from bertvision.heads.config import HeadConfig, HeadsConfig
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.kinds.spans import SQUAD2
 from bertvision.progress import SILENT, Progress
@@ -22,8 +21,8 @@ from bertvision.states.keep import Wanted, keep_in_ram
 from bertvision.states.live import LiveStates
 from bertvision.steps.trials import Trial, head_of
 from bertvision.training.device import Compute, choose_compute
-from bertvision.windows.batches import BatchConfig
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import BatchConfig
 
 
 class SearchBench(Config):

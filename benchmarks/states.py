@@ -15,8 +15,7 @@ from pydantic import Field
 from benchmarks.measuring import BenchData, measure_in_turns, read_bench_data, short_name, subject
 from bertvision.encoder.encode import StateBatch, StateSource, freeze, shape_of_states
 from bertvision.encoder.load import Encoder
-from bertvision.heads.build import HeadConfig
-from bertvision.heads.config import HeadsConfig
+from bertvision.heads.config import HeadConfig, HeadsConfig
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
@@ -29,8 +28,9 @@ from bertvision.states.keep import Wanted, keep_in_ram
 from bertvision.states.live import LiveStates, states_in_order_of_length
 from bertvision.states.planner import Estimate, Machine, Work, estimate_sources, measure_speeds
 from bertvision.training.device import Compute, choose_compute
-from bertvision.windows.batches import BatchConfig, StepPlan, collate
+from bertvision.windows.batches import collate
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import BatchConfig, StepPlan
 from bertvision.windows.window import Window
 
 PAPERS = "padded"

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 QUESTION, CONTEXT = "who built the weir?", "the weir was built in 1887 by hannah coyle"
 WITHOUT_TORCH = "import sys; sys.modules |= {'torch': None, 'jaxtyping': None}; "  # as if they were not installed
+SAMPLES = ("--set", "data.train=sample:train", "--set", "data.dev=sample:dev")
 
 
 def python(code):
@@ -52,7 +53,7 @@ def test_scores_and_help_need_no_torch(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("run", "tiny.yaml"), ("ask", "--question", QUESTION, "--context", CONTEXT), ("heads",)]
+    "arguments", [("run", "squad2/minilm", *SAMPLES), ("ask", "--question", QUESTION, "--context", CONTEXT), ("heads",)]
 )
 def test_what_needs_torch_says_so_in_one_line(arguments):
     done = call(*arguments)
@@ -60,22 +61,41 @@ def test_what_needs_torch_says_so_in_one_line(arguments):
     assert (done.returncode, done.stderr) == (2, told)
 
 
-def test_settings_are_refused_before_transformers_is_imported(tmp_path):
-    (tmp_path / "my.yaml").write_text("colour: blue")
-    verbs = ["run", "finetune", "train-heads", "plan", "search", "costs", "pretrain"]
+def test_settings_and_data_are_checked_and_studies_listed_without_torch(tmp_path):
+    (tmp_path / "rows.csv").write_text("text,label\ngood bread,good\nbad soup,bad\n")
+    settings = {"task": "classification", "data": {"train": "rows.csv", "dev": "rows.csv"}}
+    (tmp_path / "rows.yaml").write_text(yaml.safe_dump(settings))
+    stages = ("run", "finetune", "train-heads", "plan", "costs")
+    missing, review = ("--set", "data.train=none.csv"), ("--set", "data.columns.text=review")
+    told = {
+        **{(verb, "rows.yaml", "--set", "colour=blue"): "rows.yaml: unknown key `colour`" for verb in stages},
+        ("search", "rows.yaml", "--set", "search.colour=blue"): "rows.yaml: unknown key `search.colour`",
+        ("pretrain", "rows.yaml"): "rows.yaml: `task` belongs to an experiment",
+        **{(verb, "rows.yaml", *missing): "none.csv: cannot be read" for verb in stages},
+        ("run", "rows.yaml", "--set", "data.dev=none.csv"): "none.csv: cannot be read",
+        ("run", "rows.yaml", *review): "rows.csv: no column `review`",
+        ("inspect", "none.csv", "--task", "classification"): "none.csv: cannot be read",
+        ("inspect", "rows.csv", "--task", "classification", *review): "rows.csv: no column `review`",
+        ("calibrate", "nowhere", "--data", "x.json"): "nowhere: no such folder",
+    }
     code = f"""
-import sys
-sys.modules["transformers"] = None
 from typer.testing import CliRunner
 from bertvision.cli import app
-for verb in {verbs}:
-    print(CliRunner().invoke(app, [verb, "my.yaml"]).stderr, end="")
+for arguments in {list(told)}:
+    print(CliRunner().invoke(app, arguments).stderr, end="")
+assert "span_tables: Tables 1, 2 and A.3" in CliRunner().invoke(app, ["reproduce", "--list"]).stdout
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert [line.partition(" `")[0] for line in done.stdout.splitlines()] == [
-        *["error: my.yaml: unknown key"] * 6,
-        "error: my.yaml:",  # `data`: Field required
-    ]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH + code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    for said, line in zip(told.values(), done.stdout.splitlines(), strict=True):
+        assert line.startswith(f"error: {said}")
+
+
+def test_heads_are_counted_without_transformers():
+    code = "import sys; sys.modules['transformers'] = None; from bertvision.cli import app; app(['heads'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "learned_pooling" in done.stdout
 
 
 def test_python_is_told_the_same(tmp_path):

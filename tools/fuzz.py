@@ -381,7 +381,8 @@ def write_model(folder: Path, task: str, labels: tuple[str, ...]) -> None:
     from bertvision.encoder.encode import shape_of_states
     from bertvision.encoder.load import Encoder
     from bertvision.files import write_json
-    from bertvision.heads.build import HeadConfig, build_head, pooling_of
+    from bertvision.heads.build import build_head, pooling_of
+    from bertvision.heads.config import HeadConfig
     from bertvision.model_folder import ModelConfig, save_encoder
     from bertvision.predictions.prediction import AnswerConfig
     from bertvision.tasks import TASKS

@@ -16,7 +16,7 @@ from bertvision.hub import CARD
 from bertvision.model_config import CALIBRATION
 from bertvision.records import BenchRecord, read_bench_records
 from bertvision.report.renderers import to_markdown
-from bertvision.states.planner import in_time
+from bertvision.states.config import in_time
 from bertvision.steps.plan import ANSWERED, Stage
 from bertvision.studies.claims import claims_tables, count_statuses, further_evidence, settle_claims, summary_table
 from bertvision.tables import Table

@@ -5,8 +5,7 @@ from bertvision.encoder.encode import freeze
 from bertvision.encoder.finetune import finetune_encoder
 from bertvision.encoder.finetune_plan import FinetuneConfig
 from bertvision.encoder.load import load_encoder
-from bertvision.heads.build import HeadConfig
-from bertvision.heads.config import HeadsConfig
+from bertvision.heads.config import HeadConfig, HeadsConfig
 from bertvision.heads.logits import token_logits
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.metrics.squad import score_predictions
@@ -16,7 +15,7 @@ from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import predict_spans
 from bertvision.states.live import LiveStates
 from bertvision.training.device import choose_compute
-from bertvision.windows.batches import BatchConfig
+from bertvision.windows.step_plan import BatchConfig
 from bertvision.windows.window import WindowConfig, cut_windows
 
 compute = choose_compute()  # a GPU where there is one

@@ -13,9 +13,8 @@ from bertvision.data.example import DataConfig, TaskName
 from bertvision.encoder.finetune_plan import FinetuneConfig
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.errors import SettingsError
-from bertvision.heads.build import HeadConfig, output_head
 from bertvision.heads.catalog import serves
-from bertvision.heads.config import HeadsConfig, with_every_setting
+from bertvision.heads.config import HeadConfig, HeadsConfig, output_head, with_every_setting
 from bertvision.kinds.facts import Contrast
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
@@ -40,7 +39,7 @@ from bertvision.settings import (
 )
 from bertvision.states.config import StatesConfig
 from bertvision.tasks import TASKS
-from bertvision.windows.batches import BatchConfig
+from bertvision.windows.step_plan import BatchConfig
 from bertvision.windows.window import WindowConfig
 
 

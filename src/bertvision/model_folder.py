@@ -18,18 +18,18 @@ from bertvision.encoder.changes import changes_between, lay_over, save_changes, 
 from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.folder import read_shapes
 from bertvision.encoder.load import KNOWN, SHIPPED, Encoder, load_encoder, quiet_transformers, shipped_model
-from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, apply_adapters, load_adapters, save_adapters, save_plain
 from bertvision.encoder.tuning.variants import merge_tuning, variant_of, variants_of
 from bertvision.errors import EncoderError, FolderError, SettingsError, told_as
 from bertvision.files import read_json, write_json
-from bertvision.heads.build import HeadConfig, build_head, pooling_of
+from bertvision.heads.build import build_head, pooling_of
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import Head
 from bertvision.heads.output_layer import answers_for, has_output_layer, read_output_layer, windows_for
-from bertvision.heads.poolers.build import OwnPoolerConfig
+from bertvision.heads.poolers.config import OwnPoolerConfig
 from bertvision.hub import find_model_folder
 from bertvision.manifest import check_manifest
-from bertvision.model_config import CONFIG, ONNX_FORMAT, UseConfig, best_model
+from bertvision.model_config import CONFIG, ONNX_FORMAT, Pooling, UseConfig, best_model
 from bertvision.outside import OUTSIDE, check_links, is_inside
 from bertvision.settings import Settings, suggest, validate
 from bertvision.shapes import StackShape

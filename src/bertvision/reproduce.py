@@ -1,15 +1,10 @@
 """`bertvision reproduce`: a study of `studies/papers` -> its experiments, what they take, their runs, its record."""
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from torch import nn
-
 from bertvision.data.sources import parse_source
-from bertvision.encoder.load import load_encoder
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.analyze import analyze_folder
 from bertvision.evaluate.compare_methods import Shown, apart_by_seed, resample_rows
@@ -20,12 +15,11 @@ from bertvision.records import MAIN_SCORES, RunRecord, StudyRecord, choose, frac
 from bertvision.report.renderers import markdown_text, to_markdown
 from bertvision.run_folder import folder_of_seed
 from bertvision.settings import Settings, find_config, merge, read_yaml
-from bertvision.steps.run import run
+from bertvision.steps.speed import EncoderSpeed
 from bertvision.studies.study import Claim, Study, is_own_encoder
 from bertvision.studies.study_tables import study_tables
 from bertvision.studies.verdicts import Bounds, Findings, fraction_at, judge, judge_claim
 from bertvision.tasks import TASKS, task_name
-from bertvision.training.device import choose_compute, wait_for
 
 DATA = "data/"  # where shipped experiments look for their files
 # Weights of the papers' encoders, poolers included (SPEC 1) and word embeddings not, for these are only looked up: to
@@ -37,25 +31,10 @@ WEIGHTS = {
     "bert-large-uncased": 303_887_360,
     "gte-small": 21_491_712,
 }
-TRIAL_TOKENS = {"cpu": 2_048, "cuda": 32_768}  # of a batch on which speed is measured
-TRIAL_LENGTH = 128
 RESAMPLES = 2_000  # of articles and seeds: enough for the ends of an interval
 RESAMPLED = {"f1": "scores", "best_f1": "bests"}  # scores of questions, and what holds their resamples
 RowPlace = tuple[str, float | None]  # a row, and its fraction
 PER_HEAD = 0.1  # of the encoder's forward pass, that a head's step costs: 20 heads cost 1.75 passes (docs/log.md)
-
-
-class EncoderSpeed(NamedTuple):
-    """How fast this machine runs an encoder, in tokens a second."""
-
-    tuning: float
-    frozen: float
-    weights: int  # of the encoder that was measured, without its word embeddings
-
-    def for_encoder(self, weights: int) -> "EncoderSpeed":
-        """Return the speed of an encoder of another size, as if work grew with its weights."""
-        ratio = self.weights / weights
-        return EncoderSpeed(self.tuning * ratio, self.frozen * ratio, weights)
 
 
 class StudyWork(NamedTuple):
@@ -125,31 +104,6 @@ def foresee(plan: StudyPlan, speed: EncoderSpeed | None = None) -> StudyWork:
     return work._replace(seconds=tokens * (work.tuning_epochs / speed.tuning + costs / speed.frozen))
 
 
-def measure_speed(name: str, device: str = "auto") -> EncoderSpeed:
-    """Time an encoder's steps and frozen passes on this machine, for a second or two."""
-    encoder, compute = load_encoder(name), choose_compute(device, "auto")
-    nn.Module.to(encoder.model, compute.device)
-    length = min(TRIAL_LENGTH, encoder.max_length)
-    rows = TRIAL_TOKENS.get(compute.device.type, TRIAL_TOKENS["cpu"]) // length
-    ids = torch.randint(0, encoder.model.config.vocab_size, (rows, length), device=compute.device)
-
-    def forward() -> torch.Tensor:
-        with compute.autocast():
-            states: torch.Tensor = encoder.model(input_ids=ids).last_hidden_state
-        return states.float().pow(2).mean()
-
-    def frozen() -> None:
-        with torch.no_grad():
-            forward()
-
-    def tuning() -> None:
-        forward().backward()
-
-    seconds = [_seconds_of(each, compute.device) for each in (tuning, frozen)]
-    words = sum(each.numel() for each in encoder.model.get_input_embeddings().parameters())
-    return EncoderSpeed(ids.numel() / seconds[0], ids.numel() / seconds[1], encoder.num_parameters - words)
-
-
 def speed_for(plan: StudyPlan, measured: EncoderSpeed) -> EncoderSpeed:
     """Return the speed of a plan's own encoder, where its size is known; else that of the one that was measured."""
     return measured.for_encoder(WEIGHTS.get(Path(plan.experiments[0].encoder).name, measured.weights))
@@ -162,6 +116,8 @@ def run_study(plan: StudyPlan, out: Path, progress: Progress = SILENT) -> StudyR
     """
     if missing := missing_files(plan):
         raise DataError(f"{missing[0]}: no such file; give the folder of {plan.study.name}'s files as --data, or --set")
+    from bertvision.steps.run import run  # torch, which plans do without
+
     records: list[RunRecord] = []
     for experiment in plan.experiments:
         if experiment.variant is not None:
@@ -218,16 +174,6 @@ def _head_passes(experiment: Experiment) -> tuple[float, int]:
     config, heads = experiment.heads, len(experiment.heads.train)
     fractions = max(1, len(experiment.finetune.fractions))
     return (fractions * config.epochs * config.share * len(experiment.seeds) if heads else 0.0), heads
-
-
-def _seconds_of(work: Callable[[], None], device: torch.device, times: int = 3) -> float:
-    work()  # warm
-    wait_for(device)
-    started = time.perf_counter()
-    for _ in range(times):
-        work()
-    wait_for(device)
-    return (time.perf_counter() - started) / times
 
 
 def _analyses(plan: StudyPlan, out: Path) -> dict[int, dict[str, Any]]:

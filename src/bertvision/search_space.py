@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from bertvision.heads.build import HeadConfig, is_regression
 from bertvision.heads.catalog import serves
+from bertvision.heads.config import HeadConfig, is_regression
 from bertvision.kinds.facts import Readout
 from bertvision.kinds.kind import Kind
 from bertvision.settings import Config

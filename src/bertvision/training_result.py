@@ -13,8 +13,9 @@ from bertvision.data.example import Column
 from bertvision.errors import SettingsError
 from bertvision.experiment import Experiment, build_experiment
 from bertvision.files import check_folder
-from bertvision.heads.build import HeadConfig
-from bertvision.heads.poolers.build import OwnPoolerConfig, describe_own
+from bertvision.heads.config import HeadConfig
+from bertvision.heads.poolers.build import describe_own
+from bertvision.heads.poolers.config import OwnPoolerConfig
 from bertvision.progress import SILENT, Progress
 from bertvision.records import MAIN_SCORES, RunRecord, read_mistakes
 from bertvision.run_folder import folder_of_seed

@@ -10,7 +10,7 @@ from bertvision.encoder.load import load_encoder
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.errors import SettingsError
-from bertvision.heads.build import HeadConfig
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.training import build_heads
 from bertvision.progress import SILENT
 from bertvision.settings import validate

@@ -9,8 +9,7 @@ from bertvision.encoder.finetune import finetune_encoder, set_dropout
 from bertvision.encoder.finetune_plan import FinetuneConfig, plan_steps, steps_of_fractions
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import SettingsError, TrainingError
-from bertvision.heads.build import HeadConfig
-from bertvision.heads.config import HeadsConfig
+from bertvision.heads.config import HeadConfig, HeadsConfig
 from bertvision.heads.logits import row_logits, token_logits
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.settings import validate

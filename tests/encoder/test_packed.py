@@ -13,7 +13,7 @@ from bertvision.encoder.load import Encoder
 from bertvision.encoder.packed import FIRST_POSITION_0, FIRST_POSITION_BEHIND_PADDING, can_pack
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.tune import start_tuning
-from bertvision.heads.build import HeadConfig
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.training import build_heads
 from bertvision.settings import validate
 from bertvision.tasks import KINDS

@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 from bertvision.cli import app
 from bertvision.data.example import GoldAnswer, Question
 from bertvision.evaluate.ensemble import HeldOutMembers, Way, choose_way, ensemble_folders
-from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.build import build_head
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.logits import token_logits
 from bertvision.metrics.squad import score_squad1, score_squad2
 from bertvision.predictions.ensemble import log_softmax

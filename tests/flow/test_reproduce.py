@@ -18,9 +18,7 @@ from bertvision.files import write_json
 from bertvision.predictions.logits import load_logits
 from bertvision.records import read_records, read_study_records
 from bertvision.reproduce import (
-    EncoderSpeed,
     foresee,
-    measure_speed,
     missing_files,
     plan_study,
     resample_claims,
@@ -29,6 +27,7 @@ from bertvision.reproduce import (
 )
 from bertvision.settings import CONFIGS, read_yaml
 from bertvision.steps.run import run
+from bertvision.steps.speed import EncoderSpeed, measure_speed
 from bertvision.studies.study import find_study, read_studies
 
 pytestmark = pytest.mark.flow

@@ -14,7 +14,8 @@ from bertvision.encoder.load import load_encoder
 from bertvision.encoder.tuning.adapter_file import load_adapters
 from bertvision.errors import SettingsError
 from bertvision.experiment import build_experiment
-from bertvision.heads.build import count_head, output_head
+from bertvision.heads.build import count_head
+from bertvision.heads.config import output_head
 from bertvision.model_folder import load_model, read_model_config
 from bertvision.records import read_records
 from bertvision.serving.predict_file import predict_file

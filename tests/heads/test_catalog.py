@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from bertvision.errors import SettingsError
-from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.build import build_head
 from bertvision.heads.catalog import BUDGET, CATALOG
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import count_parameters, layer_weights, weighed_states
 from bertvision.settings import validate
 from bertvision.shapes import StackShape

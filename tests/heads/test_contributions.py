@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 from bertvision.errors import SettingsError
-from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.build import build_head
 from bertvision.heads.catalog import CATALOG
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.contributions import layer_contributions
 from bertvision.heads.readouts import ClassReadout
 from bertvision.shapes import StackShape

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from bertvision.errors import SettingsError
-from bertvision.heads.build import HeadConfig, build_head, reads_last_alone
+from bertvision.heads.build import build_head
+from bertvision.heads.config import HeadConfig, reads_last_alone
 from bertvision.heads.contributions import layer_contributions
 from bertvision.heads.grouped import grouped_logits
 from bertvision.shapes import StackShape

@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from bertvision.errors import SettingsError
-from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.build import build_head
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import count_parameters, layer_weights, score_columns
 from bertvision.heads.readouts import JointReadout
 from bertvision.shapes import StackShape

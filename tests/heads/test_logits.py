@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from bertvision.encoder.encode import encode, encode_cls, shape_of_states
-from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.build import build_head
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.logits import row_logits, token_logits
 from bertvision.predictions.logits import grid_of, load_logits, save_logits
 from bertvision.predictions.prediction import AnswerConfig

@@ -4,7 +4,8 @@ from torch import nn
 
 from bertvision.errors import SettingsError
 from bertvision.experiment import build_experiment
-from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.build import build_head
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import count_parameters
 from bertvision.heads.readouts import NullOffsetReadout
 from bertvision.shapes import StackShape

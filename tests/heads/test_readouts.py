@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.build import build_head
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.readouts import BiLstmReadout, BiLstmRowReadout, ClassReadout, SpanReadout, TagReadout
 from bertvision.shapes import StackShape
 from bertvision.tasks import KINDS

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.build import build_head
+from bertvision.heads.config import HeadConfig
 from bertvision.shapes import StackShape
 from bertvision.tasks import KINDS
 from bertvision.training.objective import SPANS, Objective

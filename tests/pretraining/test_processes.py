@@ -22,7 +22,7 @@ from bertvision.progress import Silent
 from bertvision.records import read_pretraining_record
 from bertvision.training.device import Compute
 from bertvision.training.processes import Processes, launch
-from bertvision.windows.batches import WHOLE, Part
+from bertvision.windows.step_plan import WHOLE, Part
 
 # Batches that three processes cannot share evenly, and such that have fewer rows than processes.
 STAGES = [{"length": 32, "steps": 3, "tokens": 224}, {"length": 64, "steps": 3, "tokens": 64}]

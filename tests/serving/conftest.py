@@ -8,7 +8,8 @@ import bertvision
 from bertvision.data.example import ColumnsConfig, DataConfig
 from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.load import load_encoder
-from bertvision.heads.build import HeadConfig, build_head, pooling_of
+from bertvision.heads.build import build_head, pooling_of
+from bertvision.heads.config import HeadConfig
 from bertvision.model_folder import ModelConfig, save_encoder
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.records import Parameters, Provenance, RunRecord, Seconds

@@ -14,7 +14,7 @@ from bertvision.states.disk import keep_on_disk
 from bertvision.states.keep import Wanted, keep_in_ram
 from bertvision.states.live import LiveStates
 from bertvision.training.device import choose_compute
-from bertvision.windows.batches import BatchConfig
+from bertvision.windows.step_plan import BatchConfig
 
 THREES, SIX = BatchConfig(windows=3), BatchConfig(windows=6)
 NAMES = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]

@@ -12,8 +12,9 @@ from bertvision.states.live import (
     states_of,
 )
 from bertvision.training.objective import SPANS
-from bertvision.windows.batches import BatchConfig, collate, plan_epoch
+from bertvision.windows.batches import collate
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import BatchConfig, plan_epoch
 
 PAIRS, SIX = BatchConfig(windows=2), BatchConfig(windows=6)
 

@@ -9,8 +9,7 @@ import torch
 from bertvision.encoder.encode import StateSource, encode, freeze
 from bertvision.encoder.load import load_encoder
 from bertvision.heads import logits as logits_module
-from bertvision.heads.build import HeadConfig
-from bertvision.heads.config import HeadsConfig
+from bertvision.heads.config import HeadConfig, HeadsConfig
 from bertvision.heads.logits import token_logits
 from bertvision.heads.training import build_groups, build_heads, can_learn_together, train_heads_together
 from bertvision.states.live import LiveStates
@@ -18,8 +17,9 @@ from bertvision.states.packed import PackedLiveStates, packs_states
 from bertvision.tasks import KINDS
 from bertvision.training.device import Compute, choose_compute
 from bertvision.training.objective import SPANS, Objective
-from bertvision.windows.batches import BatchConfig, collate
+from bertvision.windows.batches import collate
 from bertvision.windows.packing import cut_in_order
+from bertvision.windows.step_plan import BatchConfig
 
 PAIRS, SIX = BatchConfig(windows=2), BatchConfig(windows=6)
 HEADS = ["learned_pooling", "adapter_64_shared_skip", "adapter_64_unshared", "last_linear"]

@@ -1,6 +1,7 @@
 import pytest
 
-from bertvision.states.planner import Machine, Speeds, Work, choose_source, estimate_sources, in_time
+from bertvision.states.config import in_time
+from bertvision.states.planner import Machine, Speeds, Work, choose_source, estimate_sources
 
 # 1,000 tokens of 100 bytes: 10 s to encode, 2 s for heads, 1 s to copy, 5 s to write, 4 s to read from the disk.
 WORK = Work(tokens=1000, passes=3, num_bytes=100_000)

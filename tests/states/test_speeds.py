@@ -8,8 +8,8 @@ from bertvision.states import planner
 from bertvision.states.keep import Wanted
 from bertvision.states.live import states_of
 from bertvision.states.planner import Rehearsal, measure_speeds
-from bertvision.windows.batches import BatchConfig, StepPlan
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import BatchConfig, StepPlan
 
 
 class Clock:

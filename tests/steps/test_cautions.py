@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bertvision.experiment import build_experiment
-from bertvision.steps.cautions import alike_labels
+from bertvision.steps.data import alike_labels
 from bertvision.steps.run import run
 
 WORDS = ("the weir was built", "who built the river", "stone by the river", "hannah was in the stone")

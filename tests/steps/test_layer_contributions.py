@@ -7,7 +7,8 @@ from torch import nn
 from typer.testing import CliRunner
 
 from bertvision.cli import app
-from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.build import build_head
+from bertvision.heads.config import HeadConfig
 from bertvision.model_folder import ModelConfig, save_encoder
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.steps.layer_contributions import layers_of_file

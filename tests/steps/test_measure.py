@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from bertvision.encoder.encode import freeze
-from bertvision.heads.build import HeadConfig
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.logits import reading_of
 from bertvision.heads.training import build_heads
 from bertvision.steps.measure import measure_inference

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from bertvision.records import TrainingPoint
+from bertvision.training.config import OptimConfig
 from bertvision.training.history import MAX_POINTS, History, TrainingLog, thinned
 from bertvision.training.loop import STEPS_BETWEEN_LOOKS, Group, Learner, RandomStream, Step
-from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
+from bertvision.training.optim import build_optimizer, build_schedule
 
 
 def make_group(num_steps, names=("one", "two")):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from bertvision.training.config import OptimConfig
 from bertvision.training.loop import (
     MAX_BAD_STEPS_IN_A_ROW,
     STEPS_BETWEEN_LOOKS,
@@ -15,7 +16,7 @@ from bertvision.training.loop import (
     seed_for,
     train_steps,
 )
-from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
+from bertvision.training.optim import build_optimizer, build_schedule
 
 CPU = torch.device("cpu")
 

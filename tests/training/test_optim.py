@@ -3,7 +3,8 @@ import pytest
 import torch
 from torch import nn
 
-from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule, rate_by_step
+from bertvision.training.config import OptimConfig
+from bertvision.training.optim import build_optimizer, build_schedule, rate_by_step
 
 
 def test_weights_decay_and_biases_norms_and_mixing_weights_do_not():

@@ -5,7 +5,8 @@ from pydantic import ValidationError
 from scipy.special import log_softmax, softmax
 
 from bertvision.tasks import KINDS
-from bertvision.training.losses import TeacherConfig, taught_loss
+from bertvision.training.config import TeacherConfig
+from bertvision.training.losses import taught_loss
 
 
 @pytest.fixture

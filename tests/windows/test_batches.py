@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 
 from bertvision.errors import SettingsError
 from bertvision.settings import validate
-from bertvision.windows.batches import (
+from bertvision.windows.batches import collate
+from bertvision.windows.padding import lengths_of, plan_in_order_of_length
+from bertvision.windows.step_plan import (
     BATCHES_PER_POOL,
     WHOLE,
     BatchConfig,
     Part,
     StepPlan,
-    collate,
     deal,
     loss_weights,
     padding_share,
     plan_epoch,
 )
-from bertvision.windows.padding import lengths_of, plan_in_order_of_length
 from bertvision.windows.window import Window
 
 TOKENS = BatchConfig(tokens=16384)

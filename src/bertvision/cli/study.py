@@ -25,6 +25,7 @@ from bertvision.files import check_folder
 
 if TYPE_CHECKING:
     from bertvision.reproduce import StudyPlan, StudyWork
+    from bertvision.steps.speed import EncoderSpeed
     from bertvision.studies.study import PublishedResult, Study
 
 
@@ -83,7 +84,7 @@ def reproduce(
 
     plan = partial(plan_study, encoder=encoder, data=data, seeds=seeds, overrides=overrides or ())
     if listed or dry_run:
-        _show_plans(chosen, plan, encoder, as_json, told_in_full=not listed)
+        _show_plans(chosen, plan, _speed_of(encoder or "default"), as_json, told_in_full=not listed)
         return
     _reproduce(plan(chosen[0]), out, quiet, as_json)
 
@@ -91,28 +92,15 @@ def reproduce(
 def _show_plans(
     studies: "Sequence[Study]",
     plan_study: "Callable[[Study], StudyPlan]",
-    encoder: str | None,
+    speed: "EncoderSpeed | None",
     as_json: bool,
     *,
     told_in_full: bool,
 ) -> None:
     """Print what studies take and what was published; with `told_in_full` also every run."""
-    from bertvision.errors import EncoderError
-    from bertvision.reproduce import (
-        EncoderSpeed,
-        describe_plan,
-        foresee,
-        measure_speed,
-        missing_files,
-        speed_for,
-    )
+    from bertvision.reproduce import describe_plan, foresee, missing_files, speed_for
     from bertvision.studies.study_tables import published_table
 
-    speed: EncoderSpeed | None = None
-    try:
-        speed = measure_speed(encoder or "default")
-    except EncoderError as error:
-        messages.print(f"no times are foreseen: {error}", markup=False)
     shown = []
     for study in studies:
         plan = plan_study(study) if study.config else None
@@ -131,8 +119,20 @@ def _show_plans(
             results.print(textwrap.fill(line, 80, initial_indent="  ", subsequent_indent="    "), markup=False)
 
 
+def _speed_of(encoder: str) -> "EncoderSpeed | None":
+    """Measure how fast an encoder is here; None, and why, where it cannot be loaded, or torch is not installed."""
+    from bertvision.errors import EncoderError
+    from bertvision.steps.speed import measure_speed
+
+    try:
+        return measure_speed(encoder)
+    except (EncoderError, ModuleNotFoundError) as error:
+        messages.print(f"no times are foreseen: {error}", markup=False)
+        return None
+
+
 def _plan_lines(study: "Study", work: "StudyWork | None", runs: Sequence[str], missing: Sequence[str]) -> list[str]:
-    from bertvision.states.planner import in_time
+    from bertvision.states.config import in_time
 
     if work is None:
         takes = f"not run by this command: needs {study.needs}"
@@ -196,13 +196,16 @@ def costs(config: Config, out: Out = None, overrides: Set = None, quiet: Quiet =
     from bertvision.experiment import read_experiments
 
     experiments = read_experiments(config, overrides or ())
+    from bertvision.steps.data import read_data
+
+    own = experiments[0].folder.parts[0]
+    folder, progress = check_folder(Path("runs") / own if out is None else out), progress_for(quiet)
+    data = read_data(experiments[0], progress)  # before torch is imported
     from bertvision.records import COSTS_FOLDER
     from bertvision.report.costs import costs_table
     from bertvision.steps.costs import measure_methods
 
-    own = experiments[0].folder.parts[0]
-    folder = check_folder(Path("runs") / own if out is None else out)
-    measured = measure_methods(experiments, folder, progress_for(quiet))
+    measured = measure_methods(experiments, folder, progress, data)
     if as_json:
         print_json([each.model_dump(mode="json") for each in measured])
         return

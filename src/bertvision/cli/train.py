@@ -31,10 +31,12 @@ from bertvision.cli.console import (
     results,
 )
 from bertvision.files import check_folder
+from bertvision.progress import Progress
 
 if TYPE_CHECKING:
     from bertvision.experiment import Experiment
     from bertvision.records import RunRecord
+    from bertvision.steps.data import ExperimentData
 
 
 @in_one_line
@@ -108,9 +110,11 @@ def finetune(
     if is_done_by_several(processes):
         return
     experiment = _experiment(config, _with_options(overrides, report_to, deterministic))
+    folder, progress = _folder(out, experiment), progress_for(quiet)
+    data = _data(experiment, progress)
     from bertvision.steps.run import run_finetune
 
-    _print_paths(run_finetune(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
+    _print_paths(run_finetune(experiment, folder, progress, data), as_json)
 
 
 @in_one_line
@@ -131,9 +135,11 @@ def train_heads(
     if is_done_by_several(processes):
         return
     experiment = _experiment(config, _with_options(overrides, report_to, deterministic))
+    folder, progress = _folder(out, experiment), progress_for(quiet)
+    data = _data(experiment, progress)
     from bertvision.steps.run import run_train_heads
 
-    _print_paths(run_train_heads(experiment, _folder(out, experiment), progress_for(quiet)), as_json)
+    _print_paths(run_train_heads(experiment, folder, progress, data), as_json)
 
 
 @in_one_line
@@ -159,11 +165,12 @@ def plan(
     measures tuning and answering too, and scales them: 50 GB/s is a network of 400 Gbit/s, NVLink has 450.
     """
     experiment = _experiment(config, overrides)
+    folder, progress = _folder(out, experiment), progress_for(quiet)
+    data = _data(experiment, progress)
     from bertvision.steps.plan import plan_processes, plan_states
 
-    folder, progress = _folder(out, experiment), progress_for(quiet)
-    planned = plan_states(experiment, folder, progress)
-    scaled = None if processes is None else plan_processes(experiment, folder, processes, link, progress)
+    planned = plan_states(experiment, folder, progress, data)
+    scaled = None if processes is None else plan_processes(experiment, folder, processes, link, progress, data)
     if as_json:
         print_json({**planned.as_dict(), **({} if scaled is None else {"scaled": scaled.as_dict()})})
         return
@@ -234,24 +241,35 @@ def _show_answer(experiment: "Experiment", head: Path) -> None:
 
 
 def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> "list[RunRecord]":
-    from bertvision.steps.run import run as run_experiment
-
-    records = run_experiment(experiment, out, progress_for(quiet))
+    records = _records(experiment, out, progress_for(quiet))
     return _report(records, out, as_json)
 
 
 def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool, as_json: bool) -> None:
-    from bertvision.encoder.tuning.adapters import check_peft
-    from bertvision.steps.run import run as run_experiment
-
     if any(each.tune is not None and any(inserted.is_lora for inserted in each.tune.inserted) for each in experiments):
+        from bertvision.encoder.tuning.adapters import check_peft
+
         check_peft()  # before the variants ahead of it are trained
     records = []
     for experiment in experiments:
         if not quiet:
             messages.print(f"{experiment.variant}:", markup=False)
-        records += run_experiment(experiment, _folder(out, experiment), progress_for(quiet))
+        records += _records(experiment, _folder(out, experiment), progress_for(quiet))
     _report(records, _folder(out, experiments[0]).parent, as_json)
+
+
+def _records(experiment: "Experiment", out: Path, progress: Progress) -> "list[RunRecord]":
+    data = _data(experiment, progress)
+    from bertvision.steps.run import run as run_experiment
+
+    return run_experiment(experiment, out, progress, data=data)
+
+
+def _data(experiment: "Experiment", progress: Progress) -> "ExperimentData":
+    """Read the data before torch and transformers are imported: a missing file is told at once."""
+    from bertvision.steps.data import read_data
+
+    return read_data(experiment, progress)
 
 
 def _report(records: "list[RunRecord]", folder: Path, as_json: bool) -> "list[RunRecord]":

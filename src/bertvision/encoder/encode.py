@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.packed import can_pack, run_on_tokens, run_packed
-from bertvision.encoder.pooling import WIDTHS, Pooling, compare, pool, split_pairs
+from bertvision.encoder.pooling import WIDTHS, compare, pool, split_pairs
 from bertvision.errors import EncoderError
+from bertvision.model_config import Pooling
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenMask
 from bertvision.training.device import Compute
 from bertvision.training.objective import Objective

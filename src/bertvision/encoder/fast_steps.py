@@ -13,9 +13,10 @@ from bertvision.encoder.tuning.blocks import PARTS, blocks_of
 from bertvision.errors import SettingsError
 from bertvision.progress import Progress
 from bertvision.training.device import Compute
-from bertvision.windows.batches import WindowBatch, collate, collate_to, deal, loss_weights
+from bertvision.windows.batches import WindowBatch, collate, collate_to
 from bertvision.windows.packing import bucket_shapes, packed_shape, shape_for
 from bertvision.windows.padding import Rows, lengths_of
+from bertvision.windows.step_plan import deal, loss_weights
 from bertvision.windows.window import Window
 
 MakeBatches = Callable[[Sequence[Rows]], list[WindowBatch]]

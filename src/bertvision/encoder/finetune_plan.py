@@ -7,11 +7,9 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from bertvision.settings import Config
-from bertvision.training.losses import SpanLoss, TeacherConfig
-from bertvision.training.objective import Start
-from bertvision.training.optim import OptimConfig
-from bertvision.windows.batches import BatchConfig, plan_epoch
+from bertvision.training.config import OptimConfig, SpanLoss, Start, TeacherConfig
 from bertvision.windows.padding import Rows, lengths_of
+from bertvision.windows.step_plan import BatchConfig, plan_epoch
 from bertvision.windows.window import Window
 
 # A step's windows packed without padding, one shape for all steps; padded to few shapes; padded to the longest of them.

@@ -1,17 +1,15 @@
 """All tokens' states of a window -> one state per layer, which heads on rows read."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from bertvision.model_config import Pooling
 from bertvision.shapes import LayerStates, TokenMask
 from bertvision.windows.batches import WindowBatch
 
-# The state of the first token, or of the last one, which alone has seen the whole row where an encoder reads from left
-# to right; the mean or the maximum over all tokens; first, mean and maximum side by side; or both texts of a pair.
-Pooling = Literal["first", "last", "mean", "max", "several", "compared"]
 WIDTHS: dict[Pooling, int] = {
     "first": 1,
     "last": 1,

@@ -1,31 +1,33 @@
 """Every head by name, as a table: nothing registers itself.
 
-To add one: a pooler's file with its config, a case in `poolers/build.py`, and a row here.
+To add one: a pooler's file, its config in `poolers/config.py`, a case in `poolers/build.py`, and a row here.
 """
 
 from typing import Literal, NamedTuple
 
-from bertvision.heads.poolers.adapter import (
+from bertvision.heads.poolers.config import (
     AdapterConfig,
+    AnyPooler,
     ApGlueConfig,
+    AveragePoolingConfig,
+    CacnnContextConfig,
+    CacnnSimpleConfig,
+    ChosenLayersConfig,
+    Cnn1xNConfig,
+    CnnNxNConfig,
+    InceptionConfig,
+    LadderConfig,
+    LastStateConfig,
+    LayerAttentionConfig,
+    LearnedPoolingConfig,
     Mix4Config,
     MixedAdapterConfig,
-    TwoAdaptersConfig,
-)
-from bertvision.heads.poolers.build import AnyPooler
-from bertvision.heads.poolers.cacnn import CacnnContextConfig, CacnnSimpleConfig
-from bertvision.heads.poolers.cnn import Cnn1xNConfig, CnnNxNConfig
-from bertvision.heads.poolers.depth import LayerAttentionConfig, ReadConfig
-from bertvision.heads.poolers.inception import InceptionConfig
-from bertvision.heads.poolers.ladder import LadderConfig
-from bertvision.heads.poolers.mixes import (
-    AveragePoolingConfig,
-    ChosenLayersConfig,
-    LastStateConfig,
-    LearnedPoolingConfig,
+    ModifiedXceptionConfig,
+    ReadConfig,
     RegressionConfig,
+    TwoAdaptersConfig,
+    XceptionConfig,
 )
-from bertvision.heads.poolers.xception import ModifiedXceptionConfig, XceptionConfig
 from bertvision.kinds.facts import Readout
 from bertvision.kinds.kind import Kind
 from bertvision.settings import suggest

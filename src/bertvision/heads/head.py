@@ -6,11 +6,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bertvision.encoder.pooling import Pooling
 from bertvision.heads.poolers.ladder import Ladder
 from bertvision.heads.poolers.mixes import AveragePooling, ChosenLayers, LastState, LearnedPooling
 from bertvision.heads.readouts import BiLstmReadout, BiLstmRowReadout, ClassReadout, JointReadout, SpanReadout
 from bertvision.kinds.kind import Kind
+from bertvision.model_config import Pooling
 from bertvision.records import State
 from bertvision.shapes import LayerStates, Segments, TokenMask
 from bertvision.training.loop import Still

@@ -3,10 +3,9 @@
 from itertools import groupby
 from typing import NamedTuple
 
-from bertvision.encoder.encode import shape_of_states
-from bertvision.encoder.load import load_encoder
-from bertvision.heads.build import HeadConfig, count_head
+from bertvision.heads.build import count_head
 from bertvision.heads.catalog import CATALOG, Entry, reads_one_state
+from bertvision.heads.config import HeadConfig
 from bertvision.kinds.classes import CLASSES
 from bertvision.kinds.tags import TAGS
 from bertvision.shapes import StackShape
@@ -51,6 +50,9 @@ def list_heads(encoder: str | None, layers: int, hidden: int) -> Sizes:
     shape, whole, title = StackShape(layers, hidden), None, f"{layers} states of {hidden}"
     of_first_token = StackShape(layers + 1, hidden)  # the pooled state is one more
     if encoder is not None:
+        from bertvision.encoder.encode import shape_of_states  # transformers, which a shape does without
+        from bertvision.encoder.load import load_encoder
+
         loaded = load_encoder(encoder)
         shape, of_first_token, whole = loaded.shape, shape_of_states(loaded, pooling="first"), loaded.num_parameters
         title = f"{encoder}: {shape.layers} states of {shape.hidden}, {whole:,} parameters"

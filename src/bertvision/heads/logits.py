@@ -11,11 +11,11 @@ import torch
 
 from bertvision.encoder.encode import Read, StateBatch, encode, read_states
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.pooling import Pooling
-from bertvision.heads.build import HeadConfig, reads_last_alone
+from bertvision.heads.config import HeadConfig, reads_last_alone
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
 from bertvision.heads.head import Head, score_columns
 from bertvision.kinds.facts import Per
+from bertvision.model_config import Pooling
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.states.live import KeptBatches, outputs_in_order_of_length, states_in_order_of_length

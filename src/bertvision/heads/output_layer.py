@@ -12,12 +12,13 @@ from bertvision.data.example import TaskName
 from bertvision.encoder.encode import has_pooler
 from bertvision.encoder.folder import CONFIG, purpose_of, read_tensors
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.pooling import Pooling
 from bertvision.errors import EncoderError, told_as
 from bertvision.files import read_json
-from bertvision.heads.build import HeadConfig
-from bertvision.heads.poolers.mixes import ACTIVATIONS, LastDenseConfig, LastStateConfig, Norm
+from bertvision.heads.config import HeadConfig
+from bertvision.heads.poolers.config import LastDenseConfig, LastStateConfig, Norm
+from bertvision.heads.poolers.mixes import ACTIVATIONS
 from bertvision.hub import CARD, front_matter
+from bertvision.model_config import Pooling
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.windows.window import WindowConfig
 

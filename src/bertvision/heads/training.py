@@ -13,16 +13,17 @@ import torch
 from torch import Tensor
 
 from bertvision.encoder.encode import PackedStates, StateBatch, StateSource
-from bertvision.encoder.pooling import Pooling
 from bertvision.errors import TrainingError
-from bertvision.heads.build import HeadConfig, build_head
-from bertvision.heads.config import HeadsConfig
+from bertvision.heads.build import build_head
+from bertvision.heads.config import HeadConfig, HeadsConfig
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
 from bertvision.heads.head import Head
 from bertvision.heads.readouts import BiLstmRowReadout, ClassReadout, hide_padding
+from bertvision.model_config import Pooling
 from bertvision.progress import SILENT, Progress
 from bertvision.shapes import StackShape
 from bertvision.training.checkpoint import HeldSignals, load_progress, save_progress
+from bertvision.training.config import SpanLoss
 from bertvision.training.device import Compute, wait_for
 from bertvision.training.graphs import StepGraphs
 from bertvision.training.history import UNLOGGED, History, TrainingLog
@@ -36,7 +37,6 @@ from bertvision.training.loop import (
     seed_for,
     train_steps,
 )
-from bertvision.training.losses import SpanLoss
 from bertvision.training.objective import SPANS, Objective, loss_of, losses_of, start_of
 from bertvision.training.optim import build_optimizer, build_schedule
 from bertvision.windows.batches import labels_of

@@ -19,7 +19,7 @@ from bertvision.settings import (
     validate,
     with_overrides,
 )
-from bertvision.training.optim import OptimConfig
+from bertvision.training.config import OptimConfig
 
 # Masked words and whether the second text follows the first; masked words alone; every next word from those before it.
 ObjectiveName = Literal["mlm_nsp", "mlm", "ltr"]

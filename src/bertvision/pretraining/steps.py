@@ -10,8 +10,8 @@ from bertvision.pretraining.corpus import Corpus, Vocabulary
 from bertvision.pretraining.masking import PredictedTokens, mask_tokens, predict_next
 from bertvision.pretraining.model import BatchRoom, PretrainingBatch, make_batch, room_for
 from bertvision.pretraining.rows import Chunks, TextRows, check_chunks, cut_documents, make_rows, plan_batches
-from bertvision.windows.batches import WHOLE, Part, deal
 from bertvision.windows.padding import Rows
+from bertvision.windows.step_plan import WHOLE, Part, deal
 
 HELD_OUT_SEED = 0  # of what is masked in held-out documents: the same in every evaluation of every pre-training
 

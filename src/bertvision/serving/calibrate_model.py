@@ -19,9 +19,7 @@ from bertvision.files import locked, write_json, write_text
 from bertvision.hub import CARD
 from bertvision.manifest import changed_file
 from bertvision.model_config import CALIBRATION, CONFIG, Calibration
-from bertvision.model_folder import is_checkpoint
 from bertvision.progress import SILENT, Progress
-from bertvision.serving.card import settings_table
 from bertvision.serving.predictor import load
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import Served
@@ -73,7 +71,7 @@ def calibrate_model(
     """
     if min_accuracy is not None and not 0 < min_accuracy < 1:
         raise SettingsError(f"--min-accuracy lies between 0 and 1, such as 0.9, got {min_accuracy:g}")
-    if write and not (Path(model) / CONFIG).is_file() and not is_checkpoint(Path(model)):
+    if write and not _is_own(Path(model)):
         raise SettingsError(
             f"{model}: --write needs a folder of your own; save the model first: bertvision save {model} --out mine"
         )
@@ -91,6 +89,15 @@ def calibrate_model(
     if write:
         _write(reader, fitted)
     return ModelCalibration(fitted, report, reader.served.folder / CALIBRATION if write else None)
+
+
+def _is_own(model: Path) -> bool:
+    """Return whether a model is a folder that a calibration can be written into."""
+    if (model / CONFIG).is_file():
+        return True
+    from bertvision.model_folder import is_checkpoint  # torch
+
+    return is_checkpoint(model)
 
 
 def _fit(
@@ -150,5 +157,7 @@ def _write(reader: Reader, fitted: Calibration) -> None:
 
 def _write_card(card: Path, served: Served, fitted: Calibration) -> None:
     if card.is_file():
+        from bertvision.serving.card import settings_table  # torch again
+
         old, new = ("\n".join(settings_table(served.config, each)) for each in (served.calibration, fitted))
         write_text(card, card.read_text(encoding="utf-8").replace(old, new))

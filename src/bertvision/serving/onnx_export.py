@@ -18,7 +18,7 @@ from bertvision.encoder.encode import StateBatch, encode, read_states
 from bertvision.encoder.load import quiet_transformers
 from bertvision.errors import EncoderError, FolderError, MissingExtraError, SettingsError
 from bertvision.files import check_folder, given_folder, sha256_of, write_json, write_text
-from bertvision.heads.build import reads_last_alone
+from bertvision.heads.config import reads_last_alone
 from bertvision.heads.head import score_columns
 from bertvision.hub import CARD
 from bertvision.manifest import write_manifest

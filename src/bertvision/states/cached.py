@@ -20,8 +20,9 @@ from bertvision.encoder.tuning.freezing import starting_at
 from bertvision.states.blocks import BlockStore
 from bertvision.states.live import plan_of
 from bertvision.training.device import Compute
-from bertvision.windows.batches import BatchConfig, WindowBatch, collate
+from bertvision.windows.batches import WindowBatch, collate
 from bertvision.windows.padding import Rows
+from bertvision.windows.step_plan import BatchConfig
 from bertvision.windows.window import Window
 
 Item = TypeVar("Item")

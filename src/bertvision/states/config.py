@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from pydantic import field_validator, model_validator
 
-from bertvision.encoder.pooling import Pooling
+from bertvision.model_config import Pooling
 from bertvision.settings import Config
-from bertvision.windows.batches import BatchConfig
+from bertvision.windows.step_plan import BatchConfig
 
 SourceName = Literal["live", "ram", "disk"]
 NumberFormat = Literal["bf16", "float32", "int8"]
@@ -79,3 +79,10 @@ def in_units(num_bytes: float) -> str:
             return f"{num_bytes:.1f} {unit}"
         num_bytes /= 1000
     return f"{num_bytes:,.1f} TB"
+
+
+def in_time(seconds: float) -> str:
+    """Write a duration for a person."""
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

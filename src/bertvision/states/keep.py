@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerBase
 
 from bertvision.encoder.encode import StateBatch, shape_of_states
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.pooling import Pooling
 from bertvision.errors import TrainingError
+from bertvision.model_config import Pooling
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Settings
 from bertvision.shapes import StackShape

@@ -8,11 +8,12 @@ import torch
 
 from bertvision.encoder.encode import Read, StateBatch, encode, read_states
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.freezing import quiet_bottom, state_entering
+from bertvision.model_config import Pooling
 from bertvision.training.device import Compute
-from bertvision.windows.batches import BatchConfig, EncoderBatch, StepPlan, WindowBatch, collate, loss_weights
+from bertvision.windows.batches import WindowBatch, collate
 from bertvision.windows.padding import Rows, lengths_of, plan_in_order_of_length
+from bertvision.windows.step_plan import BatchConfig, EncoderBatch, StepPlan, loss_weights
 from bertvision.windows.window import Window
 
 

@@ -17,9 +17,10 @@ from bertvision.shapes import LayerStates
 from bertvision.states.live import plan_of
 from bertvision.training.device import Compute
 from bertvision.training.graphs import StepGraphs
-from bertvision.windows.batches import BatchConfig, EncoderBatch, collate_to
+from bertvision.windows.batches import collate_to
 from bertvision.windows.packing import BatchShape, Packing, pack, packed_shape
 from bertvision.windows.padding import Rows, lengths_of
+from bertvision.windows.step_plan import BatchConfig, EncoderBatch
 from bertvision.windows.window import Window
 
 ROWS_MULTIPLE, TOKENS_MULTIPLE = 32, 512  # shapes are rounded up to these, so that those of most epochs are the same

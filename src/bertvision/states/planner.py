@@ -21,12 +21,12 @@ from bertvision.files import sha256_of
 from bertvision.run_folder import TRIAL
 from bertvision.states.blocks import BlockStore, write_blocks
 from bertvision.states.cached import CachedStates
-from bertvision.states.config import SourceName, existing, free_disk, in_units
+from bertvision.states.config import SourceName, existing, free_disk, in_time, in_units
 from bertvision.states.disk import write_shard
 from bertvision.states.keep import Wanted
 from bertvision.training.device import wait_for
-from bertvision.windows.batches import BatchConfig, EncoderBatch, StepPlan
 from bertvision.windows.padding import Rows, lengths_of
+from bertvision.windows.step_plan import BatchConfig, EncoderBatch, StepPlan
 
 # Half of the free memory: batches, heads and the page cache need room too.
 RAM_SHARE = 0.5
@@ -130,13 +130,6 @@ def _reason(best: Estimate, estimates: Sequence[Estimate]) -> str:
     unfit = [f"{each.source} does not fit ({each.misfit})" for each in estimates if each.misfit]
     against = f" against {' and '.join(others)}" if others else ""
     return "; ".join([f"about {in_time(best.seconds)}{against}", *unfit])
-
-
-def in_time(seconds: float) -> str:
-    """Write a duration for a person."""
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def measure_speeds(wanted: Wanted, plan: StepPlan, folder: Path, train: Train | None) -> Speeds:

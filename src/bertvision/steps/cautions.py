@@ -3,18 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bertvision.data.tables import finite_number
-from bertvision.heads.build import is_regression
+from bertvision.heads.config import is_regression
 from bertvision.kinds.kind import Answering
 from bertvision.steps.context import RunContext
+from bertvision.steps.data import MOST_SHOWN, alike_labels
 from bertvision.tasks import Task
 from bertvision.training.loop import seed_for
-from bertvision.windows.batches import StepPlan
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import StepPlan
 
 LEAST_STEPS = 50  # a round number: 6 steps learned nothing (docs/log.md), 100 did
 LEAST_SHARED = 0.01  # of dev's examples
-MOST_SHOWN = 3  # labels or groups of them in one line
 MORE = "give it more rows, or more steps (finetune.min_steps, heads.min_steps)"
 
 
@@ -32,20 +31,6 @@ def caution(context: RunContext) -> list[str]:
     if context.task.kind.needs_two_labels and len(present := [name for name, count in counts.items() if count]) == 1:
         found.append(f"all training examples are {present[0]!r}, so nothing can be told apart; add some of the others")
     return found + alike_labels(context.task.labels) + _unseen_labels(context.task) + _seen_before(context.task)
-
-
-def alike_labels(labels: Sequence[str]) -> list[str]:
-    """Return a caution where labels differ in nothing but case or spaces or are one number, which are slips mostly."""
-    groups: dict[str | float, list[str]] = {}
-    for label in labels:
-        number = finite_number(label)  # 1 and 1.0, as tables that lacked some labels are often saved
-        groups.setdefault("".join(label.casefold().split()) if number is None else number, []).append(label)
-    alike = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
-    if not alike:
-        return []
-    shown = ", ".join(alike[:MOST_SHOWN]) + (", ..." if len(alike) > MOST_SHOWN else "")
-    cure = "write them alike where they mean the same"
-    return [f"labels that differ only in how they are written are learned apart: {shown}; {cure}"]
 
 
 def tips(context: RunContext) -> list[str]:

@@ -8,29 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from bertvision.data.example import DataConfig, Split
-from bertvision.data.held_out import check_apart, hold_out
-from bertvision.data.near_miss import with_near_misses
-from bertvision.data.sources import left_out
+from bertvision.data.example import Split
 from bertvision.encoder.contrastive import GROUPS, contrast_windows
 from bertvision.encoder.encode import places_of_states, shape_of_states
 from bertvision.encoder.finetune_plan import FinetuneConfig, plan_steps
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
-from bertvision.encoder.pooling import Pooling
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment, fit_to_rows
-from bertvision.heads.build import HeadConfig, pooling_of
+from bertvision.heads.build import pooling_of
+from bertvision.heads.config import HeadConfig
 from bertvision.kinds.facts import Contrast
 from bertvision.kinds.kind import Answering
 from bertvision.kinds.terms import Cutting
-from bertvision.model_config import CONFIG
+from bertvision.model_config import CONFIG, Pooling
 from bertvision.model_folder import ModelConfig, read_model_config
 from bertvision.progress import Progress
 from bertvision.records import MAIN_SCORES, DataFile
 from bertvision.run_folder import RunFolder, folder_of_seed
 from bertvision.settings import Settings
 from bertvision.shapes import StackShape
-from bertvision.tasks import TASKS, Task, open_answering, read_labelled, read_task
+from bertvision.steps.data import ExperimentData, read_data
+from bertvision.tasks import Task, open_answering
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.device import Compute, choose_compute
 from bertvision.training.history import Callback, TrainingLog
@@ -220,21 +218,19 @@ class RunContext:
 
 
 def prepare(
-    experiment: Experiment, out: Path, progress: Progress, num_train: int | None = None, *, with_dev: bool = True
+    experiment: Experiment,
+    out: Path,
+    progress: Progress,
+    num_train: int | None = None,
+    *,
+    data: ExperimentData | None = None,
 ) -> RunContext:
     """Read the data, load the encoder once to check it, and cut all windows, before anything expensive starts.
 
     With `num_train` only so many examples of train, spread evenly, are kept, and no split beside it and dev: enough to
-    measure with. Without `with_dev` dev is not read, and what is held out of train stands in its place.
+    measure with. `data` are those of the experiment, where they are read already.
     """
-    task = read_task(experiment.task, experiment.data, with_dev=with_dev)
-    for split in (task.train, task.dev, *task.also.values()):
-        if split.dropped:
-            progress.say(left_out(split.name, len(split.examples), split.dropped, split.first_bad))
-    task, held_out = _held_out(task, experiment.data)
-    if not with_dev and held_out is not None:
-        task = task._replace(dev=held_out)
-    task, near_misses = _near_misses(task, experiment.data, progress)
+    task, held_out, near_misses = data or read_data(experiment, progress)
     num_examples = len(task.train.examples)
     if num_train is not None:
         task, held_out = _sampled(task, num_train), None
@@ -302,29 +298,6 @@ def _check_direction(experiment: Experiment, encoder: Encoder, objective: Object
             f"encoder {encoder.name!r} reads from left to right, so its first token has seen no other; set "
             "states.pooling=last (or mean), or finetune.head=bilstm_last"
         )
-
-
-def _held_out(task: Task, data: DataConfig) -> tuple[Task, Split[Any] | None]:
-    if data.held_out == 0:
-        return task, None
-    if isinstance(data.held_out, str):
-        given: Split[Any] = read_labelled(task.name, data.held_out, data, task.labels).split
-        check_apart(task.train, given)
-        return task, given
-    train, held_out = hold_out(task.train, data.held_out)
-    return task._replace(train=train), held_out
-
-
-def _near_misses(task: Task, data: DataConfig, progress: Progress) -> tuple[Task, dict[str, int]]:
-    """Add near misses to what is learned from, where they are asked for; what is held out stays as people wrote it."""
-    if data.near_misses is None:
-        return task, {}
-    if not task.kind.learns_unanswerable:
-        able = " and ".join(name for name, info in TASKS.items() if info.kind.learns_unanswerable)
-        raise SettingsError(f"data.near_misses works with {able}, and the task is {task.name}; leave it out")
-    train, found = with_near_misses(task.train, data.near_misses, progress)
-    progress.say(found.summary)
-    return task._replace(train=train), found.counts
 
 
 def _sampled(task: Task, num_train: int) -> Task:

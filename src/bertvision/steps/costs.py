@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 
 from bertvision.encoder.encode import freeze, layers_of_output
 from bertvision.encoder.load import Encoder, load_encoder
-from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.freezing import count_trainable
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.errors import FolderError, SettingsError
 from bertvision.experiment import Experiment
 from bertvision.files import locked
-from bertvision.heads.build import HeadConfig
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import Head, count_parameters
 from bertvision.heads.training import build_heads, train_heads_together
+from bertvision.model_config import Pooling
 from bertvision.model_folder import as_saved
 from bertvision.progress import SILENT, Progress
 from bertvision.records import (
@@ -40,6 +40,7 @@ from bertvision.records import (
 )
 from bertvision.settings import Settings, first_difference
 from bertvision.steps.context import RunContext, prepare
+from bertvision.steps.data import ExperimentData
 from bertvision.steps.finetune import Output, output_layer, tune_together
 from bertvision.steps.measure import add_passes, size_for, size_of, speed_of, spent_per_window
 from bertvision.steps.results import ENCODER, ResultModel
@@ -76,17 +77,20 @@ class MeasuredTraining(NamedTuple):
     heads: Spent | None
 
 
-def measure_methods(experiments: Sequence[Experiment], out: Path, progress: Progress = SILENT) -> list[CostRecord]:
+def measure_methods(
+    experiments: Sequence[Experiment], out: Path, progress: Progress = SILENT, data: ExperimentData | None = None
+) -> list[CostRecord]:
     """Measure every method once a round, forwards in one and backwards in the next; what OUT/costs holds is kept.
 
-    Variants that differ in their learning rate alone are one method.
+    Variants that differ in their learning rate alone are one method. `data` are those of the first, where they are read
+    already.
     """
     methods = one_rate_each(experiments)
     _check_alike(methods, SHARED)
     first = next(iter(methods.values()))
     size = size_for(choose_compute(first.device, first.precision))
     with locked(out):
-        context = replace(prepare(first, out, progress, size.examples), progress=SILENT)
+        context = replace(prepare(first, out, progress, size.examples, data=data), progress=SILENT)
         methods = {name: context.fitted(method) for name, method in methods.items()}
         _check_alike(methods, ("states.pooling",))
         costs = {name: _kept(context, method) for name, method in methods.items()}

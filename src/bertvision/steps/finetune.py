@@ -14,19 +14,19 @@ from bertvision.encoder.encode import Read, layers_of_output, read_output, shape
 from bertvision.encoder.finetune import Checkpoint, finetune_encoder
 from bertvision.encoder.finetune_plan import steps_of_fractions
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
-from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.adapter_file import save_adapters
 from bertvision.encoder.tuning.freezing import count_trainable
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.errors import SettingsError
 from bertvision.experiment import Experiment
 from bertvision.files import read_json, remove_folder, whole_folder, write_json
-from bertvision.heads.build import HeadConfig, output_head
+from bertvision.heads.config import HeadConfig, output_head
 from bertvision.heads.head import Head
 from bertvision.heads.logits import output_logits, reading_of, sees_last
 from bertvision.heads.regression import fit_regression
 from bertvision.heads.training import build_heads, start_at_prior
 from bertvision.manifest import write_manifest
+from bertvision.model_config import Pooling
 from bertvision.model_folder import LORA, as_saved, load_head, read_model_config, save_encoder
 from bertvision.records import TrainingPoint, fraction_name
 from bertvision.run_folder import MADE_BY, is_made, resumable, sign

@@ -22,8 +22,8 @@ from bertvision.states.planner import Choice, Machine, Work, choose_source, meas
 from bertvision.steps.context import RunContext
 from bertvision.steps.states import remove_states
 from bertvision.training.accounting import Costs, Meter
-from bertvision.windows.batches import StepPlan
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import StepPlan
 
 DTYPE: NumberFormat = "float32"  # exact, so that the source does not decide what is learned
 WRITTEN = "bottom.json"  # beside the progress of a fine-tuning: what was chosen, and what keeping has cost

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bertvision.errors import FolderError
 from bertvision.files import read_json, whole_folder, write_json
-from bertvision.heads.build import HeadConfig, build_head, is_regression
+from bertvision.heads.build import build_head
+from bertvision.heads.config import HeadConfig, is_regression
 from bertvision.heads.head import Head
 from bertvision.heads.training import EpochEnd
 from bertvision.manifest import check_manifest, write_manifest

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from bertvision.encoder.encode import StateSource, freeze
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
-from bertvision.encoder.pooling import Pooling
 from bertvision.errors import SettingsError
 from bertvision.files import read_json, remove_folder
-from bertvision.heads.build import HeadConfig, is_regression, reads_output_layer
+from bertvision.heads.config import HeadConfig, is_regression, reads_output_layer
 from bertvision.heads.head import Head
 from bertvision.heads.logits import logits_of
 from bertvision.heads.poolers.mixes import LastState
@@ -19,6 +18,7 @@ from bertvision.heads.regression import RegressionFit, fit_regression
 from bertvision.heads.training import EpochEnd, build_heads, start_at_prior, train_heads_together
 from bertvision.kinds.kind import Answering
 from bertvision.metrics.squad import Scores
+from bertvision.model_config import Pooling
 from bertvision.model_folder import load_head, read_model_config
 from bertvision.records import fraction_name
 from bertvision.run_folder import MADE_BY, check_kept, is_made, resumable

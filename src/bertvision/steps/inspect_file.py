@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from bertvision.encoder.load import load_tokenizer
 from bertvision.experiment import build_experiment
 from bertvision.kinds.kind import Kind
 from bertvision.kinds.terms import Cutting
 from bertvision.progress import SILENT, Progress
-from bertvision.steps.cautions import alike_labels
+from bertvision.steps.data import alike_labels
 from bertvision.tables import Table
 from bertvision.tasks import TASKS, read_labelled, task_name
-from bertvision.windows.batches import BatchConfig, padding_share, plan_epoch
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import BatchConfig, padding_share, plan_epoch
 
 ENDLESS = 10**9  # tokens
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99, 100)
@@ -80,6 +79,8 @@ def inspect_file(
     experiment = build_experiment({"task": task, "heads": {"train": []}}, overrides, "--set")
     name, kind = experiment.task, TASKS[experiment.task].kind
     split, labels = read_labelled(name, data, experiment.data, hub_split="train")
+    from bertvision.encoder.load import load_tokenizer  # transformers: the file is checked before it
+
     how = Cutting(load_tokenizer(encoder), experiment.windows, progress=progress)
     windows = kind.cut(split.examples, labels, how)
     lengths, group = lengths_of(windows), kind.group(labels)

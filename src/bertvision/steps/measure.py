@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bertvision.encoder.encode import Read
 from bertvision.encoder.load import Encoder
-from bertvision.heads.build import HeadConfig
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import Head
 from bertvision.heads.logits import reading_of
 from bertvision.records import Inference, RowSize, Speed, Spent

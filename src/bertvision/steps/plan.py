@@ -14,10 +14,11 @@ from bertvision.encoder.load import load_encoder
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.experiment import Experiment
 from bertvision.progress import SILENT, Progress
-from bertvision.states.config import in_units
-from bertvision.states.planner import Choice, Estimate, in_time
+from bertvision.states.config import in_time, in_units
+from bertvision.states.planner import Choice, Estimate
 from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.costs import MeasuredTraining, measure_training
+from bertvision.steps.data import ExperimentData
 from bertvision.steps.finetune import output_layer, output_sees_last
 from bertvision.steps.frozen_source import plan_bottom
 from bertvision.steps.measure import size_for, speed_of
@@ -25,8 +26,8 @@ from bertvision.steps.results import ENCODER
 from bertvision.steps.states import plan_source, states_folder, wanted_states
 from bertvision.tables import Column, Table
 from bertvision.training.loop import seed_for
-from bertvision.windows.batches import StepPlan
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import StepPlan
 
 PARTS = ("encode", "keep", "read", "heads")
 COLUMNS = ("source", "total", *PARTS, "kept", Column("fits", "left"))
@@ -64,9 +65,11 @@ class StatesPlan:
         return states if self.bottom is None else {**states, "bottom": _as_dict(self.bottom)}
 
 
-def plan_states(experiment: Experiment, out: Path, progress: Progress = SILENT) -> StatesPlan:
+def plan_states(
+    experiment: Experiment, out: Path, progress: Progress = SILENT, data: ExperimentData | None = None
+) -> StatesPlan:
     """Measure the encoder that the experiment starts from; a tuned one is as fast."""
-    context = prepare(experiment, out, progress)
+    context = prepare(experiment, out, progress, data=data)
     context = context.at(context.seed, context.fractions[0])
     bottom = _plan_tuning(context)
     if not experiment.heads.train:
@@ -168,11 +171,16 @@ class ProcessesPlan:
 
 
 def plan_processes(
-    experiment: Experiment, out: Path, count: int, link: float = LINK, progress: Progress = SILENT
+    experiment: Experiment,
+    out: Path,
+    count: int,
+    link: float = LINK,
+    progress: Progress = SILENT,
+    data: ExperimentData | None = None,
 ) -> ProcessesPlan:
     """Measure tuning, training heads and answering on a sample, for one seed, and scale it to so many processes."""
-    context = prepare(experiment, out, progress)
-    sample = prepare(experiment, out, SILENT, size_for(context.compute).examples)
+    context = prepare(experiment, out, progress, data=data)
+    sample = prepare(experiment, out, SILENT, size_for(context.compute).examples, data=data)
     start = load_encoder(experiment.encoder)
     if context.compute.device.type == "cuda":  # the first to run in a process loads kernels
         measure_training(sample, start)

@@ -12,7 +12,7 @@ from bertvision.evaluate.calibration import Decision, fit_decision, score_calibr
 from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.reader_scores import reader_answers_of, reader_scores
 from bertvision.files import whole_folder
-from bertvision.heads.build import is_regression
+from bertvision.heads.config import is_regression
 from bertvision.heads.head import layer_weights, weighed_states
 from bertvision.heads.logits import logits_of
 from bertvision.kinds.kind import Answering

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from bertvision.encoder.load import Encoder
 from bertvision.experiment import EnsembleConfig
-from bertvision.heads.build import HeadConfig
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import Head, count_parameters
 from bertvision.metrics.squad import Scores
 from bertvision.model_folder import read_model_config

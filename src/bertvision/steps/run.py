@@ -12,6 +12,7 @@ from bertvision.records import RunRecord, in_order
 from bertvision.run_folder import EXPERIMENT, MADE_BY, check_kept, tidy
 from bertvision.steps.cautions import caution, tips
 from bertvision.steps.context import RunContext, prepare
+from bertvision.steps.data import ExperimentData
 from bertvision.steps.finetune import check_sharding, finetune
 from bertvision.steps.heads import train_heads
 from bertvision.steps.predict import files_of, predict
@@ -27,15 +28,18 @@ def run(
     progress: Progress = SILENT,
     callbacks: Sequence[Callback] = (),
     lender: str | Path | None = None,
+    data: ExperimentData | None = None,
 ) -> list[RunRecord]:
     """Take one experiment from text to records, one per result, fraction and seed; what OUT already holds is kept.
 
     `callbacks` see the course of every training, beside the trackers of `experiment.report_to`. Encoders that a run
-    below `lender` tuned by the same settings are taken from there. Of several processes, which Accelerate or
-    `bertvision run --processes` starts, the main one returns the records, the others none.
+    below `lender` tuned by the same settings are taken from there. `data` are those of the experiment, where they are
+    read already. Of several processes, which Accelerate or `bertvision run --processes` starts, the main one returns
+    the records, the others none.
     """
     records, out = [], Path(out)
-    with opened(experiment, out, progress, callbacks, None if lender is None else Path(lender)) as context:
+    lent = None if lender is None else Path(lender)
+    with opened(experiment, out, progress, callbacks, lent, data) as context:
         for seed in experiment.seeds:
             finetune(context.at(seed))
             for fraction in context.fractions:
@@ -51,9 +55,11 @@ def _check_records(context: RunContext, records: Sequence[RunRecord]) -> None:
     check_kept(file for record in records for file in files_of(context.at(record.seed, record.fraction), record))
 
 
-def run_finetune(experiment: Experiment, out: Path, progress: Progress = SILENT) -> list[Path]:
+def run_finetune(
+    experiment: Experiment, out: Path, progress: Progress = SILENT, data: ExperimentData | None = None
+) -> list[Path]:
     """Run the first step alone: OUT/encoder/<fraction> for every seed."""
-    with opened(experiment, out, progress) as context:
+    with opened(experiment, out, progress, data=data) as context:
         for seed in experiment.seeds:
             finetune(context.at(seed))
         folders = [context.at(seed).folder for seed in experiment.seeds]
@@ -63,10 +69,12 @@ def run_finetune(experiment: Experiment, out: Path, progress: Progress = SILENT)
     return places
 
 
-def run_train_heads(experiment: Experiment, out: Path, progress: Progress = SILENT) -> list[Path]:
+def run_train_heads(
+    experiment: Experiment, out: Path, progress: Progress = SILENT, data: ExperimentData | None = None
+) -> list[Path]:
     """Run the first two steps: OUT/heads/<fraction>/<head> for every seed."""
     places = []
-    with opened(experiment, out, progress) as context:
+    with opened(experiment, out, progress, data=data) as context:
         for seed in experiment.seeds:
             finetune(context.at(seed))
             for fraction in context.fractions:
@@ -84,6 +92,7 @@ def opened(
     progress: Progress,
     callbacks: Sequence[Callback] = (),
     lender: Path | None = None,
+    data: ExperimentData | None = None,
 ) -> Iterator[RunContext]:
     """Lock the run folder, prepare the context, and write down the experiment as it was resolved.
 
@@ -95,14 +104,15 @@ def opened(
             check_sharding(experiment)
         if not processes.is_main:
             processes.wait()
-            context = prepare(experiment, out, SILENT)
+            context = prepare(experiment, out, SILENT, data=data)
             yield replace(context, compute=context.compute._replace(processes=processes))
             processes.wait()
             return
         with locked(out), tracking(experiment, out) as trackers:
             tidy(out)
             processes.wait()
-            context = replace(prepare(experiment, out, progress), callbacks=(*callbacks, *trackers), lender=lender)
+            context = prepare(experiment, out, progress, data=data)
+            context = replace(context, callbacks=(*callbacks, *trackers), lender=lender)
             context = replace(context, compute=context.compute._replace(processes=processes))
             if not (out / EXPERIMENT).exists():  # the settings of a folder that is refused stay as they are
                 write_experiment(context.experiment, out)

@@ -28,6 +28,7 @@ from bertvision.records import (
 )
 from bertvision.search_space import SHARED, SearchConfig, Space, Value, layers_of, space_of
 from bertvision.steps.context import RunContext, prepare
+from bertvision.steps.data import read_data
 from bertvision.steps.optuna_study import (
     AskedTrial,
     ask,
@@ -116,7 +117,7 @@ def _opened(experiment: Experiment, out: Path, asked: SearchAsked, progress: Pro
         held_out = DEFAULT_HELD_OUT
         progress.say(f"data.held_out is 0: a share of {held_out:g} of train is held out to score trials on")
     base = base_of(experiment, space, held_out)
-    context = prepare(base, out, progress, with_dev=False)
+    context = prepare(base, out, progress, data=read_data(base, progress, with_dev=False))
     _check_layers(space, context.shapes[None].layers)
     wanted = asked.trials or config.trials or (space.size if config.sampler == "grid" else DEFAULT_TRIALS)
     minutes = asked.minutes or config.minutes

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from bertvision.encoder.encode import StateSource, shape_of_states
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.pooling import Pooling
 from bertvision.files import read_json, remove_folder, remove_if_empty, write_json
-from bertvision.heads.build import HeadConfig, is_regression
+from bertvision.heads.config import HeadConfig, is_regression
 from bertvision.heads.head import Head
 from bertvision.heads.training import build_heads, can_learn_together, train_heads_together
+from bertvision.model_config import Pooling
 from bertvision.records import fraction_name
 from bertvision.states.blocks import BlockStore
 from bertvision.states.cached import CachedStates
@@ -23,8 +23,8 @@ from bertvision.states.packed import PackedLiveStates, packs_states
 from bertvision.states.planner import ONE_PASS, Choice, Machine, Train, Work, choose_source, measure_speeds
 from bertvision.steps.context import RunContext
 from bertvision.training.loop import seed_for
-from bertvision.windows.batches import StepPlan
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import StepPlan
 
 SMALL = Choice("ram", "one state per layer and row is little", [])
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from bertvision.encoder.encode import StateSource, places_of_states, shape_of_states
 from bertvision.encoder.load import Encoder, load_encoder
-from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.errors import TrainingError
 from bertvision.experiment import Experiment
 from bertvision.files import locked
-from bertvision.heads.build import HeadConfig
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import Head
 from bertvision.heads.training import EpochEnd, build_heads, start_at_prior, train_heads_together
 from bertvision.kinds.kind import Answering
+from bertvision.model_config import Pooling
 from bertvision.recipes import BASELINE
 from bertvision.search_space import Space, Value, layers_of
 from bertvision.states.blocks import BlockStore
@@ -31,7 +31,7 @@ from bertvision.steps.states import (
     states_folder,
     wanted_states,
 )
-from bertvision.windows.batches import BatchConfig
+from bertvision.windows.step_plan import BatchConfig
 
 
 @dataclass

@@ -1,21 +1,18 @@
 """What training minimises: the labels' losses, and that of a larger model's logits beside them."""
 
 from collections.abc import Callable
-from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
 from bertvision.kinds.kind import Kind
-from bertvision.settings import Config
 from bertvision.shapes import Positions, SpanLogits
+from bertvision.training.config import SpanLoss
 from bertvision.windows.batches import WindowBatch
 from bertvision.windows.window import IGNORED
 
-SpanLoss = Literal["sum", "mean"]
 # The longest spans that a joint readout is normalised over: as long as answers may be by default.
 MAX_LENGTH = 30
 PairScores = Float[Tensor, "batch token length"]  # a band: row by start, column by length - 1; decoders use it too
@@ -140,20 +137,6 @@ def bilinear_scores(factors: SpanLogits, max_length: int) -> PairScores:
     of_start, of_end = factors.chunk(2, dim=-1)
     reach = F.pad(of_end, (0, 0, 0, max_length - 1)).unfold(1, max_length, 1)  # [batch, token, rank, length]
     return (of_start[..., None] * reach).sum(dim=2)
-
-
-class TeacherConfig(Config):
-    """A trained model whose logits are learned beside the labels (Hinton et al. 2015); of several, their mean."""
-
-    # A MODEL_DIR of the same task whose encoder has the same vocabulary, or several.
-    model: str | Annotated[tuple[str, ...], Field(min_length=1)]
-    share: float = Field(0.5, gt=0, le=1)  # of the teacher in the loss; the rest is the labels'
-    temperature: float = Field(1.0, ge=1)  # that both models' logits are divided by
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Return all of them."""
-        return (self.model,) if isinstance(self.model, str) else self.model
 
 
 def taught_loss(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -13,8 +13,8 @@ from bertvision.kinds.facts import Per
 from bertvision.kinds.kind import Kind
 from bertvision.kinds.spans import SQUAD2
 from bertvision.shapes import Labels
+from bertvision.training.config import SpanLoss
 from bertvision.training.losses import (
-    SpanLoss,
     choice_losses,
     class_losses,
     label_losses,
@@ -46,7 +46,6 @@ class Objective(NamedTuple):
         return (self.kind, self.columns, self.group) == (other.kind, other.columns, other.group)
 
 
-Start = Literal["zero", "prior"]  # of a readout's bias; prior: what `start_of` gives
 SPANS = Objective(SQUAD2, 2)  # start and end
 
 

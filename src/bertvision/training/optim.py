@@ -2,31 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from bertvision.settings import Config
+from bertvision.training.config import OptimConfig
 from bertvision.training.sharding import is_sharded
 
-Beta = Annotated[float, Field(ge=0, lt=1)]
 Named = tuple[str, nn.Parameter]
 STEPS_UNTIL_UNCORRECTED = 1e8  # 0.9999999 to the power of it is below float32's precision
-
-
-class OptimConfig(Config):
-    """AdamW and its schedule; the learning rate stands beside it in each stage's own config."""
-
-    betas: tuple[Beta, Beta] = (0.9, 0.999)
-    eps: float = Field(1e-8, gt=0)
-    bias_correction: bool = True  # false: as in BERT's own optimizer and the 2021 code
-    weight_decay: float = Field(0.01, ge=0)  # never on biases and norms
-    schedule: Literal["linear", "constant"] = "constant"
-    warmup: float = Field(0.0, ge=0, lt=1)  # share of all steps
-    max_grad_norm: float | None = Field(1.0, gt=0)
 
 
 def build_optimizer(

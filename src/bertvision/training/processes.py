@@ -23,7 +23,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from bertvision.errors import MissingExtraError, SettingsError, TrainingError, is_out_of_memory, reason_of
 from bertvision.training.sharding import is_sharded, own_part, shard
-from bertvision.windows.batches import Part
+from bertvision.windows.step_plan import Part
 
 Item = TypeVar("Item")
 GO_ON = "the same command goes on from its last saving"

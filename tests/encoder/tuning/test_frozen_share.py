@@ -8,8 +8,9 @@ from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.freezing import count_trainable, frozen_numbers
 from bertvision.encoder.tuning.tune import start_tuning, tune, what_is_trained
 from bertvision.errors import SettingsError
+from bertvision.training.config import OptimConfig
 from bertvision.training.loop import Group, Learner, RandomStream, seed_for
-from bertvision.training.optim import OptimConfig, build_optimizer, build_schedule
+from bertvision.training.optim import build_optimizer, build_schedule
 
 
 def masks_of(model):

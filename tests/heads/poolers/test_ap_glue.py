@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from bertvision.errors import SettingsError
-from bertvision.heads.build import HeadConfig, build_head
+from bertvision.heads.build import build_head
+from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import count_parameters
 from bertvision.heads.poolers.adapter import PositionalAdapter
 from bertvision.shapes import StackShape

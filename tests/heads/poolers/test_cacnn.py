@@ -3,16 +3,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from bertvision.heads.build import HeadConfig, build_head
-from bertvision.heads.poolers.cacnn import (
-    CacnnContextConfig,
-    CacnnSimpleConfig,
-    ContextGenerator,
-    SimpleGenerator,
-    build_cacnn,
-    correlate,
-    window_weights,
-)
+from bertvision.heads.build import build_head
+from bertvision.heads.config import HeadConfig
+from bertvision.heads.poolers.cacnn import ContextGenerator, SimpleGenerator, build_cacnn, correlate, window_weights
+from bertvision.heads.poolers.config import CacnnContextConfig, CacnnSimpleConfig
 from bertvision.shapes import StackShape
 
 SHAPE = StackShape(layers=3, hidden=4)

@@ -4,32 +4,18 @@ Every layer by itself, all of them kept side by side; a mix of them (the papers'
 The classification head of 2021 has a readout that knows every position besides.
 """
 
-from typing import ClassVar, Literal
-
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import SettingsError
-from bertvision.heads.poolers.mixes import Mix, build_mix
-from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase, Width, project_layers
-from bertvision.kinds.facts import Per
+from bertvision.heads.poolers.config import Gelu, Mix
+from bertvision.heads.poolers.mixes import build_mix
+from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, project_layers
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
-Gelu = Literal["tanh", "none"]  # torch's names: the 2020 code's approximation, and the exact one of 2021
 MIXES = 4
-
-
-class AdapterConfig(PoolerBase):
-    """Size of the projection and whether the layers share it."""
-
-    kind: Literal["adapter"] = "adapter"
-    width: Width = 64
-    shared: bool = True  # false: a projection of its own for every layer
-    skip: bool = False  # put the last layer's state beside the projections
-    gelu: Gelu = "tanh"
 
 
 class Adapter(nn.Module):
@@ -67,15 +53,6 @@ class Adapter(nn.Module):
         return F.gelu(self.down(states.transpose(0, 1)), approximate=self.gelu).transpose(0, 1)
 
 
-class MixedAdapterConfig(PoolerBase):
-    """The papers' LP -> adapter, and the same on the mean or on the last state alone: what is projected, how far."""
-
-    kind: Literal["mixed_adapter"] = "mixed_adapter"
-    mix: Mix = "learned"
-    width: Width = 64
-    skip: bool = False
-
-
 class MixedAdapter(nn.Module):
     """Mix the layers into one state, project it down, apply GELU; the last state may join it unprojected."""
 
@@ -91,13 +68,6 @@ class MixedAdapter(nn.Module):
         """Return width features (and the last state)."""
         projected = F.gelu(self.down(self.mix(states, mask, segments)), approximate="tanh")
         return torch.cat([projected, states[:, -1]], dim=-1) if self.skip else projected
-
-
-class TwoAdaptersConfig(PoolerBase):
-    """The papers' "adapter, skip, Tenney pooling": size of both projections."""
-
-    kind: Literal["two_adapters"] = "two_adapters"
-    width: Width = 64
 
 
 class TwoAdapters(nn.Module):
@@ -118,13 +88,6 @@ class TwoAdapters(nn.Module):
         return torch.cat([self.of_layers(*seen), self.of_mix(*seen)], dim=-1)
 
 
-class Mix4Config(PoolerBase):
-    """Size of each mix's projection."""
-
-    kind: Literal["mix4"] = "mix4"
-    width: Width = 64
-
-
 class Mix4(nn.Module):
     """Mix the layers four times, project each mix down, apply GELU; the last state joins them unprojected."""
 
@@ -141,16 +104,6 @@ class Mix4(nn.Module):
         mixes = shares.bmm(states.flatten(start_dim=2))  # no copy of the states
         projected = F.gelu(self.down(mixes.view(len(states), MIXES, *states.shape[2:])), approximate="tanh")
         return torch.cat([projected.transpose(1, 2).flatten(start_dim=2), states[:, -1]], dim=-1)
-
-
-class ApGlueConfig(PoolerBase):
-    """Size of the projection, and how many tokens a row may have."""
-
-    kind: Literal["ap_glue"] = "ap_glue"
-    per: ClassVar[tuple[Per, ...]] = ("row",)
-    classes_from: ClassVar[Literal["one state", "all tokens"]] = "all tokens"
-    width: int = Field(128, ge=1)
-    length: int = Field(128, ge=1)
 
 
 class PositionalAdapter(nn.Module):

@@ -1,84 +1,54 @@
 """Every kind of pooler, a user's own included; turns a config into a module."""
 
 from copy import deepcopy
-from typing import Literal, assert_never
+from typing import assert_never
 
-from pydantic import ConfigDict, Field
 from torch import nn
 
 from bertvision.errors import SettingsError
-from bertvision.heads.poolers.adapter import (
-    Adapter,
+from bertvision.heads.poolers.adapter import Adapter, Mix4, MixedAdapter, PositionalAdapter, TwoAdapters
+from bertvision.heads.poolers.cacnn import Cacnn, build_cacnn
+from bertvision.heads.poolers.cnn import Cnn1xN, CnnNxN
+from bertvision.heads.poolers.config import (
     AdapterConfig,
+    AnyPooler,
     ApGlueConfig,
-    Mix4,
+    AveragePoolingConfig,
+    CacnnContextConfig,
+    CacnnSimpleConfig,
+    ChosenLayersConfig,
+    Cnn1xNConfig,
+    CnnNxNConfig,
+    InceptionConfig,
+    LadderConfig,
+    LastDenseConfig,
+    LastStateConfig,
+    LayerAttentionConfig,
+    LearnedPoolingConfig,
     Mix4Config,
-    MixedAdapter,
     MixedAdapterConfig,
-    PositionalAdapter,
-    TwoAdapters,
+    ModifiedXceptionConfig,
+    OwnPoolerConfig,
+    ReadConfig,
+    RegressionConfig,
     TwoAdaptersConfig,
+    XceptionConfig,
 )
-from bertvision.heads.poolers.cacnn import Cacnn, CacnnContextConfig, CacnnSimpleConfig, build_cacnn
-from bertvision.heads.poolers.cnn import Cnn1xN, Cnn1xNConfig, CnnNxN, CnnNxNConfig
-from bertvision.heads.poolers.depth import DepthReader, LayerAttention, LayerAttentionConfig, ReadConfig
-from bertvision.heads.poolers.inception import Inception, InceptionConfig
-from bertvision.heads.poolers.ladder import Ladder, LadderConfig
+from bertvision.heads.poolers.depth import DepthReader, LayerAttention
+from bertvision.heads.poolers.inception import Inception
+from bertvision.heads.poolers.ladder import Ladder
 from bertvision.heads.poolers.mixes import (
     AveragePooling,
-    AveragePoolingConfig,
     ChosenLayers,
-    ChosenLayersConfig,
     LastDense,
-    LastDenseConfig,
     LastState,
-    LastStateConfig,
     LearnedPooling,
-    LearnedPoolingConfig,
-    RegressionConfig,
     SideBySide,
 )
-from bertvision.heads.poolers.pooler import PoolerBase, width_of
-from bertvision.heads.poolers.xception import ModifiedXception, ModifiedXceptionConfig, Xception, XceptionConfig
+from bertvision.heads.poolers.pooler import width_of
+from bertvision.heads.poolers.xception import ModifiedXception, Xception
 from bertvision.shapes import StackShape
 from bertvision.training.checkpoint import fingerprint
-
-
-class OwnPoolerConfig(PoolerBase):
-    """A module that learns beside the catalog's; files name its class and its first weights, and hold no code."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    kind: Literal["own"] = "own"
-    name: str  # of its class
-    start: str  # fingerprint of the weights that it starts from
-    module: nn.Module | None = Field(None, exclude=True)
-
-
-AnyPooler = (
-    LearnedPoolingConfig
-    | AveragePoolingConfig
-    | AdapterConfig
-    | MixedAdapterConfig
-    | TwoAdaptersConfig
-    | LastStateConfig
-    | LastDenseConfig
-    | ChosenLayersConfig
-    | Cnn1xNConfig
-    | CnnNxNConfig
-    | InceptionConfig
-    | ModifiedXceptionConfig
-    | XceptionConfig
-    | ApGlueConfig
-    | CacnnSimpleConfig
-    | CacnnContextConfig
-    | LadderConfig
-    | Mix4Config
-    | LayerAttentionConfig
-    | ReadConfig
-    | RegressionConfig
-    | OwnPoolerConfig
-)
 
 
 def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
@@ -174,4 +144,5 @@ def copy_own(config: OwnPoolerConfig) -> nn.Module:
             f"this head reads by a pooler of somebody's own, {config.name}, which no file holds; give it: "
             f"bertvision.load(folder, pooler={config.name}(...))"
         )
-    return deepcopy(config.module)
+    own: nn.Module = deepcopy(config.module)
+    return own

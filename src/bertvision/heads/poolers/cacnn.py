@@ -3,46 +3,19 @@
 They are made in one of two ways, after Shen et al.: `SimpleGenerator` or `ContextGenerator`.
 """
 
-from typing import ClassVar, Literal
-
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.heads.poolers.mixes import Mix, build_mix
-from bertvision.heads.poolers.pooler import PoolerBase
-from bertvision.kinds.facts import Per
+from bertvision.heads.poolers.config import CacnnContextConfig, CacnnSimpleConfig
+from bertvision.heads.poolers.mixes import build_mix
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 Filters = Float[Tensor, "batch place filter channel"]
 
 KERNEL, POOL, DROPOUT = 5, 8, 0.2  # of the simplified generator (SPEC 11.4)
 CONTEXT_KERNELS, CONTEXT_CHANNELS = (3, 5), 32  # of each kernel; the paper gives no sizes (SPEC 11.4)
-
-
-class CacnnSimpleConfig(PoolerBase):
-    """The simplified variant, whose code is known: filters are averages of a wide convolution's channels."""
-
-    kind: Literal["cacnn_simple"] = "cacnn_simple"
-    per: ClassVar[tuple[Per, ...]] = ("token",)
-    searches_context: ClassVar[bool] = True
-    mix: Mix = "last"  # what is read: Hulburd's last state, or a mix of all
-    filters: int = Field(4, ge=1)
-    length: int = Field(6, ge=1)  # of a filter, in tokens
-
-
-class CacnnContextConfig(PoolerBase):
-    """The variant of the paper: filters come from one vector of the whole row. Its sizes are not known."""
-
-    kind: Literal["cacnn_context"] = "cacnn_context"
-    per: ClassVar[tuple[Per, ...]] = ("token",)
-    searches_context: ClassVar[bool] = True
-    mix: Mix = "last"
-    filters: int = Field(4, ge=1)
-    length: int = Field(5, ge=1)
-    rank: int = Field(16, ge=1)  # filters read this many learned directions of the state
 
 
 class Cacnn(nn.Module):

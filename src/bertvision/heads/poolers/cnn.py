@@ -4,15 +4,13 @@ The 1xN networks run along the features of one token, on all layers or on one vi
 neighbouring tokens and features of one view.
 """
 
-from typing import Literal
-
 import torch
-from pydantic import Field
 from torch import nn
 from torch.nn import functional as F
 
 from bertvision.errors import SettingsError
 from bertvision.heads.poolers.adapter import MixedAdapter
+from bertvision.heads.poolers.config import Mix
 from bertvision.heads.poolers.convolutions import (
     Conv,
     Maps,
@@ -24,24 +22,13 @@ from bertvision.heads.poolers.convolutions import (
     shrunk,
     spread,
 )
-from bertvision.heads.poolers.mixes import Mix, build_mix
-from bertvision.heads.poolers.pooler import PoolerBase, Width
+from bertvision.heads.poolers.mixes import build_mix
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 # SPEC 3.6. Their code is lost; of the thousands of stacks that have the published sizes, this is one.
 KERNELS, STRIDES, CHANNELS = (11, 7, 7, 7), (2, 2, 3, 1), (64, 128, 128, 128)
 DILATIONS, CHANNELS_IF_DILATED = (1, 2, 4, 8), (128, 128, 128, 128)
 NGRAM_KERNELS, NGRAM_STRIDE, NGRAM_CHANNELS = (5, 5, 3, 3), 2, 128  # reconstructed from the published size
-
-
-class Cnn1xNConfig(PoolerBase):
-    """What the network sees, and how."""
-
-    kind: Literal["cnn_1xn"] = "cnn_1xn"
-    mix: Mix | None = None  # None: every layer is a channel
-    width: Width | None = None  # of an adapter between the mix and the network; None: no adapter
-    dilated: bool = False
-    dropout: float = Field(0.2, ge=0, lt=1)
 
 
 class Cnn1xN(nn.Module):
@@ -67,15 +54,6 @@ class Cnn1xN(nn.Module):
             items = self.view(states, mask, segments)[real][:, None, None]
         found = self.dropout(self.net(items).flatten(start_dim=1))
         return torch.cat([spread(found, real, mask), states[:, -1]], dim=-1)
-
-
-class CnnNxNConfig(PoolerBase):
-    """What the network sees."""
-
-    kind: Literal["cnn_nxn"] = "cnn_nxn"
-    mix: Mix = "learned"
-    width: Width = 64  # of the adapter between the mix and the network
-    dropout: float = Field(0.2, ge=0, lt=1)
 
 
 class CnnNxN(nn.Module):

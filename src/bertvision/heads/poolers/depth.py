@@ -1,20 +1,11 @@
 """Over depth: every token reads its own states, by attention to layers or by a small recurrent network."""
 
-from typing import Literal
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from bertvision.heads.poolers.pooler import PoolerBase, Width, project_layers
+from bertvision.heads.poolers.pooler import project_layers
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
-
-
-class LayerAttentionConfig(PoolerBase):
-    """Size of query, keys and values."""
-
-    kind: Literal["layer_attention"] = "layer_attention"
-    width: Width = 64
 
 
 class LayerAttention(nn.Module):
@@ -43,13 +34,6 @@ class LayerAttention(nn.Module):
         shares = scores.softmax(dim=0).to(values.dtype)
         summed = (shares[..., None] * values).sum(dim=0)
         return torch.cat([F.gelu(summed, approximate="tanh"), last], dim=-1)
-
-
-class ReadConfig(PoolerBase):
-    """Width of the projection and of the recurrent state."""
-
-    kind: Literal["read"] = "read"
-    width: Width = 64
 
 
 class DepthReader(nn.Module):

@@ -1,15 +1,11 @@
 """LP + adapter + Inception: GoogLeNet over neighbouring tokens and features of one view of the layers."""
 
-from typing import Literal
-
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from bertvision.heads.poolers.adapter import MixedAdapter
+from bertvision.heads.poolers.config import Mix
 from bertvision.heads.poolers.convolutions import Conv, Maps, MaxPool, dropout, shrunk
-from bertvision.heads.poolers.mixes import Mix
-from bertvision.heads.poolers.pooler import PoolerBase, Width
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 # SPEC 3.6, from the original's history: outputs of 1x1; 3x3 reduced, 3x3; 5x5 reduced, 5x5; projected pool.
@@ -28,15 +24,6 @@ FEATURES = 1024  # what module 5b gives
 STRIDES = (2, 2, 2, 3, 2)  # of the stem, its two pools, and the pools below; reconstructed from the published size
 POOLS_BEFORE = {"4a": 3, "5a": 2}
 DROPOUT_AFTER = ("4a", "4d")
-
-
-class InceptionConfig(PoolerBase):
-    """What the network sees."""
-
-    kind: Literal["inception"] = "inception"
-    mix: Mix = "learned"
-    width: Width = 64  # of the adapter between the mix and the network
-    dropout: float = Field(0.2, ge=0, lt=1)
 
 
 class Inception(nn.Module):

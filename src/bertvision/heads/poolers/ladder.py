@@ -1,25 +1,16 @@
 """A ladder beside the encoder: a narrow transformer that takes in one layer of the encoder at each of its own."""
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.heads.poolers.adapter import start_small
-from bertvision.heads.poolers.pooler import PoolerBase, Width, project_layers
+from bertvision.heads.poolers.pooler import project_layers
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 TEMPERATURE = 0.1  # of the gates (Sung et al. 2022, Ladder Side-Tuning): they learn ten times as fast
 WIDTH_OF_HEAD = 16  # of attention, or a little more
 ALIGNED = 8  # numbers; the memory-saving kernels of attention take no other multiples in bf16
-
-
-class LadderConfig(PoolerBase):
-    """Width of the side network."""
-
-    kind: Literal["ladder"] = "ladder"
-    width: Width = 32
 
 
 class Ladder(nn.Module):

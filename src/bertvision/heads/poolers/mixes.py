@@ -3,34 +3,22 @@
 And the last one through a dense layer, as transformers' classification heads put it before their output layer.
 """
 
-from typing import ClassVar, Literal
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from bertvision.errors import SettingsError
-from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, PoolerBase, parts_of_mix
-from bertvision.kinds.facts import Per
+from bertvision.heads.poolers.config import Activation, Chosen, Mix, Norm
+from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, parts_of_mix
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
-Mix = Literal["learned", "average", "last"]
-Chosen = Literal["embeddings", "second_to_last", "last_four", "blocks"]
 SLICES: dict[Chosen, slice] = {
     "embeddings": slice(0, 1),
     "second_to_last": slice(-2, -1),
     "last_four": slice(-4, None),  # fewer where there are fewer
     "blocks": slice(1, None),  # the paper's "all 12 layers": without the embedding output
 }
-Activation = Literal["tanh", "relu", "gelu"]
-Norm = Literal["weight", "weight and bias"]
 ACTIVATIONS: dict[Activation, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
-
-
-class LearnedPoolingConfig(PoolerBase):
-    """Learned pooling (Tenney's scalar mix, the papers' "LP"); nothing to choose."""
-
-    kind: Literal["learned_pooling"] = "learned_pooling"
 
 
 class LearnedPooling(nn.Module):
@@ -57,13 +45,6 @@ class LearnedPooling(nn.Module):
     def layer_weights(self) -> Tensor:
         """Return each layer's share."""
         return self.weights.detach().softmax(dim=0)
-
-
-class AveragePoolingConfig(PoolerBase):
-    """Average pooling (the papers' "AP"): which layers are averaged."""
-
-    kind: Literal["average_pooling"] = "average_pooling"
-    layers: Literal["all", "first_and_last"] = "all"
 
 
 class AveragePooling(nn.Module):
@@ -95,12 +76,6 @@ class AveragePooling(nn.Module):
         return parts_of_mix(self.mix(states), states, weight)
 
 
-class LastStateConfig(PoolerBase):
-    """What the encoder's own output layer reads, and so do the controls; nothing to choose."""
-
-    kind: Literal["last_state"] = "last_state"
-
-
 class LastState(nn.Module):
     """Pass the last layer on; no weights of its own."""
 
@@ -118,16 +93,6 @@ class LastState(nn.Module):
         parts = states.new_zeros(batch, layers, tokens, len(weight))
         parts[:, -1] = states[:, -1] @ weight.T
         return LayerParts(parts)
-
-
-class ChosenLayersConfig(PoolerBase):
-    """Which layers, and what becomes of several: as in BERT's paper (Devlin et al. 2019, table 7)."""
-
-    kind: Literal["chosen_layers"] = "chosen_layers"
-    # The first token's states begin with the pooled one, which is no layer to count from.
-    per: ClassVar[tuple[Per, ...]] = ("token",)
-    layers: Chosen = "last_four"
-    join: Literal["concat", "mix"] = "concat"  # mix: a learned weighted sum
 
 
 class ChosenLayers(nn.Module):
@@ -150,14 +115,6 @@ class ChosenLayers(nn.Module):
             mixed: TokenFeatures = self.mix(chosen, mask, segments)
             return mixed
         return chosen.transpose(1, 2).flatten(start_dim=2)
-
-
-class RegressionConfig(PoolerBase):
-    """Which layers a regression reads; a head with it is fitted at once (`heads/regression.py`), and takes no steps."""
-
-    kind: Literal["regression"] = "regression"
-    per: ClassVar[tuple[Per, ...]] = ("row",)
-    layers: Literal["all", "last"] = "all"
 
 
 class SideBySide(nn.Module):
@@ -190,16 +147,6 @@ def build_mix(mix: Mix, shape: StackShape) -> nn.Module:
             return AveragePooling(shape.hidden)
         case "last":
             return LastState(shape.hidden)
-
-
-class LastDenseConfig(PoolerBase):
-    """Which activation follows the layer, and whether a norm follows that (ModernBERT)."""
-
-    kind: Literal["last_dense"] = "last_dense"
-    activation: Activation = "tanh"
-    bias: bool = True
-    norm: Norm | None = None
-    norm_eps: float = 1e-5
 
 
 class LastDense(nn.Module):

@@ -3,28 +3,16 @@
 (states, mask, segments) -> features per token; what padding holds must not change those of real tokens.
 """
 
-from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
-from bertvision.kinds.facts import Per
-from bertvision.settings import Config
 from bertvision.shapes import LayerStates, TokenMask
 
-Width = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]  # a number, or a share of the hidden size
 OutputWeight = Float[Tensor, "column feature"]  # of the linear layer that reads a pooler's features
 ByLayer = Float[Tensor, "layer batch token width"]
-
-
-class PoolerBase(Config):
-    """The base of poolers' configs."""
-
-    per: ClassVar[tuple[Per, ...]] = ("token", "row")  # what its features can be read out for
-    searches_context: ClassVar[bool] = False  # whether it gives features to a question's context alone
-    classes_from: ClassVar[Literal["one state", "all tokens"]] = "one state"
 
 
 class LayerParts(NamedTuple):

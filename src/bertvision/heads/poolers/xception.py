@@ -5,13 +5,13 @@ For classification, whole or cut short, with the layers as channels; for questio
 shortcut, and the networks.
 """
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from bertvision.heads.poolers.adapter import MixedAdapter
+from bertvision.heads.poolers.config import Mix
 from bertvision.heads.poolers.convolutions import (
     AveragePool,
     Conv,
@@ -23,9 +23,6 @@ from bertvision.heads.poolers.convolutions import (
     shrunk,
     spread,
 )
-from bertvision.heads.poolers.mixes import Mix
-from bertvision.heads.poolers.pooler import PoolerBase, Width
-from bertvision.kinds.facts import Per
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 
@@ -49,15 +46,6 @@ ABBREVIATED = 512  # channels of the one block that is left
 SMALLEST = 9  # the width of which the stem, which pads nothing, leaves 1
 
 
-class XceptionConfig(PoolerBase):
-    """How much of Xception there is, and whether the last state joins it."""
-
-    per: ClassVar[tuple[Per, ...]] = ("row",)
-    kind: Literal["xception"] = "xception"
-    size: Literal["abbreviated", "full"] = "abbreviated"
-    skip: bool = False
-
-
 class Xception(nn.Module):
     """Run Xception over the features of each token and average what it finds; the last state may join it.
 
@@ -78,15 +66,6 @@ class Xception(nn.Module):
         items = self.widen(states.transpose(1, 2)[real][:, :, None])  # [real token, layer, 1, hidden]
         found = spread(self.net(items).mean(dim=(2, 3)), real, mask)
         return torch.cat([found, states[:, -1]], dim=-1) if self.skip else found
-
-
-class ModifiedXceptionConfig(PoolerBase):
-    """What the network sees."""
-
-    kind: Literal["modified_xception"] = "modified_xception"
-    mix: Mix = "learned"
-    width: Width = 64  # of the adapter between the mix and the network
-    dropout: float = Field(0.2, ge=0, lt=1)
 
 
 class ModifiedXception(nn.Module):

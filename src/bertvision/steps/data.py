@@ -1,0 +1,77 @@
+"""An experiment's data, read and checked: what is learned from, what is held out of it, and what is scored.
+
+No torch in here: a command reads the data before it imports the other steps, so that a wrong file is refused at once.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from bertvision.data.example import DataConfig, Split
+from bertvision.data.held_out import check_apart, hold_out
+from bertvision.data.near_miss import with_near_misses
+from bertvision.data.sources import left_out
+from bertvision.data.tables import finite_number
+from bertvision.errors import SettingsError
+from bertvision.experiment import Experiment
+from bertvision.progress import SILENT, Progress
+from bertvision.tasks import TASKS, Task, read_labelled, read_task
+
+MOST_SHOWN = 3  # labels or groups of them in one line
+
+
+class ExperimentData(NamedTuple):
+    """The splits of an experiment."""
+
+    task: Task
+    held_out: Split[Any] | None  # the part of train that nothing learns from; None where `data.held_out` is 0
+    near_misses: dict[str, int]  # made for train, by rule
+
+
+def read_data(experiment: Experiment, progress: Progress = SILENT, *, with_dev: bool = True) -> ExperimentData:
+    """Read all splits; without `with_dev` dev is not read, and what is held out of train stands in its place."""
+    task = read_task(experiment.task, experiment.data, with_dev=with_dev)
+    for split in (task.train, task.dev, *task.also.values()):
+        if split.dropped:
+            progress.say(left_out(split.name, len(split.examples), split.dropped, split.first_bad))
+    task, held_out = _held_out(task, experiment.data)
+    if not with_dev and held_out is not None:
+        task = task._replace(dev=held_out)
+    task, near_misses = _near_misses(task, experiment.data, progress)
+    return ExperimentData(task, held_out, near_misses)
+
+
+def _held_out(task: Task, data: DataConfig) -> tuple[Task, Split[Any] | None]:
+    if data.held_out == 0:
+        return task, None
+    if isinstance(data.held_out, str):
+        given: Split[Any] = read_labelled(task.name, data.held_out, data, task.labels).split
+        check_apart(task.train, given)
+        return task, given
+    train, held_out = hold_out(task.train, data.held_out)
+    return task._replace(train=train), held_out
+
+
+def _near_misses(task: Task, data: DataConfig, progress: Progress) -> tuple[Task, dict[str, int]]:
+    """Add near misses to what is learned from, where they are asked for; what is held out stays as people wrote it."""
+    if data.near_misses is None:
+        return task, {}
+    if not task.kind.learns_unanswerable:
+        able = " and ".join(name for name, info in TASKS.items() if info.kind.learns_unanswerable)
+        raise SettingsError(f"data.near_misses works with {able}, and the task is {task.name}; leave it out")
+    train, found = with_near_misses(task.train, data.near_misses, progress)
+    progress.say(found.summary)
+    return task._replace(train=train), found.counts
+
+
+def alike_labels(labels: Sequence[str]) -> list[str]:
+    """Return a caution where labels differ in nothing but case or spaces or are one number, which are slips mostly."""
+    groups: dict[str | float, list[str]] = {}
+    for label in labels:
+        number = finite_number(label)  # 1 and 1.0, as tables that lacked some labels are often saved
+        groups.setdefault("".join(label.casefold().split()) if number is None else number, []).append(label)
+    alike = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
+    if not alike:
+        return []
+    shown = ", ".join(alike[:MOST_SHOWN]) + (", ..." if len(alike) > MOST_SHOWN else "")
+    cure = "write them alike where they mean the same"
+    return [f"labels that differ only in how they are written are learned apart: {shown}; {cure}"]
