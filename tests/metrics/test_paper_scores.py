@@ -34,7 +34,18 @@ def test_scores_are_percentages_of_the_best_gold_over_all_questions():
     golds = [[(5, 6), (5,)], [(7, 8, 9)], [()], [()]]
     answers = [(5,), (8, 7, 9), (), (4,)]
     # Exact: the second gold, not the same order, rightly none, not none. F1: the same, but order does not count.
-    assert score_pieces(golds, answers) == {"paper_v1_exact": 50.0, "paper_v1_f1": 75.0}
+    scores = score_pieces(golds, answers)
+    assert (scores["paper_v1_exact"], scores["paper_v1_f1"]) == (50.0, 75.0)
+
+
+def test_exact_matches_are_also_counted_by_type_of_question():
+    golds = [[(5,), (6,)], [(7,)], [(8,)], [()], [()]]
+    answers = [(6,), (), (7,), (), (5,)]
+    scores = score_pieces(golds, answers)
+    assert scores["paper_v1_exact"] == pytest.approx(40)
+    assert scores["paper_v1_HasAns_exact"] == pytest.approx(100 / 3)
+    assert scores["paper_v1_NoAns_exact"] == 50
+    assert "paper_v1_NoAns_exact" not in score_pieces(golds[:3], answers[:3])
 
 
 def test_the_f1_of_a_question_is_that_of_its_best_gold():

@@ -115,7 +115,7 @@ def test_what_a_claim_says_was_published_is_the_difference_of_two_published_resu
         for claim in study.claims:
             if claim.other is None or claim.published is None or claim.one.analysis or claim.one.epoch:
                 continue
-            scores = (claim.one.score,) if claim.one.score else study.scores
+            scores = (claim.one.score,) if isinstance(claim.one.score, str) else claim.one.score or study.scores
             pairs = [[published_at(study, place, each) for place in (claim.one, claim.other)] for each in scores]
             one, other = next(pair for pair in pairs if None not in pair)
             # Half a digit for the claim; twice that where both were rounded, as shares of counts are.

@@ -42,7 +42,7 @@ def paper_gold(
 def paper_scores(
     grid: TokenGrid, logits: Logits, gold: PaperGold | None, *, are_log_probabilities: bool = False
 ) -> Scores:
-    """Return `paper_v1_exact` and `paper_v1_f1`, or nothing where they were not asked for or cannot be computed."""
+    """Return the scores of the 2020 system, or nothing where they were not asked for or cannot be computed."""
     if gold is None or logits.shape[1] > 2:  # a joint readout scores pairs: its starts alone mean nothing
         return {}
     answers = decode_pieces(grid, gold.pieces, logits, are_log_probabilities=are_log_probabilities)
@@ -59,15 +59,21 @@ def paper_v2_scores(grid: TextGrid, logits: Logits, questions: Sequence[Question
 
 
 def score_pieces(golds: Sequence[Sequence[Pieces]], answers: Sequence[Pieces]) -> Scores:
-    """Return both scores of the 2020 system in percent (SPEC 4.2): word pieces as they are, not normalised.
+    """Return the scores of the 2020 system in percent (SPEC 4.2): word pieces as they are, not normalised.
 
-    Each question counts by its best gold; an unanswerable one has an empty gold.
+    Each question counts by its best gold; an unanswerable one has an empty gold. EM is also that of either type of
+    question (SPEC 10.5), where there are any.
     """
-    exact = f1 = 0.0
+    right = {"paper_v1_HasAns_exact": [0, 0], "paper_v1_NoAns_exact": [0, 0]}
+    f1 = 0.0
     for wanted, answer in zip(golds, answers, strict=True):
-        exact += answer in wanted
+        counts = right["paper_v1_NoAns_exact" if () in wanted else "paper_v1_HasAns_exact"]
+        counts[0] += answer in wanted
+        counts[1] += 1
         f1 += max(piece_f1(gold, answer) for gold in wanted)
-    return {"paper_v1_exact": 100.0 * exact / len(golds), "paper_v1_f1": 100.0 * f1 / len(golds)}
+    exact = sum(count for count, _ in right.values())
+    by_type = {name: 100.0 * count / questions for name, (count, questions) in right.items() if questions}
+    return {"paper_v1_exact": 100.0 * exact / len(golds), "paper_v1_f1": 100.0 * f1 / len(golds), **by_type}
 
 
 def piece_f1(gold: Pieces, answer: Pieces) -> float:

@@ -36,7 +36,7 @@ class NumberPlace(Config):
     epoch: int | Literal["best"] | None = (
         None  # of head training; best: on dev, as the 2020 paper chose; None: the last
     )
-    score: str | None = None  # None: the study's first that records have
+    score: str | tuple[str, ...] = ()  # of several the first that records have; none: the study's
     analysis: tuple[str, ...] = ()  # the way to a number in the study's analysis, in place of all above
     layers: Literal["last_third"] | None = None  # the share of a mix's weights, in percent, in place of a score
 

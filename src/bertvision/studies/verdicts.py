@@ -85,7 +85,7 @@ def judge_results(study: Study, findings: Findings) -> list[JudgedResult]:
         base = _base(study, each.against or study.against, each)
         score = next((score for score in study.scores if score in each.scores), None)
         published = None if base is None or score is None else _published_gain(study, each, base, score)
-        gain = None if base is None else compare(study, each.model_copy(update={"score": score}), base, findings)
+        gain = None if base is None else compare(study, each.model_copy(update={"score": score or ()}), base, findings)
         verdict = _value_verdict(study, each, ours, findings) if base is None else None
         if published is not None and gain is not None:
             verdict = verdict_of(expected_of(published, study.margin), gain.estimate, study.margin)
@@ -138,7 +138,8 @@ def judge_claim(study: Study, claim: Claim, findings: Findings) -> JudgedClaim:
 
 def compare(study: Study, one: NumberPlace, other: NumberPlace | None, findings: Findings) -> ScoredEstimate | None:
     """Return how far one number lies above another, seed by seed, by the first score that the records of both have."""
-    for score in (one.score,) if one.score else (*study.scores, *study.official):
+    asked = (one.score,) if isinstance(one.score, str) else one.score
+    for score in asked or (*study.scores, *study.official):
         ours = by_seed(one, score, findings)
         theirs = dict.fromkeys(ours, 0.0) if other is None else by_seed(other, score, findings)
         if seeds := sorted(ours.keys() & theirs.keys()):
