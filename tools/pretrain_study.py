@@ -441,10 +441,10 @@ NOTE = """\
 Tables have means and standard deviations over seeds of fine-tuning (of tags: folds), of one pre-training each.
 "guessing" gives every row the commonest answer. Where an encoder is not above that, it has learned nothing for the
 task, and the task says nothing about it. Held-out losses compare where rows are masked alike, as in table 6: other
-shares, whole words, and left to right ask for other words. Checkpoints before the last stand at rates that have not
-fallen yet, as in the paper. The paper has other sizes, other text and a hundred times the steps: directions compare,
-points do not. QNLI is missing: only its dev file is at hand. SQuAD is 2.0, by its best F1, where the paper has 1.1. Of
-MNLI and QQP there are 10,000 rows to learn from."""
+shares, whole words, and left to right ask for other words, and the rows of `ours` are longer at its end. Checkpoints
+before the last stand at rates that have not fallen yet, as in the paper. The paper has other sizes, other text and a
+hundred times the steps: directions compare, points do not. QNLI is missing: only its dev file is at hand. SQuAD is
+2.0, by its best F1, where the paper has 1.1. Of MNLI and QQP there are 10,000 rows to learn from."""
 
 
 def as_tables(runs: Sequence[Mapping[str, Any]]) -> str:
