@@ -255,7 +255,7 @@ def _changed(config: ConfigType, **asked: float | None) -> ConfigType:
 
 def _check_layers(served: Served) -> None:
     refuse_exported(served)
-    from bertvision.heads.contributions import refuse_unless_sum
+    from bertvision.heads.head import refuse_unless_sum
     from bertvision.serving.torch_model import with_states
 
     refuse_unless_sum(with_states(served).model.head)

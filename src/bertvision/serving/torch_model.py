@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from bertvision.encoder.encode import freeze
 from bertvision.files import write_json, write_text
-from bertvision.heads.contributions import layer_contributions
+from bertvision.heads.head import layer_contributions
 from bertvision.heads.logits import logits_of
 from bertvision.hub import CARD
 from bertvision.manifest import write_manifest

@@ -92,7 +92,7 @@ def xray_steps(reader: Reader, asked: XrayQuestion) -> Steps[Xray]:
     """Look through an answer step by step; texts are checked already."""
     refuse_exported(reader.served)
     # Layers' states are torch's, and a server of models that run without it imports this module too.
-    from bertvision.heads.contributions import refuse_unless_sum
+    from bertvision.heads.head import refuse_unless_sum
     from bertvision.serving.torch_model import with_states
 
     served = with_states(reader.served)

@@ -17,8 +17,7 @@ from bertvision.encoder.load import Encoder
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.layers import LayerMeans, QuestionParts, mean_parts
-from bertvision.heads.contributions import layer_contributions, refuse_unless_sum
-from bertvision.heads.head import Head, layer_weights
+from bertvision.heads.head import Head, layer_contributions, layer_weights, refuse_unless_sum
 from bertvision.model_config import read_settings
 from bertvision.model_folder import find_model, is_checkpoint, load_model, read_model_config
 from bertvision.predictions.logits import grid_of
