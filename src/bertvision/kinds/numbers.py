@@ -10,9 +10,8 @@ from bertvision.analysis.mislabelled import suspect_numbers
 from bertvision.data.example import TextRow
 from bertvision.kinds.kind import Golds, TaskInfo
 from bertvision.kinds.label_values import number_of
-from bertvision.kinds.labelled import RowMember
+from bertvision.kinds.labelled import RowMember, TextRowKind
 from bertvision.kinds.terms import Joined
-from bertvision.kinds.text_rows import TextRowKind
 from bertvision.metrics import scores as metrics
 from bertvision.predictions.ensemble import How, Weights, combine_numbers
 from bertvision.predictions.logits import Logits
