@@ -6,8 +6,8 @@ from typing import Any
 
 from bertvision.analysis.disagreements import Disagreement, Outcomes, outcome_section, to_texts
 from bertvision.evaluate.asked_run import find_asked
+from bertvision.kinds.facts import Breakdown
 from bertvision.kinds.kind import Golds
-from bertvision.kinds.terms import Breakdown
 from bertvision.settings import Settings
 from bertvision.tables import Page
 from bertvision.tasks import TASKS

@@ -18,9 +18,9 @@ from bertvision.analysis.classes import (
 )
 from bertvision.analysis.disagreements import EMPTY, OUTCOMES, Disagreement, Outcomes, count_right, shortened
 from bertvision.analysis.mislabelled import suspect_classes
+from bertvision.kinds.facts import AnyExample, AnyLabel, Bounds, Breakdown, Predicted
 from bertvision.kinds.kind import Golds, Kind
 from bertvision.kinds.label_values import PAPER, in_order, known, labels_for
-from bertvision.kinds.terms import AnyExample, AnyLabel, Bounds, Breakdown, Predicted
 from bertvision.metrics import scores as metrics
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of
 from bertvision.metrics.squad import Scores

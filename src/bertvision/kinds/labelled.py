@@ -1,5 +1,4 @@
-"""What the kinds have in common whose prediction is a label of each example (all but spans), and those of them whose
-examples are rows of a table."""
+"""What kinds have in common whose prediction is a label of each example (all but spans), and rows of tables beside."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,10 +13,7 @@ from bertvision.data.shards import ShardRow
 from bertvision.data.tables import plain_text
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
-from bertvision.kinds.judged import JudgedKind
-from bertvision.kinds.kind import Answering, Golds, TaskInfo
-from bertvision.kinds.label_values import PAPER_FILE, PROBABILITIES, class_of, in_order, read_shares
-from bertvision.kinds.terms import (
+from bertvision.kinds.facts import (
     AnyExample,
     AnyLabel,
     CellsByName,
@@ -28,6 +24,9 @@ from bertvision.kinds.terms import (
     Predicted,
     Reading,
 )
+from bertvision.kinds.judged import JudgedKind
+from bertvision.kinds.kind import Answering, Golds, TaskInfo
+from bertvision.kinds.label_values import PAPER_FILE, PROBABILITIES, class_of, in_order, read_shares
 from bertvision.metrics.resampling import Floats
 from bertvision.predictions.ensemble import LEAST, How, Weights, combine_softmax
 from bertvision.predictions.files import HEADER, PREDICTIONS, read_beside, read_values

@@ -22,9 +22,9 @@ from bertvision.analysis.groups import group_types
 from bertvision.analysis.scored import ScoredAnswers, score_answers
 from bertvision.data.example import Question, Split
 from bertvision.errors import DataError, FolderError
+from bertvision.kinds.facts import Bounds, Breakdown, CellsByName, Joined, Labelled, Reading
 from bertvision.kinds.kind import Answering, Golds, TaskInfo
 from bertvision.kinds.questions import QuestionKind
-from bertvision.kinds.terms import Bounds, Breakdown, CellsByName, Joined, Labelled, Reading
 from bertvision.metrics.paper_scores import PaperGold, paper_gold, paper_scores, paper_v2_scores
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of, resample_means, resample_sums
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2

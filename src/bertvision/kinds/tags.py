@@ -15,10 +15,10 @@ from bertvision.data.sources import BadExampleError
 from bertvision.data.tables import plain_text
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
+from bertvision.kinds.facts import CellsByName, Cutting, Joined, Labelled, Reading
 from bertvision.kinds.kind import Answering, Golds, TaskInfo
 from bertvision.kinds.label_values import in_order, known
 from bertvision.kinds.labelled import LabelKind, RowMember
-from bertvision.kinds.terms import CellsByName, Cutting, Joined, Labelled, Reading
 from bertvision.metrics.scores import Numbers, entities, score_tags
 from bertvision.metrics.squad import Scores
 from bertvision.metrics.summed import TAG_SCORES

@@ -20,9 +20,8 @@ from bertvision.encoder.pooling import Pooling
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment, fit_to_rows
 from bertvision.heads.build import HeadConfig, pooling_of
-from bertvision.kinds.facts import Contrast
+from bertvision.kinds.facts import Contrast, Cutting
 from bertvision.kinds.kind import Answering
-from bertvision.kinds.terms import Cutting
 from bertvision.model_config import CONFIG
 from bertvision.model_folder import ModelConfig, read_model_config
 from bertvision.progress import Progress

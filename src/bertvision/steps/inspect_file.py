@@ -9,8 +9,8 @@ import numpy as np
 
 from bertvision.encoder.load import load_tokenizer
 from bertvision.experiment import build_experiment
+from bertvision.kinds.facts import Cutting
 from bertvision.kinds.kind import Kind
-from bertvision.kinds.terms import Cutting
 from bertvision.progress import SILENT, Progress
 from bertvision.steps.cautions import alike_labels
 from bertvision.tables import Table
