@@ -15,8 +15,7 @@ from bertvision.encoder.pypi import ENCODERS, SAFETENSORS
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, apply_adapters, load_adapters
 from bertvision.errors import EncoderError, FolderError, told_as
 from bertvision.hub import CARD, download, without_hub
-from bertvision.manifest import check_manifest
-from bertvision.outside import OUTSIDE, check_links
+from bertvision.manifest import OUTSIDE, check_links, check_manifest
 from bertvision.settings import BASE, DEFAULT
 from bertvision.shapes import StackShape
 from bertvision.windows.tokens import check_tokenizer
