@@ -29,7 +29,6 @@ from bertvision.records.methods import (
     merge_variants,
     tried_rates,
 )
-from bertvision.records.mistakes import Mistake, MistakesRecord, read_mistakes, write_mistakes
 from bertvision.records.pretrainings import (
     HeldOutLoss,
     PretrainingRecord,
@@ -45,6 +44,8 @@ from bertvision.records.runs import (
     Efficiency,
     FewerRows,
     Inference,
+    Mistake,
+    MistakesRecord,
     Parameters,
     ResultKind,
     RunRecord,
@@ -54,12 +55,14 @@ from bertvision.records.runs import (
     fraction_name,
     in_order,
     main_score,
+    read_mistakes,
     read_record,
     read_records,
     record_path,
     record_paths,
     state_name,
     tuned_for,
+    write_mistakes,
     write_record,
 )
 from bertvision.records.searches import (
