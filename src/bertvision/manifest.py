@@ -1,6 +1,6 @@
 """What a folder is checked for before it is read: hashes of what was written into it, and no links to places outside.
 
-Hashes are of weights, tokenizers, calibrations and progress, in which a flipped bit would change results without a word.
+Hashes are of weights, tokenizers, calibrations and progress, in which a flipped bit would change results in silence.
 """
 
 from collections.abc import Collection, Iterator, Mapping

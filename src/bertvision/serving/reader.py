@@ -19,8 +19,7 @@ from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.progress import SILENT, Progress
 from bertvision.serving.answers import Answer
 from bertvision.serving.onnx_model import refuse_exported
-from bertvision.serving.served import Pair, Saveable, Served, pair_up
-from bertvision.serving.steps import AskedWindows, Steps, run_steps
+from bertvision.serving.served import AskedWindows, Pair, Saveable, Served, Steps, pair_up, run_steps
 from bertvision.settings import ConfigType
 from bertvision.windows.tokens import slices, token_ids
 from bertvision.windows.window import Window, cut_windows

@@ -25,8 +25,7 @@ from bertvision.records import RunRecord
 from bertvision.serving.answers import LayerPart
 from bertvision.serving.base_model import LIBRARY, find_base, read_front
 from bertvision.serving.card import model_card
-from bertvision.serving.served import Served, find_record, read_calibration
-from bertvision.serving.steps import AskedWindows, Steps
+from bertvision.serving.served import AskedWindows, Served, Steps, find_record, read_calibration
 from bertvision.settings import Settings
 from bertvision.states.live import states_in_order_of_length
 from bertvision.training.checkpoint import fingerprint

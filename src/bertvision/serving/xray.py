@@ -13,8 +13,7 @@ from bertvision.predictions.reader_decoder import OWN_NULL
 from bertvision.serving.answers import Answer
 from bertvision.serving.onnx_model import refuse_exported
 from bertvision.serving.reader import Asking, Reader
-from bertvision.serving.served import Served, pair_up
-from bertvision.serving.steps import AskedWindows, Steps, run_steps
+from bertvision.serving.served import AskedWindows, Served, Steps, pair_up, run_steps
 from bertvision.windows.tokens import read_layout, tokenise
 from bertvision.windows.window import Window, answer_tokens, cut_windows
 
