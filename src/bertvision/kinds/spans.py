@@ -28,7 +28,16 @@ from bertvision.kinds.questions import QuestionKind
 from bertvision.metrics.paper_scores import PaperGold, paper_gold, paper_scores, paper_v2_scores
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of, resample_means, resample_sums
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
-from bertvision.predictions.ensemble import How, Weights, combine_logits
+from bertvision.predictions.ensemble import (
+    LOGITS,
+    How,
+    ScoredText,
+    SpanMember,
+    Weights,
+    combine_logits,
+    combine_spans,
+    read_members,
+)
 from bertvision.predictions.files import (
     WHERE,
     read_answers,
@@ -38,7 +47,6 @@ from bertvision.predictions.files import (
 )
 from bertvision.predictions.logits import Logits, grid_of, save_logits
 from bertvision.predictions.prediction import AnswerConfig, Prediction
-from bertvision.predictions.span_ensemble import LOGITS, ScoredText, SpanMember, combine_spans, read_members
 from bertvision.predictions.spans import decode_spans
 from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.records import Mistake
