@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from bertvision.errors import DataError, SettingsError
 from bertvision.predictions.ensemble import ScoredText, combine_logits, combine_spans, log_softmax
-from bertvision.predictions.logits import grid_of
+from bertvision.predictions.logits import grid_of, text_grid
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import decode_spans
-from bertvision.predictions.texts import text_grid
 from bertvision.windows.window import Window
 
 LENGTHS = [5, 9, 4, 30]  # tokens of each window

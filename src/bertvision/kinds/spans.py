@@ -45,10 +45,9 @@ from bertvision.predictions.files import (
     read_prediction_folder,
     write_predictions,
 )
-from bertvision.predictions.logits import Logits, grid_of, save_logits
+from bertvision.predictions.logits import Logits, TextGrid, grid_of, save_logits, text_grid
 from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.spans import decode_spans
-from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.records import Mistake
 from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import Window

@@ -14,10 +14,9 @@ import numpy.typing as npt
 
 from bertvision.data.example import Question
 from bertvision.errors import DataError, FolderError, SettingsError
-from bertvision.predictions.logits import Logits, TokenGrid, load_logits, sigmoid
+from bertvision.predictions.logits import Logits, TextGrid, TokenGrid, load_logits, sigmoid, text_grid
 from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.spans import Ranking, choose_answers, decode_spans, first_of_each, rank_nothing, rank_spans
-from bertvision.predictions.texts import TextGrid, text_grid
 
 How = Literal["max", "mean", "logits", "weighted"]
 Weights = Sequence[float] | None  # one for each member, where they are `weighted`

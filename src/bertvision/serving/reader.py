@@ -11,11 +11,10 @@ import numpy as np
 from bertvision.data.example import Question
 from bertvision.errors import SettingsError
 from bertvision.model_config import Calibration
-from bertvision.predictions.logits import Logits, TokenGrid, grid_of
+from bertvision.predictions.logits import Logits, TextGrid, TokenGrid, grid_of, text_grid
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.reader_decoder import PooledAnswers, Shares, pool_answers
 from bertvision.predictions.spans import Ranking
-from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.progress import SILENT, Progress
 from bertvision.serving.answers import Answer
 from bertvision.serving.onnx_model import refuse_exported

@@ -20,10 +20,9 @@ from bertvision.evaluate.layers import LayerMeans, QuestionParts, mean_parts
 from bertvision.heads.head import Head, layer_contributions, layer_weights, refuse_unless_sum
 from bertvision.model_config import read_settings
 from bertvision.model_folder import find_model, is_checkpoint, load_model, read_model_config
-from bertvision.predictions.logits import grid_of
+from bertvision.predictions.logits import TextGrid, grid_of, text_grid
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import best_spans, first_of_each
-from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Settings
 from bertvision.shapes import Positions
