@@ -23,8 +23,7 @@ from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
 from bertvision.serving.answers import LayerPart
-from bertvision.serving.base_model import LIBRARY, find_base, read_front
-from bertvision.serving.card import model_card
+from bertvision.serving.card import LIBRARY, find_base, model_card, read_front
 from bertvision.serving.served import AskedWindows, Served, Steps, find_record, read_calibration
 from bertvision.settings import Settings
 from bertvision.states.live import states_in_order_of_length
