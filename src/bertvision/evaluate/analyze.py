@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.analysis.disagreements import Disagreement, Outcomes, outcome_section, to_texts
-from bertvision.evaluate.asked_run import find_asked
+from bertvision.evaluate.golds import find_asked
 from bertvision.kinds.facts import Breakdown
 from bertvision.kinds.kind import Golds
 from bertvision.metrics.squad import Scores
