@@ -309,7 +309,7 @@ def settings_targets(folder: Path) -> list[Target]:
 def record_targets(folder: Path) -> list[Target]:
     """Records of runs, costs, differences and benchmarks."""
     from bertvision.records import read_costs, read_differences, read_records
-    from bertvision.records.benchmarks import read_bench_records
+    from bertvision.records.comparisons import read_bench_records
 
     readers = {
         "record": read_records,

@@ -1,6 +1,18 @@
 """What finished work leaves behind, as JSON: runs, pre-trainings, searches, costs, differences, benchmarks, studies."""
 
-from bertvision.records.benchmarks import BenchRecord, Ratio, Side, bench_file, read_bench_records, write_bench_record
+from bertvision.records.comparisons import (
+    DIFFERENCES_FILE,
+    Apart,
+    BenchRecord,
+    DifferenceRecord,
+    Ratio,
+    Side,
+    bench_file,
+    read_bench_records,
+    read_differences,
+    write_bench_record,
+    write_differences,
+)
 from bertvision.records.costs import (
     COSTS_FOLDER,
     CostRecord,
@@ -12,13 +24,6 @@ from bertvision.records.costs import (
     read_costs,
     read_method_costs,
     write_costs,
-)
-from bertvision.records.differences import (
-    DIFFERENCES_FILE,
-    Apart,
-    DifferenceRecord,
-    read_differences,
-    write_differences,
 )
 from bertvision.records.methods import (
     GIVEN,
