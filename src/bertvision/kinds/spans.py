@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bertvision.analysis.breakdown import break_down_spans
+from bertvision.analysis.breakdown import ScoredAnswers, break_down_spans, score_answers
 from bertvision.analysis.disagreements import (
     NOTHING,
     OUTCOMES,
@@ -19,7 +19,6 @@ from bertvision.analysis.disagreements import (
     snippet_of,
 )
 from bertvision.analysis.groups import group_types
-from bertvision.analysis.scored import ScoredAnswers, score_answers
 from bertvision.data.example import Question, Split
 from bertvision.errors import DataError, FolderError
 from bertvision.kinds.facts import Bounds, Breakdown, CellsByName, Joined, Labelled, Reading
