@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from bertvision.encoder.checkpointing import is_checkpointing
-from bertvision.encoder.tuning.blocks import Slot, blocks_of, empty_slot, fill_slot, remove_hooks
+from bertvision.encoder.tuning.blocks import Slot, blocks_of, empty_slot, fill_slot, is_checkpointing, remove_hooks
 from bertvision.errors import EncoderError
 from bertvision.shapes import LayerStates, TokenFeatures
 
