@@ -14,9 +14,8 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from bertvision.encoder.changes import changes_between, lay_over, save_changes, sign_changes
 from bertvision.encoder.encode import shape_of_states
-from bertvision.encoder.folder import read_shapes
+from bertvision.encoder.folder import changes_between, lay_over, read_shapes, save_changes, sign_changes
 from bertvision.encoder.load import KNOWN, SHIPPED, Encoder, load_encoder, quiet_transformers, shipped_model
 from bertvision.encoder.pooling import Pooling
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, apply_adapters, load_adapters, save_adapters, save_plain
