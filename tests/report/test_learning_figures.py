@@ -1,7 +1,6 @@
 from bertvision.records import DataFile, FewerRows, TrainingPoint
 from bertvision.report.drawing import house_look
-from bertvision.report.figures import less_data_curve
-from bertvision.report.learning_figures import predicted_by_true, training_curve
+from bertvision.report.learning_figures import less_data_curve, training_curve
 
 
 def points_of(axis):
@@ -25,17 +24,6 @@ def test_loss_and_score_are_drawn_over_steps_each_where_it_is_known(make_record)
 
 def test_old_records_have_no_training_to_draw(make_record):
     assert training_curve([make_record()]) is None
-    assert predicted_by_true([make_record()]) is None
-
-
-def test_predicted_numbers_are_drawn_over_true_ones_of_the_best_model(make_record):
-    records = [
-        make_record(task="regression", row="a", scores={"pearson": 60.0}, scatter=[(9.0, 9.0)]),
-        make_record(task="regression", row="b", scores={"pearson": 70.0}, scatter=[(1.0, 2.0), (3.0, 2.5)]),
-    ]
-    with house_look():
-        (axis,) = predicted_by_true(records).axes
-    assert points_of(axis) == [[[1, 2], [3, 2.5]], [[1, 1], [3, 3]]]
 
 
 def test_regressions_on_fewer_rows_make_a_curve_that_ends_at_all_rows(make_record):
