@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,13 +68,7 @@ def serve(
     /docs (all of these, to be tried) and /openapi.json. Only this machine can reach it unless --host says otherwise;
     with BERTVISION_TOKEN in the environment, requests must carry it as a bearer token (the page asks for it).
     """
-    named = [_named(each) for each in models or ("default",)]
-    names = [name for name, _ in named]
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise SettingsError(f"two models are called {repeated[0]!r}; name them apart: --model NAME=DIR")
-    token = os.environ.get(TOKEN)
-    if token is not None and not token.isascii() or token == "":
-        raise SettingsError(f"{TOKEN} is empty or not ASCII; set another one, or none")
+    places, token = _places_by_name(models or ("default",)), _token()
     try:
         from bertvision.serving.app import build_app
         from bertvision.serving.connections import build_server
@@ -84,7 +79,7 @@ def serve(
 
     loaded = {
         name: bertvision.load(place, device=device, precision=precision, allow_outside=allow_outside)
-        for name, place in named
+        for name, place in places.items()
     }
     listening = _listen(host, port)
     own = _own_address(listening)
@@ -153,6 +148,23 @@ def push(
         print_json({"repository": repository, "commit": address})
     else:
         results.print(address, markup=False)
+
+
+def _places_by_name(models: Sequence[str]) -> dict[str, str]:
+    """Return where each model lies, by its name; refuse names that two share."""
+    named = [_named(each) for each in models]
+    names = [name for name, _ in named]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise SettingsError(f"two models are called {repeated[0]!r}; name them apart: --model NAME=DIR")
+    return dict(named)
+
+
+def _token() -> str | None:
+    """Return the token that requests must carry, if any."""
+    token = os.environ.get(TOKEN)
+    if token is not None and not token.isascii() or token == "":
+        raise SettingsError(f"{TOKEN} is empty or not ASCII; set another one, or none")
+    return token
 
 
 def _listen(host: str, port: int) -> socket.socket:

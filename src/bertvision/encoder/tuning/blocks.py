@@ -129,7 +129,7 @@ def key_of(tuning: str) -> str:
 
 
 def fill_slot(owner: nn.Module, word: str, tuning: str, module: nn.Module) -> bool:
-    """Put a tuning's module below `owner.<word>`; tells whether this is the first one there, so that hooks are due."""
+    """Put a tuning's module below `owner.<word>`; return whether it is the first one there, so that hooks are due."""
     is_first = word not in owner._modules
     if is_first:
         owner.add_module(word, Slot())
@@ -140,7 +140,7 @@ def fill_slot(owner: nn.Module, word: str, tuning: str, module: nn.Module) -> bo
 
 
 def empty_slot(owner: nn.Module, word: str, tuning: str) -> bool:
-    """Take a tuning's module away again; tells whether it was the last one, so that hooks can go."""
+    """Take a tuning's module away again; return whether it was the last one, so that hooks can go."""
     slot = owner._modules.get(word)
     if not isinstance(slot, Slot) or key_of(tuning) not in slot:
         return False
