@@ -12,9 +12,8 @@ from bertvision.data.squad import Need
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.files import exists, sha256_of
 from bertvision.kinds.kind import Golds
-from bertvision.kinds.label_values import PROBABILITIES
 from bertvision.model_config import best_model, better_than_models, refuse_several_runs
-from bertvision.predictions.files import PREDICTIONS, read_beside, read_values
+from bertvision.predictions.files import PREDICTIONS, PROBABILITIES, read_beside, read_values
 from bertvision.records import DataFile, RunRecord, main_score, read_record, read_records
 from bertvision.run_folder import RunFolder, folder_of_record, run_of
 from bertvision.settings import Config, Settings, merge, validate

@@ -26,10 +26,19 @@ from bertvision.kinds.facts import (
 )
 from bertvision.kinds.judged import JudgedKind
 from bertvision.kinds.kind import Answering, Golds, TaskInfo
-from bertvision.kinds.label_values import PAPER_FILE, PROBABILITIES, class_of, in_order, read_shares
 from bertvision.metrics.resampling import Floats
 from bertvision.predictions.ensemble import LEAST, How, Weights, combine_softmax
-from bertvision.predictions.files import HEADER, PREDICTIONS, read_beside, read_values
+from bertvision.predictions.files import (
+    HEADER,
+    PAPER_FILE,
+    PREDICTIONS,
+    PROBABILITIES,
+    class_of,
+    in_order,
+    read_beside,
+    read_shares,
+    read_values,
+)
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
 from bertvision.windows.rows import cut_rows
