@@ -21,10 +21,9 @@ from bertvision.data.squad import read_squad
 from bertvision.encoder.load import load_tokenizer
 from bertvision.errors import DataError
 from bertvision.metrics.squad import Scores, normalize_answer, score_predictions
-from bertvision.predictions.logits import Logits, TokenGrid, grid_of
+from bertvision.predictions.logits import Logits, TokenGrid, grid_of, text_grid
 from bertvision.predictions.prediction import AnswerConfig, Candidate, Prediction
 from bertvision.predictions.spans import decode_spans
-from bertvision.predictions.texts import text_grid
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
 from bertvision.settings import Config

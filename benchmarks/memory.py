@@ -25,8 +25,7 @@ from bertvision.records import BenchRecord, Side, provenance
 from bertvision.serving.predict_file import predict_file
 from bertvision.serving.predict_shards import predict_shards
 from bertvision.settings import Config
-from bertvision.states.disk import keep_on_disk
-from bertvision.states.keep import Wanted
+from bertvision.states.keep import Wanted, keep_on_disk
 from bertvision.steps.run import run_finetune, run_train_heads
 from bertvision.training.device import choose_compute
 from bertvision.windows.window import Window, WindowConfig, cut_windows

@@ -83,7 +83,7 @@ def call(monkeypatch, error):
     def fail(*given, **more):
         raise error
 
-    monkeypatch.setattr("bertvision.evaluate.score.score_file", fail)
+    monkeypatch.setattr("bertvision.evaluate.analyze.score_file", fail)
     return CliRunner().invoke(app, ["score", "squad2", "--gold", "gold.json", "--predictions", "answers.json"])
 
 

@@ -24,10 +24,9 @@ from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.reader_scores import reader_answers
 from bertvision.files import write_json, write_text
 from bertvision.metrics.squad import Scores
-from bertvision.predictions.logits import load_logits
+from bertvision.predictions.logits import load_logits, text_grid
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import decode_spans
-from bertvision.predictions.texts import text_grid
 from bertvision.report.renderers import to_markdown
 from bertvision.tables import Table
 

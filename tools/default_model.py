@@ -17,8 +17,7 @@ import bertvision
 from bertvision.encoder.load import SHIPPED
 from bertvision.evaluate.golds import read_questions
 from bertvision.files import whole_folder, write_text
-from bertvision.serving.base_model import find_base
-from bertvision.serving.card import About, model_card
+from bertvision.serving.card import About, find_base, model_card
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import find_record
 from bertvision.serving.torch_model import with_states

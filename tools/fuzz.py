@@ -309,7 +309,7 @@ def settings_targets(folder: Path) -> list[Target]:
 def record_targets(folder: Path) -> list[Target]:
     """Records of runs, costs, differences and benchmarks."""
     from bertvision.records import read_costs, read_differences, read_records
-    from bertvision.records.benchmarks import read_bench_records
+    from bertvision.records.comparisons import read_bench_records
 
     readers = {
         "record": read_records,
@@ -418,10 +418,9 @@ def write_model(folder: Path, task: str, labels: tuple[str, ...]) -> None:
 
 def prediction_targets(folder: Path) -> list[Target]:
     """Prediction folders of questions (logits among them), of classes and of tags, and calibration on them."""
-    from bertvision.evaluate.analyze import analyze_folder
+    from bertvision.evaluate.analyze import analyze_folder, score_file
     from bertvision.evaluate.calibrate import calibrate_folder
     from bertvision.evaluate.ensemble import choose_way, ensemble_folders
-    from bertvision.evaluate.score import score_file
     from bertvision.serving.predict_file import predict_file
 
     write_model(folder / "model", "squad2", ())

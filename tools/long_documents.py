@@ -31,9 +31,8 @@ from bertvision.evaluate.calibration import calibration_error, reliability_bins
 from bertvision.files import append_text, sha256_of, write_json, write_text
 from bertvision.metrics.squad import answer_worths, score_squad2
 from bertvision.model_config import Calibration
-from bertvision.predictions.logits import Logits, grid_of
+from bertvision.predictions.logits import Logits, TextGrid, grid_of, text_grid
 from bertvision.predictions.reader_decoder import OWN_NULL, pool_answers
-from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.records import provenance
 from bertvision.report.renderers import to_markdown
 from bertvision.serving.reader import Reader

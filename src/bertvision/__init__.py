@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from bertvision.data.near_miss import write_near_misses as near_misses
     from bertvision.errors import BertVisionError as BertVisionError
     from bertvision.evaluate.analyze import analyze_folder as analyze
+    from bertvision.evaluate.analyze import score_file as score
     from bertvision.evaluate.compare import compare_files as compare
     from bertvision.evaluate.ensemble import ensemble_folders as ensemble
-    from bertvision.evaluate.score import score_file as score
     from bertvision.experiment import Experiment as Experiment
     from bertvision.experiment import build_experiment as build_experiment
     from bertvision.experiment import read_experiment as read_experiment
@@ -84,7 +84,7 @@ _PLACES = {
     "read_experiment": ("experiment", "read_experiment"),
     "read_records": ("records", "read_records"),
     "run": ("steps.run", "run"),
-    "score": ("evaluate.score", "score_file"),
+    "score": ("evaluate.analyze", "score_file"),
     "train": ("training_result", "train"),
     "write_report": ("studies.reports", "write_report"),
     "xray": ("serving.xray", "xray"),

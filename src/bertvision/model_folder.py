@@ -14,9 +14,8 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from bertvision.encoder.changes import changes_between, lay_over, save_changes, sign_changes
 from bertvision.encoder.encode import shape_of_states
-from bertvision.encoder.folder import read_shapes
+from bertvision.encoder.folder import changes_between, lay_over, read_shapes, save_changes, sign_changes
 from bertvision.encoder.load import KNOWN, SHIPPED, Encoder, load_encoder, quiet_transformers, shipped_model
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, apply_adapters, load_adapters, save_adapters, save_plain
 from bertvision.encoder.tuning.variants import merge_tuning, variant_of, variants_of
@@ -28,9 +27,8 @@ from bertvision.heads.head import Head
 from bertvision.heads.output_layer import answers_for, has_output_layer, read_output_layer, windows_for
 from bertvision.heads.poolers.config import OwnPoolerConfig
 from bertvision.hub import find_model_folder
-from bertvision.manifest import check_manifest
+from bertvision.manifest import OUTSIDE, check_links, check_manifest, is_inside
 from bertvision.model_config import CONFIG, ONNX_FORMAT, Pooling, UseConfig, best_model
-from bertvision.outside import OUTSIDE, check_links, is_inside
 from bertvision.settings import Settings, suggest, validate
 from bertvision.shapes import StackShape
 from bertvision.tasks import TASKS

@@ -15,12 +15,12 @@ from bertvision.errors import DataError, SettingsError
 from bertvision.kinds.answerable import ANSWERABLE
 from bertvision.kinds.choices import CHOICES
 from bertvision.kinds.classes import CLASSES
+from bertvision.kinds.facts import Cutting, Labelled, Reading
 from bertvision.kinds.kind import Answering, Kind, TaskInfo
 from bertvision.kinds.labels import LABELS
 from bertvision.kinds.numbers import NUMBERS
 from bertvision.kinds.spans import SQUAD1, SQUAD2
 from bertvision.kinds.tags import TAGS
-from bertvision.kinds.terms import Cutting, Labelled, Reading
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.progress import SILENT, Progress
 from bertvision.windows.tokens import Tokenizer

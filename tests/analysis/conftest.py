@@ -1,6 +1,6 @@
 import pytest
 
-from bertvision.analysis.scored import score_answers
+from bertvision.analysis.breakdown import score_answers
 from bertvision.data.example import GoldAnswer, Question
 
 CONTEXT = "The weir was built in 1887 by Hannah Coyle of Leeds."

@@ -1,7 +1,7 @@
 import pytest
 
+from bertvision.analysis.breakdown import score_answers
 from bertvision.analysis.disagreements import snippet_of, to_texts
-from bertvision.analysis.scored import score_answers
 from bertvision.kinds.kind import Golds
 from bertvision.kinds.spans import SQUAD2
 from bertvision.tasks import TASKS

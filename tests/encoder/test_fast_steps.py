@@ -14,8 +14,7 @@ from bertvision.heads.config import HeadConfig
 from bertvision.heads.training import build_heads
 from bertvision.progress import SILENT
 from bertvision.settings import validate
-from bertvision.training.device import Compute, choose_compute
-from bertvision.training.graphs import StepGraphs
+from bertvision.training.device import Compute, StepGraphs, choose_compute
 from bertvision.windows.window import WindowConfig, cut_windows
 
 GPU = Compute(torch.device("cuda"), torch.bfloat16)

@@ -3,11 +3,11 @@ import pytest
 import torch
 from torch import nn
 
-from bertvision.encoder.checkpointing import is_checkpointing
 from bertvision.encoder.encode import freeze, layers_of_output, read_states
 from bertvision.encoder.finetune import finetune_encoder, set_dropout
 from bertvision.encoder.finetune_plan import FinetuneConfig, plan_steps, steps_of_fractions
 from bertvision.encoder.load import load_encoder
+from bertvision.encoder.tuning.blocks import is_checkpointing
 from bertvision.errors import SettingsError, TrainingError
 from bertvision.heads.config import HeadConfig, HeadsConfig
 from bertvision.heads.logits import row_logits, token_logits

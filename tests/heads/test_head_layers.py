@@ -6,8 +6,8 @@ import torch
 from bertvision.errors import SettingsError
 from bertvision.heads.build import build_head
 from bertvision.heads.config import HeadConfig, reads_last_alone
-from bertvision.heads.contributions import layer_contributions
 from bertvision.heads.grouped import grouped_logits
+from bertvision.heads.head import layer_contributions
 from bertvision.shapes import StackShape
 
 SHAPE = StackShape(5, 8)

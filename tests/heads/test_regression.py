@@ -7,7 +7,7 @@ import torch
 from bertvision.encoder.encode import StateBatch
 from bertvision.heads.build import build_head
 from bertvision.heads.config import HeadConfig
-from bertvision.heads.contributions import layer_contributions
+from bertvision.heads.head import layer_contributions
 from bertvision.heads.regression import PENALTIES, fit_regression
 from bertvision.shapes import StackShape
 from bertvision.tasks import KINDS

@@ -4,10 +4,9 @@ import math
 import numpy as np
 import pytest
 
-from bertvision.predictions.logits import TokenGrid
+from bertvision.predictions.logits import TokenGrid, text_grid
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.reader_decoder import OWN_NULL, inside_words, pool_answers
-from bertvision.predictions.texts import text_grid
 
 CONTEXT = "in 1066 hannah coyle"
 TOKENS = [(0, 2), (3, 6), (6, 7), (8, 14), (15, 17), (17, 20)]  # 106 6, co yle

@@ -13,10 +13,9 @@ from bertvision.data.example import GoldAnswer, Question
 from bertvision.encoder.load import load_tokenizer
 from bertvision.errors import BertVisionError, DataError, FolderError
 from bertvision.predictions import spans as spans_module
-from bertvision.predictions.logits import grid_of, load_logits, save_logits
+from bertvision.predictions.logits import grid_of, load_logits, save_logits, text_grid
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import best_spans, decode_spans, predict_spans
-from bertvision.predictions.texts import text_grid
 from bertvision.windows.window import Window, WindowConfig, cut_windows
 
 quickly = settings(max_examples=80, deadline=None, derandomize=True)

@@ -1,7 +1,6 @@
 from bertvision.records import DataFile, FewerRows, TrainingPoint
 from bertvision.report.drawing import house_look
-from bertvision.report.figures import less_data_curve
-from bertvision.report.learning_figures import predicted_by_true, training_curve
+from bertvision.report.learning_figures import less_data_curve, training_curve
 
 
 def points_of(axis):
@@ -25,27 +24,6 @@ def test_loss_and_score_are_drawn_over_steps_each_where_it_is_known(make_record)
 
 def test_old_records_have_no_training_to_draw(make_record):
     assert training_curve([make_record()]) is None
-    assert predicted_by_true([make_record()]) is None
-
-
-def test_predicted_numbers_are_drawn_over_true_ones_of_the_best_model(make_record):
-    records = [
-        make_record(task="regression", row="a", scores={"pearson": 60.0}, scatter=[(9.0, 9.0)]),
-        make_record(task="regression", row="b", scores={"pearson": 70.0}, scatter=[(1.0, 2.0), (3.0, 2.5)]),
-    ]
-    with house_look():
-        (axis,) = predicted_by_true(records).axes
-    assert points_of(axis) == [[[1, 2], [3, 2.5]], [[1, 1], [3, 3]]]
-
-
-def test_numbers_in_thousands_are_short_on_both_axes(make_record):
-    points = [(100_000.0, 120_000.0), (500_000.0, 480_000.0)]
-    with house_look():
-        figure = predicted_by_true([make_record(task="regression", scores={"pearson": 60.0}, scatter=points)])
-        figure.draw_without_rendering()
-    (axis,) = figure.axes
-    for each in (axis.get_xticklabels(), axis.get_yticklabels()):
-        assert "300k" in [label.get_text() for label in each]
 
 
 def test_regressions_on_fewer_rows_make_a_curve_that_ends_at_all_rows(make_record):

@@ -8,7 +8,7 @@ import pytest
 from bertvision.errors import DataError
 from bertvision.serving import batcher as module
 from bertvision.serving.batcher import Batcher, BusyError, ClosingError, TooLargeError
-from bertvision.serving.steps import AskedWindows, run_steps
+from bertvision.serving.served import AskedWindows, run_steps
 
 
 class Speller:

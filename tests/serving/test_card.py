@@ -4,8 +4,7 @@ from huggingface_hub import ModelCard
 
 from bertvision.model_config import Calibration
 from bertvision.records import DataFile
-from bertvision.serving.base_model import BaseModel, find_base
-from bertvision.serving.card import About, model_card
+from bertvision.serving.card import About, BaseModel, find_base, model_card
 
 APACHE = BaseModel("hannah/small-weir", {"license": "apache-2.0", "language": "en"})
 OWN = DataFile(name="/home/hannah/weirs.json", sha256="ab" * 32, questions=120, dropped=0, windows=130)

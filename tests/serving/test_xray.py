@@ -10,7 +10,7 @@ from bertvision.errors import DataError, SettingsError
 from bertvision.predictions.logits import grid_of
 from bertvision.serving.onnx_model import OnnxModel
 from bertvision.serving.reader import Reader
-from bertvision.serving.steps import run_steps
+from bertvision.serving.served import run_steps
 from bertvision.serving.xray import XrayQuestion, xray, xray_steps
 from bertvision.windows.window import cut_windows
 

@@ -10,8 +10,7 @@ from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.settings import validate
 from bertvision.shapes import StackShape
 from bertvision.states.cached import CachedStates, made_ahead
-from bertvision.states.disk import keep_on_disk
-from bertvision.states.keep import Wanted, keep_in_ram
+from bertvision.states.keep import Wanted, keep_in_ram, keep_on_disk
 from bertvision.states.live import LiveStates
 from bertvision.training.device import choose_compute
 from bertvision.windows.step_plan import BatchConfig

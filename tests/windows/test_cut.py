@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bertvision.data.example import ChoiceRow, Sentence, TextRow
-from bertvision.kinds.terms import Cutting
+from bertvision.kinds.facts import Cutting
 from bertvision.tasks import KINDS
 from bertvision.windows.rows import cut_choices, cut_rows
 from bertvision.windows.window import IGNORED, WindowConfig, cut_windows

@@ -12,13 +12,11 @@ from typer.core import TyperGroup
 
 import bertvision
 from bertvision.cli.console import results
-from bertvision.cli.data import inspect, near_miss
 from bertvision.cli.evaluate import analyze, calibrate, compare, ensemble, layers, score
-from bertvision.cli.listing import configs, heads
+from bertvision.cli.prepare import configs, heads, inspect, near_miss
 from bertvision.cli.pretrain import pretrain
 from bertvision.cli.search import search
-from bertvision.cli.serve import serve
-from bertvision.cli.share import push, save
+from bertvision.cli.serve import push, save, serve
 from bertvision.cli.study import compare_methods, costs, report, reproduce
 from bertvision.cli.train import finetune, plan, quickstart, run, train_heads
 from bertvision.cli.use import ask, export, predict

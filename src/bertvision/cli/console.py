@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec
 
 import typer
 from rich.console import Console
@@ -19,6 +19,9 @@ from bertvision.files import write_text
 from bertvision.progress import SILENT, Progress
 from bertvision.report.renderers import markdown_text, to_markdown, to_terminal
 from bertvision.tables import Page, Table
+
+if TYPE_CHECKING:
+    from bertvision.records import RunRecord
 
 Parameters = ParamSpec("Parameters")
 RESUMABLE = ("quickstart", "run", "finetune", "train_heads", "pretrain", "search", "costs", "reproduce")
@@ -116,6 +119,19 @@ def print_tables(tables: Sequence[Table]) -> None:
     """Print tables below each other, a blank line between two whether or not they have notes."""
     for table in tables:
         results.print(to_terminal(table).rstrip("\n"), markup=False, emoji=False)
+
+
+def print_records(records: Sequence["RunRecord"], as_json: bool) -> None:
+    """Print what came out: a table per experiment, or JSON."""
+    from bertvision.report.score_tables import terminal_tables
+
+    if as_json:
+        print_json([record.model_dump(mode="json", exclude={"config"}) for record in records])
+        return
+    for table in terminal_tables(records):
+        print_table(table)
+        if table.note:
+            results.print()
 
 
 def print_page(page: Page) -> None:

@@ -75,7 +75,7 @@ def score(
         predictions, task = Path(task), None
     if predictions is None:
         raise SettingsError("give --predictions: a file of them, or a run's folder")
-    from bertvision.evaluate.score import score_file
+    from bertvision.evaluate.analyze import score_file
 
     scored = score_file(task, gold, predictions, null_odds, na_prob_thresh, settings_of(overrides))
     if scored.note:

@@ -1,21 +1,35 @@
-"""The verb that answers over HTTP."""
+"""Verbs that offer a model to others: over HTTP, as a folder that stands alone, or as a repository of the hub."""
 
 import ipaddress
 import logging
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertvision.cli.console import AllowOutside, ComputePrecision, in_one_line, messages
+from bertvision.cli.console import (
+    MODEL,
+    AllowOutside,
+    ComputePrecision,
+    Json,
+    in_one_line,
+    messages,
+    print_json,
+    results,
+)
 from bertvision.errors import MissingExtraError, SettingsError
 from bertvision.files import exists
 
+if TYPE_CHECKING:
+    from bertvision.serving.predictor import Predictor
+
 LOOPBACK = ("127.0.0.1", "localhost")
 TOKEN = "BERTVISION_TOKEN"
+Model = Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)]
 
 
 @in_one_line
@@ -54,13 +68,7 @@ def serve(
     /docs (all of these, to be tried) and /openapi.json. Only this machine can reach it unless --host says otherwise;
     with BERTVISION_TOKEN in the environment, requests must carry it as a bearer token (the page asks for it).
     """
-    named = [_named(each) for each in models or ("default",)]
-    names = [name for name, _ in named]
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise SettingsError(f"two models are called {repeated[0]!r}; name them apart: --model NAME=DIR")
-    token = os.environ.get(TOKEN)
-    if token is not None and not token.isascii() or token == "":
-        raise SettingsError(f"{TOKEN} is empty or not ASCII; set another one, or none")
+    places, token = _places_by_name(models or ("default",)), _token()
     try:
         from bertvision.serving.app import build_app
         from bertvision.serving.connections import build_server
@@ -71,7 +79,7 @@ def serve(
 
     loaded = {
         name: bertvision.load(place, device=device, precision=precision, allow_outside=allow_outside)
-        for name, place in named
+        for name, place in places.items()
     }
     listening = _listen(host, port)
     own = _own_address(listening)
@@ -95,6 +103,68 @@ def serve(
         listening.close()
         raise
     server.run(sockets=[listening])
+
+
+@in_one_line
+def save(
+    model: Model,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The new folder to write.")],
+    changes_of: Annotated[
+        str | None,
+        typer.Option("--changes-of", metavar="ENCODER", help="Write only what differs from `default` or a hub id."),
+    ] = None,
+    allow_outside: AllowOutside = False,
+    as_json: Json = False,
+) -> None:
+    """Write a model into a folder that stands alone.
+
+    DIR holds encoder, tokenizer, head, settings, calibration, model card and the sha256 of each: all that
+    bertvision.load, ask, predict and serve need, wherever it is moved to. The card has the scores of the model's run.
+    """
+    place = _load(model, allow_outside).save_pretrained(out, changes_of=changes_of)
+    _show_files({path.name: path.stat().st_size for path in sorted(place.iterdir())}, str(place), as_json)
+
+
+@in_one_line
+def push(
+    model: Model,
+    repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Its place on the Hugging Face hub.")],
+    private: Annotated[bool, typer.Option("--private", help="Where it is new, only you may see it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be uploaded, and send nothing.")] = False,
+    allow_outside: AllowOutside = False,
+    as_json: Json = False,
+) -> None:
+    """Publish a model on the Hugging Face hub.
+
+    Uploads what `save` writes, with your own token: that of `hf auth login`, or of the variable HF_TOKEN. Then
+    bertvision.load("OWNER/NAME") loads it anywhere.
+    """
+    loaded = _load(model, allow_outside)
+    if dry_run:
+        _show_files(loaded.hub_files(repository), repository, as_json)
+        return
+    address = loaded.push_to_hub(repository, private=private)
+    if as_json:
+        print_json({"repository": repository, "commit": address})
+    else:
+        results.print(address, markup=False)
+
+
+def _places_by_name(models: Sequence[str]) -> dict[str, str]:
+    """Return where each model lies, by its name; refuse names that two share."""
+    named = [_named(each) for each in models]
+    names = [name for name, _ in named]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise SettingsError(f"two models are called {repeated[0]!r}; name them apart: --model NAME=DIR")
+    return dict(named)
+
+
+def _token() -> str | None:
+    """Return the token that requests must carry, if any."""
+    token = os.environ.get(TOKEN)
+    if token is not None and not token.isascii() or token == "":
+        raise SettingsError(f"{TOKEN} is empty or not ASCII; set another one, or none")
+    return token
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -147,3 +217,19 @@ def _named(given: str) -> tuple[str, str]:
 def _warning(host: str, token: str | None) -> str:
     who = "those who know the token" if token else f"anyone (set {TOKEN} to ask for a token)"
     return f"warning: listening on {host}, where other machines may reach it; answers go to {who}, unencrypted"
+
+
+def _load(model: str, allow_outside: bool) -> "Predictor":
+    import bertvision
+
+    return bertvision.load(model, device="cpu", allow_outside=allow_outside)
+
+
+def _show_files(sizes: dict[str, int], place: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"place": place, "files": sizes})
+        return
+    results.print(f"{place}: {sum(sizes.values()) / 1e6:.1f} MB", markup=False)
+    width = max(map(len, sizes))
+    for name, size in sizes.items():
+        results.print(f"  {name:<{width}}  {size:>13,}", markup=False)

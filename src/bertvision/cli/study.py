@@ -17,6 +17,7 @@ from bertvision.cli.console import (
     in_one_line,
     messages,
     print_json,
+    print_records,
     print_table,
     progress_for,
     results,
@@ -41,7 +42,6 @@ def report(
     Several GLUE tasks below one folder add a table of them all. Of a run folder, errors and rows that look mislabelled
     are listed with their texts, which lie with its predictions and in no record.
     """
-    from bertvision.cli.records import print_records
     from bertvision.records import read_costs, read_differences, read_mistakes, read_records
     from bertvision.report.costs import with_costs
     from bertvision.studies.reports import write_report

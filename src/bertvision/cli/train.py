@@ -26,6 +26,7 @@ from bertvision.cli.console import (
     is_main,
     messages,
     print_json,
+    print_records,
     print_table,
     progress_for,
     results,
@@ -276,7 +277,6 @@ def _report(records: "list[RunRecord]", folder: Path, as_json: bool) -> "list[Ru
     """Write the report of a run folder, and print its records; of several processes, one does so and has them."""
     if not is_main():
         return []
-    from bertvision.cli.records import print_records
     from bertvision.records import read_costs, read_differences, read_mistakes
     from bertvision.studies.reports import write_report
 

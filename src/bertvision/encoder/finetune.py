@@ -10,7 +10,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor, nn
 
-from bertvision.encoder.checkpointing import checkpointed
 from bertvision.encoder.contrastive import GROUPS, contrastive_losses
 from bertvision.encoder.encode import Read, has_pooler, read_output
 from bertvision.encoder.fast_steps import MakeBatches, batch_maker, choose_step, compiled
@@ -23,6 +22,7 @@ from bertvision.encoder.finetune_plan import (
     steps_of_fractions,
 )
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.tuning.blocks import checkpointed
 from bertvision.encoder.tuning.freezing import frozen_numbers, still_weights
 from bertvision.errors import TrainingError
 from bertvision.kinds.facts import Contrast
@@ -31,8 +31,7 @@ from bertvision.progress import SILENT, Progress
 from bertvision.records import TrainingPoint
 from bertvision.training.accounting import Costs, Meter
 from bertvision.training.checkpoint import BestWeights, HeldSignals, load_progress, save_progress
-from bertvision.training.device import Compute
-from bertvision.training.graphs import StepGraphs
+from bertvision.training.device import Compute, StepGraphs
 from bertvision.training.history import UNLOGGED, History, TrainingLog
 from bertvision.training.loop import Group, Learner, RandomStream, Step, Still, diverged_among, seed_for, train_steps
 from bertvision.training.losses import Teach, taught_loss

@@ -9,14 +9,12 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from bertvision.encoder.changes import MANIFEST, apply_changes, read_manifest
-from bertvision.encoder.folder import build_encoder, build_tokenizer
+from bertvision.encoder.folder import CHANGES_FILE, apply_changes, build_encoder, build_tokenizer, read_manifest
 from bertvision.encoder.pypi import ENCODERS, SAFETENSORS
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, apply_adapters, load_adapters
 from bertvision.errors import EncoderError, FolderError, told_as
 from bertvision.hub import CARD, download, without_hub
-from bertvision.manifest import check_manifest
-from bertvision.outside import OUTSIDE, check_links
+from bertvision.manifest import OUTSIDE, check_links, check_manifest
 from bertvision.settings import BASE, DEFAULT
 from bertvision.shapes import StackShape
 from bertvision.windows.tokens import check_tokenizer
@@ -83,11 +81,11 @@ def load_encoder(name: str, *, allow_outside: bool = True) -> Encoder:
     folder = folder_of(name)
     if not allow_outside and folder.is_dir():
         check_links(folder)
-    if not (folder / MANIFEST).is_file():
+    if not (folder / CHANGES_FILE).is_file():
         return _load_whole(name)
     about = read_manifest(folder)
     if about.base not in ENCODERS and not allow_outside:
-        raise FolderError(f"{folder / MANIFEST}: its changes belong to {about.base!r}, {OUTSIDE}")
+        raise FolderError(f"{folder / CHANGES_FILE}: its changes belong to {about.base!r}, {OUTSIDE}")
     base = _load_whole(about.base)
     if (folder / ADAPTERS).is_file():
         apply_adapters(folder / ADAPTERS, base.model)
@@ -98,7 +96,7 @@ def load_encoder(name: str, *, allow_outside: bool = True) -> Encoder:
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """Load an encoder's tokenizer alone."""
     folder = folder_of(name)
-    whole = read_manifest(folder).base if (folder / MANIFEST).is_file() else name
+    whole = read_manifest(folder).base if (folder / CHANGES_FILE).is_file() else name
     place = _find(whole)
     check_manifest(Path(place))
     with quiet_transformers(), without_hub(), told_as(EncoderError, f"the tokenizer of {name!r} cannot be loaded"):
@@ -114,9 +112,9 @@ def folder_of(name: str) -> Path:
 def shipped_model(name: str = DEFAULT) -> Path:
     """Find the folder of a model that ships with this package."""
     folder = SHIPPED[name]
-    if not (folder / MANIFEST).is_file():
+    if not (folder / CHANGES_FILE).is_file():
         raise FolderError(
-            f"this installation has no {name} model ({folder / MANIFEST} is missing); install bertvision again, or "
+            f"this installation has no {name} model ({folder / CHANGES_FILE} is missing); install bertvision again, or "
             "train a model and give its folder"
         )
     return folder

@@ -1,13 +1,14 @@
-"""A prediction folder and a gold file -> where the model is right and why not; needs no torch."""
+"""Anybody's predictions and a gold file -> official scores; where the model is right, and why not; needs no torch."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bertvision.analysis.disagreements import Disagreement, Outcomes, outcome_section, to_texts
-from bertvision.evaluate.asked_run import find_asked
+from bertvision.evaluate.golds import find_asked
+from bertvision.kinds.facts import Breakdown
 from bertvision.kinds.kind import Golds
-from bertvision.kinds.terms import Breakdown
+from bertvision.metrics.squad import Scores
 from bertvision.settings import Settings
 from bertvision.tables import Page
 from bertvision.tasks import TASKS
@@ -63,3 +64,25 @@ def analyze_folder(
         return Analysis(names, golds, found, None, [])
     both = (golds, models["A"], models["B"])
     return Analysis(names, golds, found, kind.outcomes(*both), kind.disagreements(*both, disagreements))
+
+
+class Scored(NamedTuple):
+    """The scores, and what the user should know beside them."""
+
+    scores: Scores
+    note: str = ""
+
+
+def score_file(
+    task: str | None,
+    gold: str | None,
+    predictions: str | Path,
+    null_odds: str | Path | None = None,
+    na_prob_thresh: float = 1.0,
+    settings: Settings | None = None,
+) -> Scored:
+    """Score predictions as the task's official script would; those of a run need neither task nor gold file."""
+    asked = find_asked([predictions], gold, task, settings or {})
+    kind, odds = TASKS[asked.task].kind, None if null_odds is None else Path(null_odds)
+    kind.check_null_odds(asked.task, odds)
+    return Scored(*kind.score_file(asked.read_golds(gold), asked.paths[0], odds, na_prob_thresh))

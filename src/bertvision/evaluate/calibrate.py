@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.analysis.scored import score_answers
+from bertvision.analysis.breakdown import score_answers
 from bertvision.data.example import Question, Split
 from bertvision.data.held_out import hold_out
 from bertvision.data.squad import read_squad

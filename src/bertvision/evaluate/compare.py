@@ -12,7 +12,7 @@ from bertvision.analysis.disagreements import Disagreement, Outcomes, outcome_se
 from bertvision.data.example import Question
 from bertvision.data.held_out import cluster_of
 from bertvision.errors import DataError, SettingsError
-from bertvision.evaluate.asked_run import find_asked
+from bertvision.evaluate.golds import find_asked
 from bertvision.kinds.kind import Golds, Kind
 from bertvision.metrics.resampling import Draw, Paired, interval_of, mcnemar_p_value
 from bertvision.metrics.scores import OWN_UNIT

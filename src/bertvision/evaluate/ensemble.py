@@ -11,8 +11,7 @@ from pydantic import model_validator
 
 from bertvision.data.example import DataConfig
 from bertvision.errors import DataError, FolderError, SettingsError
-from bertvision.evaluate.asked_run import find_asked
-from bertvision.evaluate.golds import AskedFile, GoldConfig, read_asked
+from bertvision.evaluate.golds import AskedFile, GoldConfig, find_asked, read_asked
 from bertvision.files import given_folder, write_json
 from bertvision.kinds.kind import Golds
 from bertvision.metrics.scores import OWN_UNIT

@@ -1,17 +1,26 @@
-"""A file of a task -> examples that predictions are judged by; needs no torch."""
+"""What predictions are of and are judged by: their run's task, layout of tables and gold file; needs no torch."""
 
+import glob
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.data.example import DataConfig, TaskName
+from bertvision.data.held_out import hold_out
+from bertvision.data.sources import parse_source
 from bertvision.data.squad import Need
-from bertvision.errors import DataError
+from bertvision.errors import DataError, FolderError, SettingsError
+from bertvision.files import exists, sha256_of
 from bertvision.kinds.kind import Golds
-from bertvision.kinds.label_values import PROBABILITIES
-from bertvision.predictions.files import read_beside, read_values
-from bertvision.settings import Config
-from bertvision.tasks import TASKS, read_labelled
+from bertvision.model_config import best_model, better_than_models, refuse_without_result
+from bertvision.predictions.files import PREDICTIONS, PROBABILITIES, read_beside, read_values
+from bertvision.records import DataFile, RunRecord, main_score, read_record, read_records
+from bertvision.run_folder import RunFolder, folder_of_record, run_of
+from bertvision.settings import Config, Settings, merge, validate
+from bertvision.tasks import TASKS, read_labelled, read_task, task_name
+
+PARENTS = {"predictions": False, "predictions_held_out": True}  # whether it is of the held-out questions
+GIVE_GOLD = "give --gold FILE"
 
 
 class GoldConfig(Config):
@@ -95,3 +104,117 @@ def _read(
         found = read_labelled(name, source, data, (*found.labels, *more), need=need, can_drop=can_drop)
     golds = Golds(name, TASKS[name], found.split.examples, found.labels)
     return AskedFile(golds, need != "optional", found.split.dropped, found.split.first_bad)
+
+
+class RunPlace(NamedTuple):
+    """Where in a run a prediction folder lies."""
+
+    out: Path
+    record: RunRecord
+    part: str  # a further split, such as `mismatched`
+    is_held_out: bool
+
+
+class AskedRun(NamedTuple):
+    """What predictions are of."""
+
+    paths: tuple[Path, ...]
+    task: TaskName
+    data: DataConfig
+    place: RunPlace | None  # None where they lie in no run folder
+
+    def read_golds(self, gold: str | None) -> Golds:
+        """Read a gold file, by default the one that the run was scored on."""
+        if gold is not None:
+            return read_golds(self.task, gold, self.data, self.paths)
+        if self.place is None:
+            if missing := next((path for path in self.paths if not path.exists()), None):
+                raise FolderError(f"{missing}: no such file or folder; give a run folder, or predictions")
+            raise SettingsError(f"{self.paths[0]}: lies in no run folder, which would name its file; {GIVE_GOLD}")
+        if self.place.is_held_out:
+            return self._read_held_out(self.place)
+        if self.data.folds is not None:
+            task = read_task(self.task, self.data)
+            return Golds(self.task, task.info, task.dev.examples, task.labels)
+        source = self.data.also[self.place.part] if self.place.part else self.data.dev
+        return self._read_file(source, self.place.record.data.get(self.place.part or "dev"))
+
+    def _read_held_out(self, place: RunPlace) -> Golds:
+        """Read what nothing was trained on: questions from the run folder, which has others by their ids alone."""
+        held_out = self.data.held_out
+        if TASKS[self.task].kind.asks_questions:
+            return read_golds(self.task, str(RunFolder(place.out, place.out).held_out), self.data, self.paths)
+        if isinstance(held_out, str):
+            return self._read_file(held_out, place.record.data.get("held_out"))
+        task = read_task(self.task, self.data)
+        return Golds(self.task, task.info, hold_out(task.train, held_out)[1].examples, task.labels)
+
+    def _read_file(self, source: str, before: DataFile | None) -> Golds:
+        path = Path(parse_source(source).whole)
+        if exists(str(path)) and before is not None and before.sha256 not in (None, sha256_of(path)):
+            raise DataError(f"{path}: is no longer the file that the run was scored on; {GIVE_GOLD}")
+        try:
+            return read_golds(self.task, source, self.data, self.paths)
+        except DataError as error:
+            if str(error).startswith(tuple(map(str, self.paths))):  # of predictions, which are read beside it
+                raise
+            raise DataError(f"{error} (the file that the run was scored on; or {GIVE_GOLD})") from None
+
+
+def find_asked(paths: Sequence[str | Path], gold: str | None, task: str | None, settings: Settings) -> AskedRun:
+    """Find what predictions are of: what is given or, else, what their run says; a run folder is its best model's."""
+    folders = tuple(find_predictions(Path(path)) for path in paths)
+    places = [place for place in map(_find_place, folders) if place is not None]
+    if len(tasks := {place.record.task for place in places}) > 1 and task is None:
+        raise SettingsError(f"the predictions are of different tasks, {' and '.join(sorted(tasks))}; give --task")
+    name = task_name(task or next(iter(tasks), "squad2"))
+    place = next((each for each in places if each.record.task == name), None)
+    own = {} if place is None else dict(place.record.config.get("data", {}))
+    if gold is not None:
+        own.pop("encoding", None)  # of the run's own files
+    data = validate(GoldConfig, merge({"data": own}, settings), "--set").data
+    return AskedRun(folders, name, data, place)
+
+
+def find_predictions(path: Path) -> Path:
+    """Return the predictions of dev by a run folder's best model or by a model of a run, or else the path itself."""
+    if (path / PREDICTIONS).exists():
+        return path
+    if not (path / "records").is_dir():
+        refuse_without_result(path)
+        return _predictions_by(path) or path
+    records = [each for each in read_records(path / "records") if (_predictions_of(path, each) / PREDICTIONS).is_file()]
+    if not records:
+        raise FolderError(f"{path}: its run left no predictions; give a folder that holds {PREDICTIONS}")
+    if better_than_models(path, records) is None and (found := _predictions_by(best_model(path))) is not None:
+        return found  # of equal results the one that `load` and `predict` take
+    return _predictions_of(path, max(records, key=main_score))
+
+
+def _predictions_by(model: Path) -> Path | None:
+    """Return the predictions by a model of a run, ROOT/heads/FRACTION/HEAD or ROOT/encoder/FRACTION."""
+    if model.parent.parent.name == "heads":
+        found = model.parents[2] / "predictions" / model.parent.name / model.name
+    elif model.parent.name == "encoder":
+        found = model.parents[1] / "predictions" / model.name / "encoder"
+    else:
+        return None
+    return found if (found / PREDICTIONS).is_file() else None
+
+
+def _predictions_of(out: Path, record: RunRecord) -> Path:
+    return folder_of_record(out, record).predictions(record.row)
+
+
+def _find_place(path: Path) -> RunPlace | None:
+    """Find where in a run folder predictions lie: OUT[/seeds/SEED]/predictions/FRACTION/ROW[/PART]."""
+    folder = path.resolve() if path.is_dir() else path.resolve().parent
+    above = next((each for each in folder.parents if each.name in PARENTS), None)
+    if above is None:
+        return None
+    out = run_of(above.parent)
+    fraction, row, *part = (*folder.relative_to(above).parts, "")
+    named = sorted((out / "records").glob(f"{glob.escape(f'{row}-{fraction}')}-seed*.json"))
+    if not named:
+        return None
+    return RunPlace(out, read_record(named[0]), "/".join(filter(None, part)), PARENTS[above.name])

@@ -10,10 +10,9 @@ from bertvision.evaluate.calibration import Decision, judge, scores_at
 from bertvision.evaluate.confidence import Answers, Bools
 from bertvision.kinds.kind import Answering
 from bertvision.metrics.squad import Scores, answer_worths, score_squad1
-from bertvision.predictions.logits import Logits
+from bertvision.predictions.logits import Logits, TextGrid
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.reader_decoder import pool_answers
-from bertvision.predictions.texts import TextGrid
 
 SCORES = ("exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1", "best_f1_thresh")
 

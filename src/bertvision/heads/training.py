@@ -24,8 +24,7 @@ from bertvision.progress import SILENT, Progress
 from bertvision.shapes import StackShape
 from bertvision.training.checkpoint import HeldSignals, load_progress, save_progress
 from bertvision.training.config import SpanLoss
-from bertvision.training.device import Compute, wait_for
-from bertvision.training.graphs import StepGraphs
+from bertvision.training.device import Compute, StepGraphs, wait_for
 from bertvision.training.history import UNLOGGED, History, TrainingLog
 from bertvision.training.loop import (
     Group,

@@ -11,10 +11,10 @@ from bertvision.data.example import Question
 from bertvision.files import write_json_rows
 from bertvision.kinds.classes import predict_classes
 from bertvision.kinds.kind import Answering, Golds
-from bertvision.kinds.label_values import PAPER_FILE
 from bertvision.kinds.labelled import LabelKind
 from bertvision.kinds.questions import QuestionKind
 from bertvision.metrics.squad import Scores
+from bertvision.predictions.files import PAPER_FILE
 from bertvision.predictions.logits import Logits, softmax
 from bertvision.predictions.prediction import RowPrediction
 from bertvision.windows.window import Window

@@ -9,9 +9,9 @@ from bertvision.data.shards import ShardRow
 from bertvision.data.sources import BadExampleError
 from bertvision.errors import DataError
 from bertvision.kinds.classes import predict_classes
+from bertvision.kinds.facts import Cutting, Labelled, Reading
 from bertvision.kinds.kind import Golds, TaskInfo
 from bertvision.kinds.labelled import LabelKind, RowMember
-from bertvision.kinds.terms import Cutting, Labelled, Reading
 from bertvision.predictions.ensemble import How, Weights, combine_softmax
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import RowPrediction

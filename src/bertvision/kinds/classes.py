@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bertvision.kinds.text_rows import TextRowKind
+from bertvision.kinds.labelled import TextRowKind
 from bertvision.predictions.logits import Logits, softmax
 from bertvision.predictions.prediction import RowPrediction
 

@@ -18,13 +18,14 @@ from bertvision.analysis.classes import (
 )
 from bertvision.analysis.disagreements import EMPTY, OUTCOMES, Disagreement, Outcomes, count_right, shortened
 from bertvision.analysis.mislabelled import suspect_classes
+from bertvision.kinds.facts import AnyExample, AnyLabel, Bounds, Breakdown, Predicted
 from bertvision.kinds.kind import Golds, Kind
-from bertvision.kinds.label_values import PAPER, in_order, known, labels_for
-from bertvision.kinds.terms import AnyExample, AnyLabel, Bounds, Breakdown, Predicted
 from bertvision.metrics import scores as metrics
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of
+from bertvision.metrics.scores import PAPER, labels_for
 from bertvision.metrics.squad import Scores
 from bertvision.metrics.summed import ROW_SCORES, Compared, Summed, resample_scores, resample_spearman
+from bertvision.predictions.files import in_order, known_gold
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
 from bertvision.records import Mistake
 from bertvision.tables import Table, figure, number_cell
@@ -43,7 +44,7 @@ class JudgedKind(Kind):
 
     def gold(self, example: AnyExample) -> AnyLabel:
         """Return what an example's prediction is compared with."""
-        return known(example.id, example.label)
+        return known_gold(example.id, example.label)
 
     def label(self, prediction: Predicted) -> AnyLabel:
         """Return what a model says of an example."""

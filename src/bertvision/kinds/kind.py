@@ -15,8 +15,7 @@ from bertvision.data.example import ColumnsConfig, Split, TaskName, TextRow
 from bertvision.data.shards import ShardRow
 from bertvision.data.sources import HubId
 from bertvision.errors import DataError, FolderError
-from bertvision.kinds.facts import KindFacts
-from bertvision.kinds.terms import (
+from bertvision.kinds.facts import (
     AnyExample,
     AnyLabel,
     AnyPredictions,
@@ -25,6 +24,7 @@ from bertvision.kinds.terms import (
     CellsByName,
     Cutting,
     Joined,
+    KindFacts,
     Labelled,
     LogitLayout,
     Predicted,

@@ -1,23 +1,48 @@
-"""What the kinds have in common whose prediction is a label of each example, which is all kinds but spans."""
+"""What kinds have in common whose prediction is a label of each example (all but spans), and rows of tables beside."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bertvision.data.example import ColumnsConfig, DataConfig, TextRow
+from bertvision.data.rows import LabelColumn, RowLayout, read_rows
+from bertvision.data.shards import ShardRow
+from bertvision.data.tables import plain_text
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
+from bertvision.kinds.facts import (
+    AnyExample,
+    AnyLabel,
+    CellsByName,
+    Cutting,
+    Joined,
+    Labelled,
+    LogitLayout,
+    Predicted,
+    Reading,
+)
 from bertvision.kinds.judged import JudgedKind
 from bertvision.kinds.kind import Answering, Golds, TaskInfo
-from bertvision.kinds.label_values import PAPER_FILE, PROBABILITIES, class_of, in_order, read_shares
-from bertvision.kinds.terms import AnyExample, AnyLabel, CellsByName, Joined, LogitLayout, Predicted
 from bertvision.metrics.resampling import Floats
 from bertvision.predictions.ensemble import LEAST, How, Weights, combine_softmax
-from bertvision.predictions.files import HEADER, PREDICTIONS, read_beside, read_values
+from bertvision.predictions.files import (
+    HEADER,
+    PAPER_FILE,
+    PREDICTIONS,
+    PROBABILITIES,
+    class_of,
+    in_order,
+    read_beside,
+    read_shares,
+    read_values,
+)
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
+from bertvision.windows.rows import cut_rows
+from bertvision.windows.window import Window
 
 DIGITS = 6  # of probabilities in tables
 
@@ -160,3 +185,52 @@ class LabelKind(JudgedKind):
     def predictions_of(self, member: RowMember, config: AnswerConfig) -> Sequence[Any]:
         """Return a member's predictions."""
         return member.predictions
+
+
+class TextRowKind(LabelKind):
+    """A label of a row of a table."""
+
+    holds: ClassVar[LabelColumn]  # what a table's column of labels holds
+    loses_ends = True
+
+    def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+        """Read a table."""
+        return Labelled(
+            *read_rows(
+                source,
+                self.layout(info, reading.data, reading.labels),
+                on_bad=reading.data.on_bad,
+                hub_split=reading.hub_split,
+                needs_labels=reading.need != "optional",
+                advice=reading.advice,
+            )
+        )
+
+    def layout(self, info: TaskInfo, data: DataConfig, labels: tuple[str, ...] = ()) -> RowLayout:
+        """Return how a task's tables are written, the settings' columns before the published ones."""
+        return RowLayout(
+            self.holds,
+            (data.columns,) if data.columns is not None else info.layouts,
+            labels,
+            is_published=info.hub is not None,
+            header=data.header,
+            form=data.form,
+            separator=data.separator,
+            hub=info.hub,
+        )
+
+    def cut(self, examples: Sequence[TextRow], labels: Sequence[str], how: Cutting) -> list[Window]:
+        """Turn every row into one window."""
+        return cut_rows(examples, how.tokenizer, how.config.max_length, self.holds, how.progress)
+
+    def from_row(
+        self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]
+    ) -> TextRow:
+        """Return the texts of the first layout whose columns are there."""
+        columns = next((each for each in layouts if all(name in row.cells for name in each.texts)), layouts[0])
+        return TextRow(identity, tuple(plain_text(row.cells.get(name), name) for name in columns.texts), None)
+
+    def texts(self, example: TextRow) -> dict[str, str]:
+        """Return the text, or both."""
+        names = ("text 1", "text 2") if len(example.texts) > 1 else ("text",)
+        return dict(zip(names, example.texts, strict=True))

@@ -9,10 +9,9 @@ from bertvision.analysis.mislabelled import suspect_labels
 from bertvision.data.example import TextRow
 from bertvision.errors import DataError
 from bertvision.kinds.kind import Golds, TaskInfo
-from bertvision.kinds.label_values import class_of
-from bertvision.kinds.labelled import RowMember
-from bertvision.kinds.text_rows import TextRowKind
+from bertvision.kinds.labelled import RowMember, TextRowKind
 from bertvision.predictions.ensemble import LEAST, How, Weights, combine_sigmoid
+from bertvision.predictions.files import class_of
 from bertvision.predictions.logits import Logits, sigmoid
 from bertvision.predictions.prediction import RowPrediction
 

@@ -8,13 +8,12 @@ import numpy as np
 
 from bertvision.analysis.mislabelled import suspect_numbers
 from bertvision.data.example import TextRow
+from bertvision.kinds.facts import Joined
 from bertvision.kinds.kind import Golds, TaskInfo
-from bertvision.kinds.label_values import number_of
-from bertvision.kinds.labelled import RowMember
-from bertvision.kinds.terms import Joined
-from bertvision.kinds.text_rows import TextRowKind
+from bertvision.kinds.labelled import RowMember, TextRowKind
 from bertvision.metrics import scores as metrics
 from bertvision.predictions.ensemble import How, Weights, combine_numbers
+from bertvision.predictions.files import number_of
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
 from bertvision.tables import Table, figure, number_cell

@@ -7,8 +7,8 @@ from bertvision.data.example import ColumnsConfig, Question
 from bertvision.data.shards import ShardRow
 from bertvision.data.squad import read_squad
 from bertvision.data.tables import plain_text
+from bertvision.kinds.facts import Cutting, Labelled, Reading
 from bertvision.kinds.kind import Kind, TaskInfo
-from bertvision.kinds.terms import Cutting, Labelled, Reading
 from bertvision.windows.window import Window, cut_windows
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bertvision.analysis.breakdown import break_down_spans
+from bertvision.analysis.breakdown import ScoredAnswers, break_down_spans, score_answers
 from bertvision.analysis.disagreements import (
     NOTHING,
     OUTCOMES,
@@ -19,16 +19,24 @@ from bertvision.analysis.disagreements import (
     snippet_of,
 )
 from bertvision.analysis.groups import group_types
-from bertvision.analysis.scored import ScoredAnswers, score_answers
 from bertvision.data.example import Question, Split
 from bertvision.errors import DataError, FolderError
+from bertvision.kinds.facts import Bounds, Breakdown, CellsByName, Joined, Labelled, Reading
 from bertvision.kinds.kind import Answering, Golds, TaskInfo
 from bertvision.kinds.questions import QuestionKind
-from bertvision.kinds.terms import Bounds, Breakdown, CellsByName, Joined, Labelled, Reading
 from bertvision.metrics.paper_scores import PaperGold, paper_gold, paper_scores, paper_v2_scores
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of, resample_means, resample_sums
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
-from bertvision.predictions.ensemble import How, Weights, combine_logits
+from bertvision.predictions.ensemble import (
+    LOGITS,
+    How,
+    ScoredText,
+    SpanMember,
+    Weights,
+    combine_logits,
+    combine_spans,
+    read_members,
+)
 from bertvision.predictions.files import (
     WHERE,
     read_answers,
@@ -36,11 +44,9 @@ from bertvision.predictions.files import (
     read_prediction_folder,
     write_predictions,
 )
-from bertvision.predictions.logits import Logits, grid_of, save_logits
+from bertvision.predictions.logits import Logits, TextGrid, grid_of, save_logits, text_grid
 from bertvision.predictions.prediction import AnswerConfig, Prediction
-from bertvision.predictions.span_ensemble import LOGITS, ScoredText, SpanMember, combine_spans, read_members
 from bertvision.predictions.spans import decode_spans
-from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.records import Mistake
 from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import Window

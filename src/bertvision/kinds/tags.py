@@ -15,15 +15,14 @@ from bertvision.data.sources import BadExampleError
 from bertvision.data.tables import plain_text
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
+from bertvision.kinds.facts import CellsByName, Cutting, Joined, Labelled, Reading
 from bertvision.kinds.kind import Answering, Golds, TaskInfo
-from bertvision.kinds.label_values import in_order, known
 from bertvision.kinds.labelled import LabelKind, RowMember
-from bertvision.kinds.terms import CellsByName, Cutting, Joined, Labelled, Reading
 from bertvision.metrics.scores import Numbers, entities, score_tags
 from bertvision.metrics.squad import Scores
 from bertvision.metrics.summed import TAG_SCORES
 from bertvision.predictions.ensemble import How, Weights
-from bertvision.predictions.files import PREDICTIONS, read_values
+from bertvision.predictions.files import PREDICTIONS, in_order, known_gold, read_values
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, TagPrediction
 from bertvision.windows.window import Window
@@ -106,7 +105,7 @@ class Tags(LabelKind):
 
     def gold(self, example: Sentence) -> TagNames:
         """Return the sentence's tags."""
-        tags: TagNames = known(example.id, example.tags)
+        tags: TagNames = known_gold(example.id, example.tags)
         return tags
 
     def said(self, prediction: TagPrediction) -> frozenset[str]:

@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from bertvision.data.example import Pieces, Question
 from bertvision.metrics.squad import Scores, score_predictions
-from bertvision.predictions.logits import Logits, TokenGrid
+from bertvision.predictions.logits import Logits, TextGrid, TokenGrid
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import decode_spans
-from bertvision.predictions.texts import TextGrid
 from bertvision.windows.tokens import Int32s, Tokenizer, gold_pieces
 from bertvision.windows.window import Window
 

@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bertvision.metrics.squad import Scores
+from bertvision.predictions.prediction import RowPrediction
 
 Numbers = npt.NDArray[Any]  # one for each row; for label sets [row, label], 0 or 1
 OWN_UNIT = ("rmse", "mae")  # of the labels: not in percent
 Metric = Callable[[Numbers, Numbers], float | None]
+PAPER = "paper_v1_"  # before a score by the 2020 system's rule
 TagSequence = Sequence[str]  # of the words of one sentence, in IOB2
 
 
@@ -152,3 +154,11 @@ METRICS: dict[str, Metric] = {
     "micro_f1": micro_f1,
     "exact": exact_sets,
 }
+
+
+def labels_for(metric: str, rows: Sequence[RowPrediction]) -> Numbers | None:
+    """Return what a metric compares; None where it is by the 2020 system's rule and there are no answers by it."""
+    if not metric.startswith(PAPER):
+        return np.array([row.label for row in rows])
+    paper = [row.paper_label for row in rows]
+    return None if None in paper else np.array(paper)  # another program's file has one answer to each question

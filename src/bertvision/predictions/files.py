@@ -1,4 +1,7 @@
-"""Prediction folders: answers in run_qa's formats, labels as JSON by id, GLUE's files for its test sets."""
+"""Prediction folders: answers in run_qa's formats, labels as JSON by id, GLUE's files for its test sets.
+
+What they say of labels is checked, and put in the order of the examples.
+"""
 
 import csv
 import io
@@ -12,6 +15,7 @@ from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
 
+from bertvision.data.tables import finite_number
 from bertvision.errors import DataError, FolderError
 from bertvision.files import write_encoded_rows, write_json_rows
 from bertvision.predictions.prediction import Candidate, Prediction
@@ -36,6 +40,8 @@ PREDICTION_FILES = (
 DIVERGED = "give finite numbers (has the model diverged?)"
 HEADER = ("index", "prediction")  # of GLUE's files
 WHERE = "give OUT/predictions/FRACTION/ROW or what `bertvision predict --out` wrote"
+PROBABILITIES = "probabilities.json"
+PAPER_FILE = "paper_v1_predictions.json"
 
 
 @dataclass(frozen=True)
@@ -210,3 +216,56 @@ def _read_submission(path: Path) -> Iterator[tuple[str, str]]:
         seen.add(fields[0])
         if number > 1:
             yield fields[0], fields[1]
+
+
+def known_gold(identity: str, gold: Any) -> Any:  # noqa: ANN401 (of its kind)
+    """Return a gold; refuse an example without one."""
+    if gold is None:
+        raise DataError(f"example {identity!r} has no label to compare with; score a labelled file")
+    return gold
+
+
+def in_order(examples: Sequence[Any], predictions: Sequence[Any], where: str = "") -> list[Any]:
+    """Return each example's prediction; every example needs exactly one. `where` begins the error message."""
+    by_id = {each.id: each for each in predictions}
+    prefix = f"{where}: " if where else ""
+    missing = [example.id for example in examples if example.id not in by_id]
+    if missing:
+        raise DataError(
+            f"{prefix}no prediction for {len(missing)} of {len(examples)} examples, such as {missing[0]!r}; "
+            "predict again"
+        )
+    if len(by_id) > len(examples) or len(by_id) < len(predictions):
+        known_ids = {example.id for example in examples}
+        odd = next((each.id for each in predictions if each.id not in known_ids), "one that is given twice")
+        raise DataError(
+            f"{prefix}a prediction for {odd!r}, which the examples do not have; give the file that was predicted"
+        )
+    return [by_id[example.id] for example in examples]
+
+
+def class_of(where: str, value: Any, labels: Sequence[str], *, has_numbers: bool) -> int:  # noqa: ANN401 (checked)
+    """Return a class by its name or, as GLUE's files write some, by its number."""
+    name = str(value) if isinstance(value, (str, int)) else ""
+    if name in labels:
+        return labels.index(name)
+    if has_numbers and name.isdecimal() and int(name) < len(labels):
+        return int(name)
+    raise DataError(f"{where}: {value!r:.80} is no label; expected {', '.join(map(repr, labels))}")
+
+
+def number_of(where: str, value: Any) -> float:  # noqa: ANN401 (checked here)
+    """Return a finite number that a file holds."""
+    if (found := finite_number(value)) is None:
+        raise DataError(f"{where}: expected a number, got {value!r:.80}")
+    return found
+
+
+def read_shares(path: Path, key: str, value: Any, labels: Sequence[str]) -> tuple[float, ...]:  # noqa: ANN401 (checked)
+    """Return a probability for each label; those of labels that nobody asks for are left out."""
+    if isinstance(value, dict) and value.keys() >= set(labels):  # a model may know labels that nobody asks for
+        value = [value[label] for label in labels]
+    if not isinstance(value, list):  # as another program may write them, without the labels' names
+        expected = f"a probability for each of {', '.join(map(repr, labels))}"
+        raise DataError(f"{path}: {key!r}: expected {expected}, got {value!r:.80}; predict again")
+    return tuple(number_of(f"{path}: {key!r}", each) for each in value)

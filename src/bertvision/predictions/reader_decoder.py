@@ -18,10 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.predictions.logits import Logits, TokenGrid
+from bertvision.predictions.logits import Logits, TextGrid, TokenGrid, token_bounds
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import Bounds, Ranking, first_of_each, null_scores, rank_nothing, rank_spans
-from bertvision.predictions.texts import TextGrid, token_bounds
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]

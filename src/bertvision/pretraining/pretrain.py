@@ -42,8 +42,7 @@ from bertvision.run_folder import is_made, resumable, sign
 from bertvision.settings import Settings
 from bertvision.training.accounting import Costs, Meter
 from bertvision.training.checkpoint import HeldSignals, fingerprint, load_progress, save_progress
-from bertvision.training.device import Compute, choose_compute
-from bertvision.training.graphs import StepGraphs
+from bertvision.training.device import Compute, StepGraphs, choose_compute
 from bertvision.training.history import History, TrainingLog, thinned
 from bertvision.training.loop import Group, Learner, RandomStream, Step, diverged_among, seed_for, train_steps
 from bertvision.training.optim import build_optimizer, build_schedule

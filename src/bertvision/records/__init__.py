@@ -1,6 +1,18 @@
 """What finished work leaves behind, as JSON: runs, pre-trainings, searches, costs, differences, benchmarks, studies."""
 
-from bertvision.records.benchmarks import BenchRecord, Ratio, Side, bench_file, read_bench_records, write_bench_record
+from bertvision.records.comparisons import (
+    DIFFERENCES_FILE,
+    Apart,
+    BenchRecord,
+    DifferenceRecord,
+    Ratio,
+    Side,
+    bench_file,
+    read_bench_records,
+    read_differences,
+    write_bench_record,
+    write_differences,
+)
 from bertvision.records.costs import (
     COSTS_FOLDER,
     CostRecord,
@@ -13,13 +25,6 @@ from bertvision.records.costs import (
     read_method_costs,
     write_costs,
 )
-from bertvision.records.differences import (
-    DIFFERENCES_FILE,
-    Apart,
-    DifferenceRecord,
-    read_differences,
-    write_differences,
-)
 from bertvision.records.methods import (
     GIVEN,
     Rate,
@@ -29,7 +34,6 @@ from bertvision.records.methods import (
     merge_variants,
     tried_rates,
 )
-from bertvision.records.mistakes import Mistake, MistakesRecord, read_mistakes, write_mistakes
 from bertvision.records.pretrainings import (
     HeldOutLoss,
     PretrainingRecord,
@@ -45,6 +49,8 @@ from bertvision.records.runs import (
     Efficiency,
     FewerRows,
     Inference,
+    Mistake,
+    MistakesRecord,
     Parameters,
     ResultKind,
     RunRecord,
@@ -54,6 +60,7 @@ from bertvision.records.runs import (
     fraction_name,
     in_order,
     main_score,
+    read_mistakes,
     read_record,
     read_records,
     record_path,
@@ -61,6 +68,7 @@ from bertvision.records.runs import (
     silence_score,
     state_name,
     tuned_for,
+    write_mistakes,
     write_record,
 )
 from bertvision.records.searches import (

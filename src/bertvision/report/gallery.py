@@ -4,18 +4,16 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bertvision.records import RunRecord, state_name
-from bertvision.report.cost_figures import score_by_inference, score_by_parameters, score_by_training
-from bertvision.report.drawing import Draw
-from bertvision.report.figures import (
-    finetuning_curve,
-    layer_weights,
-    less_data_curve,
+from bertvision.report.answer_figures import (
+    predicted_by_true,
     question_types,
     reliability,
     risk_coverage,
     threshold_curve,
 )
-from bertvision.report.learning_figures import predicted_by_true, training_curve
+from bertvision.report.cost_figures import score_by_inference, score_by_parameters, score_by_training
+from bertvision.report.drawing import Draw
+from bertvision.report.learning_figures import finetuning_curve, layer_weights, less_data_curve, training_curve
 from bertvision.report.results import Result, full_results, largest_fraction
 
 RUN = "bertvision run EXPERIMENT.yaml"

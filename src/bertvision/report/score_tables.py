@@ -1,22 +1,24 @@
 """Records of one experiment -> its tables: all results, fractions side by side, what probabilities are worth."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
-from bertvision.records import Apart, DifferenceRecord, RunRecord, fraction_name
+from bertvision.records import Apart, DifferenceRecord, RunRecord, fraction_name, merge_variants, tuned_for
 from bertvision.report.costs import costs_note
 from bertvision.report.measures import CALIBRATION, Measure, measures_of
 from bertvision.report.results import (
     Evidence,
     Result,
     ResultColumn,
+    by_experiment,
     full_results,
     mean_interval,
     result_table,
     results_of,
     trained,
 )
-from bertvision.tables import Cell, Column, Number, Table, score_cell, share_text
+from bertvision.tables import Cell, Cells, Column, Number, Table, score_cell, share_text
 
 MODELS = "All models by fraction"
 CALIBRATED = "Thresholds and probabilities"
@@ -53,6 +55,11 @@ def terminal_table(records: Sequence[RunRecord]) -> Table:
     results = results_of(records)
     columns = [column._replace(head=column.short) for column in _columns(results) if column.short is not None]
     return result_table("", columns, results, _terminal_note(records))
+
+
+def terminal_tables(records: Sequence[RunRecord]) -> list[Table]:
+    """Lay out a table per experiment for a terminal, variants as one together and each at its best rate."""
+    return [_by_tuning(name, group) for name, group in by_experiment(merge_variants(records)).items()]
 
 
 def models_table(records: Iterable[RunRecord]) -> Table | None:
@@ -93,6 +100,22 @@ def _title(records: Sequence[RunRecord]) -> str:
     tasks = ", ".join(dict.fromkeys(record.task for record in records))
     seeds = sorted({record.seed for record in records})
     return f"Scores on {tasks}, {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
+
+
+def _by_tuning(name: str, records: Sequence[RunRecord]) -> Table:
+    """Put how long the encoder was tuned above the rows, rather than into a column."""
+    table = terminal_table(records)
+    rows: list[Cells] = []
+    for fraction, group in groupby(table.rows, key=lambda row: str(row[0])):
+        rows += [(f"[{_tuned_for(fraction)}]",), *(row[1:] for row in group)]
+    seeds = len({record.seed for record in records})
+    title = f"{name}, mean of {seeds} seeds" if seeds > 1 else name
+    return replace(table, title=title, columns=table.columns[1:], rows=tuple(rows))
+
+
+def _tuned_for(fraction: str) -> str:
+    known = {"": "baseline", "given": "encoder as given", "0": "encoder untuned"}
+    return known[fraction] if fraction in known else f"encoder tuned for {tuned_for(float(fraction))}"
 
 
 def _terminal_note(records: Sequence[RunRecord]) -> str:

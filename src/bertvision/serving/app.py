@@ -78,7 +78,8 @@ def build_app(models: Mapping[str, Predictor], config: ServeConfig) -> FastAPI:
     )
     app.state.desk = desk
     app.router.route_class = JsonRoute
-    _add_routes(app, desk)
+    _add_status(app, desk)
+    _add_models(app, desk)
     _add_page(app, page)
     # Those who watch over a service have no token, and the page asks for one where it is wanted.
     is_open = {"/health", *page}
@@ -101,7 +102,7 @@ def _paths(app: FastAPI) -> Iterator[str]:
     return (route.path for route in app.routes if isinstance(route, Route))
 
 
-def _add_routes(app: FastAPI, desk: Desk) -> None:
+def _add_status(app: FastAPI, desk: Desk) -> None:
     @app.get("/health")
     async def health() -> Health:
         """Return that the server is up; needs no token."""
@@ -117,6 +118,8 @@ def _add_routes(app: FastAPI, desk: Desk) -> None:
         """Name the loaded models and their tasks."""
         return desk.tasks
 
+
+def _add_models(app: FastAPI, desk: Desk) -> None:
     @app.post("/answer")
     async def answer(asked: AnswerRequest, request: Request) -> AnswerResponse:
         """Answer questions about contexts."""

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
-from bertvision.serving.steps import AskedWindows, Steps
+from bertvision.serving.served import AskedWindows, Steps
 
 Note = Callable[[int, float], None]  # told of every slice: tokens, seconds
 EVERY = 50  # slices until memory goes back: some milliseconds of work, about twice a minute on a busy CPU

@@ -1,19 +1,22 @@
-"""A model's settings and records -> its model card."""
+"""A model's card, and what it says of the encoder that the model was trained from: hub id, licence and language."""
 
 from collections.abc import Sequence
-from pathlib import PurePath
-from typing import NamedTuple
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
 
 import yaml
 
 from bertvision.data.sources import parse_hub_id
 from bertvision.encoder.folder import purpose_of_class
+from bertvision.encoder.load import BASE_MODEL, DEFAULT_MODEL, pypi_encoder
+from bertvision.encoder.pypi import ENCODERS
+from bertvision.errors import EncoderError, SettingsError
+from bertvision.hub import CARD, HUB_ID, downloaded_card, front_matter
 from bertvision.model_config import Calibration, UseConfig
 from bertvision.model_folder import ModelConfig
 from bertvision.records import RunRecord, tuned_for
-from bertvision.serving.base_model import LIBRARY, NOT_KNOWN, BaseModel
 from bertvision.serving.served import PLACE
-from bertvision.settings import Settings
+from bertvision.settings import BASE, DEFAULT, Settings, parse_yaml
 from bertvision.tables import figure
 from bertvision.tasks import TASKS, task_name
 from bertvision.version import VERSION
@@ -30,6 +33,8 @@ HUB_METRICS = {
 }
 # Beside a task's own scores, those that say how far the answers can be trusted.
 MORE_SCORES = ("tuned_f1", "best_f1", "HasAns_f1", "NoAns_f1", "ece", "ece_calibrated", "risk_coverage_area")
+LIBRARY = "bertvision"
+TAKEN = ("license", "license_name", "license_link", "language")
 
 
 class About(NamedTuple):
@@ -38,6 +43,16 @@ class About(NamedTuple):
     title: str | None = None
     name: str = PLACE  # what `bertvision.load` takes
     text: str = ""  # in Markdown: what it was trained on, under which licences, and what it cannot do
+
+
+class BaseModel(NamedTuple):
+    """What is known of the encoder that a model was trained from; what is not is absent."""
+
+    hub_id: str | None = None
+    said: Settings = {}  # of its own card's head: licence and language
+
+
+NOT_KNOWN = BaseModel()
 
 
 def model_card(
@@ -216,3 +231,48 @@ def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str
     dashes = ("---",) * len(header)
     lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (header, dashes, *rows)]
     return [*(f"| {line} |" for line in lines), ""]
+
+
+def find_base(folder: Path, config: ModelConfig, record: RunRecord | None) -> BaseModel:
+    """Return what a model was trained from: its run's encoder, the one that it names, or where its folder is from."""
+    named = record.config.get("encoder") if record is not None else None
+    name = named or (None if config.encoder_is_path else config.encoder)
+    if not isinstance(name, str):
+        return BaseModel(_hub_id_of(folder), _said_by(folder / CARD))
+    if (plain := {DEFAULT_MODEL: DEFAULT, BASE_MODEL: BASE}.get(name, name)) in ENCODERS:
+        return BaseModel(ENCODERS[plain].hub_id, _said_by(_pypi_card(plain)))
+    if Path(name).is_dir():
+        return BaseModel(_hub_id_of(Path(name)), _said_by(Path(name) / CARD))
+    return BaseModel(name, _said_by(downloaded_card(name))) if HUB_ID.fullmatch(name) else NOT_KNOWN
+
+
+def read_front(card: Path | None) -> Settings:
+    """Return what the front matter of a model card says; nothing where it has none."""
+    try:
+        content = {} if card is None else parse_yaml(front_matter(card), str(card))
+    except SettingsError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _said_by(card: Path | None) -> Settings:
+    return {key: value for key, value in read_front(card).items() if key in TAKEN and _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:  # noqa: ANN401 (of somebody's YAML)
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(each, str) for each in value))
+
+
+def _pypi_card(name: str) -> Path | None:
+    try:
+        place = pypi_encoder(name)
+    except EncoderError:  # it is not as it should be, which whoever loads it says
+        return None
+    return downloaded_card(place) if place == ENCODERS[name].hub_id else Path(place) / CARD
+
+
+def _hub_id_of(folder: Path) -> str | None:
+    """Return the hub id of a folder in the hub's cache: models--OWNER--NAME/snapshots/COMMIT."""
+    place = folder.resolve()
+    kind, *names = place.parent.parent.name.split("--")
+    return "/".join(names) if (kind, place.parent.name, len(names)) == ("models", "snapshots", 2) else None

@@ -10,8 +10,7 @@ from bertvision.data.example import ChoiceRow, Question, TextRow
 from bertvision.errors import DataError
 from bertvision.predictions.prediction import RowPrediction
 from bertvision.serving.answers import Classification
-from bertvision.serving.served import Saveable, Served, check_text, list_texts, pair_up
-from bertvision.serving.steps import AskedWindows, Steps, run_steps
+from bertvision.serving.served import AskedWindows, Saveable, Served, Steps, check_text, list_texts, pair_up, run_steps
 from bertvision.tasks import TASKS
 
 Row = TextRow | ChoiceRow | Question

@@ -15,7 +15,7 @@ from bertvision.serving.guard import ENDING, Ending, Metrics
 from bertvision.serving.predictor import Predictor
 from bertvision.serving.reader import Reader
 from bertvision.serving.schema import LONGEST_NAME, ServeConfig
-from bertvision.serving.steps import Steps
+from bertvision.serving.served import Steps
 from bertvision.serving.tagger import Tagger
 
 VERBS = {Reader: "/answer", Classifier: "/classify", Tagger: "/tag"}

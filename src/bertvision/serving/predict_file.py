@@ -13,8 +13,8 @@ from bertvision.evaluate.calibration import Decision
 from bertvision.evaluate.golds import AskedFile, read_asked
 from bertvision.evaluate.reader_scores import given_answers, reader_answers_of, reader_scores
 from bertvision.files import given_folder, write_json_rows, write_text
+from bertvision.kinds.facts import CellsByName
 from bertvision.kinds.kind import Answering, Golds
-from bertvision.kinds.terms import CellsByName
 from bertvision.metrics.squad import Scores
 from bertvision.model_config import Calibration, PredictConfig, read_calibration_file, read_compute, read_settings
 from bertvision.predictions.files import PREDICTION_FILES, READER_PREDICTIONS, to_csv

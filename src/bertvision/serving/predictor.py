@@ -6,8 +6,8 @@ from typing import Any
 
 from bertvision.errors import FolderError, SettingsError, needing_torch
 from bertvision.hub import find_model_folder
+from bertvision.manifest import check_links
 from bertvision.model_config import best_model
-from bertvision.outside import check_links
 from bertvision.serving.classifier import Classifier
 from bertvision.serving.onnx_model import is_onnx, open_onnx
 from bertvision.serving.reader import Reader

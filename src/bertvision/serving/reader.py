@@ -11,16 +11,14 @@ import numpy as np
 from bertvision.data.example import Question
 from bertvision.errors import SettingsError
 from bertvision.model_config import Calibration
-from bertvision.predictions.logits import Logits, TokenGrid, grid_of
+from bertvision.predictions.logits import Logits, TextGrid, TokenGrid, grid_of, text_grid
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.reader_decoder import PooledAnswers, Shares, pool_answers
 from bertvision.predictions.spans import Ranking
-from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.progress import SILENT, Progress
 from bertvision.serving.answers import Answer
 from bertvision.serving.onnx_model import refuse_exported
-from bertvision.serving.served import Pair, Saveable, Served, pair_up
-from bertvision.serving.steps import AskedWindows, Steps, run_steps
+from bertvision.serving.served import AskedWindows, Pair, Saveable, Served, Steps, pair_up, run_steps
 from bertvision.settings import ConfigType
 from bertvision.windows.tokens import slices, token_ids
 from bertvision.windows.window import Window, cut_windows
@@ -255,7 +253,7 @@ def _changed(config: ConfigType, **asked: float | None) -> ConfigType:
 
 def _check_layers(served: Served) -> None:
     refuse_exported(served)
-    from bertvision.heads.contributions import refuse_unless_sum
+    from bertvision.heads.head import refuse_unless_sum
     from bertvision.serving.torch_model import with_states
 
     refuse_unless_sum(with_states(served).model.head)

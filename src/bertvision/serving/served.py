@@ -1,14 +1,16 @@
 """What readers, classifiers and taggers share: the model behind them, its calibration, texts that go in, saving.
 
-No torch in here.
+And a request as steps: it asks for windows to be run, gets a result for each, and ends with what was asked for.
+Whoever takes the steps decides when windows run, and beside which others: all at once (`run_steps`) or in slices
+(`batcher`). No torch in here.
 """
 
 import glob
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence, Sized
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -30,6 +32,7 @@ from bertvision.windows.window import Window
 
 Pair = tuple[str, str]
 PLACE = "THIS_FOLDER_OR_HUB_ID"  # in a card whose model may lie anywhere
+Result = TypeVar("Result")
 
 
 class Served(ABC):
@@ -244,3 +247,25 @@ def pair_up(first: Any, second: Any, names: Pair = ("question", "context")) -> t
             f"{names[1]} for all"
         )
     return list(zip(firsts, seconds, strict=True)), is_one and is_other_one
+
+
+class AskedWindows(NamedTuple):
+    """Windows that a request wants run, and what runs them: (windows, progress) -> a result for each."""
+
+    run: Callable[..., list[Any]]
+    windows: Sequence[Sized]
+    later: int = 0  # tokens that later steps may want run, at most: known only when these windows have been
+
+
+Steps = Generator[AskedWindows, list[Any], Result]
+
+
+def run_steps(steps: Steps[Result], progress: Progress = SILENT) -> Result:
+    """Take all steps of a request now."""
+    try:
+        asked = next(steps)
+        while True:
+            asked = steps.send(asked.run(asked.windows, progress))
+    except StopIteration as end:
+        found: Result = end.value
+        return found

@@ -12,8 +12,7 @@ from bertvision.data.example import Sentence
 from bertvision.metrics.scores import entities
 from bertvision.predictions.logits import Logits, softmax
 from bertvision.serving.answers import FoundEntity, TaggedWord, Tagging
-from bertvision.serving.served import Saveable, Served, check_text, list_texts
-from bertvision.serving.steps import AskedWindows, Steps, run_steps
+from bertvision.serving.served import AskedWindows, Saveable, Served, Steps, check_text, list_texts, run_steps
 from bertvision.windows.window import NO_WORD, Window
 
 

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from bertvision.encoder.encode import freeze
 from bertvision.files import write_json, write_text
-from bertvision.heads.contributions import layer_contributions
+from bertvision.heads.head import layer_contributions
 from bertvision.heads.logits import logits_of
 from bertvision.hub import CARD
 from bertvision.manifest import write_manifest
@@ -23,10 +23,8 @@ from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
 from bertvision.serving.answers import LayerPart
-from bertvision.serving.base_model import LIBRARY, find_base, read_front
-from bertvision.serving.card import model_card
-from bertvision.serving.served import Served, find_record, read_calibration
-from bertvision.serving.steps import AskedWindows, Steps
+from bertvision.serving.card import LIBRARY, find_base, model_card, read_front
+from bertvision.serving.served import AskedWindows, Served, Steps, find_record, read_calibration
 from bertvision.settings import Settings
 from bertvision.states.live import states_in_order_of_length
 from bertvision.training.checkpoint import fingerprint

@@ -13,8 +13,7 @@ from bertvision.predictions.reader_decoder import OWN_NULL
 from bertvision.serving.answers import Answer
 from bertvision.serving.onnx_model import refuse_exported
 from bertvision.serving.reader import Asking, Reader
-from bertvision.serving.served import Served, pair_up
-from bertvision.serving.steps import AskedWindows, Steps, run_steps
+from bertvision.serving.served import AskedWindows, Served, Steps, pair_up, run_steps
 from bertvision.windows.tokens import read_layout, tokenise
 from bertvision.windows.window import Window, answer_tokens, cut_windows
 
@@ -92,7 +91,7 @@ def xray_steps(reader: Reader, asked: XrayQuestion) -> Steps[Xray]:
     """Look through an answer step by step; texts are checked already."""
     refuse_exported(reader.served)
     # Layers' states are torch's, and a server of models that run without it imports this module too.
-    from bertvision.heads.contributions import refuse_unless_sum
+    from bertvision.heads.head import refuse_unless_sum
     from bertvision.serving.torch_model import with_states
 
     served = with_states(reader.served)

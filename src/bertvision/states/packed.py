@@ -15,8 +15,7 @@ from bertvision.encoder.load import Encoder
 from bertvision.encoder.packed import can_pack
 from bertvision.shapes import LayerStates
 from bertvision.states.live import plan_of
-from bertvision.training.device import Compute
-from bertvision.training.graphs import StepGraphs
+from bertvision.training.device import Compute, StepGraphs
 from bertvision.windows.batches import collate_to
 from bertvision.windows.packing import BatchShape, Packing, pack, packed_shape
 from bertvision.windows.padding import Rows, lengths_of

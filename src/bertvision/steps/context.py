@@ -17,9 +17,8 @@ from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment, fit_to_rows
 from bertvision.heads.build import pooling_of
 from bertvision.heads.config import HeadConfig
-from bertvision.kinds.facts import Contrast
+from bertvision.kinds.facts import Contrast, Cutting
 from bertvision.kinds.kind import Answering
-from bertvision.kinds.terms import Cutting
 from bertvision.model_config import CONFIG, Pooling
 from bertvision.model_folder import ModelConfig, read_model_config
 from bertvision.progress import Progress

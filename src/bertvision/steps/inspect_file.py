@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bertvision.experiment import build_experiment
+from bertvision.kinds.facts import Cutting
 from bertvision.kinds.kind import Kind
-from bertvision.kinds.terms import Cutting
 from bertvision.progress import SILENT, Progress
 from bertvision.steps.data import alike_labels
 from bertvision.tables import Table

@@ -17,14 +17,12 @@ from bertvision.encoder.load import Encoder
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.layers import LayerMeans, QuestionParts, mean_parts
-from bertvision.heads.contributions import layer_contributions, refuse_unless_sum
-from bertvision.heads.head import Head, layer_weights
+from bertvision.heads.head import Head, layer_contributions, layer_weights, refuse_unless_sum
 from bertvision.model_config import read_settings
 from bertvision.model_folder import find_model, is_checkpoint, load_model, read_model_config
-from bertvision.predictions.logits import grid_of
+from bertvision.predictions.logits import TextGrid, grid_of, text_grid
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import best_spans, first_of_each
-from bertvision.predictions.texts import TextGrid, text_grid
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Settings
 from bertvision.shapes import Positions

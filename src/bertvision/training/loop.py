@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bertvision.training.accounting import give_back_memory
-from bertvision.training.graphs import StepGraphs
+from bertvision.training.device import StepGraphs
 from bertvision.training.optim import Schedule
 from bertvision.training.processes import ALONE, Processes
 from bertvision.training.sharding import is_sharded, own_part

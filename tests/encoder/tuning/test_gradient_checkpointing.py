@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from bertvision.encoder.checkpointing import disable_checkpointing, enable_checkpointing, is_checkpointing
+from bertvision.encoder.tuning.blocks import disable_checkpointing, enable_checkpointing, is_checkpointing
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.tune import tune
 from bertvision.errors import EncoderError

@@ -1,19 +1,22 @@
-"""Where the parts of an encoder are, one row per kind of model, and what its weights are called.
+"""Where the parts of an encoder are, one row per kind of model, and what its weights are called; checkpointing.
 
 A place is the module whose output is what a sublayer adds to the residual: behind its dense layer and dropout, before
 the sum and (in encoders that have it there) the norm.
 What several tunings insert at one place stands in a slot there, by name, side by side; at most one of them acts.
+Blocks that are checkpointed keep their inputs alone and run again in the backward pass. transformers calls it
+activation checkpointing from 5.23 on; both names are known here, and nowhere else.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 from transformers import PreTrainedModel
 
-from bertvision.errors import EncoderError
+from bertvision.errors import EncoderError, SettingsError
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ def key_of(tuning: str) -> str:
 
 
 def fill_slot(owner: nn.Module, word: str, tuning: str, module: nn.Module) -> bool:
-    """Put a tuning's module below `owner.<word>`; tells whether this is the first one there, so that hooks are due."""
+    """Put a tuning's module below `owner.<word>`; return whether it is the first one there, so that hooks are due."""
     is_first = word not in owner._modules
     if is_first:
         owner.add_module(word, Slot())
@@ -137,7 +140,7 @@ def fill_slot(owner: nn.Module, word: str, tuning: str, module: nn.Module) -> bo
 
 
 def empty_slot(owner: nn.Module, word: str, tuning: str) -> bool:
-    """Take a tuning's module away again; tells whether it was the last one, so that hooks can go."""
+    """Take a tuning's module away again; return whether it was the last one, so that hooks can go."""
     slot = owner._modules.get(word)
     if not isinstance(slot, Slot) or key_of(tuning) not in slot:
         return False
@@ -154,3 +157,38 @@ def remove_hooks(hooks: dict[int, Callable[..., Any]], ours: Callable[[Any], boo
     """
     for key in [key for key, hook in hooks.items() if ours(hook)]:
         del hooks[key]
+
+
+@contextmanager
+def checkpointed(model: PreTrainedModel, is_asked: bool) -> Iterator[None]:
+    """Within this, where asked for, a model's blocks are checkpointed."""
+    if not is_asked:
+        yield
+        return
+    if not model.supports_gradient_checkpointing:
+        raise SettingsError(
+            f"finetune.gradient_checkpointing is not possible in {type(model).__name__}; leave it out, and use smaller "
+            "batches with finetune.accumulate"
+        )
+    enable_checkpointing(model)
+    try:
+        yield
+    finally:
+        disable_checkpointing(model)
+
+
+def enable_checkpointing(model: PreTrainedModel, *, use_reentrant: bool = False) -> None:
+    """Checkpoint every block of a model."""
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": use_reentrant})
+
+
+def disable_checkpointing(model: PreTrainedModel) -> None:
+    """Checkpoint no block any more."""
+    disable = getattr(model, "activation_checkpointing_disable", None) or model.gradient_checkpointing_disable
+    disable()
+
+
+def is_checkpointing(model: PreTrainedModel) -> bool:
+    """Return whether any block of a model is checkpointed."""
+    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())

@@ -1,6 +1,6 @@
 """Parasites: small modules beside the blocks that read earlier states and add one vector to a block's input.
 
-From SPEC 10.1, with its two defects mended: padding has no part in the vector, and the encoder masks it as it always
+From SPEC 10.1, with its two defects fixed: padding has no part in the vector, and the encoder masks it as it always
 does; and no sigmoid stands before the loss, because logits are the output layer's business.
 """
 
@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from bertvision.encoder.checkpointing import is_checkpointing
-from bertvision.encoder.tuning.blocks import Slot, blocks_of, empty_slot, fill_slot, remove_hooks
+from bertvision.encoder.tuning.blocks import Slot, blocks_of, empty_slot, fill_slot, is_checkpointing, remove_hooks
 from bertvision.errors import EncoderError
 from bertvision.shapes import LayerStates, TokenFeatures
 

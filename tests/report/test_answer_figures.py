@@ -1,8 +1,14 @@
 import pytest
 
 from bertvision.records import Curves
+from bertvision.report.answer_figures import (
+    predicted_by_true,
+    question_types,
+    reliability,
+    risk_coverage,
+    threshold_curve,
+)
 from bertvision.report.drawing import PALETTE, house_look
-from bertvision.report.figures import question_types, reliability, risk_coverage, threshold_curve
 
 
 def axes_of(figure, records):
@@ -14,7 +20,7 @@ def points(line):
     return [tuple(point) for point in line.get_xydata().tolist()]
 
 
-@pytest.mark.parametrize("figure", [question_types, threshold_curve, reliability, risk_coverage])
+@pytest.mark.parametrize("figure", [question_types, threshold_curve, reliability, risk_coverage, predicted_by_true])
 def test_records_without_curves_and_types_make_no_figure(figure, make_record):
     assert figure([make_record()]) is None
     assert figure([make_record(curves=Curves())]) is None
@@ -68,3 +74,22 @@ def test_more_models_than_colours_leave_the_encoder_and_the_best(make_record):
         figure = risk_coverage([encoder, *heads])
     shown = [text.get_text() for text in figure.legends[0].get_texts()]
     assert shown == ["encoder", *(f"h{score}" for score in range(9 - len(PALETTE), 9))]
+
+
+def test_predicted_numbers_are_drawn_over_true_ones_of_the_best_model(make_record):
+    records = [
+        make_record(task="regression", row="a", scores={"pearson": 60.0}, scatter=[(9.0, 9.0)]),
+        make_record(task="regression", row="b", scores={"pearson": 70.0}, scatter=[(1.0, 2.0), (3.0, 2.5)]),
+    ]
+    (axis,) = axes_of(predicted_by_true, records)
+    assert [points(line) for line in axis.lines] == [[(1, 2), (3, 2.5)], [(1, 1), (3, 3)]]
+
+
+def test_numbers_in_thousands_are_short_on_both_axes(make_record):
+    points = [(100_000.0, 120_000.0), (500_000.0, 480_000.0)]
+    with house_look():
+        figure = predicted_by_true([make_record(task="regression", scores={"pearson": 60.0}, scatter=points)])
+        figure.draw_without_rendering()
+    (axis,) = figure.axes
+    for each in (axis.get_xticklabels(), axis.get_yticklabels()):
+        assert "300k" in [label.get_text() for label in each]

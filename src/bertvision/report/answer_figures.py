@@ -1,40 +1,25 @@
-"""Records of one experiment -> figures of its training and its answers; one whose records are missing is None."""
+"""Records of one experiment -> figures of its answers; one whose records are missing is None."""
 
 from collections.abc import Callable, Iterable, Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import EngFormatter
 
 from bertvision.records import Curves, RunRecord
 from bertvision.report.drawing import (
     INK,
-    MARKERS,
     PALETTE,
-    Series,
     Style,
-    curves_of,
-    cycled,
-    draw_curves,
-    draw_series,
-    few_models,
     fraction_label,
     main_measure,
     panels,
     row_styles,
     title_of,
-    title_of_few,
 )
-from bertvision.report.learning_figures import fewer_rows_curve
-from bertvision.report.measures import Measure, measures_of
-from bertvision.report.results import Result, full_results, largest_fraction, results_of, trained
+from bertvision.report.headline import best_result
+from bertvision.report.results import Result, full_results, largest_fraction, trained
 
-EARLY, LATE = "#0072B2", "#D55E00"
-UNIFORM_STYLE = Style(INK, "", "--")
-SPAN = "best_span_HasAns_f1"
-POOLED_AT = -2.0  # apart from the layers
-TITLES = {SPAN: "F1 of the best span"}
 TYPES = (("HasAns_f1", "has an answer", PALETTE[0]), ("NoAns_f1", "has none", PALETTE[1]))
 SLOT_HEIGHT = 0.5  # inches for a name and two bars
 # Thresholds marked on a row's curve: the keys of place and score, and how the mark looks.
@@ -42,96 +27,8 @@ TUNED_MARK, BEST_MARK = Style(INK, "D", ""), Style(INK, "v", "")
 MARKS = (("tuned_threshold", "tuned_f1", TUNED_MARK), ("best_f1_thresh", "best_f1", BEST_MARK))
 DASHED = Style(INK, "", "--")
 STAGES = {"before": "Before calibration", "after": "After calibration"}
-
-
-def finetuning_curve(records: Iterable[RunRecord]) -> Figure | None:
-    """Draw scores against the fraction of an epoch that the encoder was tuned for; None below two fractions."""
-    every = full_results(records)
-    rows = few_models(every)
-    found = {
-        measure: curves
-        for measure in _curve_measures(rows)
-        if (curves := curves_of(rows, measure, lambda row: row.place))
-    }
-    if len({place for curves in found.values() for series in curves for place in series.x}) < 2:
-        return None
-    figure, axes = panels(len(found), row_styles(rows))
-    for axis, (measure, curves) in zip(axes, found.items(), strict=True):
-        axis.set_title(title_of_few(every, rows, TITLES.get(measure.key, title_of(measure))), loc="left")
-        draw_curves(axis, curves, rows, measure)
-    axes[-1].set_xlabel("fraction of an epoch the encoder was tuned for")
-    return figure
-
-
-def less_data_curve(records: Iterable[RunRecord]) -> Figure | None:
-    """Draw the main score against the data that models were trained on: shares of it, or fewer rows; None without."""
-    records = list(records)
-    rows = largest_fraction(trained(results_of(records)))
-    if len({row.data for row in rows}) < 2:
-        return fewer_rows_curve(records)
-    measure = main_measure(rows)
-    figure, (axis,) = panels(1, row_styles(rows))
-    draw_curves(axis, curves_of(rows, measure, lambda row: 100 * row.data), rows, measure)
-    axis.set_title(f"{title_of(measure)}, {fraction_label(rows[0])}", loc="left")
-    axis.set_xlabel("percent of the data that heads were trained on")
-    return figure
-
-
-def layer_weights(records: Iterable[RunRecord]) -> Figure | None:
-    """Draw how much each head weighs each layer, a panel per head and a line per fraction; None without such heads."""
-    rows = [row for row in full_results(records) if row.layer_weights]
-    if not rows:
-        return None
-    styles = _fraction_styles(rows)
-    names = list(dict.fromkeys(row.name for row in rows))
-    figure, axes = panels(len(names), {**styles, "uniform": UNIFORM_STYLE})
-    for axis, name in zip(axes, names, strict=True):
-        _draw_weights(axis, name, [row for row in rows if row.name == name], styles)
-    axes[-1].set_xlabel("layer (0: embeddings)")
-    states = [state for row in rows for state in row.weighed_states]
-    if "pooled" in states:
-        _mark_pooled(axes[-1], 1 + max(state for state in states if isinstance(state, int)))
-    return figure
-
-
-def _curve_measures(rows: Sequence[Result]) -> list[Measure]:
-    measures = measures_of([row.records[0] for row in rows])
-    return [measures.main_measure, *(each for each in measures.columns if each.key == SPAN)]
-
-
-def _fraction_styles(rows: Sequence[Result]) -> dict[str, Style]:
-    labels = list(dict.fromkeys(map(fraction_label, sorted(rows, key=lambda row: row.place))))
-    return {
-        label: Style(_between(number / max(1, len(labels) - 1)), cycled(MARKERS, number), "-")
-        for number, label in enumerate(labels)
-    }
-
-
-def _between(share: float) -> str:
-    pairs = zip(to_rgb(EARLY), to_rgb(LATE), strict=True)
-    red, green, blue = (early + share * (late - early) for early, late in pairs)
-    return to_hex((red, green, blue))
-
-
-def _draw_weights(axis: Axes, name: str, rows: Sequence[Result], styles: dict[str, Style]) -> None:
-    for row in rows:
-        weights = dict(zip(row.weighed_states, row.layer_weights or (), strict=True))
-        label = fraction_label(row)
-        if (pooled := weights.pop("pooled", None)) is not None:
-            draw_series(axis, Series(label, styles[label], [POOLED_AT], [pooled]))
-        draw_series(axis, Series(label, styles[label], list(map(float, weights)), list(weights.values())))
-    for layers in {len(row.layer_weights or ()) for row in rows}:
-        axis.axhline(1 / layers, color=INK, linestyle="--", linewidth=1)
-    axis.set_title(name, loc="left")
-    axis.set_ylabel("weight")
-    axis.set_ylim(0, 1.05 * axis.get_ylim()[1])  # room for the marks at the top
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def _mark_pooled(axis: Axes, layers: int) -> None:
-    shown = range(0, layers, 1 + layers // 14)
-    axis.set_xticks([POOLED_AT, *shown], ["pooled", *map(str, shown)])
-    axis.set_xlabel("layer (0: embeddings), and the pooler's output")
+EQUAL = Style(INK, "", "--")
+LARGE = 10_000  # numbers from which on axes have 500k in place of 500000
 
 
 def question_types(records: Iterable[RunRecord]) -> Figure | None:
@@ -204,6 +101,24 @@ def risk_coverage(records: Iterable[RunRecord]) -> Figure | None:
     axis.set_xlabel("share answered, the most probable first")
     axis.set_xlim(0, 1)
     axis.set_ylim(bottom=0)
+    return figure
+
+
+def predicted_by_true(records: Iterable[RunRecord]) -> Figure | None:
+    """Draw the numbers that the best model predicts against the true ones; None without any."""
+    best = best_result(list(records))
+    points = [] if best is None else best.records[0].scatter
+    if best is None or not points:
+        return None
+    figure, (axis,) = panels(1, {best.name: Style(PALETTE[0], "o", ""), "equal": EQUAL}, height=3.6)
+    axis.plot(*zip(*points, strict=True), color=PALETTE[0], marker="o", linestyle="", alpha=0.4, markersize=4)
+    ends = [min(map(min, points)), max(map(max, points))]
+    axis.plot(ends, ends, color=EQUAL.color, linestyle=EQUAL.line, linewidth=1)
+    if max(map(abs, ends)) >= LARGE:  # labels as long as 500000 would run into each other
+        for each in (axis.xaxis, axis.yaxis):
+            each.set_major_formatter(EngFormatter(sep=""))
+    axis.set_title(f"Predicted number, {fraction_label(best)}", loc="left")
+    axis.set_xlabel("true number")
     return figure
 
 

@@ -8,7 +8,7 @@ from bertvision.errors import SettingsError
 from bertvision.heads.build import build_head
 from bertvision.heads.catalog import CATALOG
 from bertvision.heads.config import HeadConfig
-from bertvision.heads.contributions import layer_contributions
+from bertvision.heads.head import layer_contributions
 from bertvision.heads.readouts import ClassReadout
 from bertvision.shapes import StackShape
 from bertvision.tasks import KINDS
