@@ -34,9 +34,8 @@ from bertvision.heads.poolers.config import (
     TwoAdaptersConfig,
     XceptionConfig,
 )
-from bertvision.heads.poolers.depth import DepthReader, LayerAttention
+from bertvision.heads.poolers.depth import DepthReader, Ladder, LayerAttention
 from bertvision.heads.poolers.inception import Inception
-from bertvision.heads.poolers.ladder import Ladder
 from bertvision.heads.poolers.mixes import (
     AveragePooling,
     ChosenLayers,
