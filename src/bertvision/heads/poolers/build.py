@@ -35,7 +35,7 @@ from bertvision.heads.poolers.config import (
     XceptionConfig,
 )
 from bertvision.heads.poolers.depth import DepthReader, Ladder, LayerAttention
-from bertvision.heads.poolers.inception import Inception
+from bertvision.heads.poolers.image_networks import Inception, ModifiedXception, Xception
 from bertvision.heads.poolers.mixes import (
     AveragePooling,
     ChosenLayers,
@@ -45,7 +45,6 @@ from bertvision.heads.poolers.mixes import (
     SideBySide,
 )
 from bertvision.heads.poolers.pooler import width_of
-from bertvision.heads.poolers.xception import ModifiedXception, Xception
 from bertvision.shapes import StackShape
 from bertvision.training.checkpoint import fingerprint
 
