@@ -16,7 +16,7 @@ from bertvision.records import BenchRecord, provenance
 from bertvision.settings import Config, Precision
 from bertvision.states.live import LiveStates, PackedLiveStates, packs_states
 from bertvision.training.device import Compute, choose_compute
-from bertvision.training.losses import span_loss
+from bertvision.training.objective import span_loss
 from bertvision.windows.batches import collate
 from bertvision.windows.padding import lengths_of
 from bertvision.windows.step_plan import BatchConfig, StepPlan

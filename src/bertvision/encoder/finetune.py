@@ -34,8 +34,7 @@ from bertvision.training.checkpoint import BestWeights, HeldSignals, load_progre
 from bertvision.training.device import Compute, StepGraphs
 from bertvision.training.history import UNLOGGED, History, TrainingLog
 from bertvision.training.loop import Group, Learner, RandomStream, Step, Still, diverged_among, seed_for, train_steps
-from bertvision.training.losses import Teach, taught_loss
-from bertvision.training.objective import SPANS, Objective, loss_of
+from bertvision.training.objective import SPANS, Objective, Teach, loss_of, taught_loss
 from bertvision.training.optim import build_optimizer, build_schedule
 from bertvision.windows.batches import WindowBatch
 from bertvision.windows.padding import Rows
