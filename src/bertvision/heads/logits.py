@@ -28,7 +28,8 @@ from bertvision.states.live import (
 from bertvision.training.device import Compute, fetch_behind
 from bertvision.windows.batches import WindowBatch
 from bertvision.windows.packing import cut_in_order, packed_shape
-from bertvision.windows.padding import CPU_TOKENS, lengths_of, places_of
+from bertvision.windows.padding import lengths_of, places_of
+from bertvision.windows.step_plan import CPU_TOKENS
 from bertvision.windows.window import Window
 
 
