@@ -70,19 +70,3 @@ def free_disk(folder: Path) -> int:
 def existing(folder: Path) -> Path:
     """Return the folder, or the nearest one above it that exists."""
     return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
-
-
-def in_units(num_bytes: float) -> str:
-    """Write a number of bytes for a person."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if num_bytes < 1000:
-            return f"{num_bytes:.1f} {unit}"
-        num_bytes /= 1000
-    return f"{num_bytes:,.1f} TB"
-
-
-def in_time(seconds: float) -> str:
-    """Write a duration for a person."""
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -34,8 +34,9 @@ from bertvision.progress import SILENT, Progress
 from bertvision.settings import Settings, first_difference
 from bertvision.shapes import StackShape
 from bertvision.states.blocks import BlockLayout, BlockShape, BlockStore, Bytes, ShardFile, write_blocks
-from bertvision.states.config import NumberFormat, free_disk, free_ram, in_units
+from bertvision.states.config import NumberFormat, free_disk, free_ram
 from bertvision.states.live import bottom_states_of, states_of
+from bertvision.tables import in_units
 from bertvision.training.device import Compute
 from bertvision.windows.padding import Rows, lengths_of
 from bertvision.windows.window import Window
