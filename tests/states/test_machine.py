@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from bertvision.states.config import existing, free_disk, free_ram
+from bertvision.states.keep import existing, free_disk, free_ram
 
 
 def test_free_memory_is_what_the_system_says_is_available(tmp_path):
