@@ -19,8 +19,7 @@ from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, Side, provenance
 from bertvision.settings import Config, Precision
-from bertvision.states.live import LiveStates
-from bertvision.states.packed import PackedLiveStates, packs_states
+from bertvision.states.live import LiveStates, PackedLiveStates, packs_states
 from bertvision.training.device import Compute, choose_compute
 from bertvision.windows.step_plan import BatchConfig
 from bertvision.windows.window import Window

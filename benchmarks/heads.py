@@ -14,10 +14,9 @@ from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
 from bertvision.settings import Config, Precision
-from bertvision.states.live import LiveStates
-from bertvision.states.packed import PackedLiveStates, packs_states
+from bertvision.states.live import LiveStates, PackedLiveStates, packs_states
 from bertvision.training.device import Compute, choose_compute
-from bertvision.training.losses import span_loss
+from bertvision.training.objective import span_loss
 from bertvision.windows.batches import collate
 from bertvision.windows.padding import lengths_of
 from bertvision.windows.step_plan import BatchConfig, StepPlan

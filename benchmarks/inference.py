@@ -34,7 +34,8 @@ from bertvision.serving.torch_model import ServedModel, open_model
 from bertvision.settings import DEFAULT, Config
 from bertvision.training.device import Compute, choose_compute
 from bertvision.windows.batches import collate
-from bertvision.windows.padding import CPU_TOKENS, lengths_of, plan_in_order_of_length
+from bertvision.windows.padding import lengths_of
+from bertvision.windows.step_plan import CPU_TOKENS, plan_in_order_of_length
 from bertvision.windows.window import Window
 
 TORCH, BF16, ONNX, INT8 = "torch", "torch bf16", "onnx", "onnx int8"

@@ -22,8 +22,8 @@ from bertvision.records import BenchRecord, provenance
 from bertvision.settings import Config, Precision
 from bertvision.states.blocks import BlockStore
 from bertvision.states.cached import CachedStates
-from bertvision.states.config import NumberFormat, SourceName, free_disk, free_ram
-from bertvision.states.keep import Wanted, keep_in_ram, keep_on_disk
+from bertvision.states.config import NumberFormat, SourceName
+from bertvision.states.keep import Wanted, free_disk, free_ram, keep_in_ram, keep_on_disk
 from bertvision.states.live import LiveStates, states_in_order_of_length
 from bertvision.states.planner import Estimate, Machine, Work, estimate_sources, measure_speeds
 from bertvision.training.device import Compute, choose_compute

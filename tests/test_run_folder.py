@@ -3,7 +3,7 @@ import json
 import pytest
 
 from bertvision.errors import FolderError
-from bertvision.run_folder import resumable, sign, tidy
+from bertvision.run_folder import resumable, tidy, write_settings
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_stage_that_was_killed_after_its_last_result_is_tidied_away(stage, tmp
     for result in results:
         tidy(tmp_path)
         assert (stage / "progress").is_dir()
-        sign(result, {})
+        write_settings(result, {})
     tidy(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["encoder"]
 

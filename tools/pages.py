@@ -16,10 +16,9 @@ from bertvision.hub import CARD
 from bertvision.model_config import CALIBRATION
 from bertvision.records import BenchRecord, read_bench_records
 from bertvision.report.renderers import to_markdown
-from bertvision.states.config import in_time
 from bertvision.steps.plan import ANSWERED, Stage
 from bertvision.studies.claims import claims_tables, count_statuses, further_evidence, settle_claims, summary_table
-from bertvision.tables import Table
+from bertvision.tables import Table, in_time
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- written by make pages -->\n", "<!-- end of what make pages wrote -->\n"

@@ -16,6 +16,7 @@ from bertvision.errors import SettingsError
 from bertvision.heads.catalog import serves
 from bertvision.heads.config import HeadConfig, HeadsConfig, output_head, with_every_setting
 from bertvision.kinds.facts import Contrast
+from bertvision.kinds.kind import Kind
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.recipes import recipe_for, with_baseline
@@ -133,6 +134,22 @@ class Experiment(Config):
             )
         if unfit := [head.name for head in self.heads.train if not serves(head.pooler, head.readout, kind)]:
             raise ValueError(f"head {unfit[0]!r} is not for tasks of the kind {kind}, as {self.task} is; leave it out")
+        self._check_ensembles(kind)
+        batches = {"finetune": self.finetune.batch, "states": self.states.batch, "heads": self.heads.batch}
+        for stage, batch in batches.items():
+            if batch is not None and batch.tokens is not None and batch.tokens < self.windows.max_length:
+                raise ValueError(
+                    f"{stage}.batch.tokens ({batch.tokens}) is less than one window ({self.windows.max_length})"
+                )
+        if untuned := [each for each in self.transfer or () if each not in self.finetune.fractions]:
+            raise ValueError(f"`transfer` has {untuned[0]:g}, which is none of finetune.fractions; add it there")
+        if self.search is not None:
+            space_of(self.search, kind, self.seeds)
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"`seeds` holds one twice: {list(self.seeds)}")
+        return self
+
+    def _check_ensembles(self, kind: Kind) -> None:
         if unfit := [each.name for each in self.ensembles if each.how not in kind.hows]:
             raise ValueError(f"ensemble {unfit[0]!r}: numbers have no probabilities for `max`; use how: mean")
         known = ["encoder", *(head.name for head in self.heads.train)]
@@ -146,22 +163,9 @@ class Experiment(Config):
             raise ValueError(
                 f"ensemble of {members[0]!r}, whose joint readout cannot be combined token by token; leave it out"
             )
-        batches = {"finetune": self.finetune.batch, "states": self.states.batch, "heads": self.heads.batch}
-        for stage, batch in batches.items():
-            if batch is not None and batch.tokens is not None and batch.tokens < self.windows.max_length:
-                raise ValueError(
-                    f"{stage}.batch.tokens ({batch.tokens}) is less than one window ({self.windows.max_length})"
-                )
         ensembles = [ensemble.name for ensemble in self.ensembles]
         if repeated := [name for name in ensembles if ensembles.count(name) > 1]:
             raise ValueError(f"two ensembles are called {repeated[0]!r}; leave one out")
-        if untuned := [each for each in self.transfer or () if each not in self.finetune.fractions]:
-            raise ValueError(f"`transfer` has {untuned[0]:g}, which is none of finetune.fractions; add it there")
-        if self.search is not None:
-            space_of(self.search, kind, self.seeds)
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"`seeds` holds one twice: {list(self.seeds)}")
-        return self
 
     @property
     def contrast(self) -> Contrast | None:

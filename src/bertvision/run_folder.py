@@ -90,7 +90,7 @@ def is_made(folder: Path, made_by: Settings) -> bool:
     return True
 
 
-def sign(folder: Path, made_by: Settings) -> None:
+def write_settings(folder: Path, made_by: Settings) -> None:
     """Write down which settings made a result."""
     write_json(folder / MADE_BY, made_by)
 
@@ -99,8 +99,8 @@ def sign(folder: Path, made_by: Settings) -> None:
 def resumable(folder: Path, made_by: Settings, results: Sequence[Path], *, is_main: bool = True) -> Iterator[Path]:
     """Return a folder for a stage's progress: kept when the block is cut short, removed when it ends well.
 
-    It comes and goes together with its signature, and what lies there unsigned is never gone on with. `results` are the
-    folders that the stage is to make. Without `is_main` another process makes and removes it.
+    It comes and goes together with its settings, and what lies there without them is never gone on with. `results` are
+    the folders that the stage is to make. Without `is_main` another process makes and removes it.
     """
     if not is_main:
         yield folder / PROGRESS
@@ -109,7 +109,7 @@ def resumable(folder: Path, made_by: Settings, results: Sequence[Path], *, is_ma
     if not is_made(folder, made_by):
         with whole_folder(folder) as beside:
             write_json(beside / RESULTS, names)
-            sign(beside, made_by)
+            write_settings(beside, made_by)
     elif _results_of(folder) != names:
         write_json(folder / RESULTS, names)
     yield folder / PROGRESS

@@ -149,3 +149,19 @@ def short_name(name: str, letters: int) -> str:
 def p_cell(value: float) -> str:
     """Write a p-value."""
     return f"{value:.4f}" if value >= 0.0001 else f"{value:.1e}"
+
+
+def in_units(num_bytes: float) -> str:
+    """Write a number of bytes for a person."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if num_bytes < 1000:
+            return f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1000
+    return f"{num_bytes:,.1f} TB"
+
+
+def in_time(seconds: float) -> str:
+    """Write a duration for a person."""
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -339,9 +339,9 @@ def test_a_run_learns_from_near_misses_records_them_and_is_signed_with_them(save
     assert context.data()["train"].questions == plain.data()["train"].questions + made
     assert len(context.train) > len(plain.train)
     assert context.held_out.split.examples == plain.held_out.split.examples
-    signed = plain.made_by("finetune")["train"]
-    older = {key: value for key, value in signed.items() if key != "near_misses"}
-    assert first_difference(older, signed) is None  # stages of older versions go on
+    made_by = plain.made_by("finetune")["train"]
+    older = {key: value for key, value in made_by.items() if key != "near_misses"}
+    assert first_difference(older, made_by) is None  # stages of older versions go on
     assert context.made_by("finetune")["train"]["near_misses"]["rules"] == ["negation"]
 
 

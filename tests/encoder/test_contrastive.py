@@ -16,7 +16,7 @@ from bertvision.encoder.load import load_encoder
 from bertvision.encoder.pooling import split_pairs
 from bertvision.errors import DataError, SettingsError
 from bertvision.settings import validate
-from bertvision.training.losses import cosine_loss
+from bertvision.training.objective import cosine_loss
 from bertvision.windows.batches import collate, collate_to
 from bertvision.windows.packing import BatchShape
 

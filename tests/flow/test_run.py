@@ -451,8 +451,8 @@ def test_only_an_ensemble_by_maximum_is_scored_by_probabilities_as_they_are(sett
 def test_a_run_folder_of_before_there_were_two_decoders_goes_on(settings, out):
     options = ("heads.epochs=2", "finetune.fractions=[1]", "ensembles=[]")
     first = run_with(settings, out, *options)
-    signed = json.loads((out / "heads" / "1" / "last_linear" / "made_by.json").read_text())
-    assert "decoders" not in signed["scored_on"]["answers"]
+    made_by = json.loads((out / "heads" / "1" / "last_linear" / "made_by.json").read_text())
+    assert "decoders" not in made_by["scored_on"]["answers"]
     for path in (out / "records").glob("*.json"):
         record = json.loads(path.read_text())
         del record["config"]["answers"]["decoders"]

@@ -237,19 +237,19 @@ def test_the_command_takes_a_pattern_and_counts(folder, shards, tmp_path):
     assert "shards need a folder" in CliRunner().invoke(app, given).stderr
 
 
-def test_two_that_begin_at_the_same_moment_sign_their_folder_once(folder, shards, tmp_path, monkeypatch):
+def test_two_that_begin_at_the_same_moment_write_the_folders_settings_once(folder, shards, tmp_path, monkeypatch):
     given = (folder, [str(shards)], tmp_path / "out", CPU)
     second = threading.Thread(target=predict_shards, args=given)
-    came, signed = threading.Event(), []
+    came, writers = threading.Event(), []
 
-    def sign(*arguments):
-        if not signed:  # the second one begins while the first is at it
-            signed.append(threading.current_thread())
+    def write_settings(*arguments):
+        if not writers:  # the second one begins while the first is at it
+            writers.append(threading.current_thread())
             second.start()
             assert came.wait(timeout=60)
         else:
-            signed.append(threading.current_thread())
-        run_folder.sign(*arguments)
+            writers.append(threading.current_thread())
+        run_folder.write_settings(*arguments)
 
     def is_made(*arguments):
         found = run_folder.is_made(*arguments)
@@ -257,11 +257,11 @@ def test_two_that_begin_at_the_same_moment_sign_their_folder_once(folder, shards
             came.set()
         return found
 
-    monkeypatch.setattr(module, "sign", sign)
+    monkeypatch.setattr(module, "write_settings", write_settings)
     monkeypatch.setattr(module, "is_made", is_made)
     predict_shards(*given)
     second.join()
-    assert signed == [threading.current_thread()]
+    assert writers == [threading.current_thread()]
     assert len(read(tmp_path / "out" / "a.jsonl")) == 3
 
 

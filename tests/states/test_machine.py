@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from bertvision.states.config import existing, free_disk, free_ram, in_units
+from bertvision.states.keep import existing, free_disk, free_ram
 
 
 def test_free_memory_is_what_the_system_says_is_available(tmp_path):
@@ -22,10 +22,3 @@ def test_a_folder_that_does_not_exist_yet_has_the_room_of_the_one_above_it(tmp_p
     assert existing(tmp_path / "a" / "b") == tmp_path
     assert existing(tmp_path) == tmp_path
     assert abs(free_disk(tmp_path / "a" / "b") - shutil.disk_usage(tmp_path).free) < 1e9
-
-
-@pytest.mark.parametrize(
-    ("size", "text"), [(0, "0.0 B"), (999, "999.0 B"), (1500, "1.5 kB"), (61e9, "61.0 GB"), (2.6e12, "2.6 TB")]
-)
-def test_bytes_are_written_for_a_person(size, text):
-    assert in_units(size) == text

@@ -1,6 +1,5 @@
 import pytest
 
-from bertvision.states.config import in_time
 from bertvision.states.planner import Machine, Speeds, Work, choose_source, estimate_sources
 
 # 1,000 tokens of 100 bytes: 10 s to encode, 2 s for heads, 1 s to copy, 5 s to write, 4 s to read from the disk.
@@ -77,10 +76,3 @@ def test_the_reason_names_the_others_and_what_does_not_fit():
     assert choose_source(WORK, SPEEDS, PLENTY).reason == "about 20.0 s against live 36.0 s and disk 25.0 s"
     reason = choose_source(WORK._replace(passes=4), SPEEDS, FULL).reason
     assert reason.startswith("about 48.0 s; ram does not fit (100.0 kB of memory, 100.0 kB to spare); disk does not")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.04, "0.0 s"), (99.9, "99.9 s"), (100, "2 min"), (5999, "100 min"), (7200, "2.0 h")]
-)
-def test_a_duration_is_written_for_a_person(seconds, text):
-    assert in_time(seconds) == text

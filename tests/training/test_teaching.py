@@ -6,7 +6,7 @@ from scipy.special import log_softmax, softmax
 
 from bertvision.tasks import KINDS
 from bertvision.training.config import TeacherConfig
-from bertvision.training.losses import taught_loss
+from bertvision.training.objective import taught_loss
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bertvision.errors import SettingsError
 from bertvision.settings import validate
 from bertvision.windows.batches import collate
-from bertvision.windows.padding import lengths_of, plan_in_order_of_length
+from bertvision.windows.padding import lengths_of
 from bertvision.windows.step_plan import (
     BATCHES_PER_POOL,
     WHOLE,
@@ -20,6 +20,7 @@ from bertvision.windows.step_plan import (
     loss_weights,
     padding_share,
     plan_epoch,
+    plan_in_order_of_length,
 )
 from bertvision.windows.window import Window
 

@@ -132,7 +132,7 @@ def _speed_of(encoder: str) -> "EncoderSpeed | None":
 
 
 def _plan_lines(study: "Study", work: "StudyWork | None", runs: Sequence[str], missing: Sequence[str]) -> list[str]:
-    from bertvision.states.config import in_time
+    from bertvision.tables import in_time
 
     if work is None:
         takes = f"not run by this command: needs {study.needs}"

@@ -62,7 +62,6 @@ def ask(
     """
     text = _context(source, context, file)
     import bertvision
-    from bertvision.serving.answers import answer_lines
     from bertvision.serving.reader import Reader
 
     reader = bertvision.load(model, device=device, precision=precision, allow_outside=allow_outside)
@@ -84,10 +83,18 @@ def ask(
         print_json(_as_json(questions, answered))
         return
     ratio = reader.null_ratio(null_threshold) if null_threshold is not None and reader.has_null else None
+    _show_answers(questions, answered, text, ratio)
+
+
+def _show_answers(
+    questions: Sequence[str], answered: "Sequence[Sequence[Answer]]", text: str, null_ratio: float | None
+) -> None:
+    from bertvision.serving.answers import answer_lines
+
     for question, answers in zip(questions, answered, strict=True):
         if len(questions) > 1:
             results.print(f"{question}\n", markup=False, emoji=False)
-        for line in answer_lines(answers, text, is_terminal=results.is_terminal, null_ratio=ratio):
+        for line in answer_lines(answers, text, is_terminal=results.is_terminal, null_ratio=null_ratio):
             results.print(line, markup=False, emoji=False)
         if question is not questions[-1]:
             results.print()

@@ -20,7 +20,7 @@ from bertvision.encoder.pooling import split_pairs
 from bertvision.errors import DataError
 from bertvision.kinds.facts import Contrast
 from bertvision.training.device import Compute
-from bertvision.training.losses import cosine_loss
+from bertvision.training.objective import cosine_loss
 from bertvision.windows.batches import WindowBatch, labels_of
 from bertvision.windows.window import Window
 

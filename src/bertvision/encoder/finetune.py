@@ -34,8 +34,7 @@ from bertvision.training.checkpoint import BestWeights, HeldSignals, load_progre
 from bertvision.training.device import Compute, StepGraphs
 from bertvision.training.history import UNLOGGED, History, TrainingLog
 from bertvision.training.loop import Group, Learner, RandomStream, Step, Still, diverged_among, seed_for, train_steps
-from bertvision.training.losses import Teach, taught_loss
-from bertvision.training.objective import SPANS, Objective, loss_of
+from bertvision.training.objective import SPANS, Objective, Teach, loss_of, taught_loss
 from bertvision.training.optim import build_optimizer, build_schedule
 from bertvision.windows.batches import WindowBatch
 from bertvision.windows.padding import Rows
@@ -113,11 +112,7 @@ def finetune_encoder(
     asked = "eager" if config.gradient_checkpointing else config.step  # blocks that run twice are in no graph
     reads_last = read is None and contrast is None
     kind = choose_step(asked, encoder, compute, reads_last=reads_last, is_live=is_live)
-    losses_of = (
-        _losses_of(encoder, output, config, compute, objective, read, teach)
-        if contrast is None
-        else contrastive_losses(encoder, compute, contrast)
-    )
+    losses_of = _losses_of(encoder, output, config, compute, objective, read, teach, contrast)
     still = _still_weights(encoder, output, objective)
     shards = compute.processes.shards
     graphs = StepGraphs(compute.device) if compute.replays and kind != "eager" else None
@@ -308,7 +303,10 @@ def _losses_of(
     objective: Objective,
     read: Read | None,
     teach: Teach | None,
+    contrast: Contrast | None,
 ) -> Callable[[WindowBatch], Tensor]:
+    if contrast is not None:
+        return contrastive_losses(encoder, compute, contrast)
     teacher = config.teacher
 
     def losses_of(batch: WindowBatch) -> Tensor:

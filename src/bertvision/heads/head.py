@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from bertvision.errors import SettingsError
-from bertvision.heads.poolers.ladder import Ladder
+from bertvision.heads.poolers.depth import Ladder
 from bertvision.heads.poolers.mixes import AveragePooling, ChosenLayers, LastState, LearnedPooling
 from bertvision.heads.poolers.pooler import LayerParts, SumOverLayers
 from bertvision.heads.readouts import (

@@ -18,12 +18,18 @@ from bertvision.kinds.facts import Per
 from bertvision.model_config import Pooling
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
-from bertvision.states.live import KeptBatches, outputs_in_order_of_length, states_in_order_of_length
-from bertvision.states.packed import PackedEncoder, packs_states
+from bertvision.states.live import (
+    KeptBatches,
+    PackedEncoder,
+    outputs_in_order_of_length,
+    packs_states,
+    states_in_order_of_length,
+)
 from bertvision.training.device import Compute, fetch_behind
 from bertvision.windows.batches import WindowBatch
 from bertvision.windows.packing import cut_in_order, packed_shape
-from bertvision.windows.padding import CPU_TOKENS, lengths_of, places_of
+from bertvision.windows.padding import lengths_of, places_of
+from bertvision.windows.step_plan import CPU_TOKENS
 from bertvision.windows.window import Window
 
 

@@ -27,6 +27,7 @@ from bertvision.training.config import SpanLoss
 from bertvision.training.device import Compute, StepGraphs, wait_for
 from bertvision.training.history import UNLOGGED, History, TrainingLog
 from bertvision.training.loop import (
+    Batch,
     Group,
     Learner,
     RandomStream,
@@ -99,38 +100,64 @@ def train_heads_together(
     """
     num_steps = [source.num_steps(epoch) for epoch in range(config.epochs)]
     groups = build_groups(heads, config, sum(num_steps), seed, compute, objective)
-    position = load_progress(saved, groups) if saved is not None else None
-    first_epoch, done, seconds = (position["epoch"], position["step"], position["seconds"]) if position else (0, 0, 0.0)
-    ends = [0, *accumulate(num_steps)]
-    history = History(groups, ends[-1], partial(_epoch_at, ends), log, (position or {}).get("history"))
-    last_saved = time.perf_counter()
-    for epoch in range(first_epoch, config.epochs):
+    training = _Training(groups, num_steps, config, saved, log, compute)
+    history = training.history
+    for epoch in range(training.epoch, config.epochs):
         what = f"train {len(heads)} heads" + (f", epoch {epoch + 1}" if config.epochs > 1 else "")
-        batches = ([batch] for batch in source.epoch(epoch, first_step=done))
+        batches = ([batch] for batch in source.epoch(epoch, first_step=training.done))
         with HeldSignals(saved) as signals, progress.bar(what, num_steps[epoch]) as bar:
-            bar.advance(done)
-            started = time.perf_counter()
-            for step in train_steps(groups, batches, first_number=done + 1):
+            bar.advance(training.done)
+            for step in training.take_steps(epoch, batches):
                 bar.advance(1, partial(_note, step))
-                history.add(step, ends[epoch] + step.number, seconds + time.perf_counter() - started)
-                is_due = signals.came is not None or time.perf_counter() - last_saved > config.save_every
-                if saved is not None and is_due and compute.processes.is_main:
-                    seconds += time.perf_counter() - started
-                    position = {"epoch": epoch, "step": step.number, "seconds": seconds, "history": history.state()}
-                    save_progress(saved, groups, position)
-                    signals.act()
-                    started = last_saved = time.perf_counter()
-            wait_for(compute.device)
-            seconds += time.perf_counter() - started
-        done = 0
-        yield EpochEnd(
-            epoch + 1,
-            seconds,
-            _diverged(groups),
-            history,
-            partial(_drop, groups, history, heads, config, compute, objective),
-        )
+                training.save_if_due(epoch, step.number, signals)
+        drop = partial(_drop, groups, history, heads, config, compute, objective)
+        yield EpochEnd(epoch + 1, training.seconds, _diverged(groups), history, drop)
         history.mark()
+
+
+class _Training:
+    """A training of heads under way: how far it is, what it has cost and shown so far."""
+
+    def __init__(
+        self,
+        groups: list[Group],
+        num_steps: Sequence[int],
+        config: HeadsConfig,
+        saved: Path | None,
+        log: TrainingLog,
+        compute: Compute,
+    ) -> None:
+        """Begin, or go on from what is saved."""
+        position = (load_progress(saved, groups) if saved is not None else None) or {}
+        self.epoch: int = position.get("epoch", 0)  # that it begins in
+        self.done: int = position.get("step", 0)  # steps of the coming epoch that were taken before
+        self.seconds: float = position.get("seconds", 0.0)
+        self._ends = [0, *accumulate(num_steps)]
+        self.history = History(groups, self._ends[-1], partial(_epoch_at, self._ends), log, position.get("history"))
+        self._groups, self._config, self._compute = groups, config, compute
+        self._saved = saved if compute.processes.is_main else None  # the others have the same
+        self._started = self._last_saved = time.perf_counter()
+
+    def take_steps(self, epoch: int, batches: Iterable[Sequence[Batch]]) -> Iterator[Step]:
+        """Take the steps of an epoch that are left; between two of them the caller may save."""
+        self._started = time.perf_counter()
+        for step in train_steps(self._groups, batches, first_number=self.done + 1):
+            self.history.add(step, self._ends[epoch] + step.number, self.seconds + time.perf_counter() - self._started)
+            yield step
+        wait_for(self._compute.device)
+        self.seconds += time.perf_counter() - self._started
+        self.done = 0
+
+    def save_if_due(self, epoch: int, number: int, signals: HeldSignals) -> None:
+        """Save all that is needed to go on after a step, now and then and where the process was asked to end."""
+        is_due = signals.came is not None or time.perf_counter() - self._last_saved > self._config.save_every
+        if self._saved is None or not is_due:
+            return
+        self.seconds += time.perf_counter() - self._started
+        position = {"epoch": epoch, "step": number, "seconds": self.seconds, "history": self.history.state()}
+        save_progress(self._saved, self._groups, position)
+        signals.act()
+        self._started = self._last_saved = time.perf_counter()
 
 
 def _epoch_at(ends: Sequence[int], number: int) -> float:

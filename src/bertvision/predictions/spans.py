@@ -15,13 +15,13 @@ from numpy.lib.stride_tricks import sliding_window_view
 from bertvision.errors import DataError, TrainingError
 from bertvision.predictions.logits import Logits, TextGrid, TokenGrid, text_bounds, text_grid
 from bertvision.predictions.prediction import AnswerConfig, Candidate, Prediction
-from bertvision.windows.padding import plan_in_order_of_length
+from bertvision.windows.step_plan import plan_in_order_of_length
 
 CELLS_IN_CACHE = 250_000  # start/end pairs scored in one go: 1 MB of float32 (4 million took 6 times as long to fill)
 Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-Band = npt.NDArray[np.float32]  # [window, start, length - 1] scores of spans, as in `training.losses.pair_scores`
+Band = npt.NDArray[np.float32]  # [window, start, length - 1] scores of spans, as in `training.objective.pair_scores`
 
 
 class WindowSpans(NamedTuple):
@@ -196,7 +196,7 @@ def _reach(ends: Floats, longest: int, beyond: float) -> Band:
 
 
 def _products(factors: Floats, longest: int) -> Band:
-    """Return `training.losses.bilinear_scores`, factor by factor: the whole would not stay in the cache."""
+    """Return `training.objective.bilinear_scores`, factor by factor: the whole would not stay in the cache."""
     of_start, of_end = np.split(factors, 2, axis=-1)
     total = np.zeros((*factors.shape[:2], longest), np.float32)
     for factor in range(of_start.shape[-1]):

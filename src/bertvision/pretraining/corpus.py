@@ -26,7 +26,7 @@ from bertvision.files import exists, locked, make_folder, read_json, whole_folde
 from bertvision.manifest import check_manifest, write_manifest
 from bertvision.pretraining.config import LEAST_PIECES, CorpusConfig, PretrainConfig, VocabularyConfig
 from bertvision.progress import SILENT, Progress
-from bertvision.run_folder import MADE_BY, is_made, sign
+from bertvision.run_folder import MADE_BY, is_made, write_settings
 from bertvision.settings import Settings
 from bertvision.training.processes import ALONE, Processes
 
@@ -138,7 +138,7 @@ def _make(config: PretrainConfig, folder: Path, made_by: Settings, progress: Pro
             raise _without_text(name, sources)
     told = [f"{name.replace('_', ' ')}: {tokens:,} tokens" for name, tokens in counts.items() if tokens]
     progress.say("; ".join([f"vocabulary: {len(tokenizer):,}", *told]))
-    sign(folder, made_by)
+    write_settings(folder, made_by)
 
 
 def _train(config: PretrainConfig, progress: Progress) -> PreTrainedTokenizerBase:

@@ -38,7 +38,7 @@ from bertvision.records import (
     read_pretraining_record,
     write_pretraining,
 )
-from bertvision.run_folder import is_made, resumable, sign
+from bertvision.run_folder import is_made, resumable, write_settings
 from bertvision.settings import Settings
 from bertvision.training.accounting import Costs, Meter
 from bertvision.training.checkpoint import HeldSignals, fingerprint, load_progress, save_progress
@@ -341,7 +341,7 @@ def _write_encoder(
             path.chmod((beside / "config.json").stat().st_mode)
         write_text(beside / "README.md", _card(model, prepared, config, loss))
         write_manifest(beside)
-        sign(beside, made_by)
+        write_settings(beside, made_by)
 
 
 def _card(model: PretrainingModel, prepared: Prepared, config: PretrainConfig, loss: HeldOutLoss | None) -> str:

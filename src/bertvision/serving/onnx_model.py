@@ -20,7 +20,8 @@ from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
 from bertvision.serving.served import Served, read_calibration
 from bertvision.settings import Settings, validate
-from bertvision.windows.padding import CPU_TOKENS, lengths_of, pad_windows, places_of, plan_in_order_of_length
+from bertvision.windows.padding import lengths_of, pad_windows, places_of
+from bertvision.windows.step_plan import CPU_TOKENS, plan_in_order_of_length
 from bertvision.windows.tokens import check_tokenizer
 from bertvision.windows.window import Window
 

@@ -22,7 +22,7 @@ from bertvision.data.tables import ENDINGS, ending_of
 from bertvision.errors import DataError, LockedError
 from bertvision.files import check_folder, exists, locked, make_folder, read_json, remove_file, whole_stream, write_json
 from bertvision.progress import SILENT, Bar, Progress
-from bertvision.run_folder import MADE_BY, is_made, sign
+from bertvision.run_folder import MADE_BY, is_made, write_settings
 from bertvision.serving.predict_file import ModelInUse, open_model_in_use
 from bertvision.settings import Config, Settings
 from bertvision.tasks import TASKS
@@ -197,7 +197,7 @@ class ShardPredictor:
         while not is_made(out, made_by):
             with suppress(LockedError), locked(out, MADE_BY):  # processes that begin together come here together
                 if not is_made(out, made_by):
-                    sign(out, made_by)
+                    write_settings(out, made_by)
 
     def predict(self, shard: Shard, bar: Bar, what: str = "") -> ShardCounts:
         """Answer a shard, unless it is done; `LockedError` where another process is at it."""

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from bertvision.errors import FolderError
 from bertvision.states.config import NumberFormat
-from bertvision.windows.padding import Rows, plan_in_order_of_length
+from bertvision.windows.padding import Rows
+from bertvision.windows.step_plan import plan_in_order_of_length
 
 Bytes = UInt8[Tensor, " _"]  # shards differ in size
 StackedStates = Float[Tensor, "layer batch token hidden"]  # LayerStates as they lie in memory

@@ -1,8 +1,5 @@
-"""What an experiment chooses of states: where heads get them from; and what the machine has to spare."""
+"""What an experiment chooses of states: where heads get them from, and how they are kept."""
 
-import os
-import shutil
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import field_validator, model_validator
@@ -51,38 +48,3 @@ class StatesConfig(Config):
     def chosen_layers(self) -> tuple[int, ...] | None:
         """Return the layers as `encode` takes them: None for all."""
         return None if self.layers == "all" else self.layers
-
-
-def free_ram(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Return the bytes of memory that can be had without swapping."""
-    if meminfo.is_file():
-        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
-        if "MemAvailable" in lines:
-            return 1024 * int(lines["MemAvailable"].split()[0])
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # macOS tells only what is built in
-
-
-def free_disk(folder: Path) -> int:
-    """Return the bytes that fit into a folder, which need not exist yet."""
-    return shutil.disk_usage(existing(folder)).free
-
-
-def existing(folder: Path) -> Path:
-    """Return the folder, or the nearest one above it that exists."""
-    return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
-
-
-def in_units(num_bytes: float) -> str:
-    """Write a number of bytes for a person."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if num_bytes < 1000:
-            return f"{num_bytes:.1f} {unit}"
-        num_bytes /= 1000
-    return f"{num_bytes:,.1f} TB"
-
-
-def in_time(seconds: float) -> str:
-    """Write a duration for a person."""
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

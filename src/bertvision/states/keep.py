@@ -1,11 +1,13 @@
-"""Encodes every window once and keeps its states, in memory or in files; and what they depend on.
+"""Encodes every window once and keeps its states, in memory or in files; what they depend on, and what room there is.
 
-That is named part by part, so that a stale cache can be told which part is not its own. Files lie in a folder of
-shards that can be built in several goes, with a manifest that is written last.
+What they depend on is named part by part, so that a stale cache can be told which part is not its own. Files lie in a
+folder of shards that can be built in several goes, with a manifest that is written last.
 """
 
 import errno
 import hashlib
+import os
+import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -34,8 +36,9 @@ from bertvision.progress import SILENT, Progress
 from bertvision.settings import Settings, first_difference
 from bertvision.shapes import StackShape
 from bertvision.states.blocks import BlockLayout, BlockShape, BlockStore, Bytes, ShardFile, write_blocks
-from bertvision.states.config import NumberFormat, free_disk, free_ram, in_units
+from bertvision.states.config import NumberFormat
 from bertvision.states.live import bottom_states_of, states_of
+from bertvision.tables import in_units
 from bertvision.training.device import Compute
 from bertvision.windows.padding import Rows, lengths_of
 from bertvision.windows.window import Window
@@ -226,3 +229,22 @@ def _problem(path: Path, size: int, expected: str) -> str | None:
 
 def _shard(folder: Path, number: int) -> Path:
     return folder / f"{number:05}.states"
+
+
+def free_ram(meminfo: Path = Path("/proc/meminfo")) -> int:
+    """Return the bytes of memory that can be had without swapping."""
+    if meminfo.is_file():
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
+        if "MemAvailable" in lines:
+            return 1024 * int(lines["MemAvailable"].split()[0])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # macOS tells only what is built in
+
+
+def free_disk(folder: Path) -> int:
+    """Return the bytes that fit into a folder, which need not exist yet."""
+    return shutil.disk_usage(existing(folder)).free
+
+
+def existing(folder: Path) -> Path:
+    """Return the folder, or the nearest one above it that exists."""
+    return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())

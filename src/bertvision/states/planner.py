@@ -21,8 +21,9 @@ from bertvision.files import sha256_of
 from bertvision.run_folder import TRIAL
 from bertvision.states.blocks import BlockStore, write_blocks
 from bertvision.states.cached import CachedStates
-from bertvision.states.config import SourceName, existing, free_disk, in_time, in_units
-from bertvision.states.keep import Wanted, write_shard
+from bertvision.states.config import SourceName
+from bertvision.states.keep import Wanted, existing, free_disk, write_shard
+from bertvision.tables import in_time, in_units
 from bertvision.training.device import wait_for
 from bertvision.windows.padding import Rows, lengths_of
 from bertvision.windows.step_plan import BatchConfig, EncoderBatch, StepPlan

@@ -238,11 +238,8 @@ def prepare(
     how = Cutting(encoder.tokenizer, experiment.windows, progress=progress)
     train = task.kind.cut(task.train.examples, task.labels, how)
     num_rows = len(train) if num_train is None else num_examples
-    experiment = fit_to_rows(experiment, num_rows, pairs=_is_pairs(train))
-    if not _is_pairs(train):
-        _check_one_text(experiment)
     objective = objective_of(task.kind, task.labels)
-    _check_direction(experiment, encoder, objective)
+    experiment = _fitted(experiment, num_rows, encoder, objective, pairs=_is_pairs(train))
     layers, poolings = experiment.states.chosen_layers, (None, experiment.states.chosen_pooling)
     ask = partial(
         open_answering,
@@ -274,6 +271,17 @@ def prepare(
 
 def _is_pairs(windows: Sequence[Window]) -> bool:
     return all(window.context_at < len(window) for window in windows)
+
+
+def _fitted(
+    experiment: Experiment, num_rows: int, encoder: Encoder, objective: Objective, *, pairs: bool
+) -> Experiment:
+    """Resolve what depends on the training rows; refuse what does not go with these or with the encoder."""
+    experiment = fit_to_rows(experiment, num_rows, pairs=pairs)
+    if not pairs:
+        _check_one_text(experiment)
+    _check_direction(experiment, encoder, objective)
+    return experiment
 
 
 def _check_one_text(experiment: Experiment) -> None:

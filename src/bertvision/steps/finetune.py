@@ -29,7 +29,7 @@ from bertvision.manifest import write_manifest
 from bertvision.model_config import Pooling
 from bertvision.model_folder import LORA, as_saved, load_head, read_model_config, save_encoder
 from bertvision.records import TrainingPoint, fraction_name
-from bertvision.run_folder import MADE_BY, is_made, resumable, sign
+from bertvision.run_folder import MADE_BY, is_made, resumable, write_settings
 from bertvision.settings import Settings, first_difference
 from bertvision.shapes import StackShape
 from bertvision.states.live import outputs_in_order_of_length
@@ -271,7 +271,7 @@ def _save(
         costs_as = {"seconds": round(costs.seconds, 3), "trained": trained, "costs": costs._asdict()}
         timing = {**costs_as, **how, "points": points}
         write_json(beside / TIMING, timing)
-        sign(beside, _made_by(context, checkpoint.fraction))
+        write_settings(beside, _made_by(context, checkpoint.fraction))
         write_manifest(beside)
 
 

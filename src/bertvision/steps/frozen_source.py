@@ -14,8 +14,8 @@ from bertvision.encoder.tuning.freezing import first_above_bottom
 from bertvision.files import read_json, write_json
 from bertvision.states.blocks import BlockStore
 from bertvision.states.cached import KeptBottom
-from bertvision.states.config import NumberFormat, free_disk, free_ram
-from bertvision.states.keep import Wanted, fingerprint_of, is_whole, keep_in_ram, keep_on_disk
+from bertvision.states.config import NumberFormat
+from bertvision.states.keep import Wanted, fingerprint_of, free_disk, free_ram, is_whole, keep_in_ram, keep_on_disk
 from bertvision.states.live import read_quietly
 from bertvision.states.planner import Choice, Machine, Work, choose_source, measure_speeds
 from bertvision.steps.context import RunContext

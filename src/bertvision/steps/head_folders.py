@@ -15,7 +15,7 @@ from bertvision.manifest import check_manifest, write_manifest
 from bertvision.metrics.squad import Scores
 from bertvision.model_folder import ModelConfig, load_head, read_model_config, save_head
 from bertvision.records import TrainingPoint
-from bertvision.run_folder import is_made, sign
+from bertvision.run_folder import is_made, write_settings
 from bertvision.settings import Settings
 from bertvision.steps.context import RunContext
 from bertvision.steps.mistakes import Told, can_tell
@@ -115,7 +115,7 @@ def keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: str
         context.progress.say(f"head {config.name} diverged and was left out; try a lower lr for it")
         with whole_folder(context.folder.head(config.name)) as beside:
             write_json(beside / TRAINING, {"diverged": True})  # so that it is not tried again
-            sign(beside, made_by)
+            write_settings(beside, made_by)
             write_manifest(beside)
         return
     head = build_head(config, context.shape_for(config), context.objective, context.experiment.states.chosen_pooling)
@@ -126,7 +126,7 @@ def keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: str
     with whole_folder(context.folder.head(config.name)) as beside:
         save_head(beside, head.in_unit(1.0), _model_config(context, config, weights))
         write_json(beside / TRAINING, {**training, "diverged": False, "told": told.model_dump(mode="json")})
-        sign(beside, made_by)
+        write_settings(beside, made_by)
         write_manifest(beside)
 
 

@@ -23,7 +23,7 @@ from bertvision.model_folder import load_head, read_model_config
 from bertvision.records import fraction_name
 from bertvision.run_folder import MADE_BY, check_kept, is_made, resumable
 from bertvision.states.cached import CachedStates
-from bertvision.states.config import free_ram
+from bertvision.states.keep import free_ram
 from bertvision.states.live import KeptBatches, LiveStates
 from bertvision.steps.context import RunContext
 from bertvision.steps.head_folders import best_epoch, keep_epoch, keep_head, made_by_of

@@ -24,7 +24,8 @@ from bertvision.steps.results import ResultModel
 from bertvision.training.accounting import Costs
 from bertvision.training.device import Compute
 from bertvision.windows.batches import collate
-from bertvision.windows.padding import Rows, lengths_of, plan_in_order_of_length, spread
+from bertvision.windows.padding import Rows, lengths_of, spread
+from bertvision.windows.step_plan import plan_in_order_of_length
 from bertvision.windows.window import Window
 
 # Enough for a steady figure in seconds, on a slow device and on a fast one.

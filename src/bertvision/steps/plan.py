@@ -14,7 +14,6 @@ from bertvision.encoder.load import load_encoder
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.experiment import Experiment
 from bertvision.progress import SILENT, Progress
-from bertvision.states.config import in_time, in_units
 from bertvision.states.planner import Choice, Estimate
 from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.costs import MeasuredTraining, measure_training
@@ -24,7 +23,7 @@ from bertvision.steps.frozen_source import plan_bottom
 from bertvision.steps.measure import size_for, speed_of
 from bertvision.steps.results import ENCODER
 from bertvision.steps.states import plan_source, states_folder, wanted_states
-from bertvision.tables import Column, Table
+from bertvision.tables import Column, Table, in_time, in_units
 from bertvision.training.loop import seed_for
 from bertvision.windows.padding import lengths_of
 from bertvision.windows.step_plan import StepPlan

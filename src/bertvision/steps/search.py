@@ -123,7 +123,7 @@ def _opened(experiment: Experiment, out: Path, asked: SearchAsked, progress: Pro
     minutes = asked.minutes or config.minutes
     make_folder(out)
     url = asked.storage or f"sqlite:///{out.resolve() / STORAGE}"
-    made_by = {**_signature(context), "space": space.as_dict(), "of": space.of}
+    made_by = {**_deciding_settings(context), "space": space.as_dict(), "of": space.of}
     points = space.grid() if config.sampler == "grid" else ()
     with opened_study(experiment.title, url, made_by, points, experiment.seeds[0]) as study:
         deadline = float("inf") if minutes is None else time.monotonic() + 60 * minutes
@@ -149,7 +149,7 @@ def _space(experiment: Experiment) -> Space:
     return space_of(config, TASKS[experiment.task].kind, experiment.seeds)
 
 
-def _signature(context: RunContext) -> dict[str, Any]:
+def _deciding_settings(context: RunContext) -> dict[str, Any]:
     """Return what decides scores of trials: neither which heads `run` would train, nor where and for whom."""
     dumped = context.experiment.model_dump(mode="json", exclude={"report_to", "device", "measure", "seeds"})
     dumped["heads"].pop("train")

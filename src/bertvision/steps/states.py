@@ -15,10 +15,9 @@ from bertvision.model_config import Pooling
 from bertvision.records import fraction_name
 from bertvision.states.blocks import BlockStore
 from bertvision.states.cached import CachedStates
-from bertvision.states.config import SourceName, free_disk, free_ram
-from bertvision.states.keep import Wanted, fingerprint_of, is_whole, keep_in_ram, keep_on_disk
-from bertvision.states.live import LiveStates
-from bertvision.states.packed import PackedLiveStates, packs_states
+from bertvision.states.config import SourceName
+from bertvision.states.keep import Wanted, fingerprint_of, free_disk, free_ram, is_whole, keep_in_ram, keep_on_disk
+from bertvision.states.live import LiveStates, PackedLiveStates, packs_states
 from bertvision.states.planner import ONE_PASS, Choice, Machine, Train, Work, choose_source, measure_speeds
 from bertvision.steps.context import RunContext
 from bertvision.training.loop import seed_for

@@ -18,7 +18,7 @@ from bertvision.heads.logits import reading_of
 from bertvision.model_folder import load_model, read_model_config
 from bertvision.settings import Settings
 from bertvision.steps.context import RunContext
-from bertvision.training.losses import Teach
+from bertvision.training.objective import Teach
 from bertvision.windows.batches import WindowBatch
 from bertvision.windows.tokens import read_layout
 

@@ -1,4 +1,4 @@
-"""Windows -> rows of one length, and which windows go together in prediction; no torch in here."""
+"""Windows -> rows of one length; no torch in here."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,9 +9,6 @@ import numpy.typing as npt
 from bertvision.windows.window import Window
 
 Rows = npt.NDArray[np.int64]
-# The most tokens of a batch of prediction on a CPU, which stay in its caches: 51 windows a second of the default model
-# on two cores, 43 in batches of 16,384.
-CPU_TOKENS = 4096
 
 
 class PaddedRows(NamedTuple):
@@ -42,22 +39,6 @@ def lengths_of(windows: Sequence[Window]) -> npt.NDArray[np.int64]:
 def places_of(window_at: npt.NDArray[np.int64], rows: Rows) -> npt.NDArray[np.int64]:
     """Return where the real tokens of some windows lie among those of all, row after row."""
     return np.concatenate([np.arange(window_at[row], window_at[row + 1]) for row in rows])
-
-
-def plan_in_order_of_length(lengths: npt.NDArray[np.int64], tokens: int) -> list[Rows]:
-    """Decide on batches for prediction: the longest first, so that a lack of memory shows at once."""
-    by_length = np.argsort(lengths, kind="stable")
-    return cut_by_tokens(by_length, lengths, tokens)[::-1]
-
-
-def cut_by_tokens(order: Rows, lengths: npt.NDArray[np.int64], tokens: int) -> list[Rows]:
-    """Cut a list that ascends in length so that rows x longest row stays within the budget (one row always fits)."""
-    batches, first = [], 0
-    for place, row in enumerate(order):
-        if place > first and (place - first + 1) * lengths[row] > tokens:
-            batches.append(order[first:place])
-            first = place
-    return [*batches, order[first:]] if len(order) else []
 
 
 def spread(count: int, wanted: int) -> Rows:

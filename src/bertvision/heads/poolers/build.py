@@ -7,7 +7,7 @@ from torch import nn
 
 from bertvision.errors import SettingsError
 from bertvision.heads.poolers.adapter import Adapter, Mix4, MixedAdapter, PositionalAdapter, TwoAdapters
-from bertvision.heads.poolers.cacnn import Cacnn, build_cacnn
+from bertvision.heads.poolers.cacnn import build_cacnn
 from bertvision.heads.poolers.cnn import Cnn1xN, CnnNxN
 from bertvision.heads.poolers.config import (
     AdapterConfig,
@@ -34,9 +34,8 @@ from bertvision.heads.poolers.config import (
     TwoAdaptersConfig,
     XceptionConfig,
 )
-from bertvision.heads.poolers.depth import DepthReader, LayerAttention
-from bertvision.heads.poolers.inception import Inception
-from bertvision.heads.poolers.ladder import Ladder
+from bertvision.heads.poolers.depth import DepthReader, Ladder, LayerAttention
+from bertvision.heads.poolers.image_networks import Inception, ModifiedXception, Xception
 from bertvision.heads.poolers.mixes import (
     AveragePooling,
     ChosenLayers,
@@ -46,84 +45,64 @@ from bertvision.heads.poolers.mixes import (
     SideBySide,
 )
 from bertvision.heads.poolers.pooler import width_of
-from bertvision.heads.poolers.xception import ModifiedXception, Xception
 from bertvision.shapes import StackShape
 from bertvision.training.checkpoint import fingerprint
 
 
 def build_pooler(config: AnyPooler, shape: StackShape) -> tuple[nn.Module, int]:
     """Turn a config into a module and its number of features: configs stop here, modules see plain numbers."""
-    if isinstance(config, OwnPoolerConfig):
-        own = copy_own(config)
-        return own, int(own.features)  # type: ignore[arg-type]  # `describe_own` has checked it
+    pooler = _module_of(config, shape)
+    return pooler, int(pooler.features)  # type: ignore[arg-type]  # tests and `describe_own` have checked it
+
+
+def _module_of(config: AnyPooler, shape: StackShape) -> nn.Module:
     layers, hidden = shape
-    pooler: (
-        LearnedPooling
-        | AveragePooling
-        | Adapter
-        | MixedAdapter
-        | TwoAdapters
-        | LastState
-        | LastDense
-        | ChosenLayers
-        | Cnn1xN
-        | CnnNxN
-        | Inception
-        | ModifiedXception
-        | Xception
-        | PositionalAdapter
-        | Cacnn
-        | Ladder
-        | Mix4
-        | LayerAttention
-        | DepthReader
-        | SideBySide
-    )
     match config:
+        case OwnPoolerConfig():
+            return copy_own(config)
         case LearnedPoolingConfig():
-            pooler = LearnedPooling(layers, hidden)
+            return LearnedPooling(layers, hidden)
         case AveragePoolingConfig(layers=averaged):
-            pooler = AveragePooling(hidden, first_and_last=averaged == "first_and_last")
+            return AveragePooling(hidden, first_and_last=averaged == "first_and_last")
         case AdapterConfig(width=width, shared=shared, skip=skip, gelu=gelu):
-            pooler = Adapter(layers, hidden, width_of(width, hidden), shared=shared, skip=skip, gelu=gelu)
+            return Adapter(layers, hidden, width_of(width, hidden), shared=shared, skip=skip, gelu=gelu)
         case MixedAdapterConfig(mix=mix, width=width, skip=skip):
-            pooler = MixedAdapter(shape, mix, width_of(width, hidden), skip=skip)
+            return MixedAdapter(shape, mix, width_of(width, hidden), skip=skip)
         case TwoAdaptersConfig(width=width):
-            pooler = TwoAdapters(shape, width_of(width, hidden))
+            return TwoAdapters(shape, width_of(width, hidden))
         case LastStateConfig():
-            pooler = LastState(hidden)
+            return LastState(hidden)
         case LastDenseConfig(activation=activation, bias=bias, norm=norm, norm_eps=eps):
-            pooler = LastDense(hidden, activation, bias=bias, norm=norm, norm_eps=eps)
+            return LastDense(hidden, activation, bias=bias, norm=norm, norm_eps=eps)
         case ChosenLayersConfig(layers=chosen, join=join):
-            pooler = ChosenLayers(shape, chosen, mixed=join == "mix")
+            return ChosenLayers(shape, chosen, mixed=join == "mix")
         case Cnn1xNConfig(mix=view, width=width, dilated=dilated, dropout=rate):
             adapter = None if width is None else width_of(width, hidden)
-            pooler = Cnn1xN(shape, view, adapter, dilated=dilated, dropout_rate=rate)
+            return Cnn1xN(shape, view, adapter, dilated=dilated, dropout_rate=rate)
         case CnnNxNConfig(mix=mix, width=width, dropout=rate):
-            pooler = CnnNxN(shape, mix, width_of(width, hidden), dropout_rate=rate)
+            return CnnNxN(shape, mix, width_of(width, hidden), dropout_rate=rate)
         case InceptionConfig(mix=mix, width=width, dropout=rate):
-            pooler = Inception(shape, mix, width_of(width, hidden), dropout_rate=rate)
+            return Inception(shape, mix, width_of(width, hidden), dropout_rate=rate)
         case ModifiedXceptionConfig(mix=mix, width=width, dropout=rate):
-            pooler = ModifiedXception(shape, mix, width_of(width, hidden), dropout_rate=rate)
+            return ModifiedXception(shape, mix, width_of(width, hidden), dropout_rate=rate)
         case XceptionConfig(size=size, skip=skip):
-            pooler = Xception(shape, full=size == "full", skip=skip)
+            return Xception(shape, full=size == "full", skip=skip)
         case ApGlueConfig(width=number, length=length):
-            pooler = PositionalAdapter(shape, number, length)
+            return PositionalAdapter(shape, number, length)
         case CacnnSimpleConfig() | CacnnContextConfig():
-            pooler = build_cacnn(config, shape)
+            return build_cacnn(config, shape)
         case LadderConfig(width=width):
-            pooler = Ladder(shape, width_of(width, hidden))
+            return Ladder(shape, width_of(width, hidden))
         case Mix4Config(width=width):
-            pooler = Mix4(shape, width_of(width, hidden))
+            return Mix4(shape, width_of(width, hidden))
         case LayerAttentionConfig(width=width):
-            pooler = LayerAttention(shape, width_of(width, hidden))
+            return LayerAttention(shape, width_of(width, hidden))
         case ReadConfig(width=width):
-            pooler = DepthReader(shape, width_of(width, hidden))
+            return DepthReader(shape, width_of(width, hidden))
         case RegressionConfig(layers=regressed):
-            pooler = SideBySide(shape, last=regressed == "last")
+            return SideBySide(shape, last=regressed == "last")
         case _:
             assert_never(config)
-    return pooler, pooler.features
 
 
 def describe_own(module: nn.Module) -> OwnPoolerConfig:

@@ -12,8 +12,7 @@ from bertvision.heads import logits as logits_module
 from bertvision.heads.config import HeadConfig, HeadsConfig
 from bertvision.heads.logits import token_logits
 from bertvision.heads.training import build_groups, build_heads, can_learn_together, train_heads_together
-from bertvision.states.live import LiveStates
-from bertvision.states.packed import PackedLiveStates, packs_states
+from bertvision.states.live import LiveStates, PackedLiveStates, packs_states
 from bertvision.tasks import KINDS
 from bertvision.training.device import Compute, choose_compute
 from bertvision.training.objective import SPANS, Objective
