@@ -136,6 +136,7 @@ class Found(Generic[Example]):
     where: str
     example: Example | None
     problem: str = ""
+    advice: str | None = None  # in place of what is advised for every bad one
 
 
 class BadExampleError(Exception):
@@ -156,6 +157,8 @@ def collect(
     bad: list[str] = []
     for each in found:
         if each.example is None:
+            if not bad and each.advice is not None:
+                advice = each.advice
             bad.append(f"{each.where}: {each.problem}")
         elif each.example.id in examples:
             bad.append(f"{each.where}: duplicate id; give every {what} an id of its own")
