@@ -122,10 +122,21 @@ def test_a_table_is_no_file_of_questions(tmp_path):
     told = call("inspect", tmp_path / "reviews.csv").stderr
     assert "reviews.csv: is a table, and task squad2 needs SQuAD files (.json or .json.gz)" in told
     assert "a task such as classification" in told
+    for name in ("reviews.jsonl", "reviews.jsonl.gz", "reviews.CSV"):
+        told = call("inspect", tmp_path / name).stderr
+        assert f"{name}: is a table, and task squad2 needs" in told
     (tmp_path / "tags.conll").write_text("good O\nbread B-FOOD\n")
     told = call("inspect", tmp_path / "tags.conll").stderr
     assert "tags.conll: is a file of tagged words, and task squad2 needs SQuAD files" in told
     assert "a task such as ner" in told
+
+
+@pytest.mark.parametrize("name", ["reviews.csv", "reviews.jsonl.gz"])
+def test_a_table_is_no_file_of_tagged_words(tmp_path, name):
+    (tmp_path / name).write_text("review,stars\ngood bread,5\n")
+    told = call("inspect", tmp_path / name, "--task", "ner").stderr
+    assert f"{name}: is a table, and task ner needs" in told
+    assert "a task such as classification" in told
 
 
 @pytest.mark.flow
