@@ -117,6 +117,15 @@ def test_a_folder_in_the_place_of_an_experiment_is_refused(tmp_path, monkeypatch
         assert call("run", given).stderr.startswith(told)
 
 
+def test_one_thing_is_not_told_in_the_plural(tmp_path):
+    (tmp_path / "tags.conll").write_text("good O\nbread B-FOOD\n")
+    shown = call("inspect", tmp_path / "tags.conll", "--task", "ner").stdout
+    assert "tags.conll: 1 example, 1 window\n" in shown
+    (tmp_path / "tags.conll").write_text("good O\n\nbread B-FOOD\n")
+    shown = call("inspect", tmp_path / "tags.conll", "--task", "ner").stdout
+    assert "tags.conll: 2 examples, 2 windows\n" in shown
+
+
 def test_a_table_is_no_file_of_questions(tmp_path):
     (tmp_path / "reviews.csv").write_text("review,stars\ngood bread,5\n")
     told = call("inspect", tmp_path / "reviews.csv").stderr
@@ -227,7 +236,7 @@ def test_studies_are_listed_with_what_they_take_and_what_is_wrong_with_the_paper
     assert shown.exit_code == 0
     text = " ".join(shown.stdout.split())
     assert "span_tables: Tables 1, 2 and A.3: twenty heads after 0.3 of an epoch and after one" in text
-    assert "takes: 1 runs, 2 seeds: 2 epochs of tuning, 4 passes of heads; about" in text
+    assert "takes: 1 run, 2 seeds: 2 epochs of tuning, 4 passes of heads; about" in text
     assert "wrong: The printed rows are rotated." in text
     assert "not run by this command: needs pre-training; tools/pretrain_study.py runs" in text
     assert "metric: official EM and F1 at the null threshold 0." in text

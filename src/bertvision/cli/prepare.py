@@ -20,6 +20,7 @@ from bertvision.cli.console import (
 )
 from bertvision.errors import FolderError, SettingsError
 from bertvision.files import check_file, write_text
+from bertvision.tables import counted
 
 SEE_CONFIGS = "; see `bertvision configs`"
 
@@ -46,7 +47,9 @@ def inspect(
     if as_json:
         print_json(found.as_dict())
         return
-    results.print(f"{found.name}: {found.examples:,} examples, {found.windows:,} windows", markup=False)
+    results.print(
+        f"{found.name}: {counted(found.examples, 'example')}, {counted(found.windows, 'window')}", markup=False
+    )
     print_tables(found.as_tables())
     for note in found.notes:
         progress.say(f"warning: {note}")

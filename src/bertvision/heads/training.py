@@ -22,6 +22,7 @@ from bertvision.heads.readouts import BiLstmRowReadout, ClassReadout, hide_paddi
 from bertvision.model_config import Pooling
 from bertvision.progress import SILENT, Progress
 from bertvision.shapes import StackShape
+from bertvision.tables import counted
 from bertvision.training.checkpoint import HeldSignals, load_progress, save_progress
 from bertvision.training.config import SpanLoss
 from bertvision.training.device import Compute, StepGraphs, wait_for
@@ -105,7 +106,7 @@ def train_heads_together(
     history = History(groups, ends[-1], partial(_epoch_at, ends), log, (position or {}).get("history"))
     last_saved = time.perf_counter()
     for epoch in range(first_epoch, config.epochs):
-        what = f"train {len(heads)} heads" + (f", epoch {epoch + 1}" if config.epochs > 1 else "")
+        what = f"train {counted(len(heads), 'head')}" + (f", epoch {epoch + 1}" if config.epochs > 1 else "")
         batches = ([batch] for batch in source.epoch(epoch, first_step=done))
         with HeldSignals(saved) as signals, progress.bar(what, num_steps[epoch]) as bar:
             bar.advance(done)

@@ -17,7 +17,7 @@ from bertvision.model_folder import ModelConfig
 from bertvision.records import RunRecord, tuned_for
 from bertvision.serving.served import PLACE
 from bertvision.settings import BASE, DEFAULT, Settings, parse_yaml
-from bertvision.tables import figure
+from bertvision.tables import counted, figure
 from bertvision.tasks import TASKS, task_name
 from bertvision.version import VERSION
 
@@ -209,7 +209,7 @@ def settings_table(config: UseConfig, calibration: Calibration) -> list[str]:
 def _scores(record: RunRecord) -> list[str]:
     data = [
         # The folder is the author's own affair.
-        (name, f"`{PurePath(file.name).name}`, {file.questions:,} examples{_sha(file.sha256)}")
+        (name, f"`{PurePath(file.name).name}`, {counted(file.questions, 'example')}{_sha(file.sha256)}")
         for name, file in record.data.items()
     ]
     made = record.provenance

@@ -93,7 +93,8 @@ def search(
     with quiet_optuna(), _opened(experiment, out, asked, progress) as found:
         _try_all(found)
         if others := count_running(found.study):
-            progress.say(f"{others} trials of other workers are under way; the last worker runs the best one")
+            are = "trial of other workers is" if others == 1 else "trials of other workers are"
+            progress.say(f"{others} {are} under way; the last worker runs the best one")
             return None
         return _finish(found, out, progress)
 
