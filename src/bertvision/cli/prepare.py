@@ -57,7 +57,7 @@ def inspect(
 
 @in_one_line
 def near_miss(
-    data: Annotated[str, typer.Argument(metavar="IN.json", help="A SQuAD .json or .json.gz, 1.1 or 2.0.")],
+    data: Annotated[str, typer.Argument(metavar="IN.json", help="A SQuAD .json or .json.gz, or IN.json[a:b].")],
     out: Annotated[Path, typer.Option("--out", metavar="OUT.json", help="The file to write; .gz is packed.")],
     share: Annotated[float, typer.Option("--share", help="Of the answerable questions that get one, 0 to 1.")] = 0.5,
     seed: Annotated[int, typer.Option("--seed", help="Another seed makes other questions.", min=0)] = 1,
