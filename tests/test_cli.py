@@ -110,6 +110,16 @@ def test_a_run_prints_its_table_within_80_columns_and_writes_a_report(config, tm
     assert (tmp_path / "my out" / "report.html").is_file()
 
 
+@pytest.mark.flow
+def test_a_run_of_several_seeds_calls_its_best_model_a_single_one(config, tmp_path):
+    shown = call("run", config, "--out", tmp_path / "out", "--set", "seeds=[1, 2]", "--quiet")
+    assert shown.exit_code == 0, shown.output
+    assert "mean of 2 seeds" in shown.stdout
+    assert re.search(
+        r"^best single model \(the table has means of 2 seeds\): (seeds/2/)?(heads|encoder)/", shown.stdout, re.M
+    )
+
+
 def test_a_folder_in_the_place_of_an_experiment_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for given in (".", tmp_path):
