@@ -154,7 +154,10 @@ def _calibration_column(measure: Measure) -> ResultColumn:
         return column
 
     def cell(result: Result) -> Cell:
-        return BELOW_ALL if any(map(is_best_silent, result.records)) else column.cell(result)
+        silent = sum(map(is_best_silent, result.records))
+        if silent in (0, result.seeds):
+            return BELOW_ALL if silent else column.cell(result)
+        return f"{BELOW_ALL} in {silent} of {result.seeds}"  # a mean with the official 0 in it would say nothing
 
     return column._replace(cell=cell)
 
