@@ -247,6 +247,7 @@ def test_studies_are_listed_with_what_they_take_and_what_is_wrong_with_the_paper
     text = " ".join(shown.stdout.split())
     assert "span_tables: Tables 1, 2 and A.3: twenty heads after 0.3 of an epoch and after one" in text
     assert "takes: 1 run, 2 seeds: 2 epochs of tuning, 4 passes of heads; about" in text
+    assert "of training on this machine, on the papers' data; predicting dev is extra" in text
     assert "wrong: The printed rows are rotated." in text
     assert "not run by this command: needs pre-training; tools/pretrain_study.py runs" in text
     assert "metric: official EM and F1 at the null threshold 0." in text
