@@ -51,7 +51,7 @@ bench: $(VENV)/.dev
 readme: $(VENV)/.user
 	$(BIN)/python tools/readme.py
 
-# Writes --help into docs/commands.md, the default model's card into docs/default_model.md, docs/claims.md and the tables of docs/howto/scale.md from results/.
+# Writes --help into docs/commands.md, the default model's card into docs/default_model.md, docs/claims.md, every study.md and the tables of docs/howto/scale.md from results/.
 pages: $(VENV)/.dev
 	$(BIN)/python tools/pages.py
 

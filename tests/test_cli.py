@@ -110,6 +110,16 @@ def test_a_run_prints_its_table_within_80_columns_and_writes_a_report(config, tm
     assert (tmp_path / "my out" / "report.html").is_file()
 
 
+@pytest.mark.flow
+def test_a_run_of_several_seeds_calls_its_best_model_a_single_one(config, tmp_path):
+    shown = call("run", config, "--out", tmp_path / "out", "--set", "seeds=[1, 2]", "--quiet")
+    assert shown.exit_code == 0, shown.output
+    assert "mean of 2 seeds" in shown.stdout
+    assert re.search(
+        r"^best single model \(the table has means of 2 seeds\): (seeds/2/)?(heads|encoder)/", shown.stdout, re.M
+    )
+
+
 def test_a_folder_in_the_place_of_an_experiment_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for given in (".", tmp_path):
@@ -117,15 +127,35 @@ def test_a_folder_in_the_place_of_an_experiment_is_refused(tmp_path, monkeypatch
         assert call("run", given).stderr.startswith(told)
 
 
+def test_one_thing_is_not_told_in_the_plural(tmp_path):
+    (tmp_path / "tags.conll").write_text("good O\nbread B-FOOD\n")
+    shown = call("inspect", tmp_path / "tags.conll", "--task", "ner").stdout
+    assert "tags.conll: 1 example, 1 window\n" in shown
+    (tmp_path / "tags.conll").write_text("good O\n\nbread B-FOOD\n")
+    shown = call("inspect", tmp_path / "tags.conll", "--task", "ner").stdout
+    assert "tags.conll: 2 examples, 2 windows\n" in shown
+
+
 def test_a_table_is_no_file_of_questions(tmp_path):
     (tmp_path / "reviews.csv").write_text("review,stars\ngood bread,5\n")
     told = call("inspect", tmp_path / "reviews.csv").stderr
     assert "reviews.csv: is a table, and task squad2 needs SQuAD files (.json or .json.gz)" in told
     assert "a task such as classification" in told
+    for name in ("reviews.jsonl", "reviews.jsonl.gz", "reviews.CSV"):
+        told = call("inspect", tmp_path / name).stderr
+        assert f"{name}: is a table, and task squad2 needs" in told
     (tmp_path / "tags.conll").write_text("good O\nbread B-FOOD\n")
     told = call("inspect", tmp_path / "tags.conll").stderr
     assert "tags.conll: is a file of tagged words, and task squad2 needs SQuAD files" in told
     assert "a task such as ner" in told
+
+
+@pytest.mark.parametrize("name", ["reviews.csv", "reviews.jsonl.gz"])
+def test_a_table_is_no_file_of_tagged_words(tmp_path, name):
+    (tmp_path / name).write_text("review,stars\ngood bread,5\n")
+    told = call("inspect", tmp_path / name, "--task", "ner").stderr
+    assert f"{name}: is a table, and task ner needs" in told
+    assert "a task such as classification" in told
 
 
 @pytest.mark.flow
@@ -216,7 +246,8 @@ def test_studies_are_listed_with_what_they_take_and_what_is_wrong_with_the_paper
     assert shown.exit_code == 0
     text = " ".join(shown.stdout.split())
     assert "span_tables: Tables 1, 2 and A.3: twenty heads after 0.3 of an epoch and after one" in text
-    assert "takes: 1 runs, 2 seeds: 2 epochs of tuning, 4 passes of heads; about" in text
+    assert "takes: 1 run, 2 seeds: 2 epochs of tuning, 4 passes of heads; about" in text
+    assert "of training on this machine, on the papers' data; predicting dev is extra" in text
     assert "wrong: The printed rows are rotated." in text
     assert "not run by this command: needs pre-training; tools/pretrain_study.py runs" in text
     assert "metric: official EM and F1 at the null threshold 0." in text

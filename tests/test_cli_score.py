@@ -128,7 +128,7 @@ def test_squad1_prints_the_official_scores(score):
 def test_squad1_counts_a_missing_prediction_as_0_and_says_so_beside_the_scores(score):
     result = score("squad1", SQUAD1, {"who": "Hannah Coyle of Leeds"})
     assert (result.exit_code, json.loads(result.stdout)) == (0, {"exact_match": 50.0, "f1": 50.0})
-    assert result.stderr == "1 questions without a prediction, such as 'when', score 0\n"
+    assert result.stderr == "1 question without a prediction, such as 'when', scores 0\n"
 
 
 def refusal(result):

@@ -1,4 +1,7 @@
-"""Writes the generated parts of the models' cards, of README.md and of pages of docs/; a test holds the pages to it."""
+"""Writes the generated parts of the models' cards, of README.md and of pages of docs/, and every committed study.md.
+
+A test holds the pages to it.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -14,10 +17,13 @@ from bertvision.encoder.load import SHIPPED
 from bertvision.files import read_json, write_text
 from bertvision.hub import CARD
 from bertvision.model_config import CALIBRATION
-from bertvision.records import BenchRecord, read_bench_records
+from bertvision.records import BenchRecord, read_bench_records, read_study_records
+from bertvision.records.studies import STUDY_FILE
 from bertvision.report.renderers import to_markdown
+from bertvision.reproduce import study_page
 from bertvision.steps.plan import ANSWERED, Stage
 from bertvision.studies.claims import claims_tables, count_statuses, further_evidence, settle_claims, summary_table
+from bertvision.studies.study import find_study
 from bertvision.tables import Table, in_time
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -144,6 +150,12 @@ PAGES = {
 }
 
 
+def study_pages() -> dict[Path, str]:
+    """Return every committed study.md as its record and today's rule have it; verdicts stay those of its run."""
+    records = {path: read_study_records(path.parent)[0] for path in sorted((DOCS.parent / "results").rglob(STUDY_FILE))}
+    return {path.with_name("study.md"): study_page(find_study(each.study), each) for path, each in records.items()}
+
+
 def written(page: Path) -> str:
     """Return a page with its generated part made anew."""
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
@@ -160,3 +172,5 @@ def _help(title: str, *verb: str) -> str:
 if __name__ == "__main__":
     for each in PAGES:
         write_text(each, written(each))
+    for path, text in study_pages().items():
+        write_text(path, text)

@@ -19,6 +19,7 @@ from bertvision.steps.speed import EncoderSpeed
 from bertvision.studies.study import Claim, Study, is_own_encoder
 from bertvision.studies.study_tables import study_tables
 from bertvision.studies.verdicts import Bounds, Findings, fraction_at, judge, judge_claim
+from bertvision.tables import counted
 from bertvision.tasks import TASKS, task_name
 
 DATA = "data/"  # where shipped experiments look for their files
@@ -133,7 +134,7 @@ def run_study(plan: StudyPlan, out: Path, progress: Progress = SILENT) -> StudyR
 def study_page(study: Study, record: StudyRecord) -> str:
     """Write a study as Markdown."""
     where = ", ".join(f"{name} {Path(each).name}" for name, each in record.data.items())
-    head = f"{study.paper}. Encoder: {record.encoder}; {len(record.seeds)} seeds; {where}."
+    head = f"{study.paper}. Encoder: {record.encoder}; {counted(len(record.seeds), 'seed')}; {where}."
     wrong = [f"- {markdown_text(each)}" for each in study.wrong]
     parts = [f"# {record.title}\n", f"{markdown_text(head)}\n"]
     parts += ["Known to be wrong in the paper:\n", *wrong, ""] if wrong else []
@@ -236,7 +237,7 @@ def describe_plan(plan: StudyPlan) -> list[str]:
     for each in plan.experiments:
         seeds = ", ".join(map(str, each.seeds))
         fractions = ", ".join(map(fraction_name, each.finetune.fractions)) or "as given"
-        heads = f"{len(each.heads.train)} heads" + (
+        heads = counted(len(each.heads.train), "head") + (
             f" on {each.heads.share:.0%} of the data" if each.heads.share < 1 else ""
         )
         lines.append(f"{each.title}: {each.task}, {each.encoder}, fractions {fractions}, {heads}, seeds {seeds}")

@@ -141,6 +141,11 @@ def number_cell(value: float | None, digits: int = 1, sign: str = "") -> str:
     return "" if value is None else f"{value:{sign},.{digits}f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Write a number of things."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def short_name(name: str, letters: int) -> str:
     """Cut a name that would make a table too wide."""
     return name if len(name) <= letters else f"{name[: letters - 1]}…"

@@ -4,13 +4,13 @@ An experiment's `task` and `data` -> its splits; a split that is to be answered 
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.data.example import ColumnsConfig, DataConfig, Split, TaskName
 from bertvision.data.held_out import fold
 from bertvision.data.sources import CAN_DROP, HubId, parse_source
 from bertvision.data.squad import SAMPLES, Need
+from bertvision.data.tables import ending_of
 from bertvision.errors import DataError, SettingsError
 from bertvision.kinds.answerable import ANSWERABLE
 from bertvision.kinds.choices import CHOICES
@@ -199,11 +199,9 @@ def read_task(name: TaskName, data: DataConfig, *, with_dev: bool = True) -> Tas
 
 
 # What a file is by its ending, and a task that reads it.
-MEANT_FOR = {
-    ".csv": ("a table", "classification"),
-    ".tsv": ("a table", "classification"),
-    ".conll": ("a file of tagged words", "ner"),
-}
+TABLE = ("a table", "classification")
+TABLES_ALONE = dict.fromkeys((".csv", ".jsonl", ".ndjson", ".parquet"), TABLE)  # tags can be .tsv and .txt, too
+NOT_QUESTIONS = {**TABLES_ALONE, ".tsv": TABLE, ".conll": ("a file of tagged words", "ner")}
 
 
 def read_labelled(
@@ -223,9 +221,9 @@ def read_labelled(
     info = TASKS[name]
     if source in SAMPLES and not info.kind.asks_questions:
         raise DataError(f"{source} holds questions, and task {name} needs {info.files}: set data.train and data.dev")
-    ending = Path(parse_source(source).whole).suffix
-    if ending in MEANT_FOR and info.kind.asks_questions:
-        what, other = MEANT_FOR[ending]
+    refused = NOT_QUESTIONS if info.kind.asks_questions else TABLES_ALONE if info.kind.labels_words else {}
+    if (ending := ending_of(parse_source(source).whole)) in refused:
+        what, other = refused[ending]
         raise DataError(f"{source}: is {what}, and task {name} needs {info.files}; give one, or a task such as {other}")
     split = hub_split or (info.hub.split if info.hub is not None else None) or "validation"
     labels = labels or data.labels or info.labels

@@ -264,6 +264,16 @@ def test_a_borrowed_question_is_written_into_the_paragraph_that_borrows_it(tmp_p
     assert other["qas"][1]["plausible_answers"] == []  # the old answer stands in the other paragraph
 
 
+def test_of_a_slice_its_own_questions_are_written_alone(tmp_path):
+    write_squad(tmp_path / "in.json", (WHO, ask("When was the mill sold?", "1931", MILL, "other", "Mills")))
+    bertvision.near_misses(f"{tmp_path / 'in.json'}[:1]", tmp_path / "out.json", {"share": 1.0, "rules": ["number"]})
+    (article,) = json.loads((tmp_path / "out.json").read_text())["data"]
+    (paragraph,) = article["paragraphs"]
+    assert (article["title"], [qa["id"] for qa in paragraph["qas"]]) == ("Weirs", ["q", "q-near-number"])
+    with pytest.raises(DataError, match="no example in this slice of 2"):
+        bertvision.near_misses(f"{tmp_path / 'in.json'}[2:]", tmp_path / "out.json")
+
+
 def test_made_again_from_what_was_written_nothing_is_doubled(tmp_path):
     bertvision.near_misses(squad(tmp_path), tmp_path / "out.json", {"share": 1.0, "rules": ["negation"]})
     with pytest.raises(DataError, match="none of its 1 answerable"):

@@ -313,6 +313,16 @@ def test_labels_to_be_filled_in_are_read_for_prediction_alone(write, task, conte
         read_labelled(task, path, data, ("x", "y") if task != "regression" else ())
 
 
+def test_labels_that_a_model_does_not_know_are_not_advised_to_be_dropped_with_their_rows(write):
+    source = write("new.csv", "text,label\na,good\nb,bad\n")
+    with pytest.raises(DataError, match="line 2: column `label`: 'good' is no label; expected 'x', 'y'") as caught:
+        read_labelled("classification", source, DataConfig(), ("x", "y"), need="optional")
+    assert "on_bad" not in str(caught.value)
+    assert str(caught.value).endswith("(data.labels), or leave the cells empty to go without scores")
+    with pytest.raises(DataError, match="on_bad=drop"):
+        read_labelled("classification", source, DataConfig(), ("x", "y"))
+
+
 def test_a_table_without_labels_can_be_read_for_prediction(write):
     source = write("a.csv", "review\nGood\nBad\n")
     split, labels = read_labelled("classification", source, DataConfig(columns=COLUMNS), ("1", "5"), need="optional")

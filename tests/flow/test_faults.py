@@ -248,8 +248,8 @@ def call(saving_never, tmp_path, monkeypatch, signals_act):
         ("fine-tune", 2, signal.SIGHUP, 129, "finetune", {"step": 2}),  # where an encoder is kept
         ("fine-tune", 3, signal.SIGTERM, 143, "finetune", {"step": 3}),
         ("fine-tune", 4, signal.SIGINT, 130, "finetune", {"step": 4}),
-        ("train 1 heads, epoch 1", 4, signal.SIGHUP, 129, "heads-0.5", {"epoch": 0, "step": 4}),
-        ("train 1 heads, epoch 2", 3, signal.SIGINT, 130, "heads-0.5", {"epoch": 1, "step": 3}),
+        ("train 1 head, epoch 1", 4, signal.SIGHUP, 129, "heads-0.5", {"epoch": 0, "step": 4}),
+        ("train 1 head, epoch 2", 3, signal.SIGINT, 130, "heads-0.5", {"epoch": 1, "step": 3}),
     ],
 )
 def test_a_training_that_a_signal_stops_goes_on_from_that_very_step_and_ends_the_same(
@@ -271,7 +271,7 @@ def test_a_second_signal_ends_a_training_at_once(call, tmp_path):
 
 
 @pytest.mark.usefixtures("signals_act")
-@pytest.mark.parametrize("work", ["fine-tune", "train 1 heads, epoch 1"])
+@pytest.mark.parametrize("work", ["fine-tune", "train 1 head, epoch 1"])
 def test_a_python_caller_gets_the_interrupt_once_all_is_saved(saving_never, tmp_path, work):
     with pytest.raises(KeyboardInterrupt) as stopped:
         run(build_experiment(saving_never), tmp_path / "out", SignalAt(work, 1, signal.SIGINT))

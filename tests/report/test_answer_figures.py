@@ -46,6 +46,13 @@ def test_a_threshold_curve_shows_f1_and_marks_0_tuned_and_best(make_record):
     assert list(zero.get_xdata()) == [0, 0]
 
 
+def test_where_always_abstaining_is_best_the_mark_stands_where_the_curve_begins(make_record):
+    curves = Curves(threshold=[(-2.0, 40.0, 49.0), (1.0, 41.0, 48.0)])
+    scores = {"best_f1_thresh": 0.0, "best_f1": 50.0, "NoAns_total": 5, "total": 10}
+    (axis,) = axes_of(threshold_curve, [make_record(curves=curves, scores=scores)])
+    assert points(axis.lines[1]) == [(-2, 50)]
+
+
 def test_a_threshold_that_was_not_tuned_is_not_marked(make_record):
     curves = Curves(threshold=[(-2.0, 40.0, 51.0), (1.0, 41.0, 48.0)])
     (axis,) = axes_of(threshold_curve, [make_record(curves=curves, scores={"f1": 48.0})])

@@ -114,6 +114,21 @@ def test_calibration_has_a_table_where_there_is_some(rich_records, make_record):
     assert [cell(table, head).partition(" ±")[0] for head in heads] == values
 
 
+@pytest.mark.parametrize(("best", "said"), [(50.0, "below all odds"), (50.1, "0.00")])
+def test_the_best_threshold_of_a_model_that_had_better_be_silent_is_no_number(make_record, best, said):
+    scores = {"ece": 0.1, "best_f1_thresh": 0.0, "best_f1": best, "NoAns_total": 5, "total": 10}
+    assert cell(calibration_table([make_record(scores=scores)]), "threshold best") == said
+
+
+def test_of_several_seeds_those_are_counted_that_had_better_be_silent(make_record):
+    own = {"ece": 0.1, "NoAns_total": 5, "total": 10}
+    records = [
+        make_record(seed=1, scores={**own, "best_f1_thresh": 0.0, "best_f1": 50.0}),
+        make_record(seed=2, scores={**own, "best_f1_thresh": -3.0, "best_f1": 60.0}),
+    ]
+    assert cell(calibration_table(records), "threshold best") == "below all odds in 1 of 2"
+
+
 def test_a_terminal_has_short_heads_and_a_line_that_names_the_thresholds(make_record):
     heads = ("fraction", "model", "parameters", "EM", "F1", "tuned", "best", "span", "secs")
     assert terminal_table([make_record()]).header == heads

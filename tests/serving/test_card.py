@@ -56,13 +56,38 @@ def test_the_hub_reads_the_scores_of_the_record(shared_reader, make_record, dev,
     data = read_head(model_card(shared_reader.served.config, Calibration(), [record]))
     found = {each.metric_name: each for each in data.eval_results}
     assert {name: (each.metric_type, each.metric_value) for name, each in found.items()} == {
-        "f1": ("f1", 61.2346),
-        "exact": ("exact_match", 50.0),
+        "f1 at null threshold 0.00": ("f1", 61.2346),
+        "exact at null threshold 0.00": ("exact_match", 50.0),
     }
-    assert found["f1"].task_type == "question-answering"
-    assert {name: getattr(found["f1"], name) for name in named} == named
+    first = found["f1 at null threshold 0.00"]
+    assert first.task_type == "question-answering"
+    assert {name: getattr(first, name) for name in named} == named
     assert data.metrics == ["f1", "exact_match"]
     assert data.get("datasets") == (["hannah/weirs"] if dev is HUB else None)
+
+
+@pytest.mark.parametrize(
+    ("calibration", "name", "value"),
+    [
+        (Calibration(threshold=1.5), "f1 at null threshold 1.50", 64.0),
+        (Calibration(threshold=-2.0, official_threshold=1.5), "f1 at null threshold -2.00", 65.0),
+        (Calibration(threshold=-3.0, official_threshold=4.0), "f1 at null threshold 0.00", 61.0),  # calibrated again
+    ],
+)
+def test_the_hub_reads_the_scores_at_the_threshold_that_the_model_uses(
+    shared_reader, make_record, calibration, name, value
+):
+    scores = {"f1": 61.0, "tuned_f1": 64.0, "tuned_threshold": 1.5}
+    scores |= {"reader_tuned_f1": 65.0, "reader_tuned_threshold": -2.0}
+    record = make_record(scores=scores).model_copy(update={"data": {"dev": OWN}})
+    data = read_head(model_card(shared_reader.served.config, calibration, [record]))
+    assert [(each.metric_name, each.metric_value) for each in data.eval_results] == [(name, value)]
+
+
+def test_the_hub_reads_scores_of_tasks_without_a_threshold_by_their_names(shared_reader, make_record):
+    record = make_record(scores={"accuracy": 70.0}).model_copy(update={"task": "rte", "data": {"dev": OWN}})
+    data = read_head(model_card(shared_reader.served.config, Calibration(), [record]))
+    assert [each.metric_name for each in data.eval_results] == ["accuracy"]
 
 
 def test_a_card_says_what_such_a_model_cannot_do_unless_its_author_does(shared_reader, make_record):

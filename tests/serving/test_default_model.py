@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 import bertvision
@@ -13,6 +14,7 @@ from bertvision.encoder.load import SHIPPED
 from bertvision.errors import SettingsError
 from bertvision.files import sha256_of
 
+RESULTS = Path(__file__).parents[2] / "results" / "default_model"
 DEFAULT_FOLDER = SHIPPED["default"]
 CONTEXT = (
     "The weir at Coyle was built in 1887 by the engineer Hannah Coyle, who had studied in Edinburgh. It is 40 metres "
@@ -75,6 +77,17 @@ def test_its_card_names_data_licences_limits_and_the_command_that_made_it(name):
         "| best_f1 |",
     ):
         assert part in card
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_its_card_tells_the_hub_what_it_scores_at_its_own_threshold(name):
+    measured = json.loads((RESULTS / f"probabilities-{name}.json").read_text())
+    front = yaml.safe_load((SHIPPED[name] / "README.md").read_text().split("---\n")[1])
+    at = f"at null threshold {measured['threshold']:.2f}"
+    assert {each["name"]: each["value"] for each in front["model-index"][0]["results"][0]["metrics"]} == {
+        f"f1 {at}": measured["scores"]["f1"],
+        f"exact {at}": measured["scores"]["exact"],
+    }
 
 
 def test_without_models_it_is_served(monkeypatch):

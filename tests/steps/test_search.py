@@ -374,6 +374,20 @@ def test_a_dev_file_that_is_not_there_is_told_at_the_start(settings, tmp_path):
         search(build_experiment(settings), tmp_path / "out")
 
 
+@pytest.mark.parametrize("gone", ["train", "dev"])
+def test_the_command_tells_a_missing_file_before_torch_is_imported(settings, tmp_path, gone):
+    Path(settings["data"][gone]).unlink()
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(settings))
+    # -X importtime names every module on standard error as it is imported.
+    command = [sys.executable, "-X", "importtime", "-m", "bertvision", "search", str(tmp_path / "tiny.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{gone}.csv: no such file" in done.stderr or f"{gone}.csv: cannot be read" in done.stderr
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
+    assert "bertvision.steps.data" in modules
+    assert not modules & {"torch", "transformers"}
+
+
 def write_questions(path, questions):
     write_squad(path, [replace(each, title=f"article {n // 2}") for n, each in enumerate(questions)])
 

@@ -17,6 +17,12 @@ def test_the_committed_pages_are_what_make_pages_writes(page, surroundings, monk
     assert page.read_text(encoding="utf-8") == TOOL["written"](page), "run make pages"
 
 
+def test_every_committed_study_is_laid_out_as_its_record_and_the_rule_have_it():
+    pages = TOOL["study_pages"]()
+    assert len(pages) > 5
+    assert {path: path.read_text(encoding="utf-8") for path in pages} == pages, "run make pages"
+
+
 def test_every_line_of_help_fits_80_columns():
     lines = (TOOL["DOCS"] / "commands.md").read_text(encoding="utf-8").splitlines()
     helped = [line for line in lines if line.startswith("  --")]

@@ -20,6 +20,7 @@ from bertvision.cli.console import (
 )
 from bertvision.errors import FolderError, SettingsError
 from bertvision.files import check_file, write_text
+from bertvision.tables import counted
 
 SEE_CONFIGS = "; see `bertvision configs`"
 
@@ -46,7 +47,9 @@ def inspect(
     if as_json:
         print_json(found.as_dict())
         return
-    results.print(f"{found.name}: {found.examples:,} examples, {found.windows:,} windows", markup=False)
+    results.print(
+        f"{found.name}: {counted(found.examples, 'example')}, {counted(found.windows, 'window')}", markup=False
+    )
     print_tables(found.as_tables())
     for note in found.notes:
         progress.say(f"warning: {note}")
@@ -54,7 +57,7 @@ def inspect(
 
 @in_one_line
 def near_miss(
-    data: Annotated[str, typer.Argument(metavar="IN.json", help="A SQuAD .json or .json.gz, 1.1 or 2.0.")],
+    data: Annotated[str, typer.Argument(metavar="IN.json", help="A SQuAD .json or .json.gz, or IN.json[a:b].")],
     out: Annotated[Path, typer.Option("--out", metavar="OUT.json", help="The file to write; .gz is packed.")],
     share: Annotated[float, typer.Option("--share", help="Of the answerable questions that get one, 0 to 1.")] = 0.5,
     seed: Annotated[int, typer.Option("--seed", help="Another seed makes other questions.", min=0)] = 1,

@@ -49,11 +49,15 @@ def search(
     from bertvision.experiment import read_experiment
 
     experiment = read_experiment(config, overrides or ())
+    from bertvision.steps.data import read_search_data
+
+    folder = check_folder(Path("runs") / f"{experiment.title}-search" if out is None else out)
+    progress = progress_for(quiet)
+    data = read_search_data(experiment, progress)  # before torch is imported: a missing file is told at once
     from bertvision.steps.search import SearchAsked
     from bertvision.steps.search import search as run_search
 
-    folder = check_folder(Path("runs") / f"{experiment.title}-search" if out is None else out)
-    record = run_search(experiment, folder, SearchAsked(storage, trials, minutes), progress_for(quiet))
+    record = run_search(experiment, folder, SearchAsked(storage, trials, minutes), progress, data=data)
     if record is None:
         return
     from bertvision.report.searches import trials_table, write_search_figure

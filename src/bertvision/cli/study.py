@@ -23,6 +23,7 @@ from bertvision.cli.console import (
     results,
 )
 from bertvision.files import check_folder
+from bertvision.tables import counted
 
 if TYPE_CHECKING:
     from bertvision.reproduce import StudyPlan, StudyWork
@@ -137,13 +138,11 @@ def _plan_lines(study: "Study", work: "StudyWork | None", runs: Sequence[str], m
     if work is None:
         takes = f"not run by this command: needs {study.needs}"
     else:
-        time = (
-            ""
-            if work.seconds is None
-            else f"; about {in_time(work.seconds)} of training on this machine, on the papers' data"
-        )
-        passes = f"{work.tuning_epochs:g} epochs of tuning, {work.head_passes:g} passes of heads"
-        takes = f"takes: {work.runs} runs, {work.seeds} seeds: {passes}{time}"
+        where = "on this machine, on the papers' data; predicting dev is extra"
+        time = "" if work.seconds is None else f"; about {in_time(work.seconds)} of training {where}"
+        epochs, passes = "epoch" + "s" * (work.tuning_epochs != 1), "pass" + "es" * (work.head_passes != 1)
+        what = f"{work.tuning_epochs:g} {epochs} of tuning, {work.head_passes:g} {passes} of heads"
+        takes = f"takes: {counted(work.runs, 'run')}, {counted(work.seeds, 'seed')}: {what}{time}"
     numbers = "; ".join(_published(each) for each in study.published) or "no number"
     return [
         f"{study.paper}; {takes}",

@@ -213,7 +213,9 @@ def _say_how_to_use(out: Path, records: "Sequence[RunRecord]") -> None:
     if (better := better_than_models(out, records)) is not None:
         what = "the encoder as given" if better.kind == "encoder" else f"the {better.kind} {better.row}"
         results.print(f"{what} scores {main_score(better):.1f}, more than any model of this run", markup=False)
-    results.print(f"best model: {best.relative_to(out)}; use it on a file of your own:", markup=False)
+    seeds = len({record.seed for record in records})
+    what = f"best single model (the table has means of {seeds} seeds)" if seeds > 1 else "best model"
+    results.print(f"{what}: {best.relative_to(out)}; use it on a file of your own:", markup=False)
     results.print(f"  {_program()} predict {shlex.quote(str(out))} --data FILE --out FOLDER", markup=False)
 
 

@@ -26,6 +26,7 @@ from bertvision.cli.console import (
 )
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import check_file, check_folder
+from bertvision.tables import counted
 
 if TYPE_CHECKING:
     from bertvision.serving.answers import Answer
@@ -214,8 +215,9 @@ def _predict_shards(
         counts = {"shards": len(found.shards), "rows": found.rows, "bad": found.bad, "busy": found.busy}
         print_json({**counts, "out": str(out)})
         return
-    told = f"{found.rows:,} rows in {len(found.shards):,} shards, {found.bad:,} bad rows set aside"
-    busy = f"; another process is working on {found.busy:,} shards" if found.busy else ""
+    read = f"{counted(found.rows, 'row')} in {counted(len(found.shards), 'shard')}"
+    told = f"{read}, {counted(found.bad, 'bad row')} set aside"
+    busy = f"; another process is working on {counted(found.busy, 'shard')}" if found.busy else ""
     results.print(f"{told}; predictions in {out}{busy}", markup=False)
 
 

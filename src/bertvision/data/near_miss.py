@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from bertvision.data.example import NearMissConfig, NearMissRule, Question, Split
 from bertvision.data.near_miss_rules import RULES, Asked, Change, FileWords
 from bertvision.data.passages import Passage, topic_words, words_of
+from bertvision.data.sources import parse_source, take_part
 from bertvision.data.squad import load_squad, read_squad_file
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import check_file, write_bytes
@@ -133,17 +134,21 @@ def with_near_misses(
 def write_near_misses(
     source: str | Path, out: str | Path, settings: Mapping[str, Any] | None = None, progress: Progress = SILENT
 ) -> NearMisses:
-    """Write a SQuAD file with near misses beside its own questions, as SQuAD 2.0.
+    """Write a SQuAD file, or a slice of one (`FILE[a:b]`), with near misses beside its own questions, as SQuAD 2.0.
 
     `settings` are those of `data.near_misses`: `share`, `seed` and `rules`. All else of the file stays as it is; a name
     that ends in `.gz` is packed.
     """
     config = validate(NearMissConfig, dict(settings or {}), "near misses")
-    path, target = Path(source), check_file(Path(out))
+    asked = parse_source(str(source))
+    path, target = Path(asked.whole), check_file(Path(out))
     if path.exists() and target.exists() and path.samefile(target):
         raise SettingsError(f"{target}: is the file that is read; give --out another name")
-    found = make_near_misses(read_squad_file(path, advice="").examples, config, str(path), progress)
+    split = take_part(read_squad_file(path, advice=""), str(source))
+    found = make_near_misses(split.examples, config, str(source), progress)
     content = load_squad(path)
+    if asked.part is not None:
+        _keep(content, {question.id for question in split.examples})
     _add_to(content, found.made)
     packed = (json.dumps(content, ensure_ascii=False) + "\n").encode()
     write_bytes(target, gzip.compress(packed, mtime=0) if target.suffix == ".gz" else packed)
@@ -223,6 +228,15 @@ def _may_be_answered(asked: Asked, change: Change) -> bool:
             if has_answer or len(change.kept & sentence.stems) >= SHARED * len(change.kept):
                 return True
     return False
+
+
+def _keep(content: dict[str, Any], ids: Collection[str]) -> None:
+    """Keep some questions, and what they are asked about."""
+    for article in content["data"]:
+        for paragraph in article["paragraphs"]:
+            paragraph["qas"] = [qa for qa in paragraph["qas"] if qa["id"] in ids]
+        article["paragraphs"] = [paragraph for paragraph in article["paragraphs"] if paragraph["qas"]]
+    content["data"] = [article for article in content["data"] if article["paragraphs"]]
 
 
 def _add_to(content: dict[str, Any], made: Sequence[NearMiss]) -> None:

@@ -31,6 +31,10 @@ from bertvision.data.tables import (
 from bertvision.data.text_format import SAY_ENCODING, USUAL, TextFormat
 from bertvision.errors import DataError
 
+# Where labels are optional; to leave such rows out would mostly leave out all of them.
+GO_UNSCORED = (
+    "; correct it, name the labels as the table does (data.labels), or leave the cells empty to go without scores"
+)
 LabelColumn = Literal["class", "labels", "number"]  # what a table says of a row
 SAY_ID = "; correct data.columns.id, or number the rows with data.columns.id=null"
 SAY_COLUMNS = "; say with data.columns which hold `text` and `label`, such as data.columns.text=NAME"
@@ -80,7 +84,7 @@ def read_rows(
     _check_columns(table, columns, labelled, needs_id=needs_labels and not layout.is_published)
     raws = list(_raw_rows(table, columns, layout, labelled, needs_labels))
     labels = layout.labels or _names(raws, columns, layout)
-    found = (_numbered(raw, labels, columns, layout) if isinstance(raw, _Raw) else raw for raw in raws)
+    found = (_numbered(raw, labels, columns, layout, needs_labels) if isinstance(raw, _Raw) else raw for raw in raws)
     split = collect(found, table.name, on_bad, table.sha256, advice=advice)
     if not layout.labels and layout.holds == "class":
         _refuse_header(raws, table, layout)
@@ -182,16 +186,20 @@ def _names(raws: Sequence[_Raw | Found[TextRow]], columns: ColumnsConfig, layout
     return tuple(sorted(texts, key=float) if all(map(_is_number, texts)) else texts)
 
 
-def _numbered(raw: _Raw, labels: tuple[str, ...], columns: ColumnsConfig, layout: RowLayout) -> Found[TextRow]:
+def _numbered(
+    raw: _Raw, labels: tuple[str, ...], columns: ColumnsConfig, layout: RowLayout, needs_labels: bool
+) -> Found[TextRow]:
     try:
         label = _as_number(raw.label, labels, layout)
     except KeyError as unknown:
         shown = ", ".join(map(repr, labels[:8])) + (", ..." if len(labels) > 8 else "")
-        column = place_of(_listed(columns.label)[0])
+        problem = f"{place_of(_listed(columns.label)[0])}: {unknown.args[0]!r} is no label; expected {shown}"
+        if not needs_labels and not layout.is_published:
+            return Found(raw.where, None, problem, GO_UNSCORED)
         advice = "" if layout.is_published else " (all that train has, unless data.labels names more)"
         if layout.holds == "class" and not layout.is_published and all(map(_is_number, (unknown.args[0], *labels))):
             advice += "; for numbers as such say task: regression"
-        return Found(raw.where, None, f"{column}: {unknown.args[0]!r} is no label; expected {shown}{advice}")
+        return Found(raw.where, None, f"{problem}{advice}")
     return Found(raw.where, TextRow(raw.id, raw.texts, label))
 
 

@@ -17,6 +17,7 @@ from bertvision.data.example import Example, OnBad, Split
 from bertvision.errors import DataError, MissingExtraError, SettingsError, reason_of
 from bertvision.files import exists
 from bertvision.hub import hub_problem
+from bertvision.tables import counted
 
 HUB_ID = re.compile(r"(?P<dataset>[\w.-]+/[\w.-]+)(/(?P<config>[\w.-]+))?(:(?P<split>\w+))?")
 SLICE = re.compile(r"(?P<whole>.+)\[(?P<first>-?\d*):(?P<end>-?\d*)\]")
@@ -136,6 +137,7 @@ class Found(Generic[Example]):
     where: str
     example: Example | None
     problem: str = ""
+    advice: str | None = None  # in place of what is advised for every bad one
 
 
 class BadExampleError(Exception):
@@ -156,6 +158,8 @@ def collect(
     bad: list[str] = []
     for each in found:
         if each.example is None:
+            if not bad and each.advice is not None:
+                advice = each.advice
             bad.append(f"{each.where}: {each.problem}")
         elif each.example.id in examples:
             bad.append(f"{each.where}: duplicate id; give every {what} an id of its own")
@@ -174,4 +178,4 @@ def collect(
 def left_out(name: str, kept: int, dropped: int, first_bad: str) -> str:
     """Return how many examples of a file were dropped, and what is wrong with the first of them."""
     why = f"; {'the first: ' * (dropped > 1)}{first_bad}" if first_bad else ""
-    return f"{name}: {dropped} bad example{'s' * (dropped != 1)} left out, {kept} kept{why}"
+    return f"{name}: {counted(dropped, 'bad example')} left out, {kept} kept{why}"

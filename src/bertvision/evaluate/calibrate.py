@@ -26,7 +26,7 @@ from bertvision.evaluate.calibration import (
 from bertvision.evaluate.confidence import Answers, build_answers
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
 from bertvision.run_folder import run_of
-from bertvision.tables import Page, Table, number_cell
+from bertvision.tables import Page, Table, counted, number_cell
 
 
 class HeldOut(NamedTuple):
@@ -66,7 +66,7 @@ class CalibrationReport:
 
     def as_page(self) -> Page:
         """Return everything as it is printed."""
-        head = (f"{self.questions:,} questions", self.folder, self.fitted_on)
+        head = (counted(self.questions, "question"), self.folder, self.fitted_on)
         return Page(head, [self._scores(), _bins_section(self.before.bins, self.after.bins)], [])
 
     def _scores(self) -> Table:

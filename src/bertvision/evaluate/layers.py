@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.tables import Page, Table, number_cell
+from bertvision.tables import Page, Table, counted, number_cell
 
 Parts = npt.NDArray[np.float64]  # [question, part]: what each part of a head adds to the score of one of its spans
 ARM = 10  # characters of a bar on each side of its middle
@@ -57,7 +57,7 @@ class LayerMeans:
 
     def as_page(self) -> Page:
         """Return everything as it is printed."""
-        head = f"{self.questions:,} questions of {self.data}, {self.golds:,} with a gold span"
+        head = f"{counted(self.questions, 'question')} of {self.data}, {self.golds:,} with a gold span"
         sections = [self._score_section()]
         if self.total.apart is not None:
             sections.append(self._type_section())

@@ -22,6 +22,7 @@ from bertvision.heads.readouts import BiLstmRowReadout, ClassReadout, hide_paddi
 from bertvision.model_config import Pooling
 from bertvision.progress import SILENT, Progress
 from bertvision.shapes import StackShape
+from bertvision.tables import counted
 from bertvision.training.checkpoint import HeldSignals, load_progress, save_progress
 from bertvision.training.config import SpanLoss
 from bertvision.training.device import Compute, StepGraphs, wait_for
@@ -103,7 +104,7 @@ def train_heads_together(
     training = _Training(groups, num_steps, config, saved, log, compute)
     history = training.history
     for epoch in range(training.epoch, config.epochs):
-        what = f"train {len(heads)} heads" + (f", epoch {epoch + 1}" if config.epochs > 1 else "")
+        what = f"train {counted(len(heads), 'head')}" + (f", epoch {epoch + 1}" if config.epochs > 1 else "")
         batches = ([batch] for batch in source.epoch(epoch, first_step=training.done))
         with HeldSignals(saved) as signals, progress.bar(what, num_steps[epoch]) as bar:
             bar.advance(training.done)

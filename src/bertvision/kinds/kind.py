@@ -37,6 +37,7 @@ from bertvision.predictions.files import PREDICTIONS, WHERE
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.records import Mistake
+from bertvision.tables import counted
 from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import Window
 
@@ -178,7 +179,7 @@ class Kind(KindFacts, ABC):
 
     def summarise(self, predictions: Sequence[Predicted]) -> str:
         """Say in a few words what was predicted."""
-        return f"{len(predictions):,} example{'s' * (len(predictions) != 1)}"
+        return counted(len(predictions), "example")
 
     @abstractmethod
     def said(self, prediction: Predicted) -> AnyLabel:

@@ -48,6 +48,7 @@ from bertvision.predictions.logits import Logits, TextGrid, grid_of, save_logits
 from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.spans import decode_spans
 from bertvision.records import Mistake
+from bertvision.tables import counted
 from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import Window
 
@@ -134,8 +135,10 @@ class Spans(QuestionKind):
             odds = read_null_odds(null_odds) if null_odds is not None else None
             return score_squad2(golds.examples, answers, odds, threshold), ""
         missing = [question.id for question in golds.examples if question.id not in answers]
-        note = f"{len(missing)} questions without a prediction, such as {missing[0]!r}, score 0" if missing else ""
-        return score_squad1(golds.examples, answers), note
+        if not missing:
+            return score_squad1(golds.examples, answers), ""
+        without = f"{counted(len(missing), 'question')} without a prediction, such as {missing[0]!r}"
+        return score_squad1(golds.examples, answers), f"{without}, score{'s' * (len(missing) == 1)} 0"
 
     def can_score(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> bool:
         """Whether SQuAD 1.1 can score all questions, if these are its predictions."""

@@ -40,6 +40,7 @@ from bertvision.records import (
 )
 from bertvision.run_folder import is_made, resumable, write_settings
 from bertvision.settings import Settings
+from bertvision.tables import counted
 from bertvision.training.accounting import Costs, Meter
 from bertvision.training.checkpoint import HeldSignals, fingerprint, load_progress, save_progress
 from bertvision.training.device import Compute, StepGraphs, choose_compute
@@ -350,7 +351,7 @@ def _card(model: PretrainingModel, prepared: Prepared, config: PretrainConfig, l
     lines = (
         f"size: {size.layers} layers x {size.hidden}, {size.heads} heads; vocabulary: {prepared.vocabulary.size:,}",
         f"objective: {config.objective}; transformers' class: {type(model.whole).__name__}",
-        f"text: {train.num_documents:,} documents, {len(train.ids):,} tokens",
+        f"text: {counted(train.num_documents, 'document')}, {len(train.ids):,} tokens",
         f"steps planned: {config.num_steps:,}; rows of {', '.join(str(each.length) for each in config.stages)} tokens",
         f"held-out loss when this was written: {told}",
     )

@@ -226,6 +226,12 @@ def silence_score(record: RunRecord) -> float | None:
     return 100 * scores["NoAns_total"] / scores["total"] if "NoAns_total" in scores else None
 
 
+def is_best_silent(record: RunRecord) -> bool:
+    """Whether no threshold beats "no answer" to every question; the official script calls the best one 0 then."""
+    silence = silence_score(record)
+    return silence is not None and record.scores.get("best_f1", math.inf) <= silence + 1e-9
+
+
 def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
     """Sort records by experiment, fraction and seed, then by kind (baseline, encoder, ...) as configured."""
     kinds = {kind: number for number, kind in enumerate(get_args(ResultKind))}

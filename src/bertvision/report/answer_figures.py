@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from bertvision.records import Curves, RunRecord
+from bertvision.records import Curves, RunRecord, is_best_silent
 from bertvision.report.drawing import (
     INK,
     PALETTE,
@@ -22,9 +22,10 @@ from bertvision.report.results import Result, full_results, largest_fraction, tr
 
 TYPES = (("HasAns_f1", "has an answer", PALETTE[0]), ("NoAns_f1", "has none", PALETTE[1]))
 SLOT_HEIGHT = 0.5  # inches for a name and two bars
+BEST_THRESHOLD = "best_f1_thresh"
 # Thresholds marked on a row's curve: the keys of place and score, and how the mark looks.
 TUNED_MARK, BEST_MARK = Style(INK, "D", ""), Style(INK, "v", "")
-MARKS = (("tuned_threshold", "tuned_f1", TUNED_MARK), ("best_f1_thresh", "best_f1", BEST_MARK))
+MARKS = (("tuned_threshold", "tuned_f1", TUNED_MARK), (BEST_THRESHOLD, "best_f1", BEST_MARK))
 DASHED = Style(INK, "", "--")
 STAGES = {"before": "Before calibration", "after": "After calibration"}
 EQUAL = Style(INK, "", "--")
@@ -151,7 +152,16 @@ def _draw_line(axis: Axes, x: Sequence[float], y: Sequence[float], style: Style,
     axis.plot(x, y, color=style.color, linestyle=style.line, marker=marker)
 
 
+def _lowest_threshold(record: RunRecord) -> float:
+    """Return where the curve begins, which is as near to "below all odds" as the axis goes."""
+    assert record.curves is not None
+    return record.curves.threshold[0][0]
+
+
 def _draw_marks(axis: Axes, record: RunRecord, style: Style) -> None:
     for place, score, mark in MARKS:
         if place in record.scores and score in record.scores:
-            axis.plot([record.scores[place]], [record.scores[score]], color=style.color, marker=mark.marker)
+            threshold = record.scores[place]
+            if place == BEST_THRESHOLD and is_best_silent(record):
+                threshold = _lowest_threshold(record)
+            axis.plot([threshold], [record.scores[score]], color=style.color, marker=mark.marker)

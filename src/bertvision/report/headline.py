@@ -15,7 +15,7 @@ from bertvision.report.results import (
     results_of,
     trained,
 )
-from bertvision.tables import Statistic, score_cell
+from bertvision.tables import Statistic, counted, score_cell
 
 ENOUGH = 1.0  # points that the last doubling of the data adds, below which more would hardly be seen
 SILENCE = "“no answer” to every question"
@@ -81,7 +81,7 @@ def _best(best: Result, measure: Measure) -> str:
     fraction = "" if best.fraction is None else f" at fraction {best.fraction_text}"
     bounds, dev = mean_interval(best, measure.key), best.records[0].data.get("dev")
     interval = "" if bounds is None else f" (95% interval {bounds[0]:.1f} to {bounds[1]:.1f})"
-    chosen = "" if dev is None else f", the best model on the {dev.questions:,} examples of dev"
+    chosen = "" if dev is None else f", the best model on the {counted(dev.questions, 'example')} of dev"
     return f"{best.name}{fraction}: {measure.head} {best.scores[measure.key].mean:.1f}{interval}{chosen}."
 
 

@@ -4,7 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from bertvision.records import Apart, DifferenceRecord, RunRecord, fraction_name, merge_variants, tuned_for
+from bertvision.records import (
+    Apart,
+    DifferenceRecord,
+    RunRecord,
+    fraction_name,
+    is_best_silent,
+    merge_variants,
+    tuned_for,
+)
 from bertvision.report.costs import costs_note
 from bertvision.report.measures import CALIBRATION, Measure, measures_of
 from bertvision.report.results import (
@@ -22,6 +30,7 @@ from bertvision.tables import Cell, Cells, Column, Number, Table, score_cell, sh
 
 MODELS = "All models by fraction"
 CALIBRATED = "Thresholds and probabilities"
+BEST_THRESHOLD, BELOW_ALL = "best_f1_thresh", "below all odds"
 # Seeds are told apart because a bootstrap of questions cannot know what another training would have answered.
 DIFFERENCES_NOTE = "Intervals are the middle 95% over resampled {drawn}, paired"
 THESE_SEEDS = (
@@ -82,7 +91,7 @@ def calibration_table(records: Iterable[RunRecord]) -> Table | None:
     results = [each for each in results_of(records) if "ece" in each.scores or "tuned_threshold" in each.scores]
     if not results:
         return None
-    return result_table(CALIBRATED, [*LEADING, *map(_score_column, CALIBRATION)], results)
+    return result_table(CALIBRATED, [*LEADING, *map(_calibration_column, CALIBRATION)], results)
 
 
 def difference_tables(evidence: Evidence) -> list[Table]:
@@ -137,6 +146,20 @@ def _score_column(measure: Measure) -> ResultColumn:
         return score_cell(result.scores.get(measure.key), measure.digits)
 
     return ResultColumn(measure.head, cell, measure.meaning, short=short)
+
+
+def _calibration_column(measure: Measure) -> ResultColumn:
+    column = _score_column(measure)
+    if measure.key != BEST_THRESHOLD:
+        return column
+
+    def cell(result: Result) -> Cell:
+        silent = sum(map(is_best_silent, result.records))
+        if silent in (0, result.seeds):
+            return BELOW_ALL if silent else column.cell(result)
+        return f"{BELOW_ALL} in {silent} of {result.seeds}"  # a mean with the official 0 in it would say nothing
+
+    return column._replace(cell=cell)
 
 
 def _interval_column(measure: Measure) -> ResultColumn:

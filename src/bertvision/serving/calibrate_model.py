@@ -49,7 +49,8 @@ class ModelCalibration:
             f"threshold of predict {self.fitted.null_threshold:.4f}"
         )
         written = "nothing was written; --write does" if self.written is None else f"written to {self.written}"
-        few = f"{self.report.questions} questions are few, and what fits them may be chance; give {FEW} or more"
+        asked = "1 question is" if self.report.questions == 1 else f"{self.report.questions} questions are"
+        few = f"{asked} few, and what fits them may be chance; give {FEW} or more"
         cautions = (few,) if self.report.questions < FEW else ()
         return page._replace(head=(*page.head, fitted, *cautions, written))
 

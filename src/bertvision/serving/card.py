@@ -17,7 +17,7 @@ from bertvision.model_folder import ModelConfig
 from bertvision.records import RunRecord, tuned_for
 from bertvision.serving.served import PLACE
 from bertvision.settings import BASE, DEFAULT, Settings, parse_yaml
-from bertvision.tables import figure
+from bertvision.tables import counted, figure
 from bertvision.tasks import TASKS, task_name
 from bertvision.version import VERSION
 
@@ -67,7 +67,7 @@ def model_card(
     title = about.title or f"{config.head.name} for {config.task}"
     return "\n".join(
         [
-            *_front(config, records, title, base),
+            *_front(config, calibration, records, title, base),
             f"# {title}",
             "",
             *_origin(config),
@@ -99,10 +99,12 @@ def _origin(config: ModelConfig) -> list[str]:
     ]
 
 
-def _front(config: ModelConfig, records: Sequence[RunRecord], title: str, base: BaseModel) -> list[str]:
+def _front(
+    config: ModelConfig, calibration: Calibration, records: Sequence[RunRecord], title: str, base: BaseModel
+) -> list[str]:
     """Return the card's head, which the hub reads; what is not known is absent."""
     trained_on = [hub_id for record in records for hub_id in _hub_ids(record)]
-    results = [result for record in records for result in _results(record)]
+    results = [result for record in records for result in _results(record, calibration)]
     metrics = [metric["type"] for result in results for metric in result["metrics"]]
     content = {
         **base.said,
@@ -136,8 +138,8 @@ def _hub_ids(record: RunRecord) -> list[str]:
     return [each.dataset for each in ids if each is not None]
 
 
-def _results(record: RunRecord) -> list[Settings]:
-    """Return a record's scores on dev as the hub's model-index has them."""
+def _results(record: RunRecord, calibration: Calibration) -> list[Settings]:
+    """Return a record's scores on dev as the hub's model-index has them: those at the model's own threshold."""
     if "dev" not in record.data:
         return []
     info, dev = TASKS[task_name(record.task)], record.data["dev"]
@@ -145,13 +147,27 @@ def _results(record: RunRecord) -> list[Settings]:
     name = PurePath(dev.name).name
     source = {"name": name, "type": name} if hub_id is None else {"name": hub_id.dataset, "type": hub_id.dataset}
     more = {} if hub_id is None else {"config": hub_id.config, "split": hub_id.split}
+    tuned, threshold = _scored_as(record, calibration)
+    at = f" at null threshold {threshold:.2f}" if info.kind.has_null else ""
     metrics = [
-        {"type": HUB_METRICS.get(score, score), "value": round(record.scores[score], 4), "name": score}
+        {"type": HUB_METRICS.get(score, score), "value": round(record.scores[f"{tuned}{score}"], 4), "name": score + at}
         for score in info.scores
-        if score in record.scores
+        if f"{tuned}{score}" in record.scores
     ]
     dataset = source | {key: value for key, value in more.items() if value is not None}
     return [{"task": {"type": info.kind.pipeline, "name": record.task}, "dataset": dataset, "metrics": metrics}]
+
+
+def _scored_as(record: RunRecord, calibration: Calibration) -> tuple[str, float]:
+    """Return what the names of those scores begin with that are at the model's own null threshold, and a threshold.
+
+    A model that was calibrated again has no such scores in its record; the threshold then is that of those it has.
+    """
+    own = {"reader_tuned_": calibration.threshold, "tuned_": calibration.null_threshold}
+    for tuned, threshold in own.items():
+        if record.scores.get(f"{tuned}threshold") == threshold:
+            return tuned, threshold
+    return "", record.config.get("answers", {}).get("null_threshold", 0.0)
 
 
 def _limits(config: ModelConfig, records: Sequence[RunRecord]) -> list[str]:
@@ -193,7 +209,7 @@ def settings_table(config: UseConfig, calibration: Calibration) -> list[str]:
 def _scores(record: RunRecord) -> list[str]:
     data = [
         # The folder is the author's own affair.
-        (name, f"`{PurePath(file.name).name}`, {file.questions:,} examples{_sha(file.sha256)}")
+        (name, f"`{PurePath(file.name).name}`, {counted(file.questions, 'example')}{_sha(file.sha256)}")
         for name, file in record.data.items()
     ]
     made = record.provenance

@@ -23,6 +23,7 @@ from bertvision.progress import SILENT, Progress
 from bertvision.serving.predictor import open_served
 from bertvision.serving.served import Served
 from bertvision.settings import Settings
+from bertvision.tables import counted
 from bertvision.tasks import TASKS
 
 
@@ -103,7 +104,7 @@ def predict_stream(
     ending = _ending_of(text, used)
     if ending is None:
         lines = [line.removesuffix("\r") for line in text.split("\n") if line.strip()]
-        progress.say(f"standard input: {len(lines):,} text{'s' * (len(lines) != 1)}, one on each line")
+        progress.say(f"standard input: {counted(len(lines), 'text')}, one on each line")
         return _answer_to(out, used, _asked_texts(used, lines), progress)
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"standard input{ending}"

@@ -9,13 +9,16 @@ from typing import Any, NamedTuple
 from bertvision.data.example import DataConfig, Split
 from bertvision.data.held_out import check_apart, hold_out
 from bertvision.data.near_miss import with_near_misses
-from bertvision.data.sources import left_out
+from bertvision.data.sources import left_out, parse_source
 from bertvision.data.tables import finite_number
-from bertvision.errors import SettingsError
+from bertvision.errors import DataError, SettingsError
 from bertvision.experiment import Experiment
+from bertvision.files import exists
 from bertvision.progress import SILENT, Progress
 from bertvision.tasks import TASKS, Task, read_labelled, read_task
 
+DEFAULT_HELD_OUT = 0.1  # share of train that a search scores trials on
+FILES = (".json", ".gz", ".tsv", ".csv", ".jsonl", ".parquet", ".txt", ".conll")
 MOST_SHOWN = 3  # labels or groups of them in one line
 
 
@@ -38,6 +41,18 @@ def read_data(experiment: Experiment, progress: Progress = SILENT, *, with_dev: 
         task = task._replace(dev=held_out)
     task, near_misses = _near_misses(task, experiment.data, progress)
     return ExperimentData(task, held_out, near_misses)
+
+
+def read_search_data(experiment: Experiment, progress: Progress = SILENT) -> ExperimentData:
+    """Read what a search learns from and scores trials on; dev, which is read at its end, has to be there."""
+    data = experiment.data
+    dev = parse_source(data.dev).whole
+    if data.folds is None and dev.endswith(FILES) and not exists(dev):
+        raise DataError(f"{dev}: no such file; data.dev is read at the end of the search, for the best trial")
+    if data.held_out == 0:
+        data = data.model_copy(update={"held_out": DEFAULT_HELD_OUT})
+        progress.say(f"data.held_out is 0: a share of {DEFAULT_HELD_OUT:g} of train is held out to score trials on")
+    return read_data(experiment.model_copy(update={"data": data}), progress, with_dev=False)
 
 
 def _held_out(task: Task, data: DataConfig) -> tuple[Task, Split[Any] | None]:

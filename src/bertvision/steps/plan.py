@@ -23,7 +23,7 @@ from bertvision.steps.frozen_source import plan_bottom
 from bertvision.steps.measure import size_for, speed_of
 from bertvision.steps.results import ENCODER
 from bertvision.steps.states import plan_source, states_folder, wanted_states
-from bertvision.tables import Column, Table, in_time, in_units
+from bertvision.tables import Column, Table, counted, in_time, in_units
 from bertvision.training.loop import seed_for
 from bertvision.windows.padding import lengths_of
 from bertvision.windows.step_plan import StepPlan
@@ -87,8 +87,8 @@ def _plan_heads(context: RunContext) -> tuple[str, Choice]:
     folder = states_folder(context, context.start_fingerprint, pooling=pooling)
     choice = plan_source(context, wanted, folder, heads)
     tokens, passes = int(lengths_of(wanted.windows).sum()), config.epochs
-    work = f"{len(wanted.windows):,} windows, {tokens:,} tokens, {passes} {'passes' if passes > 1 else 'pass'}"
-    return f"{context.experiment.title}: {work}, {len(heads)} {'heads' if len(heads) > 1 else 'head'}", choice
+    work = f"{counted(len(wanted.windows), 'window')}, {tokens:,} tokens, {passes} {'passes' if passes > 1 else 'pass'}"
+    return f"{context.experiment.title}: {work}, {counted(len(heads), 'head')}", choice
 
 
 def _plan_tuning(context: RunContext) -> Choice | None:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from bertvision.data.sources import parse_source
-from bertvision.errors import DataError, SettingsError, TrainingError
+from bertvision.errors import SettingsError, TrainingError
 from bertvision.experiment import Experiment, read_experiment, to_settings
-from bertvision.files import exists, locked, make_folder, remove_folder, whole_folder, write_text
+from bertvision.files import locked, make_folder, remove_folder, whole_folder, write_text
 from bertvision.predictions.files import to_csv
 from bertvision.progress import SILENT, Progress
 from bertvision.records import (
@@ -28,7 +27,7 @@ from bertvision.records import (
 )
 from bertvision.search_space import SHARED, SearchConfig, Space, Value, layers_of, space_of
 from bertvision.steps.context import RunContext, prepare
-from bertvision.steps.data import read_data
+from bertvision.steps.data import DEFAULT_HELD_OUT, ExperimentData, read_search_data
 from bertvision.steps.optuna_study import (
     AskedTrial,
     ask,
@@ -50,8 +49,7 @@ if TYPE_CHECKING:
     import optuna
 
 STORAGE, BEST_FILE, BEST, TRIALS_FILE = "search.db", "best.yaml", "best", "trials.csv"
-DEFAULT_TRIALS, DEFAULT_HELD_OUT = 48, 0.1
-FILES = (".json", ".gz", ".tsv", ".csv", ".jsonl", ".parquet", ".txt", ".conll")
+DEFAULT_TRIALS = 48
 
 
 class SearchAsked(NamedTuple):
@@ -82,18 +80,25 @@ class Search(NamedTuple):
 
 
 def search(
-    experiment: Experiment, out: Path, asked: SearchAsked = AS_WRITTEN, progress: Progress = SILENT
+    experiment: Experiment,
+    out: Path,
+    asked: SearchAsked = AS_WRITTEN,
+    progress: Progress = SILENT,
+    *,
+    data: ExperimentData | None = None,
 ) -> SearchRecord | None:
     """Try settings, score them on held-out rows, and run the best; None where another worker is still at it.
 
+    `data` is what `read_search_data` returned, where it was read before.
     What OUT or the storage holds is kept: the same command goes on with a search that was stopped, and several of them
     work on one study. The dev set is read when the trials are over, for the best one alone.
     """
     check_optuna()
-    with quiet_optuna(), _opened(experiment, out, asked, progress) as found:
+    with quiet_optuna(), _opened(experiment, out, asked, progress, data) as found:
         _try_all(found)
         if others := count_running(found.study):
-            progress.say(f"{others} trials of other workers are under way; the last worker runs the best one")
+            are = "trial of other workers is" if others == 1 else "trials of other workers are"
+            progress.say(f"{others} {are} under way; the last worker runs the best one")
             return None
         return _finish(found, out, progress)
 
@@ -103,21 +108,18 @@ def _config(experiment: Experiment) -> SearchConfig:
 
 
 @contextmanager
-def _opened(experiment: Experiment, out: Path, asked: SearchAsked, progress: Progress) -> Iterator[Search]:
+def _opened(
+    experiment: Experiment, out: Path, asked: SearchAsked, progress: Progress, data: ExperimentData | None
+) -> Iterator[Search]:
     """Read the data but dev, load the encoder, and open or begin the study."""
     config, space = _config(experiment), _space(experiment)
     if space.of == "finetune" and experiment.finetune.objective == "contrastive":
         raise SettingsError(
             "search of finetune scores every epoch, which contrastive tuning cannot; use objective: task"
         )
-    dev = parse_source(experiment.data.dev).whole
-    if experiment.data.folds is None and dev.endswith(FILES) and not exists(dev):
-        raise DataError(f"{dev}: no such file; data.dev is read at the end of the search, for the best trial")
-    if (held_out := experiment.data.held_out) == 0:
-        held_out = DEFAULT_HELD_OUT
-        progress.say(f"data.held_out is 0: a share of {held_out:g} of train is held out to score trials on")
-    base = base_of(experiment, space, held_out)
-    context = prepare(base, out, progress, data=read_data(base, progress, with_dev=False))
+    data = read_search_data(experiment, progress) if data is None else data
+    base = base_of(experiment, space, experiment.data.held_out or DEFAULT_HELD_OUT)
+    context = prepare(base, out, progress, data=data)
     _check_layers(space, context.shapes[None].layers)
     wanted = asked.trials or config.trials or (space.size if config.sampler == "grid" else DEFAULT_TRIALS)
     minutes = asked.minutes or config.minutes
