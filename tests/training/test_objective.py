@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from bertvision.tasks import KINDS
 from bertvision.training import losses
-from bertvision.training.objective import SPANS, Objective, loss_of, losses_of
+from bertvision.training.objective import SPANS, Objective, loss_of, losses_of, unit_of
 from bertvision.windows.batches import collate, collate_to
 from bertvision.windows.packing import BatchShape
 from bertvision.windows.window import Window
@@ -108,3 +110,18 @@ def test_a_teachers_loss_leaves_filling_rows_out_too():
     found = losses.taught_loss(KINDS["span"], own, taught, 2.0, "sum", weights)
     plain = losses.taught_loss(KINDS["span"], own[:2], taught[:2], 2.0, "sum")
     torch.testing.assert_close(found, plain * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("labels", "unit"),
+    [
+        ([-1.0, 1.0], 1.0),
+        ([0.0, 5_000.0, 10_000.0], 2.0**11),  # a spread of 4082
+        ([0.001, 0.002, 0.003], 2.0**-11),  # of 0.00082, above 0.00049
+        ([0.1] * 7, 1.0),  # of a constant there is none, however its mean is rounded
+        ([1_000.1] * 1_000, 1.0),
+    ],
+)
+def test_numbers_are_learned_in_the_power_of_two_below_their_spread(labels, unit):
+    windows = [replace(make_windows(KINDS["number"])[0], label=label) for label in labels]
+    assert unit_of(Objective(KINDS["number"], 1), windows) == unit
