@@ -126,7 +126,7 @@ def figure(value: float, sign: str = "") -> str:
 
 def figure_format(value: float) -> str:
     """Return the format of such a number."""
-    return ",.0f" if abs(value) >= 10_000 else ",.4g"
+    return ",.0f" if abs(value) >= 9_999.5 else ",.4g"  # which writes 9,999.5 as 1e+04
 
 
 def share_text(share: float) -> str:

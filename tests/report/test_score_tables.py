@@ -88,7 +88,10 @@ def test_a_baseline_stands_first_without_fraction_parameters_and_seconds(make_ta
     assert [row[1] for row in table.texts] == ["majority", "encoder", "learned_pooling"]
 
 
-@pytest.mark.parametrize(("rmse", "text"), [(0.51239, "0.5124"), (161_609.949, "161,610"), (0.00161234, "0.001612")])
+@pytest.mark.parametrize(
+    ("rmse", "text"),
+    [(0.51239, "0.5124"), (161_609.949, "161,610"), (9_999.7, "10,000"), (9_999.4, "9,999"), (0.00161234, "0.001612")],
+)
 def test_errors_in_the_labels_unit_keep_four_digits_wherever_they_begin(rmse, text, make_record):
     table = results_table([make_record(task="regression", scores={"pearson": 81.26, "rmse": rmse})])
     assert (cell(table, "Pearson"), cell(table, "RMSE"), cell(table, "MAE")) == ("81.3", text, "")

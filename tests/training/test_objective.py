@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from bertvision.training.objective import (
     span_losses,
     tag_losses,
     taught_loss,
+    unit_of,
 )
 from bertvision.windows.batches import collate, collate_to
 from bertvision.windows.packing import BatchShape
@@ -263,3 +265,18 @@ def test_a_batch_without_any_tag_costs_nothing_and_moves_nothing(draw):
     loss.sum().backward()
     assert loss.item() == 0.0
     assert not logits.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("labels", "unit"),
+    [
+        ([-1.0, 1.0], 1.0),
+        ([0.0, 5_000.0, 10_000.0], 2.0**11),  # a spread of 4082
+        ([0.001, 0.002, 0.003], 2.0**-11),  # of 0.00082, above 0.00049
+        ([0.1] * 7, 1.0),  # of a constant there is none, however its mean is rounded
+        ([1_000.1] * 1_000, 1.0),
+    ],
+)
+def test_numbers_are_learned_in_the_power_of_two_below_their_spread(labels, unit):
+    windows = [replace(make_windows(KINDS["number"])[0], label=label) for label in labels]
+    assert unit_of(Objective(KINDS["number"], 1), windows) == unit

@@ -64,7 +64,8 @@ def start_of(objective: Objective, labels: Labels) -> tuple[Tensor, float]:
         case "labels":
             return ((labels.sum(dim=0) + 1) / (len(labels) + 2)).logit(), 1.0
         case "number":
-            return labels.mean()[None], float(labels.std(correction=0)) or 1.0
+            # In float32 the mean of a constant is rounded, and leaves a spread.
+            return labels.mean()[None], float(labels.double().std(correction=0)) or 1.0
         case _:  # tokens or windows compete: what is added to all of them changes nothing
             return torch.zeros(objective.columns), 1.0
 
