@@ -61,7 +61,7 @@ def test_json_holds_letters_as_they_are(folder):
 def test_a_bar_on_a_terminal_counts_the_windows_and_vanishes(folder, monkeypatch):
     def show_on_terminal(*more):
         terminal = Console(file=StringIO(), force_terminal=True, width=100)
-        for module in ("console", "bars"):
+        for module in ("bars", "console"):  # bars takes its messages from console when it is imported
             monkeypatch.setattr(f"bertvision.cli.{module}.messages", terminal)
         shown = ask("--model", folder, "--context", f"{CONTEXT} " * 20, *more)
         assert shown.exit_code == 0, shown.output

@@ -106,7 +106,7 @@ def test_the_readers_decoder_is_scored_beside_the_official_one(make_folder, data
 
 def test_a_bar_on_a_terminal_counts_the_windows_of_all_questions(make_folder, data, monkeypatch):
     terminal = Console(file=StringIO(), force_terminal=True, width=100)
-    for module in ("console", "bars"):
+    for module in ("bars", "console"):  # bars takes its messages from console when it is imported
         monkeypatch.setattr(f"bertvision.cli.{module}.messages", terminal)
     folder = make_folder()
     served = bertvision.load(folder, device="cpu").served
