@@ -24,7 +24,7 @@ from bertvision.records import read_search_record
 from bertvision.search_space import Range, Space
 from bertvision.settings import shipped_configs
 from bertvision.states.live import LiveStates
-from bertvision.steps.optuna_study import ask, tell
+from bertvision.steps.optuna_study import ask, count_done, tell
 from bertvision.steps.run import run
 from bertvision.steps.search import SearchAsked, search
 
@@ -204,6 +204,21 @@ def test_workers_that_ask_by_turns_ask_for_no_more_than_is_wanted():
     assert len(ask(study, RATES, group=4, wanted=5)) == 3
     assert len(study.trials) == 6  # the other one asked last
     assert ask(study, RATES, group=4, wanted=5) == []
+
+
+def test_a_trial_that_ends_while_trials_are_counted_counts(monkeypatch):
+    study = optuna.create_study(direction="maximize")
+    (asked,) = ask(study, RATES, 1, 1)
+    read = study.get_trials
+
+    def read_and_end(*given, **more):
+        found = read(*given, **more)
+        monkeypatch.setattr(study, "get_trials", read)
+        study.tell(asked.own.number, 50.0)
+        return found
+
+    monkeypatch.setattr(study, "get_trials", read_and_end)
+    assert count_done(study) == 1
 
 
 def test_a_trial_that_another_worker_has_told_ends_and_keeps_what_was_told():

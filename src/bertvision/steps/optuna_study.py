@@ -25,6 +25,7 @@ SETTINGS, SCORES, SECONDS, GROUP, NOTE, WORKER = "settings", "scores", "seconds"
 STARTUP = 10  # trials that are drawn at random before TPE learns from them, and before any is pruned
 LOST_AFTER = timedelta(days=1)  # a trial on another machine that has run for so long has been lost
 OPENINGS = 50  # of a storage whose dozen tables another worker makes at the same moment
+OVER = ("COMPLETE", "PRUNED")
 SQLITE_WAIT = 120  # seconds that a worker waits while another one writes
 
 
@@ -152,11 +153,12 @@ def _own_name() -> dict[str, str]:
 
 
 def count_done(study: "optuna.Study") -> int:
-    """Count the trials that are over or under way; those that workers left are asked for again."""
-    from optuna.trial import TrialState
+    """Count the trials that are over or under way; those that workers left are asked for again.
 
-    over = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
-    return len(over) + count_running(study)
+    All are read at once: one that ended between two readings would be in neither.
+    """
+    trials = study.get_trials(deepcopy=False)
+    return sum(each.state.name in OVER or each.state.name == "RUNNING" and _is_alive(each) for each in trials)
 
 
 class AskedTrial(NamedTuple):
@@ -234,7 +236,7 @@ def tell(study: "optuna.Study", asked: AskedTrial, group: int, score: float | No
 
 def standing(study: "optuna.Study", wanted: int, metric: str) -> str:
     """Say how far a search has come."""
-    over = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in ("COMPLETE", "PRUNED")]
+    over = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in OVER]
     best = max((trial for trial in over if trial.value is not None), key=lambda trial: trial.value or 0.0, default=None)
     score = "" if best is None else f"; best: trial {best.number}, {metric} {best.value:.2f}"
     return f"{len(over)} of {wanted} trials{score}"
