@@ -2,6 +2,8 @@ import gzip
 import json
 import lzma
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from bertvision.data.documents import read_documents, sentences_of
@@ -52,9 +54,8 @@ def test_rows_without_text_are_no_documents(tmp_path):
 
 @pytest.mark.parametrize("cell", [1.5, b"a", ["a", "b"]])
 def test_cells_of_parquet_that_are_no_text_are_refused(tmp_path, cell):
-    parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "notes.parquet"
-    parquet.write_table(pytest.importorskip("pyarrow").table({"text": [None, cell]}), path)
+    pyarrow.parquet.write_table(pyarrow.table({"text": [None, cell]}), path)
     with pytest.raises(DataError, match=f"row 2: column `text` has type {type(cell).__name__}; give it as text"):
         list(read_documents([str(path)]))
 
