@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bertvision.serving.reader import Reader as Reader
     from bertvision.serving.tagger import Tagger as Tagger
     from bertvision.serving.xray import xray as xray
+    from bertvision.steps.encode import encode as encode
     from bertvision.steps.run import run as run
     from bertvision.studies.reports import write_report as write_report
     from bertvision.training_result import TrainingResult as TrainingResult
@@ -48,6 +49,7 @@ __all__ = [
     "build_experiment",
     "calibrate",
     "compare",
+    "encode",
     "ensemble",
     "load",
     "near_misses",
@@ -77,6 +79,7 @@ _PLACES = {
     "build_experiment": ("experiment", "build_experiment"),
     "calibrate": ("serving.calibrate_model", "calibrate_model"),
     "compare": ("evaluate.compare", "compare_files"),
+    "encode": ("steps.encode", "encode"),
     "ensemble": ("evaluate.ensemble", "ensemble_folders"),
     "load": ("serving.predictor", "load"),
     "near_misses": ("data.near_miss", "write_near_misses"),

@@ -5,10 +5,9 @@ import os
 import shlex
 import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -27,9 +26,9 @@ from bertvision.cli.console import (
     messages,
     print_json,
     print_records,
-    print_table,
     progress_for,
     results,
+    settings_of,
 )
 from bertvision.files import check_folder
 from bertvision.progress import Progress
@@ -144,44 +143,58 @@ def train_heads(
 
 
 @in_one_line
-def plan(
-    config: Config,
-    out: Out = None,
-    overrides: Set = None,
-    processes: Annotated[
-        int | None,
-        typer.Option("--processes", metavar="N", min=2, help="Also estimate the run in so many processes, one a GPU."),
+def encode(
+    texts: Annotated[
+        str, typer.Argument(metavar="TEXTS", help="A text file (one text), JSONL, a table, a folder; or a task's data.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder of states.")],
+    encoder: Annotated[str, typer.Option("--encoder", help="default, base, OUT/encoder/FRACTION, hub id.")] = "default",
+    task: Annotated[
+        str | None, typer.Option("--task", help="Cut TEXTS as examples of this task, to train heads from DIR.")
     ] = None,
-    link: Annotated[
-        float, typer.Option("--link", metavar="GB/S", min=0.001, help="How fast these add up gradients.")
-    ] = 50.0,
+    layers: Annotated[
+        str | None, typer.Option("--layers", metavar="N,N", help="Some of them; 0: the embedding output.")
+    ] = None,
+    pooling: Annotated[
+        Literal["first", "last", "mean", "max", "several", "compared"] | None,
+        typer.Option("--pooling", help="One state for each window, as states.pooling names it."),
+    ] = None,
+    overrides: Set = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Estimate whether to recompute states or to keep them.
+    """Extract the states of all layers into files.
 
-    Measures encoder, heads, memory and disk for a few seconds, prints what training the heads would take with each
-    source of states, for one seed and fraction, and says which one `states: auto` chooses. With `tune`, it also says
-    whether `finetune.bottom: auto` keeps the output of frozen blocks; without heads, only that. With --processes it
-    measures tuning and answering too, and scales them: 50 GB/s is a network of 400 Gbit/s, NVLink has 450.
+    Writes every token's states (or, with --pooling, one for each window) to safetensors shards in bf16, without
+    padding; docs/howto/states.md has their layout. Long texts are cut into windows that overlap. The size is printed
+    first. When it was stopped, the same command goes on from there. Heads of an experiment on the same data train from
+    DIR with `--set states.folder=DIR`, where --task and the experiment's settings were given here. Example:
+    bertvision encode train.csv --task classification --pooling mean --out states
     """
-    experiment = _experiment(config, overrides)
-    folder, progress = _folder(out, experiment), progress_for(quiet)
-    data = _data(experiment, progress)
-    from bertvision.steps.plan import plan_processes, plan_states
+    from bertvision.steps.encode import encode as encode_texts
 
-    planned = plan_states(experiment, folder, progress, data)
-    scaled = None if processes is None else plan_processes(experiment, folder, processes, link, progress, data)
+    found = encode_texts(
+        texts,
+        out,
+        encoder=encoder,
+        task=task,
+        layers=None if layers is None else _numbers(layers),
+        pooling=pooling,
+        settings=settings_of(overrides),
+        progress=progress_for(quiet),
+    )
     if as_json:
-        print_json({**planned.as_dict(), **({} if scaled is None else {"scaled": scaled.as_dict()})})
-        return
-    if planned.choice is not None:
-        results.print(planned.title, markup=False)
-        print_table(planned.as_table())
-    results.print(textwrap.fill(planned.sentence, 80), markup=False)
-    if scaled is not None:
-        print_table(scaled.as_table())
-        results.print(textwrap.fill(scaled.sentence, 80), markup=False)
+        print_json({**found._asdict(), "folder": str(found.folder)})
+    else:
+        results.print(str(found.folder), markup=False)
+
+
+def _numbers(given: str) -> list[int]:
+    from bertvision.errors import SettingsError
+
+    if not all(each.strip().isdecimal() for each in given.split(",")):
+        raise SettingsError(f"--layers: expected numbers with commas between, such as 0,6,12, got {given!r}")
+    return [int(each) for each in given.split(",")]
 
 
 def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out: Path) -> None:

@@ -1,28 +1,28 @@
-"""What an experiment chooses of states: where heads get them from, and how they are kept."""
+"""What an experiment chooses of states: where heads get them from, and which they are."""
 
 from typing import Any, Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from bertvision.model_config import Pooling
 from bertvision.settings import Config
 from bertvision.windows.step_plan import BatchConfig
 
-SourceName = Literal["live", "ram", "disk"]
-NumberFormat = Literal["bf16", "float32", "int8"]
+SourceName = Literal["live", "memory", "folder"]
+GIB = 2**30
 
 
 class StatesConfig(Config):
-    """Whether states are computed each time or kept, and how; in YAML a bare word is the source: `states: live`."""
+    """Where heads get an encoder's states from; in YAML a bare word is the source: `states: live`."""
 
-    source: Literal["auto", "live", "ram", "disk"] = "auto"  # auto: what `bertvision plan` would choose
+    # live: computed in every pass; memory: computed once; auto: memory where all of them fit into `memory`, else live.
+    source: Literal["auto", "live", "memory"] = "auto"
+    folder: str | None = None  # read them from here instead, where `encode` wrote them
+    memory: float = Field(4.0, gt=0)  # GiB that `auto` may keep; a fixed number, so that no result depends on a machine
     batch: BatchConfig | None = None  # what the encoder runs on at once; None: what a head steps on (heads.batch)
     layers: Literal["all"] | tuple[int, ...] = "all"  # counted from 0, the embedding output
     # For rows: which one state per layer heads are given. auto: mean, or compared for pairs under a frozen encoder.
     pooling: Pooling | Literal["auto"] = "first"
-    dtype: NumberFormat = "bf16"  # of kept states of all tokens; int8 has a scale per token and layer
-    folder: str | None = None  # of kept states; None: in the run folder
-    keep: bool = False  # whether states in the run folder outlive the training of their heads
 
     @model_validator(mode="before")
     @classmethod
@@ -38,6 +38,12 @@ class StatesConfig(Config):
         if not numbers or any(type(each) is not int or each < 0 for each in numbers) or numbers != sorted(set(numbers)):
             raise ValueError(f"must be `all` or ascend from 0 or more, each once, such as [0, 6, 12], got {given!r}")
         return tuple(numbers)
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> "StatesConfig":
+        if self.folder is not None and self.source != "auto":
+            raise ValueError(f"`source: {self.source}` does not go with `folder`; give one of them")
+        return self
 
     @property
     def chosen_pooling(self) -> Pooling:

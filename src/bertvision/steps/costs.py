@@ -273,15 +273,15 @@ def _pass(
     config = context.experiment.heads.model_copy(
         update={"train": tuple(own), "share": 1.0, "epochs": 1 + passes, "report_epoch": None}
     )
-    states = context.experiment.states.model_copy(update={"source": "live"})
+    states = context.experiment.states.model_copy(update={"source": "live", "folder": None})
     live = replace(context, experiment=context.experiment.model_copy(update={"heads": config, "states": states}))
     meter = Meter(context.compute.device)
-    with open_states(live, encoder, "", own, pooling=pooling) as (source, _):
-        for end in train_heads_together(
-            heads, source, config, seed=context.seed, compute=context.compute, objective=context.objective
-        ):
-            if end.epoch == 1:  # a pass to warm up
-                meter.go()
+    source, _ = open_states(live, encoder, "", pooling=pooling)
+    for end in train_heads_together(
+        heads, source, config, seed=context.seed, compute=context.compute, objective=context.objective
+    ):
+        if end.epoch == 1:  # a pass to warm up
+            meter.go()
     return spent_per_window(meter.stop(), passes * len(context.train))
 
 

@@ -163,7 +163,7 @@ def made_by_of(context: RunContext, heads: list[HeadConfig]) -> Settings:
         **(context.experiment.tuning_settings() if context.fraction is not None else {"finetune": None}),
         horizon=context.experiment.finetune.horizon,
         heads=_settings(context),
-        states=context.experiment.states.model_dump(mode="json", exclude={"folder", "keep"}),
+        states=_states(context),
         scored_on=_scored_on(context, heads),
         **({"chosen_on": context.chosen_on.split.sha256} if context.experiment.heads.keeps_best else {}),
         trained=[head.model_dump(mode="json") for head in heads],
@@ -184,6 +184,13 @@ def _settings(context: RunContext) -> Settings:
     config = context.experiment.heads
     without = {"train", "save_every"} | ({"share"} if config.share == 1 else set())
     return config.model_dump(mode="json", exclude=without | (set() if config.keep_best else {"keep_best"}))
+
+
+def _states(context: RunContext) -> Settings:
+    """Return the settings of states; a folder of them may lie anywhere."""
+    config = context.experiment.states
+    source = {} if config.folder is None else {"source": "folder"}
+    return {**config.model_dump(mode="json", exclude={"folder"}), **source}
 
 
 def _answers(context: RunContext) -> Settings:

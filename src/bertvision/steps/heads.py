@@ -22,17 +22,15 @@ from bertvision.model_config import Pooling
 from bertvision.model_folder import load_head, read_model_config
 from bertvision.records import fraction_name
 from bertvision.run_folder import MADE_BY, check_kept, is_made, resumable
-from bertvision.states.cached import CachedStates
-from bertvision.states.keep import free_ram
+from bertvision.states.config import GIB
 from bertvision.states.live import KeptBatches, LiveStates
+from bertvision.states.memory import StoredStates
 from bertvision.steps.context import RunContext
 from bertvision.steps.head_folders import best_epoch, keep_epoch, keep_head, made_by_of
 from bertvision.steps.mistakes import SHARES, Told, can_tell, tell
 from bertvision.steps.states import open_states, suffix_of
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.loop import seed_for
-
-KEPT_ON_GPU = 2**30  # bytes of dev's states that stay in a GPU's memory between two epochs
 
 
 def train_heads(context: RunContext) -> None:
@@ -66,16 +64,15 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
     results = [context.folder.head(head.name) for head in together]
     with resumable(stage, made_by, results, is_main=context.is_main) as saved:
         context.processes.wait()
-        states_of = open_states(context, encoder, weights, together, heads.values(), pooling=pooling)
-        with states_of as (source, states):
-            kept, fits = kept_states(context), dict[str, RegressionFit]()
-            score = partial(_score_heads, context, encoder, kept)
-            for end in _train(context, together, heads, source, saved, fits):
-                keep_epoch(context, stage, heads, end, states, score)
-                if _is_over(context, stage, together, end):
-                    context.progress.say(f"heads stopped early, after epoch {end.epoch} of {config.epochs}")
-                    break
-            told = _tell(context, encoder, fits, kept["dev"]) if can_tell(context) else {}
+        source, states = open_states(context, encoder, weights, heads.values(), pooling=pooling)
+        kept, fits = kept_states(context), dict[str, RegressionFit]()
+        score = partial(_score_heads, context, encoder, kept)
+        for end in _train(context, together, heads, source, saved, fits):
+            keep_epoch(context, stage, heads, end, states, score)
+            if _is_over(context, stage, together, end):
+                context.progress.say(f"heads stopped early, after epoch {end.epoch} of {config.epochs}")
+                break
+        told = _tell(context, encoder, fits, kept["dev"]) if can_tell(context) else {}
         if context.is_main:
             check_kept([stage / MADE_BY])  # else scores of earlier epochs may have gone with it
             for head in together:
@@ -126,7 +123,7 @@ def _train(
     shares = SHARES if can_tell(context) else ()
     for name in (head.name for head in configs if is_regression(head)):
         seed = seed_for(context.seed, "regression")
-        assert isinstance(source, LiveStates | CachedStates)  # packed states are for heads that score tokens
+        assert isinstance(source, LiveStates | StoredStates)  # packed states are for heads that score tokens
         pooled = source.whole().epoch(0)  # a fit has no steps to share: of several processes each makes the same
         fits[name] = fit_regression(heads[name], pooled, objective, seed, shares)
     stepping = {head.name: heads[head.name] for head in configs if not is_regression(head)}
@@ -210,8 +207,8 @@ def _waited(context: RunContext, stage: Path, trained: Sequence[HeadConfig], end
 
 def kept_states(context: RunContext) -> dict[str, KeptBatches]:
     """Return room for the states of what is scored after every epoch."""
-    room = free_ram() // 4 if context.compute.device.type == "cpu" else KEPT_ON_GPU
-    return {part: KeptBatches(room // 2 if context.held_out is not None else room) for part in ("dev", "held_out")}
+    room = int(context.experiment.states.memory * GIB) // (4 if context.held_out is None else 8)
+    return {part: KeptBatches(room) for part in ("dev", "held_out")}
 
 
 def _score_heads(

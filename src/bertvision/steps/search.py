@@ -160,8 +160,9 @@ def _deciding_settings(context: RunContext) -> dict[str, Any]:
 
 def _try_all(found: Search) -> None:
     """Ask for trials and train them, group by group, until there are enough or time is over."""
-    epochs, left = found.context.experiment.heads.epochs, found.wanted - count_done(found.study)
-    heads = HeadTrials(found.context, found.space, epochs * max(1, -(-left // found.group)))
+    # Of all trials, also those that are done: states come from the same place when a search goes on.
+    passes = found.context.experiment.heads.epochs * max(1, -(-found.wanted // found.group))
+    heads = HeadTrials(found.context, found.space, passes)
     while time.monotonic() < found.deadline or not count_done(found.study):
         asked = ask(found.study, found.space, found.group, found.wanted)
         if not asked:
@@ -175,7 +176,6 @@ def _try_all(found: Search) -> None:
                 score = None if each.trial.note else _counted(found.context.experiment, found.space, each.trial.scores)
                 tell(found.study, each, group[0].trial.number, score)
         found.context.progress.say(standing(found.study, found.wanted, found.context.metric))
-    heads.close()
 
 
 def _groups(asked: Sequence[AskedTrial]) -> list[list[AskedTrial]]:

@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from bertvision.encoder.encode import StateSource, places_of_states, shape_of_states
 from bertvision.encoder.load import Encoder, load_encoder
@@ -18,19 +17,11 @@ from bertvision.kinds.kind import Answering
 from bertvision.model_config import Pooling
 from bertvision.recipes import BASELINE
 from bertvision.search_space import Space, Value, layers_of
-from bertvision.states.blocks import BlockStore
-from bertvision.states.keep import Wanted
+from bertvision.states.memory import StateStore
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import finetune, output_layer, score_output, tune_together
 from bertvision.steps.heads import frozen_encoder, kept_states, score_on
-from bertvision.steps.states import (
-    choose_states,
-    keep_states,
-    remove_states,
-    source_of,
-    states_folder,
-    wanted_states,
-)
+from bertvision.steps.states import keep_states, source_of, state_request
 from bertvision.windows.step_plan import BatchConfig
 
 
@@ -147,9 +138,8 @@ class HeadTrials:
         """Foresee so many passes over the states, on which it depends whether they are kept."""
         self._context, self._space, self._passes = context, space, passes
         self._seed: int | None = None  # of what is loaded
-        self._folders: list[Path] = []  # of states that are kept on disk
         self._encoder: tuple[Encoder, str] | None = None
-        self._stores: dict[Pooling | None, BlockStore | None] = {}
+        self._stores: dict[Pooling | None, StateStore | None] = {}
         self._held_out = kept_states(context)["held_out"]
 
     def run(self, trials: Sequence[Trial]) -> None:
@@ -185,7 +175,7 @@ class HeadTrials:
         settings = context.experiment.heads.model_copy(update={"train": tuple(configs)})
         if settings.start == "prior":
             start_at_prior(heads.values(), objective, context.head_windows())
-        source = self._source(context, encoder, weights, pooling, configs, heads)
+        source = self._source(context, encoder, weights, pooling, heads)
         ends = train_heads_together(
             heads,
             source,
@@ -231,31 +221,12 @@ class HeadTrials:
         encoder: Encoder,
         weights: str,
         pooling: Pooling | None,
-        configs: Sequence[HeadConfig],
         heads: Mapping[str, Head],
     ) -> StateSource:
-        wanted = wanted_states(context, encoder, pooling=pooling)
+        request = state_request(context, encoder, pooling=pooling)
         if pooling not in self._stores:
-            self._stores[pooling] = self._keep(context, wanted, weights, configs)
-        return source_of(context, self._stores[pooling], wanted, heads.values())
-
-    def _keep(
-        self, context: RunContext, wanted: Wanted, weights: str, configs: Sequence[HeadConfig]
-    ) -> BlockStore | None:
-        """Keep the states where that is quicker for all passes that are foreseen; None: they are live."""
-        heads = context.experiment.heads.model_copy(update={"epochs": self._passes, "report_epoch": None})
-        all_passes = replace(context, experiment=context.experiment.model_copy(update={"heads": heads}))
-        folder, asked = states_folder(context, weights, pooling=wanted.pooling), context.experiment.states.source
-        if asked == "auto":
-            asked = choose_states(all_passes, wanted, folder, configs).source
-        config = context.experiment.states
-        self._folders += [folder] if asked == "disk" and config.folder is None and not config.keep else []
-        return keep_states(context, asked, wanted, folder, weights)
-
-    def close(self) -> None:
-        """Remove the states that were kept on disk for the trials alone."""
-        for folder in self._folders:
-            remove_states(folder)
+            self._stores[pooling] = keep_states(context, request, weights, self._passes)
+        return source_of(context, self._stores[pooling], request, heads.values())
 
 
 def held_out_of(context: RunContext) -> Answering:

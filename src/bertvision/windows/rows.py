@@ -18,7 +18,7 @@ from bertvision.windows.tokens import (
     slices,
     token_ids,
 )
-from bertvision.windows.window import Label, Window
+from bertvision.windows.window import Label, Window, WindowConfig, window_starts
 
 UNKNOWN: dict[LabelColumn, Label] = {"class": 0, "labels": (), "number": 0.0}
 Layouts = tuple[Layout, Layout]  # around one text, and around two
@@ -44,6 +44,27 @@ def cut_rows(
                 texts = [next(found) for _ in row.texts]
                 ids, second_at = join_texts(row.id, texts, layouts, max_length)
                 windows.append(Window(len(windows), ids, second_at, NO_OFFSETS, label=_label(row, holds)))
+            bar.advance(len(part))
+    return windows
+
+
+def cut_texts(
+    texts: Sequence[str], tokenizer: Tokenizer, config: WindowConfig, progress: Progress = SILENT
+) -> list[Window]:
+    """Cut every text into overlapping windows of at most `max_length` tokens, without labels."""
+    layout = read_single_layout(tokenizer)
+    capacity = config.max_length - layout.special
+    windows: list[Window] = []
+    number = 0
+    with progress.bar("tokenise", len(texts)) as bar:
+        for part in slices(texts):
+            for ids in token_ids(tokenizer, part):
+                if not len(ids):
+                    raise DataError(f"text {number} (from 0 on) holds no token of this encoder; leave it out")
+                for first in window_starts(len(ids), capacity, config):
+                    row = np.concatenate([layout.before, ids[first : first + capacity], layout.after])
+                    windows.append(Window(number, row, len(row), NO_OFFSETS, first=first))
+                number += 1
             bar.advance(len(part))
     return windows
 

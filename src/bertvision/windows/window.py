@@ -66,6 +66,7 @@ class Window:
     # window was made of an unlabelled example, it means nothing.
     label: Label = 0
     words: Int32s | None = None  # for tags: of each token, the word whose tag is read from it, or NO_WORD
+    first: int = 0  # which token of a text that is cut into several windows this one begins with
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -149,7 +150,7 @@ def _cut(
         start, end = _within(label, first, min(first + capacity, len(ids)), len(head))
         row = np.concatenate([head, ids[part], layout.after])
         is_without = int(answerable and start == 0)
-        windows.append(Window(number, row, len(head), offsets[part], start, end, is_without))
+        windows.append(Window(number, row, len(head), offsets[part], start, end, is_without, first=first))
     return windows
 
 

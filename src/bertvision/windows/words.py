@@ -44,8 +44,8 @@ def cut_words(
         cuts = _Document(pieces[first : first + len(document)])
         for place, sentence in enumerate(document):
             found = _tags_of(sentence, numbers) if labelled else None
-            for ids, words in cuts.windows(place, capacity, config):
-                windows.append(_window(first + place, ids, words, found, layout))
+            for start, ids, words in cuts.windows(place, capacity, config):
+                windows.append(_window(first + place, start, ids, words, found, layout))
         first += len(document)
     return windows
 
@@ -58,8 +58,8 @@ class _Document:
         self._ids = np.concatenate([each.ids for each in sentences])
         self._at = np.cumsum([0, *(len(each.ids) for each in sentences)])
 
-    def windows(self, place: int, capacity: int, config: WindowConfig) -> list[tuple[Int32s, Int32s]]:
-        """The ids of each window of a sentence, and for each of them the word that is read there (or NO_WORD)."""
+    def windows(self, place: int, capacity: int, config: WindowConfig) -> list[tuple[int, Int32s, Int32s]]:
+        """Each window's first piece of the sentence, its ids, and for each of them the word that is read there."""
         own, at = self._sentences[place], int(self._at[place])
         length = len(own.ids)
         if length > capacity:
@@ -73,7 +73,7 @@ class _Document:
             words = np.full(stop - first, NO_WORD, dtype=np.int32)
             read = np.flatnonzero(chosen == number)
             words[own.first_of[read] - first] = read
-            cut.append((self._ids[at + first : at + stop], words))
+            cut.append((max(first, 0), self._ids[at + first : at + stop], words))
         return cut
 
     def _room_around(self, place: int, room: int) -> tuple[int, int]:
@@ -90,14 +90,14 @@ def window_of_each(places: Int32s, bounds: Sequence[tuple[int, int]]) -> Int32s:
     return farthest
 
 
-def _window(example: int, ids: Int32s, words: Int32s, tags: Int32s | None, layout: Layout) -> Window:
+def _window(example: int, first: int, ids: Int32s, words: Int32s, tags: Int32s | None, layout: Layout) -> Window:
     before, after = (np.full(len(part), NO_WORD, dtype=np.int32) for part in (layout.before, layout.after))
     words = np.concatenate([before, words, after])
     label = np.full(len(words), IGNORED, dtype=np.int32)
     if tags is not None:
         label[words != NO_WORD] = tags[words[words != NO_WORD]]
     row = np.concatenate([layout.before, ids, layout.after])
-    return Window(example, row, len(row), NO_OFFSETS, label=label, words=words)
+    return Window(example, row, len(row), NO_OFFSETS, label=label, words=words, first=first)
 
 
 def _tags_of(sentence: Sentence, numbers: Mapping[str, int]) -> Int32s | None:
