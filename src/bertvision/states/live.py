@@ -186,18 +186,11 @@ def outputs_in_order_of_length(
 ) -> Iterator[StateBatch]:
     """Do the same with an encoder that is in training: return what an output layer sees of every window."""
     encoder.model.train(False)
-    batches = plan_in_order_of_length(lengths_of(windows), tokens)
-    for rows in compute.processes.own(batches):
-        yield _output_of(encoder, read, windows, rows, compute)
-    processes = compute.processes
-    if processes.shards and processes.rank >= len(batches) % processes.count > 0:
-        _output_of(encoder, read, windows, batches[0], compute)  # others have one more, for which they need all
-
-
-def _output_of(encoder: Encoder, read: Read, windows: Sequence[Window], rows: Rows, compute: Compute) -> StateBatch:
-    batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
-    with torch.no_grad(), compute.autocast():
-        return read(encoder, batch)
+    for rows in compute.processes.own(plan_in_order_of_length(lengths_of(windows), tokens)):
+        batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
+        with torch.no_grad(), compute.autocast():
+            output = read(encoder, batch)
+        yield output
 
 
 class KeptBatches:

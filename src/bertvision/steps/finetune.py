@@ -1,6 +1,5 @@
 """The first stage: OUT/encoder/<fraction>, one folder per fraction, all from one run."""
 
-import gc
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +16,6 @@ from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.encoder.tuning.adapter_file import save_adapters
 from bertvision.encoder.tuning.freezing import count_trainable
 from bertvision.encoder.tuning.tune import start_tuning
-from bertvision.errors import SettingsError
-from bertvision.experiment import Experiment
 from bertvision.files import read_json, remove_folder, whole_folder, write_json
 from bertvision.heads.config import HeadConfig, output_head
 from bertvision.heads.head import Head
@@ -40,7 +37,6 @@ from bertvision.training.accounting import Costs
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.history import UNLOGGED, TrainingLog
 from bertvision.training.loop import seed_for
-from bertvision.training.sharding import whole_tensors
 
 TIMING = "timing.json"
 PLAIN_OUTPUT = output_head(None)
@@ -90,8 +86,6 @@ def finetune(context: RunContext) -> None:
     if all(made):
         return
     _tune_missing(context, wanted, [fraction for fraction, is_there in zip(wanted, made, strict=True) if not is_there])
-    if context.processes.shards:
-        gc.collect()  # FSDP's hooks hold their modules in circles, on a device that the next stage needs
     context.processes.wait()  # until all is written
 
 
@@ -109,35 +103,10 @@ def _tune_missing(context: RunContext, wanted: Mapping[float, Path], missing: li
                 place = wanted[checkpoint.fraction]
                 if context.processes.agreed(place.exists):
                     continue
-                tuned = _whole(context, encoder)
                 if context.is_main:
                     if context.contrast is not None:
-                        _fit_output(context.alone(), tuned, output)
-                    _save(context, place, tuned, output, checkpoint, bottom.states)
-
-
-def _whole(context: RunContext, encoder: Encoder) -> Encoder:
-    """Return a tuned encoder for the main process to write; one that is split is put together in the host's memory."""
-    if not context.processes.shards:
-        return encoder
-    weights = whole_tensors(encoder.model.state_dict(), is_kept=context.is_main)
-    if not context.is_main:
-        return encoder
-    whole = load_encoder(context.experiment.encoder)
-    start_tuning(whole.model, context.experiment.tune, context.seed)
-    whole.model.load_state_dict(weights, assign=True)
-    return whole
-
-
-def check_sharding(experiment: Experiment) -> None:
-    """Refuse what cannot be done with an encoder that is split over processes, before any work."""
-    refused = {
-        "finetune.objective: contrastive": experiment.contrast is not None,
-        f"finetune.bottom: {experiment.finetune.bottom}": experiment.finetune.bottom not in (None, "live"),
-    }
-    for name, is_asked in refused.items():
-        if is_asked:
-            raise SettingsError(f"FSDP splits the encoder, and {name} needs all of it in one process; leave one out")
+                        _fit_output(context.alone(), encoder, output)
+                    _save(context, place, encoder, output, checkpoint, bottom.states)
 
 
 def _forget_if_past(saved: Path, context: RunContext, missing: list[float]) -> None:

@@ -53,7 +53,7 @@ def open_bottom(
     if first is None and asked not in (None, "live"):
         context.progress.say(f"finetune.bottom: live, {_why_none(context)}")
     source = "live"
-    if first is not None and not context.processes.shards:  # one of them cannot run a part of an encoder by itself
+    if first is not None:
         alone = context.alone()  # only the main process measures
         source = context.processes.agreed(lambda: _decide(alone, encoder, first, saved, sees_last=sees_last))
     if first is None or source == "live":

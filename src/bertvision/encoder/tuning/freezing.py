@@ -29,7 +29,6 @@ from bertvision.encoder.tuning.config import Trained
 from bertvision.errors import EncoderError
 from bertvision.shapes import TokenFeatures
 from bertvision.training.loop import Frozen, Still, seed_for
-from bertvision.training.sharding import own_part, split_like
 
 NORMS = (nn.LayerNorm, nn.RMSNorm)
 MASKS = "frozen_masks"  # on the model, and copied with it
@@ -61,12 +60,10 @@ def freeze_share(model: PreTrainedModel, share: float | None, seed: int) -> None
 
 
 def frozen_numbers(model: nn.Module) -> list[Frozen]:
-    """List the numbers that `freeze_share` froze, on their weights' devices and split as these are."""
+    """List the numbers that `freeze_share` froze, on their weights' devices."""
     own = dict(model.named_parameters())
     masks: dict[str, Tensor] = model.__dict__.get(MASKS, {})
-    return [
-        Frozen(own[name], own_part(split_like(mask.to(own[name].device), own[name]))) for name, mask in masks.items()
-    ]
+    return [Frozen(own[name], mask.to(own[name].device)) for name, mask in masks.items()]
 
 
 def trained_sizes(model: nn.Module) -> dict[str, int]:
