@@ -161,9 +161,8 @@ def plan(
     """Estimate whether to recompute states or to keep them.
 
     Measures encoder, heads, memory and disk for a few seconds, prints what training the heads would take with each
-    source of states, for one seed and fraction, and says which one `states: auto` chooses. With `tune`, it also says
-    whether `finetune.bottom: auto` keeps the output of frozen blocks; without heads, only that. With --processes it
-    measures tuning and answering too, and scales them: 50 GB/s is a network of 400 Gbit/s, NVLink has 450.
+    source of states, for one seed and fraction, and says which one `states: auto` chooses. With --processes it measures
+    tuning and answering too, and scales them: 50 GB/s is a network of 400 Gbit/s, NVLink has 450.
     """
     experiment = _experiment(config, overrides)
     folder, progress = _folder(out, experiment), progress_for(quiet)

@@ -14,13 +14,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertvision.encoder.encode import Read, StateBatch
-from bertvision.encoder.load import Encoder
-from bertvision.encoder.tuning.freezing import starting_at
+from bertvision.encoder.encode import StateBatch
 from bertvision.states.blocks import BlockStore
 from bertvision.states.live import plan_of
 from bertvision.training.device import Compute
-from bertvision.windows.batches import WindowBatch, collate
+from bertvision.windows.batches import collate
 from bertvision.windows.padding import Rows
 from bertvision.windows.step_plan import BatchConfig
 from bertvision.windows.window import Window
@@ -105,22 +103,6 @@ def made_ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[
                 yield ready.result()
         if ahead is not None:
             yield ahead.result()
-
-
-class KeptBottom:
-    """A way to read an encoder whose bottom never runs: the blocks above it start from its kept output."""
-
-    def __init__(self, store: BlockStore, read: Read, first: int, compute: Compute) -> None:
-        self._store, self._read, self._first, self._device = store, read, first, compute.device
-        self._buffers = Buffers(pinned=compute.device.type == "cuda")
-
-    def __call__(self, encoder: Encoder, batch: WindowBatch) -> StateBatch:
-        """Read a batch of the windows that were kept; `batch.rows` says which ones they are."""
-        _, hidden, _ = self._store.layout.shape
-        states = self._buffers.take((1, *batch.mask.shape, hidden), torch.float32)
-        self._store.read(batch.rows, states)
-        with starting_at(encoder.model, self._first, states[0].to(self._device, non_blocking=True)):
-            return self._read(encoder, batch)
 
 
 class Buffers:

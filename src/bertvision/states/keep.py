@@ -34,10 +34,9 @@ from bertvision.files import (
 from bertvision.model_config import Pooling
 from bertvision.progress import SILENT, Progress
 from bertvision.settings import Settings, first_difference
-from bertvision.shapes import StackShape
 from bertvision.states.blocks import BlockLayout, BlockShape, BlockStore, Bytes, ShardFile, write_blocks
 from bertvision.states.config import NumberFormat
-from bertvision.states.live import bottom_states_of, states_of
+from bertvision.states.live import states_of
 from bertvision.tables import in_units
 from bertvision.training.device import Compute
 from bertvision.windows.padding import Rows, lengths_of
@@ -46,42 +45,33 @@ from bertvision.windows.window import Window
 FORMAT = 2  # of the files; raise it when the same states would become other bytes
 SHOWN = 16  # hexadecimal digits: a difference is shown to a person, and nobody is being deceived
 MANIFEST, UNFINISHED = "manifest.json", "unfinished.json"
-SMALLER = (
-    "choose another states.folder, fewer states.layers, states.dtype: int8, or states.source (finetune.bottom): live"
-)
+SMALLER = "choose another states.folder, fewer states.layers, states.dtype: int8, or states.source: live"
 
 
 @dataclass(frozen=True)
 class Wanted:
     """Whose states are kept, and in which form."""
 
-    encoder: Encoder  # frozen, or with `entering` frozen below that block
+    encoder: Encoder  # frozen
     windows: Sequence[Window]
     compute: Compute
     dtype: NumberFormat = "bf16"
     layers: tuple[int, ...] | None = None  # None: all
     pooling: Pooling | None = None  # one state per layer; None: of all tokens
     group: int = 1  # windows that are judged together, neighbours in every step
-    entering: int | None = None  # the one state that enters this block, in place of `layers`
 
     def layout(self) -> BlockLayout:
         """Lay out the blocks of all windows."""
         shape = shape_of_states(self.encoder, self.layers, pooling=self.pooling)
-        if self.entering is not None:
-            shape = StackShape(1, shape.hidden)
         return BlockLayout(BlockShape(*shape, self.dtype), lengths_of(self.windows), pooled=self.pooling is not None)
 
     def encode(self, rows: Rows) -> StateBatch:
         """Compute the states of some windows."""
-        if self.entering is not None:
-            return bottom_states_of(self.encoder, self.windows, rows, self.compute, self.entering)
         return states_of(self.encoder, self.windows, rows, self.compute, layers=self.layers, pooling=self.pooling)
 
     @property
     def way_out(self) -> str:
         """Return what to set where memory does not hold them."""
-        if self.entering is not None:
-            return "finetune.bottom to disk or live"
         return "states.source to disk or live, or keep fewer states.layers"
 
 
@@ -125,7 +115,6 @@ def fingerprint_of(wanted: Wanted, weights: str, data: Settings) -> Settings:
         "precision": wanted.compute.precision,
         "format": FORMAT,
         **({} if wanted.pooling in (None, "first") else {"pooling": wanted.pooling}),
-        **({} if wanted.entering is None else {"entering": wanted.entering}),
     }
 
 

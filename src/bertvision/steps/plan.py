@@ -11,15 +11,12 @@ from typing import Any, NamedTuple
 from bertvision.encoder.encode import freeze
 from bertvision.encoder.finetune_plan import size_of
 from bertvision.encoder.load import load_encoder
-from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.experiment import Experiment
 from bertvision.progress import SILENT, Progress
 from bertvision.states.planner import Choice, Estimate
 from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.costs import MeasuredTraining, measure_training
 from bertvision.steps.data import ExperimentData
-from bertvision.steps.finetune import output_layer, output_sees_last
-from bertvision.steps.frozen_source import plan_bottom
 from bertvision.steps.measure import size_for, speed_of
 from bertvision.steps.results import ENCODER
 from bertvision.steps.states import plan_source, states_folder, wanted_states
@@ -30,7 +27,7 @@ from bertvision.windows.step_plan import StepPlan
 
 PARTS = ("encode", "keep", "read", "heads")
 COLUMNS = ("source", "total", *PARTS, "kept", Column("fits", "left"))
-NOTHING = "Nothing to plan: heads.train is empty, and no `tune` freezes a block."
+NOTHING = "Nothing to plan: heads.train is empty."
 LINK = 50.0  # gigabytes a second between two processes: 400 Gbit/s, a usual network of GPU machines
 MESSAGE = 20e-6  # seconds until a message arrives, however small
 ANSWERED = 1_000_000  # windows
@@ -38,20 +35,17 @@ ANSWERED = 1_000_000  # windows
 
 @dataclass(frozen=True)
 class StatesPlan:
-    """The three estimates for one seed and fraction, and the choice; and that for frozen blocks while tuning."""
+    """The three estimates for one seed and fraction, and the choice."""
 
     title: str = ""  # what the estimates are of
     choice: Choice | None = None  # None where no heads are trained
-    bottom: Choice | None = None  # None where every weight of the encoder is tuned
 
     @property
     def sentence(self) -> str:
         """Say what is chosen and why."""
-        planned = {"states.source": self.choice, "finetune.bottom": self.bottom}
-        chosen = {name: each for name, each in planned.items() if each is not None}
-        if not chosen:
+        if self.choice is None:
             return NOTHING
-        return " ".join(f"{name}: auto would choose {each.source}: {each.reason}." for name, each in chosen.items())
+        return f"states.source: auto would choose {self.choice.source}: {self.choice.reason}."
 
     def as_table(self) -> Table:
         """Lay out the estimates; none where no heads are trained."""
@@ -60,8 +54,7 @@ class StatesPlan:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values."""
-        states = {} if self.choice is None else _as_dict(self.choice)
-        return states if self.bottom is None else {**states, "bottom": _as_dict(self.bottom)}
+        return {} if self.choice is None else _as_dict(self.choice)
 
 
 def plan_states(
@@ -70,10 +63,7 @@ def plan_states(
     """Measure the encoder that the experiment starts from; a tuned one is as fast."""
     context = prepare(experiment, out, progress, data=data)
     context = context.at(context.seed, context.fractions[0])
-    bottom = _plan_tuning(context)
-    if not experiment.heads.train:
-        return StatesPlan(bottom=bottom)
-    return StatesPlan(*_plan_heads(context), bottom)
+    return StatesPlan(*_plan_heads(context)) if experiment.heads.train else StatesPlan()
 
 
 def _plan_heads(context: RunContext) -> tuple[str, Choice]:
@@ -89,14 +79,6 @@ def _plan_heads(context: RunContext) -> tuple[str, Choice]:
     tokens, passes = int(lengths_of(wanted.windows).sum()), config.epochs
     work = f"{counted(len(wanted.windows), 'window')}, {tokens:,} tokens, {passes} {'passes' if passes > 1 else 'pass'}"
     return f"{context.experiment.title}: {work}, {counted(len(heads), 'head')}", choice
-
-
-def _plan_tuning(context: RunContext) -> Choice | None:
-    if context.experiment.tune is None:
-        return None
-    encoder = load_encoder(context.experiment.encoder)
-    start_tuning(encoder.model, context.experiment.tune, context.seed)
-    return plan_bottom(context, encoder, sees_last=output_sees_last(output_layer(context)))
 
 
 def _as_dict(choice: Choice) -> dict[str, Any]:
