@@ -190,9 +190,8 @@ class Experiment(Config):
 
     def tuning_settings(self) -> Settings:
         """Return what decides a tuned encoder."""
-        # Where the output of frozen blocks comes from (`bottom`), and whether they run twice, changes nothing; `step:
-        # auto` is up to the device.
-        without = {"fractions", "save_every", "bottom", "gradient_checkpointing"}
+        # Whether blocks run twice changes nothing; `step: auto` is up to the device.
+        without = {"fractions", "save_every", "gradient_checkpointing"}
         without |= {"step"} if self.finetune.step == "auto" else set()
         without |= {"evaluate_every", "keep_best", "patience"} if not self.finetune.keeps_best else set()
         without |= {"objective", "pairs"} if self.finetune.objective == "task" else set()  # as before there was another

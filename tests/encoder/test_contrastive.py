@@ -144,7 +144,7 @@ def test_a_tuning_that_was_cut_short_goes_on_to_the_same_weights(make_task, enco
     assert all(torch.equal(tensor, others[name]) for name, tensor in resumed.model.state_dict().items())
 
 
-@pytest.mark.parametrize("own", [{"head": "last_linear"}, {"teacher": {"model": "x"}}, {"bottom": "ram"}])
+@pytest.mark.parametrize("own", [{"head": "last_linear"}, {"teacher": {"model": "x"}}])
 def test_what_has_no_part_in_it_is_refused(own):
     with pytest.raises(SettingsError, match=f"`{next(iter(own))}` has no part in `objective: contrastive`"):
         validate(FinetuneConfig, {"objective": "contrastive", **own}, "test")

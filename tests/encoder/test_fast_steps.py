@@ -20,15 +20,14 @@ from bertvision.windows.window import WindowConfig, cut_windows
 GPU = Compute(torch.device("cuda"), torch.bfloat16)
 
 
-def chosen(encoder, compute, asked="auto", *, reads_last=True, is_live=True):
-    return choose_step(asked, encoder, compute, reads_last=reads_last, is_live=is_live)
+def chosen(encoder, compute, asked="auto", *, reads_last=True):
+    return choose_step(asked, encoder, compute, reads_last=reads_last)
 
 
 def test_a_gpu_packs_what_it_can_and_replays_what_it_may(encoder, cpu):
     assert chosen(encoder, GPU) == "packed"
     assert chosen(encoder, GPU, reads_last=False) == "bucketed"
     assert chosen(encoder, GPU._replace(dtype=torch.float32)) == "bucketed"
-    assert chosen(encoder, GPU, is_live=False) == "eager"
     assert chosen(encoder, cpu) == "eager"
 
 

@@ -6,11 +6,8 @@ import pytest
 import torch
 
 from bertvision.errors import SettingsError, TrainingError
-from bertvision.experiment import build_experiment
-from bertvision.steps.finetune import check_sharding
 from bertvision.training.processes import ALONE, Processes, join_processes, launch
 
-DATA = {"train": "train.jsonl", "dev": "dev.jsonl"}
 RANK = "import os; rank = int(os.environ['RANK'])"
 
 
@@ -51,46 +48,10 @@ def test_of_several_processes_each_has_items_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("variable", "name"), [("DEEPSPEED", "DeepSpeed"), ("MEGATRON_LM", "Megatron-LM"), ("PARALLELISM_CONFIG", "a para")]
+    ("variable", "name"),
+    [("FSDP", "FSDP"), ("DEEPSPEED", "DeepSpeed"), ("MEGATRON_LM", "Megatron-LM"), ("PARALLELISM_CONFIG", "a para")],
 )
-def test_other_ways_to_split_an_encoder_than_fsdp_are_refused(monkeypatch, variable, name):
-    monkeypatch.setenv(f"ACCELERATE_USE_{variable}", "true")  # as `accelerate launch --use_deepspeed` sets it
-    with pytest.raises(SettingsError, match=rf"^{name}.* is not supported; .* --use_fsdp --fsdp_version 2"):
+def test_what_would_split_an_encoder_over_processes_is_refused_with_what_to_do_instead(monkeypatch, variable, name):
+    monkeypatch.setenv(f"ACCELERATE_USE_{variable}", "true")  # as `accelerate launch --use_fsdp` sets it
+    with pytest.raises(SettingsError, match=f"^{name}.* is not supported, .*finetune.gradient_checkpointing=true"):
         join_processes(torch.device("cpu"))
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "said"),
-    [
-        ("VERSION", "1", "set fsdp_version: 2"),
-        ("OFFLOAD_PARAMS", "true", "fsdp_offload_params is not supported; leave it out"),
-        ("RESHARD_AFTER_FORWARD", "false", "fsdp_reshard_after_forward: false is not supported; set it to true"),
-        ("ACTIVATION_CHECKPOINTING", "true", "set finetune.gradient_checkpointing=true"),
-        ("IGNORED_MODULES", "embeddings", "fsdp_ignored_modules is not supported; leave it out"),
-    ],
-)
-def test_settings_of_fsdp_that_would_have_no_effect_are_refused_before_others_are_met(
-    monkeypatch, setting, value, said
-):
-    asked = {"WORLD_SIZE": "2", "ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", f"FSDP_{setting}": value}
-    for variable, given in {"FSDP_CPU_RAM_EFFICIENT_LOADING": "true", **asked}.items():
-        monkeypatch.setenv(variable, given)
-    with pytest.raises(SettingsError, match=said):
-        join_processes(torch.device("cpu"), can_shard=True)
-
-
-def test_fsdp_is_refused_where_no_encoder_is_fine_tuned_such_as_in_pre_training(monkeypatch):
-    for variable, given in {"WORLD_SIZE": "2", "ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}.items():
-        monkeypatch.setenv(variable, given)
-    with pytest.raises(SettingsError, match="FSDP splits encoders that are fine-tuned, and no others"):
-        join_processes(torch.device("cpu"))
-
-
-@pytest.mark.parametrize(
-    ("finetune", "said"),
-    [({"objective": "contrastive"}, "finetune.objective: contrastive"), ({"bottom": "disk"}, "finetune.bottom: disk")],
-)
-def test_what_needs_the_whole_encoder_in_one_process_is_refused_where_it_is_split(finetune, said):
-    experiment = build_experiment({"name": "x", "task": "classification", "data": DATA, "finetune": finetune})
-    with pytest.raises(SettingsError, match=f"FSDP splits the encoder, and {said} needs all of it"):
-        check_sharding(experiment)

@@ -25,13 +25,11 @@ MAX_SHAPES = 12  # of bucketed batches: 15% of SQuAD's computed tokens are paddi
 MIN_STEPS_TO_COMPILE = 2000
 
 
-def choose_step(
-    asked: StepKind | Literal["auto"], encoder: Encoder, compute: Compute, *, reads_last: bool, is_live: bool
-) -> StepKind:
+def choose_step(asked: StepKind | Literal["auto"], encoder: Encoder, compute: Compute, *, reads_last: bool) -> StepKind:
     """Choose how steps are taken: on a GPU in few shapes, which it replays as graphs, packed where that is possible.
 
     Packed are known encoders (`can_pack`) in bf16 whose output layer is the usual one (`reads_last`): others would see
-    rows padded to the longest of all. What is not computed anew in every step (`is_live`) is no part of a graph.
+    rows padded to the longest of all.
     """
     if asked == "packed" and not can_pack(encoder.model):
         raise SettingsError(
@@ -40,7 +38,7 @@ def choose_step(
         )
     if asked != "auto":
         return asked
-    if compute.device.type != "cuda" or not is_live:
+    if compute.device.type != "cuda":
         return "eager"
     packs = reads_last and compute.has_packed_attention and can_pack(encoder.model)
     return "packed" if packs else "bucketed"

@@ -83,11 +83,9 @@ def finetune_encoder(
     compute: Compute,
     objective: Objective = SPANS,
     read: Read | None = None,
-    is_live: bool = True,
     teach: Teach | None = None,
     contrast: Contrast | None = None,
     rates: Mapping[str, float] | None = None,
-    spent: Costs = UNSPENT,
     evaluate: Evaluate | None = None,
     log: TrainingLog = UNLOGGED,
     saved: Path | None = None,
@@ -96,35 +94,33 @@ def finetune_encoder(
     """Tune encoder and output layer together; at each fraction hand control back, their weights as they are then.
 
     Of both, the weights that learn (`requires_grad`) are trained, but for what `freeze_share` froze of the encoder's.
-    `read` gives what the output layer sees, by default what `encode_output` gives; `is_live` tells whether it computes
-    all of that anew each time. `teach` gives the logits of `config.teacher`. With `contrast` the windows are those of
-    `contrast_windows`, and the output layer has no part. `rates` are other rates than `config.lr`, by a word of the
-    weights' names. `spent` is what getting ready for the first step has cost. `evaluate` scores both as they are (see
+    `read` gives what the output layer sees, by default what `encode_output` gives. `teach` gives the logits of
+    `config.teacher`. With `contrast` the windows are those of `contrast_windows`, and the output layer has no part.
+    `rates` are other rates than `config.lr`, by a word of the weights' names. `evaluate` scores both as they are (see
     `config.evaluate_every`), and `log` is told of the course of training. `saved` is a folder for what a stopped
     training needs to go on; it is read at the start where it exists.
     """
     if config.dropout is not None:
         set_dropout(encoder.model, config.dropout)
-    compute.processes.place(encoder.model, compute.device)
+    nn.Module.to(encoder.model, device=compute.device)  # transformers' own `to` has no types
     together = objective.group if contrast is None else GROUPS[contrast]
     steps = plan_steps(windows, config, seed, together)
     evaluations = evaluation_steps(config, steps, len(windows)) if evaluate is not None else set()
     asked = "eager" if config.gradient_checkpointing else config.step  # blocks that run twice are in no graph
     reads_last = read is None and contrast is None
-    kind = choose_step(asked, encoder, compute, reads_last=reads_last, is_live=is_live)
+    kind = choose_step(asked, encoder, compute, reads_last=reads_last)
     losses_of = _losses_of(encoder, output, config, compute, objective, read, teach, contrast)
     still = _still_weights(encoder, output, objective)
-    shards = compute.processes.shards
     graphs = StepGraphs(compute.device) if compute.replays and kind != "eager" else None
     group = _build_group(encoder, output, config, rates, len(steps), seed, compute, losses_of, still, graphs)
-    tuning = _Tuning(group, steps, len(windows), config, saved, spent, log, compute, partial(_steps_as, kind, graphs))
+    tuning = _Tuning(group, steps, len(windows), config, saved, log, compute, partial(_steps_as, kind, graphs))
     yield from tuning.reached_before()
     if not tuning.pending:
         return
     with (
         checkpointed(encoder.model, config.gradient_checkpointing),
-        # Evaluations would be compiled again, for every shape of theirs; of blocks that are split it was not tried.
-        compiled(encoder, kind, 0 if evaluations or shards else len(steps) - tuning.done, compute, progress),
+        # Evaluations would be compiled again, for every shape of theirs.
+        compiled(encoder, kind, 0 if evaluations else len(steps) - tuning.done, compute, progress),
         progress.bar("fine-tune", sum(map(size_of, steps))) as bar,
         HeldSignals(saved) as signals,
     ):
@@ -152,7 +148,6 @@ class _Tuning:
         num_windows: int,
         config: FinetuneConfig,
         saved: Path | None,
-        spent: Costs,
         log: TrainingLog,
         compute: Compute,
         steps_as: Callable[[], str],
@@ -160,10 +155,9 @@ class _Tuning:
         """Begin, or go on from what is saved."""
         position = load_progress(saved, [group]) if saved is not None else None
         self.done: int = position["step"] if position else 0  # steps taken before
-        self._before = Costs(**position["costs"]) if position else spent
+        self._before = Costs(**position["costs"]) if position else UNSPENT
         self._group, self._steps, self._config = group, steps, config
-        self._processes = compute.processes
-        self._saved = saved if compute.processes.is_main or compute.processes.shards else None  # else all have the same
+        self._saved = saved if compute.processes.is_main else None  # the others have the same
         self._steps_as = steps_as
         self._meter, self._last_saved = Meter(compute.device, self._before), time.perf_counter()
         seen = np.cumsum([0, *map(size_of, steps)]) / max(num_windows, 1)
@@ -203,16 +197,14 @@ class _Tuning:
             return
         _check(self._group, number)
         position = {"step": number, "costs": self._meter.stop()._asdict(), "history": self._history.state()}
-        save_progress(self._saved, [self._group], position, self._best.tensors, is_writer=self._processes.is_main)
+        save_progress(self._saved, [self._group], position, self._best.tensors)
         signals.act()
         self._last_saved = time.perf_counter()
         self._meter.go()
 
     def _is_due(self, number: int, signals: HeldSignals) -> bool:
-        """Return whether to save; processes that each have a part of the weights do so together."""
         is_late = time.perf_counter() - self._last_saved > self._config.save_every and number < len(self._steps)
-        is_due = is_late or signals.came is not None
-        return self._processes.agreed(lambda: is_due) if self._processes.shards else is_due
+        return is_late or signals.came is not None
 
     def reached_before(self) -> Iterator[Checkpoint]:
         """Hand control back at each fraction that needs no further step."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from bertvision.settings import Config
 from bertvision.training.config import OptimConfig, SpanLoss, Start, TeacherConfig
@@ -42,16 +42,9 @@ class FinetuneConfig(Config):
     head: str | dict[str, Any] | None = None
     start: Start = "zero"  # of the output layer's biases
     teacher: TeacherConfig | None = None  # a larger model to learn from beside the labels
-    # Whether frozen bottom blocks run in every epoch or once, their output kept; None, or `auto`: what is quicker here.
-    bottom: Literal["live", "ram", "disk"] | None = None
     # How a GPU is kept busy: windows packed without padding, or padded to few lengths (each step is replayed as a CUDA
     # graph), or as they come; auto: the first of these that the encoder allows. A CPU takes them as they come.
     step: StepKind | Literal["auto"] = "auto"
-
-    @field_validator("bottom", mode="before")
-    @classmethod
-    def _auto_is_none(cls, given: object) -> object:
-        return None if given == "auto" else given
 
     @model_validator(mode="after")
     def _fractions_ascend(self) -> "FinetuneConfig":
@@ -71,11 +64,7 @@ class FinetuneConfig(Config):
     def _contrasts_alone(self) -> "FinetuneConfig":
         if self.objective == "contrastive":
             unfit: dict[str, object] = {"head": self.head, "teacher": self.teacher, "keep_best": self.keep_best}
-            unfit |= {
-                "evaluate_every": self.evaluate_every,
-                "patience": self.patience,
-                "bottom": self.bottom not in (None, "live"),
-            }
+            unfit |= {"evaluate_every": self.evaluate_every, "patience": self.patience}
             if named := [name for name, given in unfit.items() if given]:
                 raise ValueError(f"`{named[0]}` has no part in `objective: contrastive`; leave it out")
         return self

@@ -1,4 +1,4 @@
-"""Runs the frozen encoder, or the frozen bottom of one in training, each time: no states on disk, none read from it.
+"""Runs the frozen encoder each time: no states on disk, none read from it.
 
 On a GPU it runs on packed tokens for heads that score tokens, in batches of one shape that are replayed: small encoders
 are told what to do by the host more slowly than a GPU does it, and padding is computed for nothing.
@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertvision.encoder.encode import PackedStates, Read, StateBatch, encode, encode_packed, read_states
+from bertvision.encoder.encode import PackedStates, Read, StateBatch, encode_packed, read_states
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.packed import can_pack
-from bertvision.encoder.tuning.freezing import quiet_bottom, state_entering
+from bertvision.encoder.tuning.freezing import quiet_bottom
 from bertvision.model_config import Pooling
 from bertvision.shapes import LayerStates
 from bertvision.training.device import Compute, StepGraphs
@@ -186,18 +186,11 @@ def outputs_in_order_of_length(
 ) -> Iterator[StateBatch]:
     """Do the same with an encoder that is in training: return what an output layer sees of every window."""
     encoder.model.train(False)
-    batches = plan_in_order_of_length(lengths_of(windows), tokens)
-    for rows in compute.processes.own(batches):
-        yield _output_of(encoder, read, windows, rows, compute)
-    processes = compute.processes
-    if processes.shards and processes.rank >= len(batches) % processes.count > 0:
-        _output_of(encoder, read, windows, batches[0], compute)  # others have one more, for which they need all
-
-
-def _output_of(encoder: Encoder, read: Read, windows: Sequence[Window], rows: Rows, compute: Compute) -> StateBatch:
-    batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
-    with torch.no_grad(), compute.autocast():
-        return read(encoder, batch)
+    for rows in compute.processes.own(plan_in_order_of_length(lengths_of(windows), tokens)):
+        batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
+        with torch.no_grad(), compute.autocast():
+            output = read(encoder, batch)
+        yield output
 
 
 class KeptBatches:
@@ -245,19 +238,8 @@ def _steps(batch: StateBatch, planned: EncoderBatch) -> Iterator[StateBatch]:
         first += len(rows)
 
 
-def bottom_states_of(
-    encoder: Encoder, windows: Sequence[Window], rows: Rows, compute: Compute, first: int
-) -> StateBatch:
-    """Run what lies below a block on some windows, in the number format of training: one state, which enters it."""
-    batch = collate(windows, rows, encoder.tokenizer.pad_token_id).to(compute.device)
-    quiet_bottom(encoder.model, first)
-    with torch.no_grad(), compute.autocast():
-        state = state_entering(encoder.model, first, lambda: encode(encoder, batch, last_only=True))
-    return StateBatch(state.unsqueeze(1), batch)
-
-
 def read_quietly(read: Read, first: int) -> Read:
-    """Return a way to read an encoder whose bottom runs each time, without dropout."""
+    """Return a way to read an encoder whose frozen bottom runs without dropout."""
 
     def read_live(encoder: Encoder, batch: WindowBatch) -> StateBatch:
         quiet_bottom(encoder.model, first)

@@ -1,6 +1,5 @@
 """The first stage: OUT/encoder/<fraction>, one folder per fraction, all from one run."""
 
-import gc
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,14 +14,12 @@ from bertvision.encoder.finetune import Checkpoint, finetune_encoder
 from bertvision.encoder.finetune_plan import steps_of_fractions
 from bertvision.encoder.load import Encoder, folder_of, load_encoder
 from bertvision.encoder.tuning.adapter_file import save_adapters
-from bertvision.encoder.tuning.freezing import count_trainable
+from bertvision.encoder.tuning.freezing import count_trainable, first_above_bottom
 from bertvision.encoder.tuning.tune import start_tuning
-from bertvision.errors import SettingsError
-from bertvision.experiment import Experiment
 from bertvision.files import read_json, remove_folder, whole_folder, write_json
 from bertvision.heads.config import HeadConfig, output_head
 from bertvision.heads.head import Head
-from bertvision.heads.logits import output_logits, reading_of, sees_last
+from bertvision.heads.logits import output_logits, reading_of
 from bertvision.heads.regression import fit_regression
 from bertvision.heads.training import build_heads, start_at_prior
 from bertvision.manifest import write_manifest
@@ -32,15 +29,13 @@ from bertvision.records import TrainingPoint, fraction_name
 from bertvision.run_folder import MADE_BY, is_made, resumable, write_settings
 from bertvision.settings import Settings, first_difference
 from bertvision.shapes import StackShape
-from bertvision.states.live import outputs_in_order_of_length
+from bertvision.states.live import outputs_in_order_of_length, read_quietly
 from bertvision.steps.context import RunContext
-from bertvision.steps.frozen_source import Bottom, live_bottom, open_bottom
 from bertvision.steps.teacher import teacher_of, teacher_signature
 from bertvision.training.accounting import Costs
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.history import UNLOGGED, TrainingLog
 from bertvision.training.loop import seed_for
-from bertvision.training.sharding import whole_tensors
 
 TIMING = "timing.json"
 PLAIN_OUTPUT = output_head(None)
@@ -71,7 +66,6 @@ class TuningReport:
 
     costs: Costs = Costs()
     trained: int | None = None  # weights, output layer included; None for a model without its run
-    bottom: str = "live"  # where the output of frozen blocks was taken from
     steps: str | None = None  # how steps were taken; older folders do not say
     best: int | None = None  # the step that the weights are of, where the best ones were kept
     points: Sequence[TrainingPoint] = ()  # its course
@@ -90,8 +84,6 @@ def finetune(context: RunContext) -> None:
     if all(made):
         return
     _tune_missing(context, wanted, [fraction for fraction, is_there in zip(wanted, made, strict=True) if not is_there])
-    if context.processes.shards:
-        gc.collect()  # FSDP's hooks hold their modules in circles, on a device that the next stage needs
     context.processes.wait()  # until all is written
 
 
@@ -102,42 +94,14 @@ def _tune_missing(context: RunContext, wanted: Mapping[float, Path], missing: li
     stage, results = context.folder.unfinished("finetune"), list(wanted.values())
     with resumable(stage, unfinished, results, is_main=context.is_main) as saved:
         context.processes.agreed(lambda: _forget_if_past(saved, context, missing))
-        with open_bottom(
-            context, encoder, _reading(context, output), sees_last=output_sees_last(output), saved=saved
-        ) as bottom:
-            for checkpoint in tune_together(context, encoder, output, saved, bottom, context.log):
-                place = wanted[checkpoint.fraction]
-                if context.processes.agreed(place.exists):
-                    continue
-                tuned = _whole(context, encoder)
-                if context.is_main:
-                    if context.contrast is not None:
-                        _fit_output(context.alone(), tuned, output)
-                    _save(context, place, tuned, output, checkpoint, bottom.states)
-
-
-def _whole(context: RunContext, encoder: Encoder) -> Encoder:
-    """Return a tuned encoder for the main process to write; one that is split is put together in the host's memory."""
-    if not context.processes.shards:
-        return encoder
-    weights = whole_tensors(encoder.model.state_dict(), is_kept=context.is_main)
-    if not context.is_main:
-        return encoder
-    whole = load_encoder(context.experiment.encoder)
-    start_tuning(whole.model, context.experiment.tune, context.seed)
-    whole.model.load_state_dict(weights, assign=True)
-    return whole
-
-
-def check_sharding(experiment: Experiment) -> None:
-    """Refuse what cannot be done with an encoder that is split over processes, before any work."""
-    refused = {
-        "finetune.objective: contrastive": experiment.contrast is not None,
-        f"finetune.bottom: {experiment.finetune.bottom}": experiment.finetune.bottom not in (None, "live"),
-    }
-    for name, is_asked in refused.items():
-        if is_asked:
-            raise SettingsError(f"FSDP splits the encoder, and {name} needs all of it in one process; leave one out")
+        for checkpoint in tune_together(context, encoder, output, saved, context.log):
+            place = wanted[checkpoint.fraction]
+            if context.processes.agreed(place.exists):
+                continue
+            if context.is_main:
+                if context.contrast is not None:
+                    _fit_output(context.alone(), encoder, output)
+                _save(context, place, encoder, output, checkpoint)
 
 
 def _forget_if_past(saved: Path, context: RunContext, missing: list[float]) -> None:
@@ -181,14 +145,12 @@ def tune_together(
     encoder: Encoder,
     output: Output,
     saved: Path | None = None,
-    bottom: Bottom | None = None,
     log: TrainingLog | None = None,
 ) -> Iterator[Checkpoint]:
     """Tune an encoder that `start_tuning` made ready and its output layer; hand control back at each fraction.
 
-    `bottom` is what `open_bottom` gives; None: a frozen bottom runs each time. Without a `log` nothing is evaluated.
+    Without a `log` nothing is evaluated.
     """
-    bottom = bottom or live_bottom(context, encoder, _reading(context, output))
     return finetune_encoder(
         encoder,
         output.head if context.contrast is None else nn.Identity(),
@@ -197,12 +159,10 @@ def tune_together(
         seed=context.seed,
         compute=context.compute,
         objective=context.objective,
-        read=bottom.read,
-        is_live=bottom.states == "live",
+        read=_reading_in_training(context, encoder, output),
         teach=teacher_of(context, encoder.tokenizer),
         contrast=context.contrast,
         rates=context.experiment.tune.rates if context.experiment.tune is not None else None,
-        spent=bottom.costs,
         # Contrastive tuning has no output layer to score until it ends.
         evaluate=partial(score_output, context, encoder, output)
         if log is not None and context.contrast is None
@@ -241,16 +201,13 @@ def read_tuning(place: Path) -> TuningReport:
     return TuningReport(
         costs=Costs(**told["costs"]),
         trained=told["trained"],
-        bottom=told.get("bottom", "live"),
         steps=told.get("steps"),
         best=told.get("best"),
         points=[TrainingPoint(**point) for point in told.get("points", [])],
     )
 
 
-def _save(
-    context: RunContext, place: Path, encoder: Encoder, output: Output, checkpoint: Checkpoint, states: str
-) -> None:
+def _save(context: RunContext, place: Path, encoder: Encoder, output: Output, checkpoint: Checkpoint) -> None:
     costs = checkpoint.costs
     with whole_folder(place) as beside:
         saved = as_saved(encoder)
@@ -265,8 +222,7 @@ def _save(
         if saved is not encoder:
             save_adapters(beside / LORA, encoder.model)
         trained = count_trainable(encoder.model) + count_trainable(output.head)
-        bottom = {} if states == "live" else {"bottom": states}
-        how = {"steps": checkpoint.steps, "best": checkpoint.best, **bottom}
+        how = {"steps": checkpoint.steps, "best": checkpoint.best}
         points = [point.model_dump() for point in checkpoint.points]
         costs_as = {"seconds": round(costs.seconds, 3), "trained": trained, "costs": costs._asdict()}
         timing = {**costs_as, **how, "points": points}
@@ -295,9 +251,13 @@ def output_layer(context: RunContext) -> Output:
     return output
 
 
-def output_sees_last(output: Output) -> bool:
-    """Return whether the output layer is given the encoder's output alone, and of all tokens in one pass."""
-    return output.pooling != "compared" and (output.is_plain or sees_last(output.config, output.head))
+def _reading_in_training(context: RunContext, encoder: Encoder, output: Output) -> Read | None:
+    """Return what the output layer sees while both learn: frozen blocks below all that learns run without dropout."""
+    read, tune = _reading(context, output), context.experiment.tune
+    first = first_above_bottom(encoder.model) if tune is not None and tune.freezes_bottom else None
+    if first is None:
+        return read
+    return read_quietly(read or partial(read_output, objective=context.objective), first)
 
 
 def _reading(context: RunContext, output: Output) -> Read | None:

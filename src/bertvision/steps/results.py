@@ -54,7 +54,7 @@ def list_models(context: RunContext, encoder: Encoder) -> list[ResultModel]:
         inside = learned - own.trainable if context.fraction is not None else 0
         parameters = Parameters(total=size + own.total, trainable=learned, encoder=size)
         config = read_model_config(place).head
-        row = ResultModel(ENCODER, "encoder", parameters, output, config, inside + own.total, states=tuning.bottom)
+        row = ResultModel(ENCODER, "encoder", parameters, output, config, inside + own.total)
         rows.append(replace(row, points=tuning.points, best=tuning.best, steps=tuning.steps))
     for name, trained in load_heads(context).items():
         row = replace(_head_row(name, trained, size, inside), epochs=trained.epochs, states=trained.states)

@@ -13,7 +13,7 @@ from bertvision.run_folder import EXPERIMENT, MADE_BY, check_kept, tidy
 from bertvision.steps.cautions import caution, tips
 from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.data import ExperimentData
-from bertvision.steps.finetune import check_sharding, finetune
+from bertvision.steps.finetune import finetune
 from bertvision.steps.heads import train_heads
 from bertvision.steps.predict import files_of, predict
 from bertvision.steps.trackers import tracking
@@ -99,9 +99,7 @@ def opened(
     Of several processes the main one does so; the others wait until the folder is tidy, and for the end of the run.
     """
     with deterministic(experiment.deterministic):
-        processes = join_processes(choose_compute(experiment.device, experiment.precision).device, can_shard=True)
-        if processes.shards:
-            check_sharding(experiment)
+        processes = join_processes(choose_compute(experiment.device, experiment.precision).device)
         if not processes.is_main:
             processes.wait()
             context = prepare(experiment, out, SILENT, data=data)

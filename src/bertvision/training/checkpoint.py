@@ -7,7 +7,7 @@ import hashlib
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,7 +23,6 @@ from bertvision.manifest import check_manifest, write_manifest
 from bertvision.records import TrainingPoint
 from bertvision.settings import Settings
 from bertvision.training.loop import Group, Learner
-from bertvision.training.sharding import load_whole, split_like, whole_tensors
 
 BEST = "best.safetensors"
 COUNTERS = ("bad_steps", "bad_in_a_row", "diverged")  # what a group counts for each of its learners
@@ -47,7 +46,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def load_weights(path: Path, model: nn.Module) -> None:
     """Read what `save_weights` wrote into a module of the same shape."""
     try:
-        load_whole(model, load_tensors(path))
+        model.load_state_dict(load_tensors(path))
     except RuntimeError as error:
         raise FolderError(f"{path}: weights of another model ({str(error).splitlines()[-1].strip()})") from None
 
@@ -76,26 +75,16 @@ def fingerprint_tensors(tensors: Mapping[str, Tensor]) -> str:
 
 
 def save_progress(
-    folder: Path,
-    groups: Sequence[Group],
-    position: Settings,
-    best: Mapping[str, Tensor] | None = None,
-    *,
-    is_writer: bool = True,
+    folder: Path, groups: Sequence[Group], position: Settings, best: Mapping[str, Tensor] | None = None
 ) -> None:
     """Write all that a training needs to go on: weights, optimizers, schedules, randomness and its position.
 
-    `best` are weights that it would rather end with than the last ones; `load_tensors` reads them from BEST. Where a
-    learner is split over processes all of them come here, and one of them `is_writer`.
+    `best` are weights that it would rather end with than the last ones; `load_tensors` reads them from BEST.
     """
-    with whole_folder(folder) if is_writer else nullcontext() as beside:
+    with whole_folder(folder) as beside:
         for number, (_, _, learner) in enumerate(_each(groups)):
-            for name, tensors in (("model", learner.model.state_dict()), ("training", _tensors(learner))):
-                whole = whole_tensors(tensors, is_kept=is_writer)
-                if beside is not None:
-                    save_tensors(beside / f"{number}.{name}.safetensors", whole)
-        if beside is None:
-            return
+            save_weights(beside / f"{number}.model.safetensors", learner.model)
+            save_tensors(beside / f"{number}.training.safetensors", _tensors(learner))
         plain = {learner.name: _plain(group, place) for group, place, learner in _each(groups)}
         write_json(beside / "position.json", {**position, "learners": plain})
         if best:
@@ -187,14 +176,11 @@ def _tensors(learner: Learner) -> dict[str, Tensor]:
 
 def _restore(learner: Learner, plain: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
-    params = [param for group in learner.optimizer.param_groups for param in group["params"]]
     for name, tensor in tensors.items():
         place, _, rest = name.partition(".")
         if place == "optimizer":
             number, _, key = rest.partition(".")
-            # Moments have their weight's shape, and are split as it is.
-            like = params[int(number)] if tensor.shape == params[int(number)].shape else tensor
-            state.setdefault(int(number), {})[key] = split_like(tensor, like)
+            state.setdefault(int(number), {})[key] = tensor
     groups = learner.optimizer.state_dict()["param_groups"]
     learner.optimizer.load_state_dict({"state": state, "param_groups": groups})
     learner.schedule.go_to(plain["steps_taken"])
@@ -226,8 +212,7 @@ class BestWeights:
         self._scores[step] = score
         if best_of([*self._scores.values()]) == len(self._scores) - 1:
             self.tensors = {
-                name: value.detach().to("cpu", copy=True)
-                for name, value in whole_tensors(self._model.state_dict()).items()
+                name: value.detach().to("cpu", copy=True) for name, value in self._model.state_dict().items()
             }
 
     def is_over(self, patience: int | None) -> bool:
@@ -242,7 +227,7 @@ class BestWeights:
             yield
             return
         last = {name: value.detach().clone() for name, value in self._model.state_dict().items()}
-        load_whole(self._model, self.tensors)
+        self._model.load_state_dict(self.tensors)
         try:
             yield
         finally:

@@ -17,7 +17,6 @@ from bertvision.training.accounting import give_back_memory
 from bertvision.training.device import StepGraphs
 from bertvision.training.optim import Schedule
 from bertvision.training.processes import ALONE, Processes
-from bertvision.training.sharding import is_sharded, own_part
 
 # A single step may overflow; this many in a row mean that the weights will not recover.
 MAX_BAD_STEPS_IN_A_ROW = 10
@@ -91,7 +90,7 @@ class Frozen(NamedTuple):
     """Some numbers of a weight that keep their value exactly: no gradient reaches them, and no weight decay."""
 
     weight: nn.Parameter
-    mask: Tensor  # true where frozen; of a split weight, of this process's part
+    mask: Tensor  # true where frozen
 
 
 def draws_in_training(model: nn.Module) -> bool:
@@ -126,12 +125,12 @@ class Learner:
 
     def clear_noise(self) -> None:
         """Set the gradients to zero that are zero but for rounding, and those of frozen numbers."""
-        noise = [own_part(weight.grad)[part] for weight, part in self.still if weight.grad is not None]
+        noise = [weight.grad[part] for weight, part in self.still if weight.grad is not None]
         if noise:
             torch._foreach_zero_(noise)
         for weight, mask in self.frozen:
             if weight.grad is not None:
-                own_part(weight.grad).masked_fill_(mask, 0)
+                weight.grad.masked_fill_(mask, 0)
 
     def update(self, is_bad: Tensor, divisor: Tensor) -> None:
         """Take the step with gradients divided by a number, or none where it is bad: both are known to the device only.
@@ -139,7 +138,7 @@ class Learner:
         Optimizers do this under the names that torch's own gradient scaler uses.
         """
         self.optimizer.found_inf, self.optimizer.grad_scale = is_bad, divisor  # type: ignore[attr-defined]
-        weights = [own_part(weight.detach()) for weight, _ in self.frozen]
+        weights = [weight.detach() for weight, _ in self.frozen]
         before = [weight.clone() for weight in weights]
         self.optimizer.step()
         for weight, (_, mask), kept in zip(weights, self.frozen, before, strict=True):
@@ -187,10 +186,9 @@ class Group:
 
     def _take(self, batches: Sequence[Batch]) -> Tensor:
         """Do what a step is on the device, which may replay it: nothing here waits for it or depends on the step."""
-        with self._processes.together():
-            losses = self._backward(batches)
+        losses = self._backward(batches)
         gradients = [each for learner in self.learners for each in learner.gradients()]
-        self._processes.add_up([losses, *(each for each in gradients if not is_sharded(each))])  # split ones are sums
+        self._processes.add_up([losses, *gradients])
         for learner in self.learners:
             learner.clear_noise()
         norms = self._gradient_norms()
@@ -220,7 +218,7 @@ class Group:
     def _gradient_norms(self) -> Tensor:
         """Return each learner's norm, without mixing them: one that is infinite stays among its own."""
         gradients = [learner.gradients() for learner in self.learners]
-        norms = iter(self._processes.norms_of([each for own in gradients for each in own]))
+        norms = iter(torch._foreach_norm([each for own in gradients for each in own]))
         return torch.stack([torch.linalg.vector_norm(torch.stack([next(norms) for _ in own])) for own in gradients])
 
 

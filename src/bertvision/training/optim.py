@@ -1,14 +1,12 @@
 """Parameter groups, optimizers and schedules."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
 
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
 from bertvision.training.config import OptimConfig
-from bertvision.training.sharding import is_sharded
 
 Named = tuple[str, nn.Parameter]
 STEPS_UNTIL_UNCORRECTED = 1e8  # 0.9999999 to the power of it is below float32's precision
@@ -24,15 +22,15 @@ def build_optimizer(
 ) -> Optimizer:
     """Build AdamW over the trainable parameters, in two groups: with and without weight decay.
 
-    `rates` are other learning rates than `lr`, by a word of the parameters' names: two more groups for each. Parameters
-    that are split over processes and others are never in one group, which leaves their order as it is. One whose steps
-    are to be captured in a CUDA graph has its rates on the device.
+    `rates` are other learning rates than `lr`, by a word of the parameters' names: two more groups for each. A group
+    without parameters is left out: its rate is nobody's. An optimizer whose steps are to be captured in a CUDA graph
+    has its rates on the device.
     """
     groups = [
-        {"params": list(alike), "weight_decay": decay, "lr": rate}
+        {"params": params, "weight_decay": decay, "lr": rate}
         for rate, named in _by_rate(model, lr, rates or {}).items()
         for params, decay in zip(_by_decay(named), (config.weight_decay, 0.0), strict=True)
-        for _, alike in groupby(params, is_sharded)
+        if params
     ]
     optimizer = AdamW(groups, lr=lr, betas=config.betas, eps=config.eps, fused=True, capturable=capturable)
     if capturable:

@@ -12,25 +12,22 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, distributed, nn
-from torch.distributed.device_mesh import DeviceMesh
+from torch import Tensor, distributed
 
 from bertvision.errors import MissingExtraError, SettingsError, TrainingError, is_out_of_memory, reason_of
-from bertvision.training.sharding import is_sharded, own_part, shard
 from bertvision.windows.step_plan import Part
 
 Item = TypeVar("Item")
 GO_ON = "the same command goes on from its last saving"
 LONGEST_WAIT = timedelta(hours=12)  # for what the main process does alone; one that was killed is noticed at once
 # What `accelerate launch` tells its processes of what it was asked for.
-FSDP = "ACCELERATE_USE_FSDP"
 REFUSED = {
+    "ACCELERATE_USE_FSDP": "FSDP",
     "ACCELERATE_USE_DEEPSPEED": "DeepSpeed",
     "ACCELERATE_USE_MEGATRON_LM": "Megatron-LM",
     "ACCELERATE_USE_PARALLELISM_CONFIG": "a parallelism config",
@@ -45,7 +42,6 @@ class Processes:
     rank: int = 0
     count: int = 1
     device: torch.device = torch.device("cpu")  # on which they add up
-    shards: bool = False  # whether an encoder in training is split over them (FSDP); else each has all of it
 
     @property
     def is_main(self) -> bool:
@@ -73,25 +69,6 @@ class Processes:
             for tensor, part in zip(own, torch.split(flat, [tensor.numel() for tensor in own]), strict=True):
                 tensor.copy_(part.view_as(tensor))
 
-    def norms_of(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return the norms of tensors that are the same in all processes or split over them."""
-        norms: Sequence[Tensor] = torch._foreach_norm([own_part(tensor) for tensor in tensors])
-        if not any(map(is_sharded, tensors)):
-            return norms
-        counted = [self.is_main or is_sharded(tensor) for tensor in tensors]  # what all have counts once
-        parts = torch.zeros(self.count, len(norms), device=norms[0].device)
-        parts[self.rank] = torch.stack([norm * counts for norm, counts in zip(norms, counted, strict=True)])
-        self.add_up([parts])
-        wholes: Tensor = torch.linalg.vector_norm(parts, dim=0)
-        return list(wholes)
-
-    def place(self, model: nn.Module, device: torch.device) -> None:
-        """Put an encoder that is to be trained on this process's device: all of it, or its part."""
-        if self.shards:
-            shard(model, _mesh_on(self.device.type))
-        else:
-            nn.Module.to(model, device=device)  # transformers' own `to` has no types
-
     def add_up_array(self, array: npt.NDArray[np.float32]) -> None:
         """Do the same with an array of the host."""
         self.add_up([torch.from_numpy(array)])
@@ -105,16 +82,6 @@ class Processes:
             distributed.broadcast_object_list(decided, device=self.device)
         found: Item = decided[0]  # type: ignore[assignment]
         return found
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Within this, an encoder that is split over processes runs: the end of another one is told as such."""
-        try:
-            yield
-        except RuntimeError as error:
-            if self.shards and (isinstance(error, distributed.DistError) or "gloo" in str(error)):
-                raise _has_ended(error) from None
-            raise
 
     def wait(self) -> None:
         """Wait until all processes have come here."""
@@ -132,11 +99,7 @@ def _others_are_there() -> Iterator[None]:
     except RuntimeError as error:
         if is_out_of_memory(error):
             raise
-        raise _has_ended(error) from None
-
-
-def _has_ended(error: RuntimeError) -> TrainingError:
-    return TrainingError(f"another process of this run has ended ({reason_of(error)}); {GO_ON}")
+        raise TrainingError(f"another process of this run has ended ({reason_of(error)}); {GO_ON}") from None
 
 
 def is_several() -> bool:
@@ -144,8 +107,8 @@ def is_several() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
-def join_processes(device: torch.device, *, can_shard: bool = False) -> Processes:
-    """Meet the other processes of a run, where there are any; FSDP is refused where the run cannot split an encoder."""
+def join_processes(device: torch.device) -> Processes:
+    """Meet the other processes of a run, where there are any."""
     _refuse_others()
     if not is_several():
         return ALONE
@@ -153,62 +116,23 @@ def join_processes(device: torch.device, *, can_shard: bool = False) -> Processe
         from accelerate import PartialState
     except ImportError:
         raise MissingExtraError("accelerate", "accelerate") from None
-    shards = _is_asked_for(FSDP)
-    if shards and not can_shard:
-        raise SettingsError("FSDP splits encoders that are fine-tuned, and no others; leave --use_fsdp out")
-    if shards:
-        _check_sharding()
     with _others_are_there():
         state = PartialState(cpu=device.type == "cpu", timeout=LONGEST_WAIT)
     if state.num_processes == 1:
         raise SettingsError(f"several processes need NVIDIA GPUs or CPUs, and the device is {device}; set device: cpu")
     atexit.register(_leave)
-    return Processes(state.process_index, state.num_processes, state.device, shards)
-
-
-def _is_asked_for(variable: str) -> bool:
-    return os.environ.get(variable, "").lower() == "true"
+    return Processes(state.process_index, state.num_processes, state.device)
 
 
 def _refuse_others() -> None:
-    """Refuse what Accelerate was asked for and would not happen: of its ways to split an encoder, FSDP alone does."""
-    if name := next((name for variable, name in REFUSED.items() if _is_asked_for(variable)), None):
-        raise SettingsError(
-            f"{name} is not supported; leave it out of Accelerate's settings, and where an encoder does not fit into "
-            "one GPU, use FSDP (accelerate launch --use_fsdp --fsdp_version 2)"
-        )
-
-
-def _check_sharding() -> None:
-    """Refuse settings of Accelerate's FSDP that would have no effect, and let every process load encoders by itself.
-
-    transformers would else leave an encoder's weights at zero in all processes but one of a machine.
-    """
-    if os.environ.get("FSDP_VERSION", "1") != "2":
-        raise SettingsError("FSDP is supported in its version 2 alone; set fsdp_version: 2 (--fsdp_version 2)")
-    from accelerate import FullyShardedDataParallelPlugin
-    from torch.distributed.fsdp import CPUOffloadPolicy
-
-    asked = FullyShardedDataParallelPlugin(cpu_ram_efficient_loading=False)
-    refused = {
-        "fsdp_offload_params": (isinstance(asked.cpu_offload, CPUOffloadPolicy), "leave it out"),
-        "fsdp_reshard_after_forward: false": (not asked.reshard_after_forward, "set it to true"),
-        "fsdp_activation_checkpointing": (asked.activation_checkpointing, "set finetune.gradient_checkpointing=true"),
-        "fsdp_ignored_modules": (asked.ignored_modules is not None, "leave it out"),
-    }
-    for name, (is_asked, instead) in refused.items():
-        if is_asked:
-            raise SettingsError(f"Accelerate's {name} is not supported; {instead}")
-
-
-@cache
-def _mesh_on(device_type: str) -> DeviceMesh:
-    """Return the group of all processes over which encoders are split: one of its own, used by nothing else.
-
-    torch's caches keep it until the process ends. Were it the run's own, `_leave` could not end it, and where a thread
-    of gloo's lets go of a run's last message after Python has ended, the process aborts.
-    """
-    return DeviceMesh.from_group(distributed.new_group(timeout=LONGEST_WAIT), device_type)
+    """Refuse what Accelerate was asked for and would not happen: every process holds the whole encoder."""
+    for variable, name in REFUSED.items():
+        if os.environ.get(variable, "").lower() == "true":
+            raise SettingsError(
+                f"{name} is not supported, because every process holds the whole encoder; leave it out of Accelerate's "
+                "settings, and where an encoder does not fit into one GPU, set finetune.gradient_checkpointing=true or "
+                "train less of it (tune)"
+            )
 
 
 def _leave() -> None:

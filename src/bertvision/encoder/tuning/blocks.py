@@ -34,7 +34,6 @@ class Parts:
     before: tuple[str, ...] = ("embeddings.",)  # makes the first state
     after: tuple[str, ...] = ("pooler.",)  # reads the last one; all else outside of blocks serves every block
     behind_first: tuple[str, ...] = ()  # stands between the first block and the second, where the encoder has it
-    gives_pair: bool = False  # a block gives its state and attention's weights, not its state alone
 
 
 BERT = Parts()
@@ -45,7 +44,6 @@ PARTS = {
         key="attention.self.pos_key_proj",
         query_value=("query_proj", "value_proj"),
         behind_first=("encoder.conv",),
-        gives_pair=True,
     ),
     "distilbert": Parts(
         "transformer.layer",
@@ -59,7 +57,7 @@ PARTS = {
     "modernbert": Parts(
         "layers", "attn.out_drop", "mlp.Wo", norm=None, key=None, query_value=("Wqkv",), after=("final_norm.",)
     ),  # one matrix for all
-    "mpnet": Parts(attention="attention.dropout", key="attention.attn.k", query_value=("q", "v"), gives_pair=True),
+    "mpnet": Parts(attention="attention.dropout", key="attention.attn.k", query_value=("q", "v")),
     "roberta": BERT,
     "xlm-roberta": BERT,
 }

@@ -1,17 +1,13 @@
 """Which of the encoder's own weights learn, and from which block on a graph for gradients is built.
 
-All that lies below the first block that learns is the frozen bottom. It runs in eval mode: without dropout a row's
-state behind it is the same whenever it is computed, so it can be kept and given to the blocks above, and training
-cannot tell whether it was.
+All that lies below the first block that learns is the frozen bottom. It runs in eval mode, without dropout.
 
 Single weights can be frozen at random (SPEC 10.2): masks are drawn from the seed, each by the name of its weight, so
 that a run that goes on draws the same ones. In the original frozen numbers have no gradient but still shrink by weight
 decay; here they keep their value (`Frozen`).
 """
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Collection
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +23,7 @@ from bertvision.encoder.tuning.blocks import (
 )
 from bertvision.encoder.tuning.config import Trained
 from bertvision.errors import EncoderError
-from bertvision.shapes import TokenFeatures
 from bertvision.training.loop import Frozen, Still, seed_for
-from bertvision.training.sharding import own_part, split_like
 
 NORMS = (nn.LayerNorm, nn.RMSNorm)
 MASKS = "frozen_masks"  # on the model, and copied with it
@@ -61,12 +55,10 @@ def freeze_share(model: PreTrainedModel, share: float | None, seed: int) -> None
 
 
 def frozen_numbers(model: nn.Module) -> list[Frozen]:
-    """List the numbers that `freeze_share` froze, on their weights' devices and split as these are."""
+    """List the numbers that `freeze_share` froze, on their weights' devices."""
     own = dict(model.named_parameters())
     masks: dict[str, Tensor] = model.__dict__.get(MASKS, {})
-    return [
-        Frozen(own[name], own_part(split_like(mask.to(own[name].device), own[name]))) for name, mask in masks.items()
-    ]
+    return [Frozen(own[name], mask.to(own[name].device)) for name, mask in masks.items()]
 
 
 def trained_sizes(model: nn.Module) -> dict[str, int]:
@@ -166,49 +158,3 @@ def quiet_bottom(model: PreTrainedModel, first: int) -> None:
     """Put what lies below a block into eval mode; `model.train()` undoes it."""
     for module in bottom_of(model, first):
         module.eval()
-
-
-def state_entering(model: PreTrainedModel, first: int, run: Callable[[], object]) -> TokenFeatures:
-    """Return the state that enters a block in a forward pass `run`, which ends there."""
-    handle = bottom_of(model, first)[-1].register_forward_hook(_stop)
-    try:
-        run()
-    except _Reached as reached:
-        return reached.state
-    finally:
-        handle.remove()
-    raise AssertionError(f"the pass did not run block {first - 1}")
-
-
-@contextmanager
-def starting_at(model: PreTrainedModel, first: int, state: TokenFeatures) -> Iterator[None]:
-    """Within this, forward passes start at a block: what lies below it gives a state instead of running.
-
-    What stands outside of the blocks (masks, relative positions) is computed as always. Of `output_hidden_states` those
-    below the block are not the encoder's.
-    """
-    below, blocks = bottom_of(model, first), blocks_of(model)
-    for module in below:
-        given = (state, None) if parts_of(model).gives_pair and module in blocks else state
-        module.__dict__["forward"] = partial(_give, given)  # in front of the class's own
-    try:
-        yield
-    finally:
-        for module in below:
-            del module.__dict__["forward"]
-
-
-class _Reached(Exception):  # noqa: N818 (no error: it ends a pass)
-    def __init__(self, state: Tensor) -> None:
-        super().__init__()
-        self.state = state
-
-
-def _stop(_module: nn.Module, _arguments: object, output: Tensor | tuple[Tensor | None, ...]) -> None:
-    state = output[0] if isinstance(output, tuple) else output
-    assert state is not None
-    raise _Reached(state)
-
-
-def _give(given: object, *_arguments: object, **_keywords: object) -> object:
-    return given
