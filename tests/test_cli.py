@@ -199,26 +199,6 @@ def test_inspect_counts_questions_and_windows(squad_file, encoder_folder):
     assert max(len(line) for line in shown.splitlines()[1:]) <= 80
 
 
-def test_a_plan_prints_three_estimates_and_a_choice_within_80_columns(config, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shown = call("plan", config, "--quiet", "--set", "heads.epochs=3")
-    assert shown.exit_code == 0, shown.output
-    lines = shown.stdout.splitlines()
-    assert [line.split()[0] for line in lines if line.endswith(" yes")] == ["live", "ram", "disk"]
-    assert "states.source: auto would choose" in shown.stdout
-    assert max(len(line) for line in lines) <= 80
-    assert json.loads(call("plan", config, "--quiet", "--json").stdout)["choice"] == "live"  # one pass
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_plan_without_heads_is_one_line(config, tmp_path):
-    given = ("plan", config, "--quiet", "--out", tmp_path / "out", "--set", "heads.train=[]")
-    shown = call(*given)
-    assert shown.exit_code == 0, shown.output
-    assert [line.split(":")[0] for line in shown.stdout.splitlines()] == ["Nothing to plan"]
-    assert json.loads(call(*given, "--json").stdout) == {}
-
-
 def test_heads_are_listed_with_the_papers_share_of_bert_large():
     shown = call("heads").stdout
     assert "335,141,888" in shown

@@ -147,11 +147,3 @@ def test_a_run_prints_a_baseline_and_its_model_answers_files_with_and_without_la
     assert (labelled["examples"], set(labelled["scores"])) == (6, {"accuracy"})
     unlabelled = call("predict", model, "--data", "test.tsv", "--out", "other", "--quiet")
     assert unlabelled.stdout == "6 examples; predictions in other/predictions.json\n"
-
-
-def test_a_plan_is_made_for_heads_on_the_first_token(call):
-    settings = settings_of("rte", "rte.tsv", None, "states.pooling=first")
-    shown = call("plan", "tiny.yaml", "--quiet", "--json", *settings)
-    estimates = {each["source"]: each for each in json.loads(shown.stdout)["estimates"]}
-    # Six rows, their pooled state and three layers of width 32, four bytes a number.
-    assert estimates["ram"]["num_bytes"] == 6 * 4 * 32 * 4

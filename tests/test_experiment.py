@@ -280,16 +280,16 @@ def test_a_batch_is_replaced_whole(settings, overrides, batch):
 def test_where_states_come_from_is_a_word_or_a_mapping():
     assert build_experiment({}).states.source == "auto"
     assert build_experiment({"states": "live"}).states.source == "live"
-    assert build_experiment({}, ["states=disk"]).states.source == "disk"
+    assert build_experiment({}, ["states=memory"]).states.source == "memory"
     below = {"states": {"batch": {"tokens": 65536}}}
     for overridden in (
-        build_experiment({"states": "ram"}, ["states.batch.tokens=65536"]),
-        build_experiment(below, ["states=ram"]),
-        build_experiment({}, ["states=ram", "states.batch.tokens=65536"]),
+        build_experiment({"states": "memory"}, ["states.batch.tokens=65536"]),
+        build_experiment(below, ["states=memory"]),
+        build_experiment({}, ["states=memory", "states.batch.tokens=65536"]),
     ):
-        assert (overridden.states.source, overridden.states.batch.tokens) == ("ram", 65536)
-    chosen = build_experiment({"states": {"source": "ram", "layers": [0, 6], "batch": {"tokens": 65536}}}).states
-    assert (chosen.source, chosen.layers, chosen.batch.tokens) == ("ram", (0, 6), 65536)
+        assert (overridden.states.source, overridden.states.batch.tokens) == ("memory", 65536)
+    chosen = build_experiment({"states": {"source": "memory", "layers": [0, 6], "batch": {"tokens": 65536}}}).states
+    assert (chosen.source, chosen.layers, chosen.batch.tokens) == ("memory", (0, 6), 65536)
 
 
 def test_an_experiment_is_named_after_its_file_unless_it_says_so(tmp_path):
@@ -397,7 +397,7 @@ PAIR = ["encoder", "last_linear"]
         ({"finetune": {"batch": {"tokens": 383}}}, "finetune.batch.tokens (383) is less than one window (384)"),
         ({"heads": {"batch": {"tokens": 383}}}, "heads.batch.tokens (383) is less than one window (384)"),
         ({"states": {"batch": {"tokens": 383}}}, "states.batch.tokens (383) is less than one window (384)"),
-        ({"states": "tape"}, "`states.source`: Input should be 'auto', 'live', 'ram' or 'disk', got \"tape\""),
+        ({"states": "tape"}, "`states.source`: Input should be 'auto', 'live' or 'memory', got \"tape\""),
         ({"heads": {"report_epoch": 2}}, "`heads`: report_epoch is 2, but there are 1 epochs"),
         ({"heads": {"epochs": 0}}, "`heads.epochs`: Input should be greater than or equal to 1, got 0"),
         ({"heads": {"train": ["last_linear", "last_linear"]}}, "`heads`: two heads are called 'last_linear'; give one"),

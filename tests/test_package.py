@@ -65,7 +65,7 @@ def test_settings_and_data_are_checked_and_studies_listed_without_torch(tmp_path
     (tmp_path / "rows.csv").write_text("text,label\ngood bread,good\nbad soup,bad\n")
     settings = {"task": "classification", "data": {"train": "rows.csv", "dev": "rows.csv"}}
     (tmp_path / "rows.yaml").write_text(yaml.safe_dump(settings))
-    stages = ("run", "finetune", "train-heads", "plan", "costs")
+    stages = ("run", "finetune", "train-heads", "costs")
     missing, review = ("--set", "data.train=none.csv"), ("--set", "data.columns.text=review")
     told = {
         **{(verb, "rows.yaml", "--set", "colour=blue"): "rows.yaml: unknown key `colour`" for verb in stages},

@@ -23,7 +23,7 @@ def tiny(squad_file: Callable[..., Path], encoder_folder: Path) -> dict[str, Any
 
 @pytest.fixture(scope="module")
 def saving_always(saved_encoder, tmp_path_factory):
-    """Settings of a run that saves progress after every step, and keeps states on disk while heads learn twice."""
+    """Settings of a run that saves progress after every step, and keeps states in memory while heads learn twice."""
     qas = [{"id": f"q{n}", "question": "when?", "answers": [{"text": "1887", "answer_start": 22}]} for n in range(8)]
     content = {"data": [{"paragraphs": [{"context": "the weir was built in 1887", "qas": qas}]}]}
     data = tmp_path_factory.mktemp("data") / "data.json"
@@ -36,5 +36,5 @@ def saving_always(saved_encoder, tmp_path_factory):
         "device": "cpu",
         "finetune": {"fractions": [0.5, 1], "batch": {"windows": 4}, "lr": 1e-3, "save_every": 1e-9},
         "heads": {"train": ["last_linear"], "batch": {"windows": 4}, "epochs": 2, "save_every": 1e-9},
-        "states": "disk",
+        "states": "memory",
     }

@@ -72,11 +72,11 @@ def experiments(folder, encoder):
     accumulated = {**tune, "batch": {"tokens": 64}, "accumulate": 2, "gradient_checkpointing": True}
     contrast = {**tune, "objective": "contrastive", "pairs": 10, "fractions": [1], "batch": {"windows": 6}}
     return {
-        "spans": experiment("squad2", questions, finetune=accumulated, states="disk"),
+        "spans": experiment("squad2", questions, finetune=accumulated, states="memory"),
         "tags": experiment("ner", folder / "words.conll", states="live"),
         "classes": experiment("classification", classes, finetune={"fractions": []}),
         "contrast": experiment("classification", classes, finetune=contrast),
-        "choices": experiment("swag", write_rows(folder, "choices.jsonl", choices), states="ram"),
+        "choices": experiment("swag", write_rows(folder, "choices.jsonl", choices), states="memory"),
         "frozen": experiment("squad2", questions, tune={"train": "top:1", "norms": False}, states="live"),
     }
 

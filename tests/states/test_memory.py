@@ -1,6 +1,3 @@
-import threading
-
-import numpy as np
 import pytest
 import torch
 
@@ -9,9 +6,8 @@ from bertvision.heads.config import HeadsConfig
 from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.settings import validate
 from bertvision.shapes import StackShape
-from bertvision.states.cached import CachedStates, made_ahead
-from bertvision.states.keep import Wanted, keep_in_ram, keep_on_disk
 from bertvision.states.live import LiveStates
+from bertvision.states.memory import StateRequest, StoredStates, keep_in_memory
 from bertvision.training.device import choose_compute
 from bertvision.windows.step_plan import BatchConfig
 
@@ -19,8 +15,12 @@ THREES, SIX = BatchConfig(windows=3), BatchConfig(windows=6)
 NAMES = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]
 
 
+def kept(request, dtype=torch.float32):
+    return keep_in_memory(request, dtype)
+
+
 def cached(store, wanted, batch=THREES, **more):
-    return CachedStates(store, wanted.windows, batch, 7, wanted.compute, pad_id=0, group=wanted.group, **more)
+    return StoredStates(store, wanted.windows, batch, 7, wanted.compute, pad_id=0, group=wanted.group, **more)
 
 
 def live(wanted, batch=THREES, **more):
@@ -60,9 +60,9 @@ def log_probabilities(head, source):
         {"pooling": "mean", "group": 2},
     ],
 )
-def test_order_padding_and_states_are_those_of_the_live_source(batch, states_batch, more, wanted, small_shards):
+def test_order_padding_and_states_are_those_of_the_live_source(batch, states_batch, more, wanted, small_batches):
     want = wanted(**more)
-    source = cached(keep_in_ram(want), want, batch, states_batch=states_batch)
+    source = cached(kept(want), want, batch, states_batch=states_batch)
     like = live(want, batch, states_batch=states_batch)
     assert isinstance(source, StateSource)
     for epoch in (0, 1):
@@ -79,7 +79,7 @@ def test_order_padding_and_states_are_those_of_the_live_source(batch, states_bat
 def test_an_encoder_without_pooler_has_no_pooled_cls_state(wanted):
     wanted().encoder.model.pooler = None
     want = wanted(pooling="first")
-    found, like = (next(iter(each.epoch(0))) for each in (cached(keep_in_ram(want), want), live(want)))
+    found, like = (next(iter(each.epoch(0))) for each in (cached(kept(want), want), live(want)))
     assert found.states.shape == (3, 3, 1, 32)
     torch.testing.assert_close(found.states, like.states, rtol=1e-4, atol=1e-5)
 
@@ -87,7 +87,7 @@ def test_an_encoder_without_pooler_has_no_pooled_cls_state(wanted):
 @pytest.mark.parametrize("states_batch", [None, SIX])
 def test_an_epoch_goes_on_from_any_step(states_batch, wanted):
     want = wanted()
-    source = cached(keep_in_ram(want), want, BatchConfig(windows=2), states_batch=states_batch)
+    source = cached(kept(want), want, BatchConfig(windows=2), states_batch=states_batch)
     whole = [(batch.windows.rows.tolist(), batch.states.clone()) for batch in source.epoch(1)]
     for first in range(len(whole) + 1):
         left = list(source.epoch(1, first))
@@ -95,87 +95,43 @@ def test_an_epoch_goes_on_from_any_step(states_batch, wanted):
         assert all(torch.equal(batch.states, states) for batch, (_, states) in zip(left, whole[first:], strict=True))
 
 
-def test_heads_trained_on_kept_float32_states_are_those_trained_live(wanted, tmp_path):
+def test_heads_trained_on_kept_float32_states_are_those_trained_live(wanted):
     want = wanted()
     source = live(want)
-    expected = trained(source, want)
-    on_disk = keep_on_disk(want, tmp_path / "states", {"is": "this"})
-    for store in (keep_in_ram(want), on_disk):
-        found = trained(cached(store, want), want)
-        for name in NAMES:
-            one, other = (log_probabilities(heads[name], source) for heads in (found, expected))
-            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bf16", "int8"])
-def test_heads_cannot_tell_memory_from_disk(dtype, wanted, tmp_path):
-    want = wanted(dtype)
-    stores = [keep_in_ram(want), keep_on_disk(want, tmp_path / "states", {"is": "this"})]
-    one, other = (trained(cached(store, want), want) for store in stores)
-    assert all(torch.equal(weights(one[name]), weights(other[name])) for name in NAMES)
-
-
-@pytest.mark.parametrize(("dtype", "far"), [("bf16", 1e-2), ("int8", 3e-2)])
-def test_heads_trained_on_rounded_states_are_near_those_trained_live(dtype, far, wanted):
-    found, expected = trained(cached(keep_in_ram(wanted(dtype)), wanted()), wanted()), trained(live(wanted()), wanted())
+    found, expected = trained(cached(kept(want), want), want), trained(source, want)
     for name in NAMES:
-        assert 0 < (weights(found[name]) - weights(expected[name])).abs().max() < far
+        one, other = (log_probabilities(heads[name], source) for heads in (found, expected))
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_heads_trained_on_rounded_states_are_near_those_trained_live(wanted):
+    want = wanted()
+    found, expected = trained(cached(kept(want, torch.bfloat16), want), want), trained(live(want), want)
+    for name in NAMES:
+        assert 0 < (weights(found[name]) - weights(expected[name])).abs().max() < 1e-2
+
+
+def test_states_have_the_size_of_their_tokens_layers_and_numbers(wanted, windows):
+    tokens = sum(len(window) for window in windows)
+    assert wanted().num_bytes(torch.float32) == tokens * 3 * 32 * 4
+    assert wanted(layers=(1,)).num_bytes(torch.bfloat16) == tokens * 32 * 2
+    assert wanted(pooling="first").num_bytes(torch.bfloat16) == len(windows) * 4 * 32 * 2
 
 
 def test_a_batch_that_is_held_on_to_keeps_its_states(wanted):
     want = wanted()
-    source = cached(keep_in_ram(want), want, BatchConfig(windows=1))
+    source = cached(kept(want), want, BatchConfig(windows=1))
     held = list(source.epoch(0))
     again = [batch.states.clone() for batch in source.epoch(0)]
     assert all(torch.equal(batch.states, states) for batch, states in zip(held, again, strict=True))
 
 
-def test_errors_of_the_thread_come_out_where_its_things_are_used():
-    def make(number):
-        if number == 2:
-            raise OSError("the disk is gone")
-        return number
-
-    things = made_ahead(make, range(9))
-    assert [next(things), next(things)] == [0, 1]
-    with pytest.raises(OSError, match="the disk is gone"):
-        next(things)
-
-
-def test_the_next_thing_and_no_further_one_is_made_while_the_last_one_is_used():
-    made, events = [], [threading.Event() for _ in range(5)]
-
-    def make(number):
-        made.append(number)
-        events[number].set()
-        return number
-
-    things = made_ahead(make, range(5))
-    assert next(things) == 0
-    assert events[1].wait(timeout=60)
-    assert made == [0, 1]
-    assert list(things) == [1, 2, 3, 4]
-
-
-def test_the_thread_ends_when_its_things_are_no_longer_wanted():
-    before = threading.active_count()
-    things = made_ahead(np.sqrt, range(1000))
-    next(things)
-    assert threading.active_count() == before + 1
-    things.close()
-    assert threading.active_count() == before
-
-
-def test_nothing_to_make_gives_nothing():
-    assert list(made_ahead(np.sqrt, [])) == []
-
-
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["bf16", "float32", "int8"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_a_gpu_gets_the_states_of_the_live_source(dtype, encoder, windows):
     compute = choose_compute("cuda")
-    want = Wanted(freeze(encoder, compute), windows, compute, dtype)
-    source, like = cached(keep_in_ram(want), want, states_batch=SIX), live(want, states_batch=SIX)
+    want = StateRequest(freeze(encoder, compute), windows, compute)
+    source, like = cached(kept(want, dtype), want, states_batch=SIX), live(want, states_batch=SIX)
     for found, other in zip(source.epoch(0), like.epoch(0), strict=True):
         assert (found.states.device, found.states.dtype) == (other.states.device, other.states.dtype)
         assert found.states.transpose(0, 1).is_contiguous()

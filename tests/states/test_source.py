@@ -6,7 +6,7 @@ from bertvision.states.config import StatesConfig
 
 
 def test_a_word_is_short_for_the_source():
-    assert StatesConfig.model_validate("ram") == StatesConfig(source="ram")
+    assert StatesConfig.model_validate("memory") == StatesConfig(source="memory")
     assert StatesConfig().source == "auto"
 
 
@@ -25,7 +25,8 @@ def test_layers_are_all_or_a_list(layers, chosen):
         ({"layers": [0.5]}, "must be `all` or ascend"),
         ({"layers": "some"}, "got 'some'"),
         ({"source": "tape"}, "source"),
-        ({"dtype": "fp16"}, "dtype"),
+        ({"source": "live", "folder": "states"}, "`source: live` does not go with `folder`; give one of them"),
+        ({"memory": 0}, "memory"),
         ({"batch": {}}, "either `tokens` or `windows`"),
     ],
 )

@@ -351,10 +351,9 @@ def test_a_storage_that_cannot_be_opened_leaves_no_connection_behind(settings, t
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
-def test_states_are_kept_on_disk_for_the_trials_alone(settings, tmp_path, share):
-    settings |= {"states": "disk", "heads": {**settings["heads"], "share": share}}
+def test_trials_on_states_in_memory_score_what_a_run_scores(settings, tmp_path, share):
+    settings |= {"states": "memory", "heads": {**settings["heads"], "share": share}}
     record = search(build_experiment(settings), tmp_path / "out", SearchAsked(trials=6))
-    assert not (tmp_path / "out" / "states").exists()
     best = read_experiment(tmp_path / "out" / "best.yaml")
     row = next(each for each in run(best, tmp_path / "again") if each.row == f"trial_{record.best}")
     assert row.scores["held_out_accuracy"] == pytest.approx(record.best_trial.score, abs=1e-3)

@@ -1,23 +1,17 @@
-import json
-from dataclasses import replace
-
 import pytest
 import torch
 
 from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import load_encoder
-from bertvision.errors import EncoderError, FolderError
+from bertvision.errors import EncoderError, TrainingError
 from bertvision.experiment import build_experiment
 from bertvision.progress import Silent
-from bertvision.states.cached import CachedStates
 from bertvision.states.live import LiveStates
-from bertvision.states.planner import Choice
-from bertvision.steps import states
+from bertvision.states.memory import StoredStates
 from bertvision.steps.context import prepare
-from bertvision.steps.plan import COLUMNS, plan_states
 from bertvision.steps.states import open_states
 
-WEIGHTS = "0123456789abcdef" * 4
+ENOUGH = 16 * 2**30  # bytes
 
 
 class Listener(Silent):
@@ -42,149 +36,69 @@ def make_context(squad_file, encoder_folder, tmp_path):
     return lambda *overrides: prepare(build_experiment(settings, overrides), tmp_path / "out", Listener())
 
 
-def opened(context, fraction=None, weights=WEIGHTS, **more):
+def opened(context, pooling=None):
     encoder = freeze(load_encoder(context.experiment.encoder), context.compute)
-    return open_states(context.at(1, fraction), encoder, weights, context.experiment.heads.train, **more)
+    return open_states(context, encoder, "0123456789abcdef" * 4, pooling=pooling)
 
 
-def choose(monkeypatch, source):
-    """Let the planner choose a source; gives a list that counts its calls."""
-    calls = []
-
-    def plan(*given):
-        calls.append(given)
-        return Choice(source, "it is quickest", [])
-
-    monkeypatch.setattr(states, "plan_source", plan)
-    return calls
+def num_bytes(context):
+    """Of the states of all tokens: three layers of width 32, two bytes a number."""
+    return sum(map(len, context.train)) * 3 * 32 * 2
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "word"),
-    [("live", LiveStates, "live"), ("ram", CachedStates, "ram, bf16"), ("disk", CachedStates, "disk, bf16")],
+    ("name", "kind", "word"), [("live", LiveStates, "live"), ("memory", StoredStates, "memory, bf16")]
 )
-def test_a_source_that_is_asked_for_is_used_without_measuring(name, kind, word, make_context, monkeypatch):
-    calls = choose(monkeypatch, "live")
+def test_a_source_that_is_asked_for_is_used(name, kind, word, make_context):
     context = make_context(f"states={name}", "states.batch.windows=3", "heads.batch.windows=2")
-    with opened(context) as (source, described):
-        assert isinstance(source, kind)
-        assert described == word
-        assert sorted(batch.size for batch in source.epoch(0)) == [1, 1, 2, 2, 2]  # of 3, 3 and 2 windows
-    assert (calls, context.progress.said) == ([], [])
+    source, described = opened(context)
+    assert isinstance(source, kind)
+    assert described == word
+    assert sorted(batch.size for batch in source.epoch(0)) == [1, 1, 2, 2, 2]  # of 3, 3 and 2 windows
+    assert context.progress.said == []
 
 
-@pytest.mark.parametrize("name", ["live", "ram", "disk"])
-def test_all_sources_give_the_same_steps(name, make_context):
-    with opened(make_context("states=live")) as (live, _), opened(make_context(f"states={name}")) as (source, _):
-        for one, other in zip(live.epoch(1), source.epoch(1), strict=True):
-            assert one.windows.rows.tolist() == other.windows.rows.tolist()
-            real = one.windows.mask[:, None, :, None]
-            torch.testing.assert_close(other.states * real, one.states * real, rtol=1e-2, atol=1e-2)
+def test_both_sources_give_the_same_steps(make_context):
+    (live, _), (kept, _) = opened(make_context("states=live")), opened(make_context("states=memory"))
+    for one, other in zip(live.epoch(1), kept.epoch(1), strict=True):
+        assert one.windows.rows.tolist() == other.windows.rows.tolist()
+        real = one.windows.mask[:, None, :, None]
+        torch.testing.assert_close(other.states * real, one.states * real, rtol=1e-2, atol=1e-2)
 
 
-def test_one_pass_is_live_and_nothing_is_measured(make_context, monkeypatch):
-    calls = choose(monkeypatch, "ram")
-    context = make_context("heads.epochs=1")
-    with opened(context) as (_, described):
-        assert described == "live"
-    assert (calls, context.progress.said) == ([], [])
+def test_states_are_in_memory_where_they_fit_into_the_limit_of_the_settings(make_context):
+    needed = num_bytes(make_context()) / 2**30
+    for limit, word in ((needed, "memory, bf16"), (0.999 * needed, "live")):
+        assert opened(make_context(f"states.memory={limit}"))[1] == word
+    assert opened(make_context())[1] == "memory, bf16"
+    assert opened(make_context("heads.epochs=1"))[1] == "live"  # each state is needed once
 
 
-def test_auto_asks_the_planner_and_says_why(make_context, monkeypatch):
-    calls = choose(monkeypatch, "ram")
-    context = make_context()
-    with opened(context) as (_, described):
-        assert described == "ram, bf16"
-    assert len(calls) == 1
-    assert context.progress.said == ["states: ram, it is quickest"]
+def test_pooled_states_are_in_memory_as_they_are(make_context):
+    assert opened(make_context("heads.epochs=1"), pooling="mean")[1] == "memory, float32"
 
 
-@pytest.mark.parametrize("name", ["ram", "disk"])
-def test_a_stage_that_was_cut_short_goes_on_with_the_states_it_began_with(name, make_context, monkeypatch, tmp_path):
-    choose(monkeypatch, name)
-    with pytest.raises(KeyboardInterrupt), opened(make_context(), 0.5):
-        raise KeyboardInterrupt
-    assert (tmp_path / "out" / "states" / "0.5" / "manifest.json").exists() == (name == "disk")
-    calls = choose(monkeypatch, "live")
-    with opened(make_context(), 0.5) as (_, described):
-        assert described == f"{name}, bf16"
-    assert calls == []
-    assert (tmp_path / "out" / "unfinished" / "heads-0.5" / "states.json").exists()  # where the stage tidies up
+def test_what_is_free_changes_no_source(make_context, monkeypatch):
+    monkeypatch.setattr("bertvision.states.memory.free_memory", lambda: 1)
+    assert opened(make_context("states.memory=1e-9"))[1] == "live"
+    with pytest.raises(TrainingError, match=r"the states need .* kB of memory and 1\.0 B are free; set states\.source"):
+        opened(make_context())
 
 
-@pytest.mark.parametrize(("keep", "left"), [(False, False), (True, True)])
-def test_states_in_the_run_folder_are_removed_unless_kept(keep, left, make_context, tmp_path):
-    with opened(make_context("states=disk", f"states.keep={str(keep).lower()}"), 1):
-        assert (tmp_path / "out" / "states" / "1" / "manifest.json").exists()
-    assert (tmp_path / "out" / "states").exists() == left
+def test_a_run_says_what_live_states_cost_and_what_extracted_ones_would_take(make_context):
+    context = make_context("states.memory=1e-9")
+    opened(context)
+    tokens = sum(map(len, context.train))
+    (said,) = context.progress.said
+    assert f"{num_bytes(context) / 1000:.1f} kB are more than states.memory (1e-09 GiB)" in said
+    assert f"the encoder reads {tokens:,} tokens in each of 3 passes" in said
+    assert f"they would take {num_bytes(context) / 1000:.1f} kB on disk" in said
+    assert "states.folder" in said
 
 
-def test_a_folder_of_ones_own_holds_the_states_of_several_encoders(make_context, tmp_path):
-    overrides = ("states=disk", f"states.folder={tmp_path / 'mine'}")
-    with opened(make_context(*overrides)):
-        pass
-    with opened(make_context(*overrides), weights="f" * 64):
-        pass
-    assert {path.name for path in (tmp_path / "mine").iterdir()} == {WEIGHTS[:16], "f" * 16}
-    assert not (tmp_path / "out" / "states").exists()
-
-
-def test_states_that_were_kept_are_used_without_asking(make_context, monkeypatch):
-    with opened(make_context("states=disk", "states.keep=true")):
-        pass
-    calls = choose(monkeypatch, "live")
-    with opened(make_context("heads.epochs=1", "states.keep=true")) as (_, described):
-        assert described == "disk, bf16"
-    assert calls == []
-
-
-def test_kept_states_of_other_settings_are_refused(make_context):
-    with opened(make_context("states=disk", "states.keep=true")):
-        pass
-    with pytest.raises(FolderError, match='dtype was "bf16" and is now "int8"'):
-        opened(make_context("states=disk", "states.dtype=int8")).__enter__()
-
-
-@pytest.mark.parametrize("name", ["live", "disk", "auto"])
+@pytest.mark.parametrize("name", ["live", "memory", "auto"])
 def test_layers_are_chosen_and_those_the_encoder_has_not_are_refused(name, make_context):
-    with opened(make_context("states=ram", "states.layers=[0, 2]")) as (source, _):
-        assert next(iter(source.epoch(0))).states.shape[1] == 2
+    source, _ = opened(make_context(f"states={name}", "states.layers=[0, 2]"))
+    assert next(iter(source.epoch(0))).states.shape[1] == 2
     with pytest.raises(EncoderError, match="has the states 0 to 2"):
-        opened(make_context(f"states={name}", "states.layers=[0, 7]")).__enter__()
-
-
-def test_a_plan_measures_and_gives_three_estimates(make_context, tmp_path):
-    context = make_context()
-    before = {path.name for path in tmp_path.iterdir()}
-    plan = plan_states(context.experiment, tmp_path / "elsewhere")
-    tokens = sum(len(window) for window in context.train)
-    assert plan.title == f"experiment: {len(context.train)} windows, {tokens} tokens, 3 passes, 2 heads"
-    assert [row[0] for row in plan.as_table().rows] == ["live", "ram", "disk"]
-    assert all(len(row) == len(COLUMNS) for row in plan.as_table().rows)
-    assert plan.choice.source in plan.sentence
-    found = json.loads(json.dumps(plan.as_dict()))
-    quickest = min(found["estimates"], key=lambda each: each["seconds"])
-    assert found["choice"] == quickest["source"]
-    assert all(each["seconds"] > 0 and each["fits"] for each in found["estimates"])
-    assert {path.name for path in tmp_path.iterdir()} == before
-
-
-@pytest.mark.parametrize("name", ["live", "ram", "disk"])
-def test_states_of_the_first_token_stand_beside_those_of_all(name, make_context, tmp_path):
-    context = make_context(f"states={name}", "states.keep=true")
-    pairs = replace(context, task=context.task._replace(name="swag", labels=("0", "1")))  # two endings
-    with opened(context, 0.5) as (whole, _), opened(pairs, 0.5, pooling="first") as (source, _):
-        assert next(iter(whole.epoch(0))).states.shape[1:] != (4, 1, 32)
-        for batch in source.epoch(1):
-            assert batch.states.shape[1:] == (4, 1, 32)  # the pooled state is one more
-            assert (batch.windows.rows[1::2] == batch.windows.rows[::2] + 1).all()
-    kept = {path.name for path in (tmp_path / "out" / "states").glob("*")}
-    assert kept == ({"0.5", "0.5-cls"} if name == "disk" else set())
-
-
-def test_auto_keeps_one_state_per_layer_and_row_in_memory_without_measuring(make_context):
-    context = make_context()
-    with opened(context, pooling="first") as (source, _):
-        assert isinstance(source, CachedStates)
-        assert next(iter(source.epoch(0))).states.shape[2] == 1
-    assert not context.progress.said
+        opened(make_context(f"states={name}", "states.layers=[0, 3]"))
