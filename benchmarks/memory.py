@@ -16,8 +16,7 @@ from pydantic import Field
 
 from benchmarks.measuring import RANDOM, MemoryWatch, save_random, write_questions
 from bertvision.data.squad import read_squad
-from bertvision.encoder.encode import freeze
-from bertvision.encoder.load import load_encoder, load_tokenizer
+from bertvision.encoder.load import load_tokenizer
 from bertvision.errors import SettingsError
 from bertvision.experiment import Experiment, build_experiment
 from bertvision.progress import SILENT, Progress
@@ -25,7 +24,7 @@ from bertvision.records import BenchRecord, Side, provenance
 from bertvision.serving.predict_file import predict_file
 from bertvision.serving.predict_shards import predict_shards
 from bertvision.settings import Config
-from bertvision.states.keep import Wanted, keep_on_disk
+from bertvision.steps.encode import encode
 from bertvision.steps.run import run_finetune, run_train_heads
 from bertvision.training.device import choose_compute
 from bertvision.windows.window import Window, WindowConfig, cut_windows
@@ -140,17 +139,19 @@ def _tokenise(given: Given, out: Path) -> None:
 
 
 def _extract(given: Given, out: Path) -> None:
-    compute = choose_compute(given.device)
-    keep_on_disk(Wanted(freeze(load_encoder(given.encoder), compute), _cut(given), compute), out, {})
+    encode(given.data, out, task="squad2", encoder=given.encoder, settings={"device": given.device})
 
 
 def _tune(given: Given, out: Path) -> None:
     run_finetune(given.experiment(finetune={"fractions": [1]}, heads={"train": []}), out)
 
 
-def _train_heads(given: Given, out: Path, source: str) -> None:
+def _train_heads(given: Given, out: Path, *, extracted: bool = False) -> None:
     heads = {"train": ["learned_pooling"], "epochs": 2}
-    run_train_heads(given.experiment(finetune={"fractions": []}, heads=heads, states=source), out)
+    if extracted:
+        _extract(given, out / "states")
+    states = {"folder": str(out / "states")} if extracted else {"source": "live"}
+    run_train_heads(given.experiment(finetune={"fractions": []}, heads=heads, states=states), out)
 
 
 def _predict_shards(given: Given, out: Path) -> None:
@@ -165,8 +166,8 @@ STAGES: dict[str, Callable[[Given, Path], object]] = {
     "tokenise": _tokenise,
     "extract": _extract,
     "fine-tune": _tune,
-    "heads, live": partial(_train_heads, source="live"),
-    "heads, disk": partial(_train_heads, source="disk"),
+    "heads, live": _train_heads,
+    "heads, folder": partial(_train_heads, extracted=True),
     "predict shards": _predict_shards,
     "predict a file": _predict_file,
 }

@@ -8,13 +8,12 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from benchmarks.decode import DecodeBench, bench_decode
-from benchmarks.disk import DiskBench, bench_disk
 from benchmarks.finetune import FinetuneBench, bench_finetune
 from benchmarks.growth import GrowthBench, bench_growth
 from benchmarks.heads import HeadsBench, bench_heads
 from benchmarks.inference import InferenceBench, bench_inference
 from benchmarks.memory import MemoryBench, bench_memory
-from benchmarks.processes import PlanBench, ProcessesBench, bench_plan, bench_processes
+from benchmarks.processes import ProcessesBench, bench_processes
 from benchmarks.search import SearchBench, bench_search
 from benchmarks.seconds_to_score import SecondsBench, bench_seconds
 from benchmarks.serve import ServeBench, bench_serve
@@ -59,9 +58,7 @@ BENCHES = {
     "inference": Bench(InferenceBench, bench_inference),
     "shards": Bench(ShardsBench, bench_shards),
     "memory": Bench(MemoryBench, bench_memory),
-    "disk": Bench(DiskBench, bench_disk),
     "processes": Bench(ProcessesBench, bench_processes),
-    "plan": Bench(PlanBench, bench_plan),
     "serve": Bench(ServeBench, bench_serve),
     "startup": Bench(StartupBench, bench_startup),
     "windows": Bench(WindowsBench, bench_windows),
@@ -87,15 +84,14 @@ def bench(
     """Measure speeds side by side.
 
     heads: many heads in one pass, against the bare encoder, plain code and a pass for each head. states: live
-    states against kept, stored and the papers' padded ones. finetune: windows a second of our steps and of
-    transformers' Trainer. seconds-to-score: until a reader's best F1. growth: how cost grows with the size of a
-    step, layers, heads and data. search: head trials in groups, against one after another. decode: logits to scored
-    answers, against run_qa's algorithm. inference: a reader on the CPU in torch, ONNX and int8, with their scores,
-    and its head against the bare encoder. shards: predictions of files of any size, by one process, several and
-    Ray. memory: peaks of every stage at 1x and 10x as much data. disk: heads on states larger than memory.
-    processes: a run in one process and in two, beside its plan. plan: a large run as it is foreseen here. serve: a
-    server under load, over its limit, and at its end. startup: CPU seconds of --help, score and ask. windows:
-    cutting a file, against datasets.map.
+    states against those in memory, extracted and the papers' padded ones. finetune: windows a second of our steps
+    and of transformers' Trainer. seconds-to-score: until a reader's best F1. growth: how cost grows with the size
+    of a step, layers, heads and data. search: head trials in groups, against one after another. decode: logits to
+    scored answers, against run_qa's algorithm. inference: a reader on the CPU in torch, ONNX and int8, with their
+    scores, and its head against the bare encoder. shards: predictions of files of any size, by one process, several
+    and Ray. memory: peaks of every stage at 1x and 10x as much data. processes: a run in one process and in two.
+    serve: a server under load, over its limit, and at its end. startup: CPU seconds of --help, score and ask.
+    windows: cutting a file, against datasets.map.
     In turns, after a warm-up; prints ratios and writes a record.
     """
     record = run_bench(name, overrides or (), progress_for(quiet))

@@ -16,9 +16,9 @@ from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
 from bertvision.search_space import Range, SearchConfig, Space, Value, space_of
 from bertvision.settings import Config, Precision
-from bertvision.states.cached import CachedStates
-from bertvision.states.keep import Wanted, keep_in_ram
+from bertvision.states.folder import DTYPE
 from bertvision.states.live import LiveStates
+from bertvision.states.memory import StateRequest, StoredStates, keep_in_memory
 from bertvision.steps.trials import Trial, head_of
 from bertvision.training.device import Compute, choose_compute
 from bertvision.windows.padding import lengths_of
@@ -108,6 +108,6 @@ class _Work:
         return LiveStates(self._encoder, self._windows, self._settings.batch, 0, self._compute)
 
     def _keep(self) -> StateSource:
-        store = keep_in_ram(Wanted(self._encoder, self._windows, self._compute))
+        store = keep_in_memory(StateRequest(self._encoder, self._windows, self._compute), DTYPE)
         pad_id = self._encoder.tokenizer.pad_token_id
-        return CachedStates(store, self._windows, self._settings.batch, 0, self._compute, pad_id=pad_id)
+        return StoredStates(store, self._windows, self._settings.batch, 0, self._compute, pad_id=pad_id)

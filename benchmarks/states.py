@@ -1,4 +1,4 @@
-"""Heads on states that are computed each time, kept in memory, kept on disk, or stored as the papers stored them."""
+"""Heads on states that are computed each time, in memory, in an extracted folder, or stored as the papers did."""
 
 import tempfile
 import time
@@ -17,15 +17,13 @@ from bertvision.encoder.encode import StateBatch, StateSource, freeze, shape_of_
 from bertvision.encoder.load import Encoder
 from bertvision.heads.config import HeadConfig, HeadsConfig
 from bertvision.heads.training import build_heads, train_heads_together
+from bertvision.model_config import Pooling
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
 from bertvision.settings import Config, Precision
-from bertvision.states.blocks import BlockStore
-from bertvision.states.cached import CachedStates
-from bertvision.states.config import NumberFormat, SourceName
-from bertvision.states.keep import Wanted, free_disk, free_ram, keep_in_ram, keep_on_disk
+from bertvision.states.folder import DTYPE, open_folder, write_states
 from bertvision.states.live import LiveStates, states_in_order_of_length
-from bertvision.states.planner import Estimate, Machine, Work, estimate_sources, measure_speeds
+from bertvision.states.memory import StateRequest, StateStore, StoredStates, keep_in_memory
 from bertvision.training.device import Compute, choose_compute
 from bertvision.windows.batches import collate
 from bertvision.windows.padding import lengths_of
@@ -45,9 +43,7 @@ class StatesBench(Config):
     windows: int = Field(5000, ge=16)  # at most
     heads: tuple[str, ...] = ("learned_pooling", "adapter_64_shared")
     tokens: int = Field(16384, ge=512)  # of a step
-    dtype: NumberFormat = "bf16"
     padded: bool = True  # also the papers' way
-    passes: int = Field(10, ge=2)  # that the planner is asked about
     rounds: int = Field(2, ge=1)
     folder: str | None = None  # for files; None: the system's place for temporary ones
     device: str = "auto"
@@ -55,13 +51,12 @@ class StatesBench(Config):
 
 
 def bench_states(config: StatesBench, progress: Progress = SILENT) -> BenchRecord:
-    """Time one epoch of each head on each source of states, how long keeping them takes, and what was foreseen."""
+    """Time one epoch of each head on each source of states, and how long making it takes."""
     compute = choose_compute(config.device, config.precision)
     encoder = freeze(subject(config.encoder), compute)
     data = read_bench_data(config.data, encoder, config.windows, spare=2 * config.windows)
     with tempfile.TemporaryDirectory(prefix="bertvision-bench-", dir=config.folder) as folder:
         work = _Work(config, encoder, data, compute, Path(folder))
-        foreseen = {head: work.foresee(head) for head in config.heads}
         work.build(progress)
         sides: dict[str, Callable[[], object]] = {
             f"{head}, {name}": partial(work.train_on, head, name) for head in config.heads for name in work.sources
@@ -79,7 +74,6 @@ def bench_states(config: StatesBench, progress: Progress = SILENT) -> BenchRecor
             "tokens": float(lengths_of(data.windows).sum()),
             **work.figures,
             **_speedups(config.heads, seconds),
-            **_foresight(config, foreseen, seconds, work.figures),
         },
         provenance=provenance(compute.name, compute.precision),
     )
@@ -91,40 +85,34 @@ class _Work:
     def __init__(self, config: StatesBench, encoder: Encoder, data: BenchData, compute: Compute, folder: Path) -> None:
         self._config, self._encoder, self._data, self._compute, self._folder = config, encoder, data, compute, folder
         self._batch = BatchConfig(tokens=config.tokens)
-        self._wanted = Wanted(
-            encoder, data.windows, compute, config.dtype, pooling="first" if data.objective.per == "row" else None
-        )
+        pooling: Pooling | None = "first" if data.objective.per == "row" else None
+        self._request = StateRequest(encoder, data.windows, compute, pooling=pooling)
         self.sources: dict[str, StateSource] = {}
         self.figures: dict[str, float] = {}
         self._draws = 0
 
-    def foresee(self, head: str) -> dict[SourceName, Estimate]:
-        """Ask the planner what this head would take on each source."""
-        plan = StepPlan(lengths_of(self._data.windows), self._batch, 0)
-        speeds = measure_speeds(self._wanted, plan, self._folder, partial(self.train, head))
-        tokens = int(lengths_of(self._data.windows).sum())
-        work = Work(tokens, self._config.passes, self._wanted.layout().num_bytes)
-        machine = Machine(free_ram(), free_disk(self._folder))
-        return {estimate.source: estimate for estimate in estimate_sources(work, speeds, machine)}
-
     def build(self, progress: Progress) -> None:
         """Keep the states in every way, and note how long that takes and how much room."""
-        wanted, windows = self._wanted, self._data.windows
+        request, folder = self._request, self._folder / "states"
         self.renew()
-        self.sources["ram"] = self._cached(self._timed("ram", partial(keep_in_ram, wanted, progress)))
-        on_disk = partial(keep_on_disk, wanted, self._folder / "states", {}, progress)
-        self.sources["disk"] = self._cached(self._timed("disk", on_disk))
-        self._timed("opening disk again", on_disk)
-        self.figures["GB kept"] = wanted.layout().num_bytes / 1e9
-        if self._config.padded and wanted.pooling is None:
-            padded = partial(PaddedStates, self._folder / "padded", self._encoder, windows, self._compute)
+        in_memory = partial(keep_in_memory, request, DTYPE, progress)
+        self.sources["memory"] = self._stored(self._timed("memory", in_memory))
+        self._timed("folder", partial(write_states, request, folder, {}, progress))
+        self.sources["folder"] = self._stored(
+            self._timed("opening the folder", partial(open_folder, request, folder, {}, progress))
+        )
+        self.figures["GB in memory"] = request.num_bytes(DTYPE) / 1e9
+        self.figures["GB in the folder"] = sum(path.stat().st_size for path in folder.iterdir()) / 1e9
+        if self._config.padded and request.pooling is None:
+            padded = partial(PaddedStates, self._folder / "padded", self._encoder, request.windows, self._compute)
             self.sources[PAPERS] = store = self._timed(PAPERS, padded)
-            self.figures["GB padded"] = store.num_bytes / 1e9
+            self.figures["GB padded, float16"] = store.num_bytes / 1e9
+            self.figures["GB padded, float32"] = 2 * store.num_bytes / 1e9
 
     def renew(self) -> None:
         """Let the live source have other windows: batches whose shapes come again would be faster than a run's."""
         self._draws += 1
-        windows, pooling = self._data.draw(self._draws), self._wanted.pooling
+        windows, pooling = self._data.draw(self._draws), self._request.pooling
         self.sources["live"] = LiveStates(self._encoder, windows, self._batch, 0, self._compute, pooling=pooling)
 
     def train_on(self, head: str, source: str) -> None:
@@ -135,15 +123,15 @@ class _Work:
         """Train one head for one epoch."""
         train = (HeadConfig.model_validate(head),)
         settings = HeadsConfig(train=train, batch=self._batch)
-        shape = shape_of_states(self._encoder, pooling=self._wanted.pooling)
+        shape = shape_of_states(self._encoder, pooling=self._request.pooling)
         objective = self._data.objective
         heads = build_heads(train, shape, seed=1, objective=objective)
         for _ in train_heads_together(heads, source, settings, seed=1, compute=self._compute, objective=objective):
             pass
 
-    def _cached(self, store: BlockStore) -> CachedStates:
+    def _stored(self, store: StateStore) -> StoredStates:
         pad_id = self._encoder.tokenizer.pad_token_id
-        return CachedStates(store, self._data.windows, self._batch, 0, self._compute, pad_id=pad_id)
+        return StoredStates(store, self._data.windows, self._batch, 0, self._compute, pad_id=pad_id)
 
     def _timed(self, name: str, make: Callable[[], Made]) -> Made:
         started = time.perf_counter()
@@ -157,25 +145,9 @@ def _speedups(heads: Sequence[str], seconds: Mapping[str, float]) -> dict[str, f
     return {
         f"{head}: live / {name}": seconds[f"{head}, live"] / seconds[f"{head}, {name}"]
         for head in heads
-        for name in ("ram", "disk", PAPERS)
+        for name in ("memory", "folder", PAPERS)
         if f"{head}, {name}" in seconds
     }
-
-
-def _foresight(
-    config: StatesBench,
-    foreseen: Mapping[str, Mapping[SourceName, Estimate]],
-    seconds: Mapping[str, float],
-    building: Mapping[str, float],
-) -> dict[str, float]:
-    """Compare the planner's estimates for some passes with what building and as many epochs take."""
-    compared = {}
-    for head, estimates in foreseen.items():
-        for source, estimate in estimates.items():
-            before = building.get(f"seconds of {source} before the first epoch", 0.0)
-            taken = before + config.passes * seconds[f"{head}, {source}"]
-            compared[f"{head}, {source}: foreseen / measured, {config.passes} passes"] = estimate.seconds / taken
-    return compared
 
 
 class PaddedStates:

@@ -21,7 +21,6 @@ from bertvision.records import BenchRecord, read_bench_records, read_study_recor
 from bertvision.records.studies import STUDY_FILE
 from bertvision.report.renderers import to_markdown
 from bertvision.reproduce import study_page
-from bertvision.steps.plan import ANSWERED, Stage
 from bertvision.studies.claims import claims_tables, count_statuses, further_evidence, settle_claims, summary_table
 from bertvision.studies.study import find_study
 from bertvision.tables import Table, in_time
@@ -81,60 +80,27 @@ def claims_page() -> str:
     return "\n".join([f"Of {len(settled)} claims: {counts}.\n", to_markdown(summary_table(settled)), *sections])
 
 
-NVLINK, NETWORK = 450.0, 50.0  # gigabytes a second, inside a machine of 8 GPUs and between several
-PASSAGES = 100_000_000
-PLANNED = """For example {encoder}: tuned for {epochs} epochs on as many questions as SQuAD 2.0's training set has, then
-read by 20 heads in one pass; and an answer for each of {passages:,} passages. Measured on one {device} in steps of
-{tokens:,} tokens (`make bench NAME=plan`); 8 add up at {nvlink:g} GB/s, 64 at {network:g} GB/s.
-"""
-CHECKED = """**What came of a plan**: {encoder} on {questions} questions in one process and in two, on a CPU, one thread
-each (`make bench NAME=processes`). The plan was given the speed at which the two added up, {link:.2f} GB/s; a message
-took {message:.0f} microseconds.
+MEASURED_TOGETHER = """{encoder} on {questions} questions, on a CPU with one thread a process (`make bench NAME=processes`). The
+two added up at {link:.2f} GB/s; a message took {message:.0f} microseconds.
 """
 
 
 def scale_page() -> str:
-    """Return what large runs would take, and how a plan compares with what was measured."""
+    """Return what a run takes in one process and in several."""
     records = read_bench_records(DOCS.parent / "results" / "bench")
-    plans = [planned(each) for each in records if each.name == "plan"]
-    return "\n".join([*plans, *(_checked(each) for each in records if each.name == "processes")])
+    return "\n".join(_in_processes(each) for each in records if each.name == "processes")
 
 
-def planned(record: BenchRecord) -> str:
-    """Return what a large run would take on 1, 8 and 64 devices."""
-    told = {**record.settings, "device": record.provenance.device, "passages": PASSAGES}
-    stages = [
-        Stage(
-            side.name,
-            side.seconds[0],
-            int(record.figures[f"{side.name}: steps"]),
-            int(1e6 * record.figures[f"{side.name}: MB of gradients"]),
-        )
-        for side in record.sides
-    ]
-    *training, answering = stages
-    passages = Stage(f"{PASSAGES:,} passages", PASSAGES / ANSWERED * answering.seconds)
-    columns = ("stage", "1", "8", "64", "efficiency of 8", "of 64")
-    rows = tuple(_scaled(stage) for stage in (*training, passages))
-    return f"{PLANNED.format(**told, nvlink=NVLINK, network=NETWORK)}\n{to_markdown(Table('', columns, rows))}"
-
-
-def _scaled(stage: Stage) -> tuple[str, ...]:
-    counted = [(8, stage.seconds_in(8, NVLINK)), (64, stage.seconds_in(64, NETWORK))]
-    efficiency = [f"{stage.seconds / (count * seconds):.0%}" for count, seconds in counted]
-    return stage.name, *map(in_time, (stage.seconds, *(seconds for _, seconds in counted))), *efficiency
-
-
-def _checked(record: BenchRecord) -> str:
-    figures = record.figures
-    told = {**record.settings, "link": figures["link: GB/s"], "message": figures["link: microseconds a message"]}
-    columns = ("stage", "processes", "foreseen", "measured", "measured / foreseen")
+def _in_processes(record: BenchRecord) -> str:
+    told = {**record.settings, "link": record.figures["link: GB/s"]}
+    text = MEASURED_TOGETHER.format(**told, message=record.figures["link: microseconds a message"])
     rows = []
-    for side in record.sides:
-        stage, processes = side.name.rsplit(", ", 1)
-        foreseen, ratio = (figures[f"{side.name}: {what}"] for what in ("foreseen seconds", "measured / foreseen"))
-        rows.append((stage, processes, in_time(foreseen), in_time(side.seconds[0]), f"{ratio:.2f}"))
-    return f"{CHECKED.format(**told)}\n{to_markdown(Table('', columns, tuple(rows)))}"
+    for alone, together in zip(record.sides[::2], record.sides[1::2], strict=True):
+        (one,), (several,) = alone.seconds, together.seconds
+        stage = alone.name.rsplit(", ", 1)[0]
+        rows.append((stage, in_time(one), in_time(several), f"{one / several:.2f}"))
+    columns = ("stage", "1 process", f"{record.settings['count']} processes", "times as fast")
+    return f"{text}\n{to_markdown(Table('', columns, tuple(rows)))}"
 
 
 PAGES = {

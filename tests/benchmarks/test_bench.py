@@ -137,13 +137,13 @@ def test_heads_are_measured_against_the_encoder_plain_code_and_a_pass_each(encod
     json.dumps(record.model_dump(mode="json"))
 
 
-def test_states_are_measured_from_every_source_and_compared_with_what_was_foreseen(encoder_folder, tmp_path):
+def test_states_are_measured_from_every_source(encoder_folder, tmp_path):
     record = run_bench("states", [f"encoder={encoder_folder}", "windows=16", "rounds=1", f"folder={tmp_path}"])
-    sources = ("live", "ram", "disk", "padded")
+    sources = ("live", "memory", "folder", "padded")
     heads = ("learned_pooling", "adapter_64_shared")
     assert [side.name for side in record.sides] == [f"{head}, {source}" for head in heads for source in sources]
-    assert record.figures["adapter_64_shared: live / disk"] > 0
-    assert record.figures["learned_pooling, ram: foreseen / measured, 10 passes"] > 0
+    assert record.figures["adapter_64_shared: live / folder"] > 0
+    assert record.figures["GB padded, float32"] == 2 * record.figures["GB padded, float16"]
     assert list(tmp_path.iterdir()) == [encoder_folder]
 
 

@@ -9,6 +9,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from torch import Tensor
 from bertvision.errors import FolderError
 from bertvision.files import check_folder, locked, read_json, recover_all, rename, sha256_of, write_json
 from bertvision.manifest import check_hashes
-from bertvision.progress import SILENT, Progress
+from bertvision.progress import SILENT, Bar, Progress
 from bertvision.settings import Settings, first_difference
 from bertvision.states.buffers import made_ahead
 from bertvision.states.memory import BUILD_TOKENS, StateRequest, StateStore, TokenStates
@@ -35,7 +36,8 @@ from bertvision.windows.window import Window, WindowConfig
 FORMAT = 1
 MANIFEST, UNFINISHED = "states.json", "unfinished.json"
 DTYPE = torch.bfloat16
-SHARD_BYTES = 1 << 28  # a shard is filled in memory, and made again where its making was cut short
+# A shard is filled in memory, and made again where its making was cut short: half a minute of a small encoder on a CPU.
+SHARD_BYTES, SHARD_TOKENS = 1 << 28, 1 << 18
 
 
 class ShardFile:
@@ -152,37 +154,35 @@ def _write_missing(request: StateRequest, folder: Path, settings: Settings, prog
     write_json(folder / UNFINISHED, {**settings, "shards": hashes})
     layout = read_layout(request.encoder.tokenizer)
 
-    def compute(shard: list[Rows]) -> dict[str, Tensor]:
-        return _compute_shard(request, shard, len(layout.before), len(layout.after))
-
     with progress.bar("encode", len(request.windows)) as bar:
         bar.advance(len(request.windows) - len(rows))
-        # One shard is written while the next one is computed.
-        for shard, tensors in zip(missing, made_ahead(compute, missing), strict=True):
+        compute = partial(_compute_shard, request, before=len(layout.before), after=len(layout.after), bar=bar)
+        for tensors in made_ahead(compute, missing):  # one shard is written while the next one is computed
             path = folder / f"states-{len(hashes):05}.safetensors"
             save_tensors(path, tensors)
             hashes[path.name] = sha256_of(path)
             write_json(folder / UNFINISHED, {**settings, "shards": hashes})
-            bar.advance(sum(map(len, shard)))
     rename(folder / UNFINISHED, folder / MANIFEST)
 
 
 def _plan_shards(request: StateRequest) -> list[list[Rows]]:
     """Return the encoder's batches of each shard."""
     tokens = CPU_TOKENS if request.compute.device.type == "cpu" else BUILD_TOKENS
-    lengths = request.lengths
+    lengths = lengths_of(request.windows)
+    per_token = request.num_bytes(DTYPE) / max(1, int(lengths.sum()))
+    most = min(SHARD_TOKENS, SHARD_BYTES / per_token)
     shards: list[list[Rows]] = []
-    room = 0
-    for rows in plan_in_order_of_length(lengths_of(request.windows), tokens):
+    room = 0.0
+    for rows in plan_in_order_of_length(lengths, tokens):
         if room <= 0:
             shards.append([])
-            room = SHARD_BYTES
+            room = most
         shards[-1].append(rows)
-        room -= int(lengths[rows].sum()) * request.shape.layers * request.shape.hidden * DTYPE.itemsize
+        room -= int(lengths[rows].sum())
     return shards
 
 
-def _compute_shard(request: StateRequest, shard: list[Rows], before: int, after: int) -> dict[str, Tensor]:
+def _compute_shard(request: StateRequest, shard: list[Rows], *, before: int, after: int, bar: Bar) -> dict[str, Tensor]:
     """Compute the states of a shard's windows, and say which windows they are."""
     rows = np.concatenate(shard)
     windows = [request.windows[row] for row in rows]
@@ -195,6 +195,7 @@ def _compute_shard(request: StateRequest, shard: list[Rows], before: int, after:
         for place, length in enumerate(request.lengths[batch]):
             states[first : first + length] = found[place, :length]
             first += int(length)
+        bar.advance(len(batch))
     tensors = {
         "states": states,
         "example": torch.tensor([window.example for window in windows], dtype=torch.int32),
