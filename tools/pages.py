@@ -80,8 +80,8 @@ def claims_page() -> str:
     return "\n".join([f"Of {len(settled)} claims: {counts}.\n", to_markdown(summary_table(settled)), *sections])
 
 
-MEASURED_TOGETHER = """{encoder} on {questions} questions, on a CPU with one thread a process (`make bench NAME=processes`). The
-two added up at {link:.2f} GB/s; a message took {message:.0f} microseconds.
+MEASURED_TOGETHER = """{encoder} on {questions} questions, on a CPU with one thread a process (`make bench
+NAME=processes`). The two added up at {link:.2f} GB/s; a message took {message:.0f} microseconds.
 """
 
 

@@ -77,6 +77,7 @@ class WindowTable(NamedTuple):
 def settings_of(request: StateRequest, fingerprint: str, config: WindowConfig, data: str) -> Settings:
     """Return what decides the states that heads get; `data` is the hash of a file, or its name where it has none."""
     return {
+        "format": FORMAT,
         "encoder": fingerprint,
         "windows": config.model_dump(mode="json", exclude={"mask_question"}),  # which hides answers alone
         "data": data,
@@ -88,7 +89,6 @@ def settings_of(request: StateRequest, fingerprint: str, config: WindowConfig, d
 def write_states(request: StateRequest, folder: Path, settings: Settings, progress: Progress = SILENT) -> None:
     """Extract the states of all windows into a folder, or those that it lacks."""
     settings = {
-        "format": FORMAT,
         **settings,
         "keys": hashlib.sha256(window_keys(request.windows).tobytes()).hexdigest(),
         "shape": list(request.shape),
@@ -157,11 +157,15 @@ def _write_missing(request: StateRequest, folder: Path, settings: Settings, prog
     with progress.bar("encode", len(request.windows)) as bar:
         bar.advance(len(request.windows) - len(rows))
         compute = partial(_compute_shard, request, before=len(layout.before), after=len(layout.after), bar=bar)
-        for tensors in made_ahead(compute, missing):  # one shard is written while the next one is computed
-            path = folder / f"states-{len(hashes):05}.safetensors"
-            save_tensors(path, tensors)
-            hashes[path.name] = sha256_of(path)
-            write_json(folder / UNFINISHED, {**settings, "shards": hashes})
+        try:
+            for tensors in made_ahead(compute, missing):  # one shard is written while the next one is computed
+                path = folder / f"states-{len(hashes):05}.safetensors"
+                save_tensors(path, tensors)
+                hashes[path.name] = sha256_of(path)
+                write_json(folder / UNFINISHED, {**settings, "shards": hashes})
+        except KeyboardInterrupt as stop:
+            stop.add_note("the same command goes on after the last shard")
+            raise
     rename(folder / UNFINISHED, folder / MANIFEST)
 
 
@@ -192,9 +196,9 @@ def _compute_shard(request: StateRequest, shard: list[Rows], *, before: int, aft
     first = 0
     for batch in shard:
         found = request.encode(batch).states.to(DTYPE).cpu().transpose(1, 2)
-        for place, length in enumerate(request.lengths[batch]):
+        for place, length in enumerate(request.lengths[batch].tolist()):
             states[first : first + length] = found[place, :length]
-            first += int(length)
+            first += length
         bar.advance(len(batch))
     tensors = {
         "states": states,

@@ -8,6 +8,7 @@ import copy
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -54,7 +55,7 @@ class StateRequest:
         """Return the shape of every token's states."""
         return shape_of_states(self.encoder, self.layers, pooling=self.pooling)
 
-    @property
+    @cached_property
     def lengths(self) -> npt.NDArray[np.int64]:
         """Return how many tokens of each window are kept."""
         lengths = lengths_of(self.windows)
