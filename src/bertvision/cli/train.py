@@ -196,7 +196,7 @@ def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out
         if experiment.task == "squad2":
             _show_answer(experiment, head)
         results.print("Next, answer a whole file with this head (--data takes your own too):", markup=False)
-        command = ["predict", str(head), "--data", experiment.data.dev, "--out", str(out / "answers")]
+        command = ["predict", str(head), "--data", experiment.data.scored_file, "--out", str(out / "answers")]
         results.print(f"  {program} {shlex.join(command)}", markup=False)
     results.print("or a question about a text of yours with the default model:", markup=False)
     results.print(f'  {program} ask --question "Who built the weir?" --file YOURS.txt', markup=False)
@@ -204,18 +204,27 @@ def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out
 
 def _say_how_to_use(out: Path, records: "Sequence[RunRecord]") -> None:
     """Name the best model of a run, and the command that uses it; say where what is no model of it is better."""
-    from bertvision.model_config import best_model, better_than_models
-    from bertvision.records import main_score
+    from bertvision.model_config import better_than_models, choose_from, model_of
+    from bertvision.records import MAIN_SCORES, main_score, worth_of
+    from bertvision.tables import counted
 
-    if (best := best_model(out)) == out:
+    if (choice := choose_from(out, records)) is None:
         return
+    best = choice.best[0]
     _say_what_silence_scores(records)
     if (better := better_than_models(out, records)) is not None:
         what = "the encoder as given" if better.kind == "encoder" else f"the {better.kind} {better.row}"
         results.print(f"{what} scores {main_score(better):.1f}, more than any model of this run", markup=False)
     seeds = len({record.seed for record in records})
     what = f"best single model (the table has means of {seeds} seeds)" if seeds > 1 else "best model"
-    results.print(f"{what}: {best.relative_to(out)}; use it on a file of your own:", markup=False)
+    rows, metric = best.data["dev"].questions, MAIN_SCORES[best.task]
+    worth = worth_of(best.intervals.get(metric), rows)
+    scored = f"{metric} {main_score(best):.1f} on {counted(rows, 'example')} of dev{f' ({worth})' if worth else ''}"
+    told = [scored, choice.ties] if metric in best.scores else []
+    results.print(f"{what}: {model_of(out, best).relative_to(out)}", markup=False)
+    for line in filter(None, told):
+        results.print(f"  {line}", markup=False)
+    results.print("use it on a file of your own:", markup=False)
     results.print(f"  {_program()} predict {shlex.quote(str(out))} --data FILE --out FOLDER", markup=False)
 
 
@@ -232,7 +241,7 @@ def _show_answer(experiment: "Experiment", head: Path) -> None:
     from bertvision.serving.answers import answer_lines
     from bertvision.serving.reader import Reader
 
-    questions = read_questions(str(experiment.data.dev)).questions
+    questions = read_questions(experiment.data.scored_file).questions
     asked = next((each for each in questions if not each.is_impossible), questions[0])
     reader = bertvision.load(head, device=experiment.device)
     assert isinstance(reader, Reader)
