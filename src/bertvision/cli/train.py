@@ -205,27 +205,33 @@ def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out
 def _say_how_to_use(out: Path, records: "Sequence[RunRecord]") -> None:
     """Name the best model of a run, and the command that uses it; say where what is no model of it is better."""
     from bertvision.model_config import better_than_models, choose_from, model_of
-    from bertvision.records import MAIN_SCORES, main_score, worth_of
-    from bertvision.tables import counted
+    from bertvision.records import main_score
 
     if (choice := choose_from(out, records)) is None:
         return
     best = choice.best[0]
+    _say_what_it_is_worth(best, choice.ties)
     _say_what_silence_scores(records)
     if (better := better_than_models(out, records)) is not None:
         what = "the encoder as given" if better.kind == "encoder" else f"the {better.kind} {better.row}"
         results.print(f"{what} scores {main_score(better):.1f}, more than any model of this run", markup=False)
     seeds = len({record.seed for record in records})
     what = f"best single model (the table has means of {seeds} seeds)" if seeds > 1 else "best model"
-    rows, metric = best.data["dev"].questions, MAIN_SCORES[best.task]
-    worth = worth_of(best.intervals.get(metric), rows)
-    scored = f"{metric} {main_score(best):.1f} on {counted(rows, 'example')} of dev{f' ({worth})' if worth else ''}"
-    told = [scored, choice.ties] if metric in best.scores else []
-    results.print(f"{what}: {model_of(out, best).relative_to(out)}", markup=False)
-    for line in filter(None, told):
-        results.print(f"  {line}", markup=False)
-    results.print("use it on a file of your own:", markup=False)
+    results.print(f"{what}: {model_of(out, best).relative_to(out)}; use it on a file of your own:", markup=False)
     results.print(f"  {_program()} predict {shlex.quote(str(out))} --data FILE --out FOLDER", markup=False)
+
+
+def _say_what_it_is_worth(best: "RunRecord", ties: str) -> None:
+    """Print the best model's main score with its interval, its number of examples, and what it is tied with."""
+    from bertvision.records import MAIN_SCORES, main_score, worth_of
+    from bertvision.tables import counted
+
+    metric, examples = MAIN_SCORES[best.task], best.data["dev"].questions
+    if metric not in best.scores:
+        return
+    worth = worth_of(best.intervals.get(metric), examples)
+    scored = f"{metric} {main_score(best):.1f} on {counted(examples, 'example')}{f' ({worth})' if worth else ''}"
+    results.print(textwrap.fill(f"{best.row}: {scored}{f', {ties}' if ties else ''}", 80), markup=False)
 
 
 def _say_what_silence_scores(records: "Sequence[RunRecord]") -> None:

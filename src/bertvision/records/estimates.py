@@ -38,7 +38,7 @@ def worth_of(interval: Interval | None, examples: int | None) -> str:
         return f"95% interval {interval[0]:.1f} to {interval[1]:.1f}"
     if examples is None or examples >= LEAST_EXAMPLES:
         return ""
-    return f"too few examples for an interval: each counts about {100 / examples:.1f} points"
+    return f"too few for an interval: each counts about {100 / examples:.1f} points"
 
 
 class Choice(NamedTuple):
