@@ -170,7 +170,10 @@ def _interval_column(measure: Measure) -> ResultColumn:
             return TOO_FEW if dev is not None and dev.questions < LEAST_EXAMPLES else ""
         return f"{bounds[0]:.1f} to {bounds[1]:.1f}"
 
-    about = f"where the {measure.head} lies in 95% of resamples of the dev examples, of this very training"
+    about = (
+        f"where the {measure.head} of this very training lies on all such examples, with 95% confidence: exact for a "
+        "share of right examples, else from resamples of dev"
+    )
     return ResultColumn("95% interval", cell, about)
 
 
