@@ -67,7 +67,10 @@ def bench_processes(config: ProcessesBench, progress: Progress = SILENT) -> Benc
 def _small_run(config: ProcessesBench, folder: Path) -> Settings:
     batch = {"tokens": config.tokens}
     return {
-        "data": {"train": write_questions(folder / "train.json", config.data, config.questions)},
+        "data": {
+            "train": write_questions(folder / "train.json", config.data, config.questions),
+            "dev": "sample:dev",
+        },
         "encoder": _encoder(config.encoder, folder / "encoder"),
         "finetune": {"fractions": [1], "batch": batch},
         "heads": {"train": ["adapter_64_shared"], "batch": batch},

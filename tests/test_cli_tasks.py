@@ -5,9 +5,11 @@ import re
 
 import pytest
 import yaml
+from scipy.stats import binomtest
 from typer.testing import CliRunner
 
 from bertvision.cli import app
+from bertvision.records import read_records
 
 ROWS = "text,label\nthe river,wet\nthe stone,dry\nin the river,wet\nby the stone,dry\n"
 RTE = "index\tsentence1\tsentence2\tlabel\n" + "".join(
@@ -112,6 +114,39 @@ BAD = {
 def test_bad_input_of_a_run_is_one_line_and_exit_code_2(call, name):
     more, told = BAD[name]
     assert told in refusal(call("run", "tiny.yaml", "--out", "out", "--quiet", *more))
+
+
+@pytest.mark.flow
+def test_a_table_without_a_dev_file_is_split_and_the_last_lines_say_what_the_score_is_worth(call, tmp_path):
+    """Of 24 rows, every fifth is scored, as by `bertvision.train`."""
+    (tmp_path / "own.csv").write_text("text,label\n" + "the river,wet\nthe stone,dry\n" * 12)
+    shown = call("run", "tiny.yaml", "--out", "out", "--set", "task=classification", "--set", "data.train=own.csv")
+    assert shown.exit_code == 0, shown.output
+    assert "own.csv: 5 of its 24 rows are dev (fold 1 of 5): scored, and not learned from" in " ".join(
+        shown.stderr.split()
+    )
+    records = {each.row: each for each in read_records(tmp_path / "out")}
+    assert {each.data["dev"].questions for each in records.values()} == {5}
+    for record in records.values():
+        exact = binomtest(round(record.scores["accuracy"] / 20), 5).proportion_ci()
+        assert record.intervals["accuracy"] == pytest.approx((100 * exact.low, 100 * exact.high))
+        if record.kind != "baseline":  # five rows cannot tell models apart: 5 to 0 is chance in 2 of 32 cases
+            assert record.behind[0] <= 0 <= record.behind[1]
+    said = " ".join(shown.stdout.split())
+    name, score, low, high = re.search(
+        r"(\w+): accuracy ([\d.]+) on 5 examples \(95% interval ([\d.]+) to ([\d.]+)\), tied with", said
+    ).groups()
+    best = records[name]
+    assert [float(low), float(high)] == pytest.approx(best.intervals["accuracy"], abs=0.05)
+    assert float(score) == pytest.approx(best.scores["accuracy"], abs=0.05)
+    assert best.kind in ("control", "encoder")  # the last layer alone
+    assert f"best model: heads/1/{name}" in said or f"best model: {name}/1" in said
+    assert "dev. Ties go to the last layer" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_a_dev_file_without_one_to_learn_from_is_refused(call):
+    told = refusal(call("run", "tiny.yaml", "--set", "task=rte", "--set", "data.dev=rte.tsv"))
+    assert "data.dev is rte.tsv, and data.train names no file to learn from" in told
 
 
 @pytest.mark.flow

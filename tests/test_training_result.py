@@ -1,10 +1,12 @@
 """`bertvision.train`: one call from a file to models that can be saved and loaded."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 import torch
+from scipy.stats import binomtest
 from torch import nn
 
 import bertvision
@@ -64,6 +66,18 @@ def test_one_call_trains_scores_reports_and_saves_what_load_reads(train, tmp_pat
 
 def test_one_head_may_be_given_by_its_name_alone(train):
     assert set(train(heads="last_linear").scores) == {"majority", "encoder", "last_linear", "last_regression"}
+
+
+def test_scores_are_numbers_that_show_their_interval_and_their_number_of_rows(train):
+    result = train(heads=["learned_pooling", "last_linear"])
+    for name, scores in result.scores.items():
+        accuracy = scores["accuracy"]
+        exact = binomtest(round(accuracy / 20), 5).proportion_ci()
+        assert accuracy.interval == pytest.approx((100 * exact.low, 100 * exact.high)), name
+        assert (accuracy.examples, scores["macro_f1"].interval) == (5, None)
+        assert re.fullmatch(r"[\d.]+ \(95% interval [\d.]+ to [\d.]+, 5 examples\)", repr(accuracy))
+        assert repr(scores["macro_f1"]).endswith(" (no interval: 5 examples)")
+    assert result.best in ("encoder", "last_linear", "last_regression")  # five rows tell no models apart
 
 
 def test_without_a_dev_file_a_fifth_of_the_examples_is_scored_and_not_learned_from(train):

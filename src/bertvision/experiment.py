@@ -72,6 +72,8 @@ class MeasureConfig(Config):
 
 
 Tracker = Literal["tensorboard", "trackio", "wandb"]
+SAMPLE = "sample:"  # data that come with the package
+OWN_FOLDS = 5  # without a file to score on, every fifth example is scored, always the same
 TAKEN = ("costs", "figures", "records")  # folders in the one of all variants
 LEAST_BATCH = 8  # that batches shrink to before epochs are added
 
@@ -265,6 +267,7 @@ def quickstart_experiment(overrides: Iterable[str] = ()) -> Experiment:
 def build_experiment(settings: Settings, overrides: Iterable[str] = (), origin: str = "settings") -> Experiment:
     """Lay recipe, settings and overrides over each other and check the result."""
     settings = with_overrides(_spelled_out(settings), (_spelled_out_override(each) for each in overrides))
+    settings = _with_own_dev(settings, origin)
     whole = merge(recipe_for(settings, origin), settings)
     return validate(Experiment, {**whole, "heads": with_baseline(with_every_setting(whole.get("heads", {})))}, origin)
 
@@ -324,6 +327,19 @@ def _differing(whole: Settings, usual: Settings) -> Settings:
 
 def _said(value: Any) -> Any:  # noqa: ANN401 (what JSON holds)
     return {key: each for key, each in value.items() if each is not None} if isinstance(value, dict) else value
+
+
+def _with_own_dev(settings: Settings, origin: str) -> Settings:
+    """Score a part of the user's own file where no other is named: `sample:` never stands beside it unasked."""
+    data = settings.get("data")
+    if not isinstance(data, dict):  # what is no mapping is refused later
+        return settings
+    train, dev = data.get("train"), data.get("dev")
+    if isinstance(dev, str) and train is None and not dev.startswith(SAMPLE):
+        raise SettingsError(f"{origin}: data.dev is {dev}, and data.train names no file to learn from; name one")
+    if not isinstance(train, str) or train.startswith(SAMPLE) or dev is not None or data.get("folds") is not None:
+        return settings
+    return {**settings, "data": {**data, "folds": OWN_FOLDS}}
 
 
 def _spelled_out(settings: Settings) -> Settings:

@@ -12,7 +12,7 @@ from bertvision.errors import FolderError
 from bertvision.files import read_json
 from bertvision.manifest import check_manifest
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.records import RunRecord, main_score, read_records
+from bertvision.records import Choice, RunRecord, choose_model, main_score, read_records
 from bertvision.run_folder import EXPERIMENT, folder_of_record
 from bertvision.settings import Config, Precision, Settings, merge, validate
 from bertvision.windows.window import WindowConfig
@@ -86,8 +86,14 @@ def best_model(folder: Path) -> Path:
     if not (folder / "records").is_dir():
         refuse_without_result(folder)
         return folder
-    records = [each for each in read_records(folder / "records") if _has_model(folder, each)]
-    return _model_of(folder, max(records, key=main_score)) if records else folder
+    choice = choose_from(folder, read_records(folder / "records"))
+    return folder if choice is None else model_of(folder, choice.best[0])
+
+
+def choose_from(folder: Path, records: Sequence[RunRecord]) -> Choice | None:
+    """Return the best of the models that lie in a run folder, by its records; None where there are none."""
+    own = [[each] for each in records if _has_model(folder, each)]
+    return choose_model(own) if own else None
 
 
 def refuse_without_result(folder: Path) -> None:
@@ -104,16 +110,18 @@ def refuse_without_result(folder: Path) -> None:
 
 def better_than_models(folder: Path, records: Sequence[RunRecord]) -> RunRecord | None:
     """Return the best result of a run where that is no model of its folder: an ensemble, or the encoder as given."""
-    best = max((each for each in records if each.kind != "baseline"), key=main_score, default=None)
+    results = [[each] for each in records if each.kind != "baseline"]
     most = max((main_score(each) for each in records if _has_model(folder, each)), default=math.inf)
+    best = choose_model(results).best[0] if results else None
     return best if best is not None and main_score(best) > most else None
 
 
 def _has_model(out: Path, record: RunRecord) -> bool:
-    return (_model_of(out, record) / CONFIG).is_file()
+    return (model_of(out, record) / CONFIG).is_file()
 
 
-def _model_of(out: Path, record: RunRecord) -> Path:
+def model_of(out: Path, record: RunRecord) -> Path:
+    """Return the folder of a record's model, if it has one."""
     place = folder_of_record(out, record)
     if record.row == "encoder" and record.fraction is not None:
         return place.encoder(record.fraction)

@@ -17,16 +17,14 @@ from bertvision.heads.config import HeadConfig
 from bertvision.heads.poolers.build import describe_own
 from bertvision.heads.poolers.config import OwnPoolerConfig
 from bertvision.progress import SILENT, Progress
-from bertvision.records import MAIN_SCORES, RunRecord, read_mistakes
+from bertvision.records import MAIN_SCORES, Estimate, RunRecord, choose_model, read_mistakes
 from bertvision.run_folder import folder_of_seed
 from bertvision.serving.predictor import Predictor, load
 from bertvision.settings import Settings, merge
 from bertvision.steps.run import run
 from bertvision.studies.reports import write_report
-from bertvision.tasks import task_name
+from bertvision.tasks import TASKS, task_name
 from bertvision.training.history import Callback
-
-OWN_DEV = {"folds": 5, "fold": 1}  # without a file to score on: every fifth example, always the same
 
 
 @dataclass(frozen=True)
@@ -44,17 +42,23 @@ class TrainingResult:
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
-        """Return the scores on dev by model, of the longest fine-tuning and the first seed."""
-        return {record.row: dict(record.scores) for record in self._last()}
+        """Return the scores on dev by model, of the longest fine-tuning and the first seed.
+
+        The task's own are `Estimate`s: numbers with the interval and the number of examples that they are worth.
+        """
+        return {record.row: record.scores | _estimates(record) for record in self._last()}
 
     @property
     def best(self) -> str:
-        """Name the model with the best headline score on dev; that score, being chosen among several, flatters it."""
+        """Name the model with the best headline score on dev; that score, being chosen among several, flatters it.
+
+        Of models that dev cannot tell apart it is one on the last layer, and then the one with the fewest weights.
+        """
         metric = MAIN_SCORES[self.experiment.task]
-        able = {record.row: record.scores[metric] for record in self._models() if metric in record.scores}
+        able = [[record] for record in self._models() if metric in record.scores]
         if not able:
             raise SettingsError(f"no model has the score {metric}: dev has too few examples, or all models diverged")
-        return max(able, key=able.__getitem__)
+        return choose_model(able).best[0].row
 
     def model_folder(self, name: str | None = None) -> Path:
         """Return the folder of a model, by default of the best one; `load`, `predict` and `export` read it."""
@@ -158,11 +162,23 @@ def _experiment(
 ) -> Experiment:
     columns = {name: value for name, value in (("text", text), ("label", label)) if value is not None}
     files: Settings = {"train": str(data), **({"columns": columns} if columns else {})}
-    files |= OWN_DEV if dev is None else {"dev": str(dev)}
+    files |= {} if dev is None else {"dev": str(dev)}
     own: Settings = {"name": task, "task": task_name(task), "data": files, "encoder": encoder}
     if heads is not None:
         own["heads"] = {"train": [heads] if isinstance(heads, str) else list(heads)}
     return build_experiment(merge(own, settings or {}), origin="train")
+
+
+def _estimates(record: RunRecord) -> dict[str, float]:
+    """Return the task's scores on every split, each with what it is worth."""
+    scores = TASKS[task_name(record.task)].scores
+    splits = dict.fromkeys(scores, "dev")
+    splits |= {f"{name}_{score}": name for name in record.data for score in scores}
+    return {
+        name: Estimate(record.scores[name], record.intervals.get(name), record.data[split].questions)
+        for name, split in splits.items()
+        if name in record.scores
+    }
 
 
 def _with_poolers(experiment: Experiment, poolers: Mapping[str, nn.Module]) -> Experiment:

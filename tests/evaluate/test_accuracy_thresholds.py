@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bertvision.errors import DataError
-from bertvision.evaluate.calibration import Decision, binomial_tail, fit_decision, judge, threshold_of_accuracy
+from bertvision.evaluate.calibration import Decision, fit_decision, judge, threshold_of_accuracy
 
 
 @pytest.fixture(scope="session")
@@ -16,14 +16,6 @@ def answers_of(make_answers):
         return make_answers([{"": float(each), "weir": 0.0} for each in odds], golds)
 
     return make
-
-
-@pytest.mark.parametrize(
-    ("most", "draws", "share", "expected"),
-    [(2, 10, 0.1, 0.9298092), (0, 22, 0.1, 0.9**22), (3, 3, 0.5, 1.0), (40, 100, 0.5, 0.0284440), (0, 5, 1.0, 0.0)],
-)
-def test_the_tail_is_that_of_published_tables(most, draws, share, expected):
-    assert binomial_tail(most, draws, share) == pytest.approx(expected, abs=1e-7)
 
 
 def draw(count, seed):

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from scipy.stats import binomtest
 
 import bertvision
 from bertvision.data.held_out import write_squad
@@ -12,6 +13,7 @@ from bertvision.data.squad import read_squad
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.experiment import build_experiment
 from bertvision.metrics.squad import score_squad2
+from bertvision.model_config import Calibration
 from bertvision.progress import SILENT
 from bertvision.steps.context import prepare
 from bertvision.steps.run import run
@@ -36,6 +38,14 @@ def settings(questions, squad_file, encoder_folder, tmp_path):
     }
 
 
+@pytest.fixture
+def held_out(questions, tmp_path):
+    """A file of as many questions as a threshold needs, about other texts than those that are learned from."""
+    path = tmp_path / "apart.json"
+    write_squad(path, [replace(q, context=f"{q.context} x", id=f"{q.id}-{n}") for n in range(13) for q in questions])
+    return path
+
+
 def run_with(settings, out, *overrides):
     return run(build_experiment(settings, overrides), out)
 
@@ -54,19 +64,21 @@ def test_every_row_answers_the_held_out_articles_too(settings, tmp_path):
             assert json.loads((folder / "predictions.json").read_text()).keys() == {each.id for each in gold.examples}
 
 
-def test_the_tuned_scores_are_those_of_dev_at_the_best_threshold_of_the_held_out_slice(settings, tmp_path):
+def test_the_tuned_scores_are_those_of_dev_at_the_best_threshold_of_the_held_out_questions(
+    settings, held_out, tmp_path
+):
     out = tmp_path / "out"
-    record = next(each for each in run_with(settings, out, "data.held_out=0.5") if each.row == "last_linear")
+    record = next(each for each in run_with(settings, out, f"data.held_out={held_out}") if each.row == "last_linear")
 
     def scores_at(place, gold, threshold):
         folder = out / place / "1" / "last_linear"
         spans, odds = (json.loads((folder / name).read_text()) for name in ("best_spans.json", "null_odds.json"))
         return score_squad2(read_squad(gold).examples, spans, odds, threshold)
 
-    tuned, held_out = record.scores["tuned_threshold"], str(out / "held_out.json")
+    tuned, gold = record.scores["tuned_threshold"], str(out / "held_out.json")
     odds = json.loads((out / "predictions_held_out" / "1" / "last_linear" / "null_odds.json").read_text()).values()
-    possible = [scores_at("predictions_held_out", held_out, threshold)["f1"] for threshold in (min(odds) - 1, *odds)]
-    assert scores_at("predictions_held_out", held_out, tuned)["f1"] == max(possible)
+    possible = [scores_at("predictions_held_out", gold, threshold)["f1"] for threshold in (min(odds) - 1, *odds)]
+    assert scores_at("predictions_held_out", gold, tuned)["f1"] == max(possible)
     dev = scores_at("predictions", settings["data"]["dev"], tuned)
     assert (record.scores["tuned_exact"], record.scores["tuned_f1"]) == (dev["exact"], dev["f1"])
     assert record.scores["tuned_NoAns_f1"] == dev["NoAns_f1"]
@@ -82,8 +94,21 @@ def test_without_held_out_questions_nothing_is_tuned_and_the_rest_is_there(setti
     assert not (tmp_path / "out" / "predictions_held_out").exists()
 
 
-def test_curves_end_where_the_scores_say(settings, tmp_path):
-    record = run_with(settings, tmp_path / "out", "data.held_out=0.5")[0]
+def test_too_few_held_out_questions_change_no_threshold_and_are_said_to_be_too_few(settings, tmp_path):
+    out = tmp_path / "out"
+    record = run_with(settings, out, "data.held_out=0.5", "answers.decoders=[official, reader]")[0]
+    low, high = binomtest(2, 4).proportion_ci()
+    assert record.notes == [
+        "4 questions held out are too few to choose a threshold and a temperature by (with 2 of 4 right, the 95% "
+        f"interval is {100 * low:.0f} to {100 * high:.0f}%), so models keep their own; hold out at least 100 "
+        "(data.held_out)"
+    ]
+    assert not any("tuned" in name or "calibrated" in name for name in record.scores)
+    assert bertvision.load(out / "encoder" / "1", device="cpu").served.calibration == Calibration()
+
+
+def test_curves_end_where_the_scores_say(settings, held_out, tmp_path):
+    record = run_with(settings, tmp_path / "out", f"data.held_out={held_out}")[0]
     assert record.curves.risk_coverage[-1] == (1.0, pytest.approx(1 - record.scores["exact"] / 100))
     assert record.curves.threshold[-1][2] == pytest.approx(
         record.scores["best_span_HasAns_f1"] * 7 / 8
@@ -162,15 +187,12 @@ def test_a_share_is_part_of_what_made_a_head_unless_it_is_all(settings, tmp_path
     assert prints[0] != prints[1]
 
 
-def test_a_file_of_its_own_can_be_held_out_of_nothing(settings, questions, tmp_path):
-    apart = tmp_path / "apart.json"
-    moved = [replace(each, context=f"{each.context} x", id=f"{each.id}-apart") for each in questions[:3]]
-    write_squad(apart, moved)
-    record = run_with(settings, tmp_path / "out", f"data.held_out={apart}")[0]
-    assert [record.data["held_out"].questions, record.data["train"].questions] == [3, len(questions)]
+def test_a_file_of_its_own_can_be_held_out_of_nothing(settings, questions, held_out, tmp_path):
+    record = run_with(settings, tmp_path / "out", f"data.held_out={held_out}")[0]
+    assert [record.data["held_out"].questions, record.data["train"].questions] == [104, len(questions)]
     assert record.scores.keys() >= NEEDS_HELD_OUT
     answered = tmp_path / "out" / "predictions_held_out" / "1" / "encoder" / "predictions.json"
-    assert json.loads(answered.read_text()).keys() == {each.id for each in moved}
+    assert len(json.loads(answered.read_text())) == 104
 
 
 def test_a_held_out_file_that_has_changed_is_answered_anew_and_refused_where_heads_have_scores_on_it(
@@ -200,9 +222,9 @@ def test_a_share_that_is_none_is_refused(settings, given):
         build_experiment(settings, [f"data.held_out={given}"])
 
 
-def test_both_decoders_are_scored_and_a_loaded_model_is_calibrated_for_its_own(settings, tmp_path):
+def test_both_decoders_are_scored_and_a_loaded_model_is_calibrated_for_its_own(settings, held_out, tmp_path):
     out = tmp_path / "out"
-    asked = ("data.held_out=0.5", "answers.decoders=[official, reader]")
+    asked = (f"data.held_out={held_out}", "answers.decoders=[official, reader]")
     record = next(each for each in run_with(settings, out, *asked) if each.row == "last_linear")
     scores = record.scores
     reader = bertvision.load(out / "heads" / "1" / "last_linear", device="cpu")

@@ -66,6 +66,13 @@ def test_training_rows_that_look_mislabelled_come_before_those_of_dev(classes):
     ]
 
 
+def test_a_label_that_a_model_is_52_percent_sure_against_is_not_called_confidently_contradicted(classes):
+    row = Mistake(split="dev", id="3", texts={"text": "odd row"}, gold="no", predicted="yes", probability=0.52)
+    (odd,) = example_lists(classes, [make_mistakes(classes[0], errors=[], mislabelled=[row], suspects={"dev": 1})])
+    assert "a label that good, which has not seen them, doubts" in odd.note
+    assert "confident" not in odd.note
+
+
 def test_without_the_run_folders_predictions_nothing_is_listed(classes, make_record):
     assert example_lists(classes, []) == []
     assert example_lists(classes, [make_mistakes(make_record(task="sst2", seed=2))]) == []

@@ -41,6 +41,28 @@ def test_a_best_model_of_the_last_layer_is_said_to_be_one(make):
     assert "The best model reads the last layer alone too: no head on all layers beat it." in beside
 
 
+def test_models_that_the_examples_cannot_tell_apart_are_said_to_be_tied(make):
+    """On 8 rows that all of them have right: scipy's binomtest(8, 8) is 63.06 to 100."""
+    eight = {"dev": DataFile(name="dev", sha256=None, questions=8, dropped=0, windows=8)}
+    known = {"data": eight, "intervals": {"accuracy": (63.06, 100.0)}, "behind": (0.0, 0.0)}
+    names = ("regression", "learned_pooling", "last_regression")
+    kinds = ("head", "head", "control")
+    records = [make(name, kind, 100.0, **known) for name, kind in zip(names, kinds, strict=True)]
+    assert headline(records)[0] == (
+        "last_regression: accuracy 100.0 (95% interval 63.1 to 100.0), tied with learned_pooling and regression on the "
+        "8 examples of dev. Ties go to the last layer, then to the fewest weights."
+    )
+
+
+def test_a_score_without_an_interval_says_what_few_examples_are_worth(make_record):
+    eight = {"dev": DataFile(name="dev", sha256=None, questions=8, dropped=0, windows=8)}
+    (best,) = headline([make_record(row="encoder", kind="encoder", scores={"f1": 43.5}, data=eight)])
+    assert best == (
+        "encoder at fraction 1: F1 at 0 43.5 (too few for an interval: each counts about 12.5 points), the best model "
+        "on the 8 examples of dev."
+    )
+
+
 @pytest.mark.parametrize(("last", "verdict"), [(75.0, "may help"), (70.5, "would add little")])
 def test_fewer_rows_tell_whether_more_would_help(make, last, verdict):
     fewer = [FewerRows(rows=rows, draws=3, scores={"accuracy": score}) for rows, score in ((16, 60.0), (32, 70.0))]

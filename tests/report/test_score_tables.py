@@ -1,6 +1,6 @@
 import pytest
 
-from bertvision.records import Parameters, Seconds
+from bertvision.records import DataFile, Parameters, Seconds
 from bertvision.report.score_tables import (
     calibration_table,
     models_table,
@@ -171,6 +171,11 @@ def test_the_main_score_has_its_interval_the_mean_over_seeds(make_record):
     records = [make_record(seed=seed, intervals={"f1": (40.0 + seed, 50.0 + seed)}) for seed in (1, 2)]
     assert cell(results_table(records), "95% interval") == "41.5 to 51.5"
     assert cell(results_table([records[0], make_record(seed=2)]), "95% interval") == ""
+
+
+def test_without_an_interval_few_examples_are_said_to_be_too_few(make_record):
+    few = {"dev": DataFile(name="dev", sha256=None, questions=29, dropped=0, windows=29)}
+    assert cell(results_table([make_record(data=few)]), "95% interval") == "too few examples"
 
 
 def test_models_stand_once_with_their_fractions_side_by_side(make_record):

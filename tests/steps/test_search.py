@@ -20,6 +20,7 @@ from bertvision.data.held_out import write_squad
 from bertvision.errors import DataError, FolderError, MissingExtraError, SettingsError
 from bertvision.experiment import build_experiment, read_experiment, to_settings
 from bertvision.heads import training
+from bertvision.progress import Silent
 from bertvision.records import read_search_record
 from bertvision.search_space import Range, Space
 from bertvision.settings import shipped_configs
@@ -29,6 +30,18 @@ from bertvision.steps.run import run
 from bertvision.steps.search import SearchAsked, search
 
 pytestmark = pytest.mark.flow
+
+
+class Heard(Silent):
+    """Progress that keeps what is said."""
+
+    def __init__(self):
+        self.lines = []
+
+    def say(self, message):
+        self.lines.append(message)
+
+
 PLACES = ("river", "weir", "stone", "coyle", "hannah")
 
 
@@ -94,6 +107,14 @@ def test_the_best_trial_on_held_out_rows_is_run_and_scores_what_it_scored(settin
     assert row.scores["accuracy"] == pytest.approx(record.dev_scores["accuracy"], abs=1e-3)
     assert record.dev_reads == 1
     assert record.provenance.versions["optuna"] == optuna.__version__
+
+
+def test_a_search_says_what_scores_on_its_held_out_rows_are_worth(settings, tmp_path):
+    """15 of 60 rows; scipy's binomtest(7, 15) is 21.27 to 73.41."""
+    progress = Heard()
+    search(build_experiment(settings), tmp_path / "out", SearchAsked(trials=1), progress)
+    (line,) = (each for each in progress.lines if each.startswith("trials are scored on"))
+    assert line.startswith("trials are scored on 15 held-out rows: with 7 of 15 right, the 95% interval is 21 to 73%")
 
 
 def test_a_head_without_a_width_is_told_without_one(settings, tmp_path):

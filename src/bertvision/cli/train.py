@@ -35,7 +35,7 @@ from bertvision.progress import Progress
 
 if TYPE_CHECKING:
     from bertvision.experiment import Experiment
-    from bertvision.records import RunRecord
+    from bertvision.records import Choice, RunRecord
     from bertvision.steps.data import ExperimentData
 
 
@@ -209,7 +209,7 @@ def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out
         if experiment.task == "squad2":
             _show_answer(experiment, head)
         results.print("Next, answer a whole file with this head (--data takes your own too):", markup=False)
-        command = ["predict", str(head), "--data", experiment.data.dev, "--out", str(out / "answers")]
+        command = ["predict", str(head), "--data", experiment.data.scored_file, "--out", str(out / "answers")]
         results.print(f"  {program} {shlex.join(command)}", markup=False)
     results.print("or a question about a text of yours with the default model:", markup=False)
     results.print(f'  {program} ask --question "Who built the weir?" --file YOURS.txt', markup=False)
@@ -217,19 +217,39 @@ def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out
 
 def _say_how_to_use(out: Path, records: "Sequence[RunRecord]") -> None:
     """Name the best model of a run, and the command that uses it; say where what is no model of it is better."""
-    from bertvision.model_config import best_model, better_than_models
-    from bertvision.records import main_score
+    from bertvision.model_config import better_than_models, choose_from, model_of
 
-    if (best := best_model(out)) == out:
+    if (choice := choose_from(out, records)) is None:
         return
+    best = choice.best[0]
+    _say_what_it_is_worth(choice)
     _say_what_silence_scores(records)
     if (better := better_than_models(out, records)) is not None:
         what = "the encoder as given" if better.kind == "encoder" else f"the {better.kind} {better.row}"
-        results.print(f"{what} scores {main_score(better):.1f}, more than any model of this run", markup=False)
+        results.print(f"{what} has {_estimate(better)}, more than any model of this run", markup=False)
     seeds = len({record.seed for record in records})
     what = f"best single model (the table has means of {seeds} seeds)" if seeds > 1 else "best model"
-    results.print(f"{what}: {best.relative_to(out)}; use it on a file of your own:", markup=False)
+    results.print(f"{what}: {model_of(out, best).relative_to(out)}; use it on a file of your own:", markup=False)
     results.print(f"  {_program()} predict {shlex.quote(str(out))} --data FILE --out FOLDER", markup=False)
+
+
+def _say_what_it_is_worth(choice: "Choice") -> None:
+    """Print the best model's main score with what it is worth, and what it is tied with."""
+    best = choice.best[0]
+    if scored := _estimate(best):
+        results.print(textwrap.fill(", ".join(filter(None, [f"{best.row}: {scored}", choice.ties])), 80), markup=False)
+
+
+def _estimate(record: "RunRecord") -> str:
+    """Write a main score with its interval and its number of examples; empty where there is no score."""
+    from bertvision.records import MAIN_SCORES, worth_of
+    from bertvision.tables import counted
+
+    metric, examples = MAIN_SCORES[record.task], record.data["dev"].questions
+    if metric not in record.scores:
+        return ""
+    worth = worth_of(record.intervals.get(metric), examples)
+    return f"{metric} {record.scores[metric]:.1f} on {counted(examples, 'example')}{f' ({worth})' if worth else ''}"
 
 
 def _say_what_silence_scores(records: "Sequence[RunRecord]") -> None:
@@ -245,7 +265,7 @@ def _show_answer(experiment: "Experiment", head: Path) -> None:
     from bertvision.serving.answers import answer_lines
     from bertvision.serving.reader import Reader
 
-    questions = read_questions(str(experiment.data.dev)).questions
+    questions = read_questions(experiment.data.scored_file).questions
     asked = next((each for each in questions if not each.is_impossible), questions[0])
     reader = bertvision.load(head, device=experiment.device)
     assert isinstance(reader, Reader)
@@ -266,12 +286,21 @@ def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool,
         from bertvision.encoder.tuning.adapters import check_peft
 
         check_peft()  # before the variants ahead of it are trained
+    from bertvision.records import choose_model
+
     records = []
+    choices = []
     for experiment in experiments:
         if not quiet:
             messages.print(f"{experiment.variant}:", markup=False)
-        records += _records(experiment, _folder(out, experiment), progress_for(quiet))
+        own = _records(experiment, _folder(out, experiment), progress_for(quiet))
+        records += own
+        models = [[each] for each in own if each.kind != "baseline"]
+        choices += [choose_model(models)] if models else []
     _report(records, _folder(out, experiments[0]).parent, as_json)
+    for choice in choices if not as_json else ():
+        results.print(f"{choice.best[0].variant}:", markup=False)
+        _say_what_it_is_worth(choice)
 
 
 def _records(experiment: "Experiment", out: Path, progress: Progress) -> "list[RunRecord]":

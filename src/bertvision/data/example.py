@@ -80,6 +80,11 @@ class DataConfig(Config):
     folds: int | None = Field(None, ge=2)  # train and dev are parts of the file `train`, and `dev` is not read
     fold: int = Field(1, ge=1)  # which of them is dev
 
+    @property
+    def scored_file(self) -> str:
+        """Return the file that holds what is scored: dev, or train where dev is a part of it."""
+        return self.dev if self.folds is None else self.train
+
     def layout(self) -> "DataConfig":
         """Return how files are laid out, without which files they are and how these are encoded."""
         names = ("columns", "header", "quoted", "delimiter", "separator", "tagging")

@@ -14,7 +14,7 @@ from bertvision.files import exists, sha256_of
 from bertvision.kinds.kind import Golds
 from bertvision.model_config import best_model, better_than_models, refuse_without_result
 from bertvision.predictions.files import PREDICTIONS, PROBABILITIES, read_beside, read_values
-from bertvision.records import DataFile, RunRecord, main_score, read_record, read_records
+from bertvision.records import DataFile, RunRecord, choose_model, read_record, read_records
 from bertvision.run_folder import RunFolder, folder_of_record, run_of
 from bertvision.settings import Config, Settings, merge, validate
 from bertvision.tasks import TASKS, read_labelled, read_task, task_name
@@ -188,7 +188,7 @@ def find_predictions(path: Path) -> Path:
         raise FolderError(f"{path}: its run left no predictions; give a folder that holds {PREDICTIONS}")
     if better_than_models(path, records) is None and (found := _predictions_by(best_model(path))) is not None:
         return found  # of equal results the one that `load` and `predict` take
-    return _predictions_of(path, max(records, key=main_score))
+    return _predictions_of(path, choose_model([[each] for each in records]).best[0])
 
 
 def _predictions_by(model: Path) -> Path | None:

@@ -21,13 +21,14 @@ from bertvision.analysis.mislabelled import suspect_classes
 from bertvision.kinds.facts import AnyExample, AnyLabel, Bounds, Breakdown, Predicted
 from bertvision.kinds.kind import Golds, Kind
 from bertvision.metrics import scores as metrics
+from bertvision.metrics.proportions import exact_difference, exact_interval
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of
 from bertvision.metrics.scores import PAPER, labels_for
 from bertvision.metrics.squad import Scores
 from bertvision.metrics.summed import ROW_SCORES, Compared, Summed, resample_scores, resample_spearman
 from bertvision.predictions.files import in_order, known_gold
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
-from bertvision.records import Mistake
+from bertvision.records import LEAST_EXAMPLES, Mistake
 from bertvision.tables import Table, figure, number_cell
 
 MOST_CLASSES = 12  # that who-is-right is told for one by one
@@ -80,9 +81,13 @@ class JudgedKind(Kind):
         return {metric: value for metric, value in scores.items() if value is not None}
 
     def guess_scores(self, golds: Golds, train: Sequence[Any]) -> Scores:
-        """Score the commonest label of train."""
+        """Score the guesses."""
+        return self.score(golds, self.guesses(golds, train))
+
+    def guesses(self, golds: Golds, train: Sequence[Any]) -> list[Any]:
+        """Predict the commonest label of train."""
         guess = self.guess([self.gold(example) for example in train])
-        return self.score(golds, [RowPrediction(each.id, guess) for each in golds.examples])
+        return [RowPrediction(each.id, guess) for each in golds.examples]
 
     def guess(self, golds: Sequence[Any]) -> AnyLabel:
         """Return the commonest label."""
@@ -107,6 +112,13 @@ class JudgedKind(Kind):
         # All scores, whichever are asked for: an interval must not depend on what stands beside it.
         resampled = self._resample(golds, (a, b), golds.info.scores, draw)
         return {metric: _paired(one.get(metric), other.get(metric), resampled.get(metric)) for metric in metrics}
+
+    def lead(self, golds: Golds, a: Sequence[Any], b: Sequence[Any], metric: str, draw: Draw) -> Bounds | None:
+        """Return how far a lies above b: exactly where the metric is a share of examples that are right."""
+        one, other = (self._is_right(golds, side, metric) for side in (a, b))
+        if one is None or other is None:
+            return super().lead(golds, a, b, metric, draw)
+        return exact_difference(int((one > other).sum()), int((other > one).sum()), len(one))
 
     def resample(self, golds: Golds, models: Sequence[Sequence[Any]], metric: str, draw: Draw) -> Floats:
         """Return a score of several models: of all examples, then in resamples that all of them share."""
@@ -174,10 +186,23 @@ class JudgedKind(Kind):
 
     def intervals(self, golds: Golds, predictions: Sequence[Any], draw: Draw) -> dict[str, Bounds]:
         """Return the bounds of the task's scores; a score that has no value has none."""
+        is_right = {metric: self._is_right(golds, predictions, metric) for metric in golds.info.scores}
+        exact = {
+            name: exact_interval(int(each.sum()), len(each)) for name, each in is_right.items() if each is not None
+        }
+        if len(predictions) < LEAST_EXAMPLES:
+            return exact
         resampled = self._resample(golds, (predictions,), golds.info.scores, draw)
         found = {metric: each[0] for metric, each in resampled.items()}
         known = {metric: each[~np.isnan(each)] for metric, each in found.items()}
-        return {metric: bounds_of(each) for metric, each in known.items() if len(each)}
+        return {metric: bounds_of(each) for metric, each in known.items() if len(each)} | exact
+
+    def _is_right(self, golds: Golds, predictions: Sequence[Any], metric: str) -> metrics.Numbers | None:
+        """Return which examples are right, 1 or 0; None where the metric is no share of these."""
+        summed, values = self.summed.get(metric.removeprefix(PAPER)), self.values(metric, golds, predictions)
+        if summed is None or not summed.is_proportion or values is None:
+            return None
+        return summed.parts(self.gold_values(golds), values)[:, 0]
 
     def confusions(self, golds: Golds, predictions: Sequence[Any]) -> dict[str, dict[str, int]]:
         """Count which class is taken for which; what never occurs is left out."""

@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bertvision.analysis.disagreements import Disagreement, Outcomes
 from bertvision.data.example import ColumnsConfig, Split, TaskName, TextRow
 from bertvision.data.shards import ShardRow
@@ -30,7 +32,7 @@ from bertvision.kinds.facts import (
     Predicted,
     Reading,
 )
-from bertvision.metrics.resampling import Draw, Floats, Paired
+from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.ensemble import How, Weights
 from bertvision.predictions.files import PREDICTIONS, WHERE
@@ -219,6 +221,10 @@ class Kind(KindFacts, ABC):
     def guess_scores(self, golds: Golds, train: Sequence[Any]) -> Scores:
         """Score what needs no model, but examples to learn the commonest label from."""
 
+    def guesses(self, golds: Golds, train: Sequence[Any]) -> list[Predicted]:
+        """Return those predictions; only kinds with `has_baseline` have them."""
+        raise NotImplementedError
+
     def extra_golds(
         self, config: AnswerConfig, windows: Sequence[Window], examples: Sequence[Any], tokenizer: Tokenizer
     ) -> Any:  # noqa: ANN401 (the kind's own)
@@ -271,6 +277,16 @@ class Kind(KindFacts, ABC):
     ) -> dict[str, Paired]:
         """Return both models' scores and their differences in resamples of the examples."""
 
+    def to_pair(self, golds: Golds, predictions: Sequence[Predicted]) -> AnyPredictions:
+        """Return predictions as `pair` takes them."""
+        return predictions
+
+    def lead(self, golds: Golds, a: AnyPredictions, b: AnyPredictions, metric: str, draw: Draw) -> Bounds | None:
+        """Return between which points a lies above b on examples like these, in 95%; None where one has no score."""
+        differences = self.pair(golds, b, a, (metric,), draw)[metric].differences
+        known = None if differences is None else differences[~np.isnan(differences)]
+        return None if known is None or not len(known) else bounds_of(known)
+
     @abstractmethod
     def resample(self, golds: Golds, models: Sequence[AnyPredictions], metric: str, draw: Draw) -> Floats:
         """Return a score of several models: of all examples, then in resamples that all share, [model, 1 + resample].
@@ -293,7 +309,10 @@ class Kind(KindFacts, ABC):
     # One model -> what a report shows of it
 
     def intervals(self, golds: Golds, predictions: Sequence[Predicted], draw: Draw) -> dict[str, Bounds]:
-        """Return between which bounds the middle 95% of each score lie where examples are resampled."""
+        """Return the 95% interval of each score: exact for shares of right examples, else where these are resampled.
+
+        Of fewer than `LEAST_EXAMPLES`, only the exact ones.
+        """
         return {}
 
     def confusions(self, golds: Golds, predictions: Sequence[Predicted]) -> dict[str, dict[str, int]]:

@@ -25,6 +25,7 @@ from bertvision.kinds.facts import Bounds, Breakdown, CellsByName, Joined, Label
 from bertvision.kinds.kind import Answering, Golds, TaskInfo
 from bertvision.kinds.questions import QuestionKind
 from bertvision.metrics.paper_scores import PaperGold, paper_gold, paper_scores, paper_v2_scores
+from bertvision.metrics.proportions import exact_interval
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of, resample_means, resample_sums
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
 from bertvision.predictions.ensemble import (
@@ -47,7 +48,7 @@ from bertvision.predictions.files import (
 from bertvision.predictions.logits import Logits, TextGrid, grid_of, save_logits, text_grid
 from bertvision.predictions.prediction import AnswerConfig, Prediction
 from bertvision.predictions.spans import decode_spans
-from bertvision.records import Mistake
+from bertvision.records import LEAST_EXAMPLES, Mistake
 from bertvision.tables import counted
 from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import Window
@@ -214,6 +215,10 @@ class Spans(QuestionKind):
         *totals, sizes = resample_sums(parts, draw.units, draw.resamples, draw.seed)
         return np.concatenate([worths.mean(axis=0)[:, None], np.stack(totals) / sizes], axis=1)
 
+    def to_pair(self, golds: Golds, predictions: Sequence[Prediction]) -> ScoredAnswers:
+        """Return answers with what they are worth."""
+        return self._scored(golds, predictions)
+
     def outcomes(self, golds: Golds, a: ScoredAnswers, b: ScoredAnswers) -> dict[str, Outcomes]:
         """Count who equals a gold, by question type and for all."""
         groups = {**group_types(golds.examples).groups, "all": golds.examples}
@@ -234,9 +239,11 @@ class Spans(QuestionKind):
     def intervals(self, golds: Golds, predictions: Sequence[Prediction], draw: Draw) -> dict[str, Bounds]:
         """Return the bounds of EM and F1, at the null threshold that the answers were given at."""
         scored = self._scored(golds, predictions)
-        keys = {"exact" if self.has_null else "exact_match": "exact", "f1": "f1"}
-        worths = {key: 100 * scored.worth(metric, golds.examples) for key, metric in keys.items()}
-        return {key: bounds_of(resample_means(worth, draw)) for key, worth in worths.items()}
+        is_right = scored.worth("exact", golds.examples)
+        bounds = {"exact" if self.has_null else "exact_match": exact_interval(int(is_right.sum()), len(is_right))}
+        if len(is_right) >= LEAST_EXAMPLES:
+            bounds["f1"] = bounds_of(resample_means(100 * scored.worth("f1", golds.examples), draw))
+        return bounds
 
     def errors(self, golds: Golds, predictions: Sequence[Prediction]) -> list[int]:
         """Return the questions whose answer has no word in common with a gold, the most probable answers first."""

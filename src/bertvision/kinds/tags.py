@@ -145,9 +145,9 @@ class Tags(LabelKind):
         truths = [self.gold(example) for example in golds.examples]
         return score_tags(truths, [each.tags for each in in_order(golds.examples, predictions)])
 
-    def guess_scores(self, golds: Golds, train: Sequence[Sentence]) -> Scores:
-        """Score no entity at all."""
-        return self.score(golds, [TagPrediction(each.id, ("O",) * len(self.gold(each))) for each in golds.examples])
+    def guesses(self, golds: Golds, train: Sequence[Sentence]) -> list[TagPrediction]:
+        """Predict no entity at all."""
+        return [TagPrediction(each.id, ("O",) * len(self.gold(each))) for each in golds.examples]
 
     def gold_values(self, golds: Golds) -> Numbers:
         """Return the number of entities and of words, [sentence, 2]."""

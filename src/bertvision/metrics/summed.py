@@ -20,6 +20,7 @@ class Summed(NamedTuple):
 
     parts: Callable[[Numbers, Numbers], Floats]  # golds and answers -> what each example adds, [example, part]
     score: Callable[[Floats], Floats]  # the parts' sums, [part, resample] -> [resample]
+    is_proportion: bool = False  # of examples that are right, which the first part counts
 
 
 class Order(NamedTuple):
@@ -141,8 +142,8 @@ def divided(part: Floats, whole: Numbers, otherwise: float) -> Floats:
 
 
 ROW_SCORES: dict[str, Summed] = {
-    "accuracy": Summed(_right, _percent),
-    "exact": Summed(_right_sets, _percent),
+    "accuracy": Summed(_right, _percent, is_proportion=True),
+    "exact": Summed(_right_sets, _percent, is_proportion=True),
     "f1": Summed(_positives, _f1),
     "micro_f1": Summed(_positives, _f1),
     "macro_f1": Summed(_positives_by_class, _mean_f1),

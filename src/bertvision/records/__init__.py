@@ -25,6 +25,7 @@ from bertvision.records.costs import (
     read_method_costs,
     write_costs,
 )
+from bertvision.records.estimates import LEAST_EXAMPLES, Choice, Estimate, choose_model, worth_of
 from bertvision.records.methods import (
     GIVEN,
     Rate,
@@ -93,15 +94,18 @@ __all__ = [  # users' type checkers take no other import for public (py.typed)
     "Apart",
     "BenchRecord",
     "COSTS_FOLDER",
+    "Choice",
     "CostRecord",
     "Curves",
     "DIFFERENCES_FILE",
     "DataFile",
     "DifferenceRecord",
     "Efficiency",
+    "Estimate",
     "SeedMean",
     "FewerRows",
     "GIVEN",
+    "LEAST_EXAMPLES",
     "MAIN_SCORES",
     "HeldOutLoss",
     "Inference",
@@ -133,6 +137,7 @@ __all__ = [  # users' type checkers take no other import for public (py.typed)
     "Verdict",
     "bench_file",
     "choose",
+    "choose_model",
     "costs_path",
     "fraction_name",
     "held_out_metric",
@@ -165,4 +170,5 @@ __all__ = [  # users' type checkers take no other import for public (py.typed)
     "write_record",
     "write_search_record",
     "write_study",
+    "worth_of",
 ]

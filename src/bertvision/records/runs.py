@@ -32,6 +32,7 @@ MAIN_SCORES = {
     "regression": "pearson",
 }
 MISTAKES_FILE = "mistakes.json"
+Interval = tuple[float, float]
 
 
 class Parameters(Config):
@@ -141,7 +142,9 @@ class RunRecord(Record):
     scores: dict[str, float]  # at the epoch fixed beforehand (heads.report_epoch)
     epochs: list[dict[str, float]]  # scores after every epoch of head training; empty for encoder and ensembles
     training: list[TrainingPoint] = []  # in the order of steps; empty where no optimizer took steps
-    intervals: dict[str, tuple[float, float]] = {}  # of scores: the middle 95% where dev's examples are resampled
+    intervals: dict[str, Interval] = {}  # of scores, 95%: exact for shares of right examples, others by resampling dev
+    # Of its main score, 95%: how far the best single model of its fraction and seed lies above it on the same examples.
+    behind: Interval | None = None  # None where one of the two has no score, and in older records
     fewer_rows: list[FewerRows] = []  # by their number; of regressions on an encoder as given
     curves: Curves | None = None  # None where answers have no probabilities
     confusions: dict[str, dict[str, int]] = {}  # by gold class and predicted class: rows of dev; of classes alone

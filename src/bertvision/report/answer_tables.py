@@ -68,9 +68,9 @@ def _suspects(own: MistakesRecord, records: Sequence[RunRecord], mistakes: Seque
     checked, found = source.checked.get(split, 0), source.suspects.get(split, 0)
     how = "fitted without them" if split == "train" else "which has not seen them"
     note = (
-        f"Of {checked:,} examples of {split} {found:,} have a label that {source.row}, {how}, confidently contradicts"
+        f"Of {checked:,} examples of {split} {found:,} have a label that {source.row}, {how}, doubts"
         f"{f'; these are {len(shown)} of them' if len(shown) < found else ''}. Read them before you trust either: a "
-        "model that is often wrong contradicts many right labels."
+        "model that is often wrong doubts many right labels."
     )
     return ExampleList("Rows that look mislabelled", note, shown)
 

@@ -1,10 +1,11 @@
 """Records of one experiment -> what came out, in sentences: the best model, baselines, what more data would do."""
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from bertvision.records import RunRecord, silence_score
+from bertvision.records import RunRecord, choose_model, silence_score, worth_of
 from bertvision.report.measures import Measure, TaskMeasures, measures_of
 from bertvision.report.results import (
     Result,
@@ -18,6 +19,7 @@ from bertvision.report.results import (
 from bertvision.tables import Statistic, counted, score_cell
 
 ENOUGH = 1.0  # points that the last doubling of the data adds, below which more would hardly be seen
+TIES = "Ties go to the last layer, then to the fewest weights."
 SILENCE = "“no answer” to every question"
 
 
@@ -38,12 +40,12 @@ class DataCurve(NamedTuple):
 
 def headline(records: Sequence[RunRecord]) -> list[str]:
     """Say which model is best, how far it lies above what it has to beat, and what more data would do."""
-    best = best_result(records)
+    best, ties = _choose(records)
     if best is None:
         return []
     measures = measures_of(records)
     found = [
-        _best(best, measures.main_measure),
+        _best(best, ties, measures.main_measure),
         _beside(best, full_results(records), measures),
         _more_data(data_curves(records)),
     ]
@@ -51,10 +53,18 @@ def headline(records: Sequence[RunRecord]) -> list[str]:
 
 
 def best_result(records: Sequence[RunRecord]) -> Result | None:
-    """Return the model with the highest main score, of equals the first; None without scores."""
+    """Return the model with the highest main score, or that stands for those tied with it; None without scores."""
+    return _choose(records)[0]
+
+
+def _choose(records: Sequence[RunRecord]) -> tuple[Result | None, str]:
+    """Return the best model, and what it is tied with in words."""
     key = measures_of(records).main
-    scored = [row for row in trained(full_results(records)) if key in row.scores]
-    return max(scored, key=lambda row: row.scores[key].mean, default=None)
+    scored = {id(row.records): row for row in trained(full_results(records)) if key in row.scores}
+    if not scored:
+        return None, ""
+    choice = choose_model([row.records for row in scored.values()], lambda record: record.scores.get(key, -math.inf))
+    return scored[id(choice.best)], choice.ties
 
 
 def data_curves(records: Sequence[RunRecord]) -> list[DataCurve]:
@@ -77,12 +87,15 @@ def _fitted_curve(record: RunRecord, key: str) -> DataCurve:
     return DataCurve(record.row, "training rows", [*points, DataPoint(rows, record.scores[key])])
 
 
-def _best(best: Result, measure: Measure) -> str:
+def _best(best: Result, ties: str, measure: Measure) -> str:
     fraction = "" if best.fraction is None else f" at fraction {best.fraction_text}"
     bounds, dev = mean_interval(best, measure.key), best.records[0].data.get("dev")
-    interval = "" if bounds is None else f" (95% interval {bounds[0]:.1f} to {bounds[1]:.1f})"
-    chosen = "" if dev is None else f", the best model on the {counted(dev.questions, 'example')} of dev"
-    return f"{best.name}{fraction}: {measure.head} {best.scores[measure.key].mean:.1f}{interval}{chosen}."
+    worth = worth_of(bounds, None if dev is None else dev.questions)
+    interval = f" ({worth})" if worth else ""
+    what = ties or "the best model"
+    chosen = "" if dev is None else f", {what} on the {counted(dev.questions, 'example')} of dev"
+    rule = f" {TIES}" if ties else ""
+    return f"{best.name}{fraction}: {measure.head} {best.scores[measure.key].mean:.1f}{interval}{chosen}.{rule}"
 
 
 def _beside(best: Result, rows: Sequence[Result], measures: TaskMeasures) -> str:

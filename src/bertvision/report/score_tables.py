@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from bertvision.records import (
+    LEAST_EXAMPLES,
     Apart,
     DifferenceRecord,
     RunRecord,
@@ -30,7 +31,7 @@ from bertvision.tables import Cell, Cells, Column, Number, Table, score_cell, sh
 
 MODELS = "All models by fraction"
 CALIBRATED = "Thresholds and probabilities"
-BEST_THRESHOLD, BELOW_ALL = "best_f1_thresh", "below all odds"
+BEST_THRESHOLD, BELOW_ALL, TOO_FEW = "best_f1_thresh", "below all odds", "too few examples"
 # Seeds are told apart because a bootstrap of questions cannot know what another training would have answered.
 DIFFERENCES_NOTE = "Intervals are the middle 95% over resampled {drawn}, paired"
 THESE_SEEDS = (
@@ -164,10 +165,15 @@ def _calibration_column(measure: Measure) -> ResultColumn:
 
 def _interval_column(measure: Measure) -> ResultColumn:
     def cell(result: Result) -> Cell:
-        bounds = mean_interval(result, measure.key)
-        return "" if bounds is None else f"{bounds[0]:.1f} to {bounds[1]:.1f}"
+        bounds, dev = mean_interval(result, measure.key), result.records[0].data.get("dev")
+        if bounds is None:
+            return TOO_FEW if dev is not None and dev.questions < LEAST_EXAMPLES else ""
+        return f"{bounds[0]:.1f} to {bounds[1]:.1f}"
 
-    about = f"where the {measure.head} lies in 95% of resamples of the dev examples, of this very training"
+    about = (
+        f"where the {measure.head} of this very training lies on all such examples, with 95% confidence: exact for a "
+        "share of right examples, else from resamples of dev"
+    )
     return ResultColumn("95% interval", cell, about)
 
 

@@ -234,7 +234,7 @@ def _score_table(record: RunRecord) -> list[str]:
     bounds = {name: f"{figure(low)} to {figure(high)}" for name, (low, high) in record.intervals.items()}
     return [
         *_table(("score on dev", "value", "95% interval"), [(*row, bounds.get(row[0], "")) for row in rows]),
-        "Intervals: the middle 95% where dev's examples are drawn again with replacement.",
+        "Intervals: 95%; exact for shares of right examples, else from resamples of dev.",
         "",
     ]
 

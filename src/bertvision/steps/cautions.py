@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from bertvision.evaluate.calibration import LEAST_QUESTIONS
 from bertvision.heads.config import is_regression
 from bertvision.kinds.kind import Answering
+from bertvision.metrics.proportions import half_right
 from bertvision.steps.context import RunContext
 from bertvision.steps.data import MOST_SHOWN, alike_labels
+from bertvision.tables import counted
 from bertvision.tasks import Task
 from bertvision.training.loop import seed_for
 from bertvision.windows.padding import lengths_of
@@ -30,7 +33,19 @@ def caution(context: RunContext) -> list[str]:
     counts = context.task.kind.count_labels(context.task.train.examples, context.task.labels)
     if context.task.kind.needs_two_labels and len(present := [name for name, count in counts.items() if count]) == 1:
         found.append(f"all training examples are {present[0]!r}, so nothing can be told apart; add some of the others")
+    found += few_held_out(context)
     return found + alike_labels(context.task.labels) + _unseen_labels(context.task) + _seen_before(context.task)
+
+
+def few_held_out(context: RunContext) -> list[str]:
+    """Return a caution where too few questions are held out to choose a threshold by."""
+    count = 0 if context.held_out is None else len(context.held_out.split.examples)
+    if not context.task.kind.has_null or not 0 < count < LEAST_QUESTIONS:
+        return []
+    return [
+        f"{counted(count, 'question')} held out are too few to choose a threshold and a temperature by "
+        f"({half_right(count)}), so models keep their own; hold out at least {LEAST_QUESTIONS} (data.held_out)"
+    ]
 
 
 def tips(context: RunContext) -> list[str]:

@@ -14,7 +14,9 @@ from bertvision.data.tables import finite_number
 from bertvision.errors import DataError, SettingsError
 from bertvision.experiment import Experiment
 from bertvision.files import exists
+from bertvision.metrics.proportions import half_right
 from bertvision.progress import SILENT, Progress
+from bertvision.tables import counted
 from bertvision.tasks import TASKS, Task, read_labelled, read_task
 
 DEFAULT_HELD_OUT = 0.1  # share of train that a search scores trials on
@@ -36,11 +38,22 @@ def read_data(experiment: Experiment, progress: Progress = SILENT, *, with_dev: 
     for split in (task.train, task.dev, *task.also.values()):
         if split.dropped:
             progress.say(left_out(split.name, len(split.examples), split.dropped, split.first_bad))
+    if experiment.data.folds is not None:
+        progress.say(_own_dev(task, experiment.data))
     task, held_out = _held_out(task, experiment.data)
     if not with_dev and held_out is not None:
         task = task._replace(dev=held_out)
     task, near_misses = _near_misses(task, experiment.data, progress)
     return ExperimentData(task, held_out, near_misses)
+
+
+def _own_dev(task: Task, data: DataConfig) -> str:
+    """Say what dev is where it is a part of train."""
+    dev, rows = len(task.dev.examples), len(task.train.examples) + len(task.dev.examples)
+    return (
+        f"{data.train}: {dev:,} of its {counted(rows, task.kind.noun)} are dev (fold {data.fold} of {data.folds}): "
+        "scored, and not learned from; name a file of others with data.dev"
+    )
 
 
 def read_search_data(experiment: Experiment, progress: Progress = SILENT) -> ExperimentData:
@@ -52,7 +65,12 @@ def read_search_data(experiment: Experiment, progress: Progress = SILENT) -> Exp
     if data.held_out == 0:
         data = data.model_copy(update={"held_out": DEFAULT_HELD_OUT})
         progress.say(f"data.held_out is 0: a share of {DEFAULT_HELD_OUT:g} of train is held out to score trials on")
-    return read_data(experiment.model_copy(update={"data": data}), progress, with_dev=False)
+    found = read_data(experiment.model_copy(update={"data": data}), progress, with_dev=False)
+    rows, noun = len(found.task.dev.examples), found.task.kind.noun
+    progress.say(
+        f"trials are scored on {counted(rows, f'held-out {noun}')}: {half_right(rows)}; nearer trials may be equal"
+    )
+    return found
 
 
 def _held_out(task: Task, data: DataConfig) -> tuple[Task, Split[Any] | None]:

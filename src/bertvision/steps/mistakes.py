@@ -56,10 +56,20 @@ def describe(asked: Answering, predictions: Sequence[Any]) -> dict[str, Any]:
     kind, golds = asked.info.kind, asked.golds
     points = kind.scatter(golds, predictions)
     return {
-        "intervals": kind.intervals(golds, predictions, Draw(np.arange(len(predictions)), RESAMPLES, seed=1)),
+        "intervals": intervals_of(golds, predictions),
         "confusions": kind.confusions(golds, predictions),
         "scatter": [points[place] for place in spread(len(points), MOST_POINTS)],
     }
+
+
+def intervals_of(golds: Golds, predictions: Sequence[Any]) -> dict[str, tuple[float, float]]:
+    """Return the 95% intervals of a row's scores."""
+    return golds.info.kind.intervals(golds, predictions, draw_of(len(predictions)))
+
+
+def draw_of(examples: int) -> Draw:
+    """Return how so many examples are resampled, the same for every row."""
+    return Draw(np.arange(examples), RESAMPLES, seed=1)
 
 
 def mistakes_of(

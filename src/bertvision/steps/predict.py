@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from bertvision.data.held_out import write_held_out
 from bertvision.encoder.encode import has_pooler
 from bertvision.encoder.load import Encoder
-from bertvision.evaluate.calibration import Decision, fit_decision, score_calibration
+from bertvision.evaluate.calibration import Decision, held_out_decision, score_calibration
 from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.reader_scores import reader_answers_of, reader_scores
 from bertvision.files import whole_folder
@@ -34,13 +34,13 @@ from bertvision.records import (
 )
 from bertvision.run_folder import MADE_BY
 from bertvision.settings import Settings, first_difference
-from bertvision.steps.cautions import same_answer
+from bertvision.steps.cautions import few_held_out, same_answer
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import tuning_of
 from bertvision.steps.head_folders import load_heads
 from bertvision.steps.heads import frozen_encoder, output_layer_of
 from bertvision.steps.measure import measure_inference
-from bertvision.steps.mistakes import describe, mistakes_of
+from bertvision.steps.mistakes import describe, draw_of, intervals_of, mistakes_of
 from bertvision.steps.results import (
     ENCODER,
     MAJORITY,
@@ -81,6 +81,7 @@ class RowScores(NamedTuple):
     curves: Curves | None = None
     note: str | None = None
     described: Mapping[str, Any] = {}  # further fields of its record
+    to_pair: Any = None  # its answers as `Kind.pair` takes them; None of a baseline
 
 
 class Pass(NamedTuple):
@@ -117,12 +118,13 @@ def predict(context: RunContext) -> list[RunRecord]:
     measured = _measured(context, rows, encoder)
     notes, pooled = _notes(context, rows), has_pooler(encoder)
     this = Pass(context, weights, pooled, seconds, notes, dev, held_out, also, measured)
-    records = []
+    scored = {row.name: _score(this, row, place) for place, row in enumerate(rows)}
+    behind, records = _behind(this, rows, scored), []
     for place, row in enumerate(rows):
-        found = _score(this, row, place)
+        found = scored[row.name]
         if found.note is not None:
             context.progress.say(f"warning: {row.name}: {found.note}")
-        record = _record(this, row, place, found)
+        record = _record(this, row, place, found).model_copy(update={"behind": behind.get(row.name)})
         write_record(context.folder.records, record)
         records.append(record)
     return records
@@ -145,7 +147,7 @@ def _notes(context: RunContext, rows: Sequence[ResultModel]) -> list[str]:
     for ensemble in context.experiment.ensembles:
         if lacking := [name for name in ensemble.of if name not in names]:
             notes.append(f"ensemble {ensemble.name} was left out, because there is no row {lacking[0]}")
-    return notes
+    return notes + few_held_out(context)
 
 
 def _ask(context: RunContext, rows: Sequence[ResultModel], encoder: Encoder, answering: Answering) -> SplitLogits:
@@ -192,15 +194,18 @@ def _score(this: Pass, row: ResultModel, place: int) -> RowScores:
     """Write a row's answers and score those to dev; what is tuned is tuned on the held-out ones."""
     context, folder = this.context, this.context.folder
     if row.kind == "baseline":
-        return RowScores(_baseline_scores(context))
+        return _baseline(context)
     with whole_folder(folder.predictions(row.name)) as beside:
         answers = this.dev.answer(row, beside)
         scores = this.dev.score(row, answers)
         note, described = same_answer(this.dev.answering, answers), describe(this.dev.answering, answers)
         write_mistakes(beside, mistakes_of(context, row.name, place, answers, row.told.suspects))
         for name, asked in this.also.items():
-            more = asked.score(row, asked.answer(row, beside / name))
-            scores |= {f"{name}_{metric}": score for metric, score in more.items()}
+            also = asked.answer(row, beside / name)
+            scores |= {f"{name}_{metric}": score for metric, score in asked.score(row, also).items()}
+            bounds = intervals_of(asked.answering.golds, also)
+            described["intervals"] |= {f"{name}_{metric}": each for metric, each in bounds.items()}
+    to_pair = context.task.kind.to_pair(context.dev.golds, answers)
     held_out = None
     if this.held_out is not None:
         with whole_folder(folder.held_out_predictions(row.name)) as beside:
@@ -209,10 +214,10 @@ def _score(this: Pass, row: ResultModel, place: int) -> RowScores:
         scores |= {} if score is None else {context.watched_score: score}  # to choose settings by
     scores |= _reader_scores(this, row)
     if not context.task.kind.has_null:
-        return RowScores(scores, None, note, described)
+        return RowScores(scores, None, note, described, to_pair)
     dev = (this.dev.answering.split.examples, answers)
     calibrated, curves = score_calibration(dev, held_out, context.experiment.answers.null_threshold)
-    return RowScores(scores | calibrated, curves, note, described)
+    return RowScores(scores | calibrated, curves, note, described, to_pair)
 
 
 def _reader_scores(this: Pass, row: ResultModel) -> Scores:
@@ -221,17 +226,35 @@ def _reader_scores(this: Pass, row: ResultModel) -> Scores:
     if dev is None:
         return {}
     held_out = this.held_out.reader_answers(row) if this.held_out is not None else None
-    tuned = None if held_out is None or not this.context.task.kind.has_null else fit_decision(held_out)
+    tuned = None if held_out is None or not this.context.task.kind.has_null else held_out_decision(held_out)
     return reader_scores(dev, Decision(this.context.experiment.answers.null_threshold), tuned)
 
 
-def _baseline_scores(context: RunContext) -> Scores:
+def _baseline(context: RunContext) -> RowScores:
     train, kind = context.task.train.examples, context.task.kind
-    scores = kind.guess_scores(context.dev.golds, train)
-    for name, asked in context.also.items():
-        more = kind.guess_scores(asked.golds, train)
-        scores |= {f"{name}_{metric}": score for metric, score in more.items()}
-    return scores
+    scores: Scores = {}
+    intervals: dict[str, tuple[float, float]] = {}
+    for start, asked in {"": context.dev, **{f"{name}_": each for name, each in context.also.items()}}.items():
+        guesses = kind.guesses(asked.golds, train)
+        scores |= {f"{start}{metric}": score for metric, score in kind.score(asked.golds, guesses).items()}
+        bounds = intervals_of(asked.golds, guesses)
+        intervals |= {f"{start}{metric}": each for metric, each in bounds.items()}
+    return RowScores(scores, described={"intervals": intervals})
+
+
+def _behind(
+    this: Pass, rows: Sequence[ResultModel], scored: Mapping[str, RowScores]
+) -> dict[str, tuple[float, float] | None]:
+    """Return how far the best single model lies above every model, paired by the examples of dev."""
+    metric, asked = this.context.metric, this.dev.answering
+    able = [row for row in rows if row.kind != "baseline" and metric in scored[row.name].scores]
+    single = [row.name for row in able if row.kind != "ensemble" and row.head_fraction is None]
+    if not single:
+        return {}
+    best = scored[max(single, key=lambda name: scored[name].scores[metric])].to_pair
+    draw = draw_of(len(asked.split.examples))
+    kind, golds = asked.info.kind, asked.golds
+    return {row.name: kind.lead(golds, best, scored[row.name].to_pair, metric, draw) for row in able}
 
 
 def _record(this: Pass, row: ResultModel, place: int, found: RowScores) -> RunRecord:
