@@ -155,10 +155,11 @@ def predict(
     """Answer a file or texts with a trained model.
 
     A .csv gets texts, labels by name and a probability of each (or words and their tags); without --out it is
-    printed. Standard input is a text on each line, CSV with the model's columns, or JSON lines. A folder gets, for
-    questions, predictions.json, nbest_predictions.json and null_odds.json as run_qa writes them, and
-    logits.safetensors; for other tasks predictions.json, probabilities.json, GLUE's file for its test sets and
-    CoNLL columns. Prints the scores where the file has answers.
+    printed. Standard input is a text on each line, CSV with the model's columns, or JSON lines. A folder gets
+    predictions.json and probabilities.json, GLUE's file for its test sets and CoNLL columns. Questions are answered as
+    `ask` answers them; their folder also gets logits.safetensors and, in `official`, what the official decoder says:
+    predictions.json, nbest_predictions.json and null_odds.json as run_qa writes them. Prints the scores where the file
+    has answers: for questions those of the official decoder, and as reader_* those of the answers that are given.
 
     Shards (a folder, a pattern in quotes, or --data several times) may hold millions of rows, as JSON lines or tables.
     Each gets a shard of predictions in the folder --out, and one of its bad rows; the same command goes on where it was

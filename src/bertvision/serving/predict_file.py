@@ -1,4 +1,7 @@
-"""A trained model on anybody's file or texts: a folder gets the same prediction files as a run, a .csv a table."""
+"""A trained model on anybody's file or texts: a folder gets prediction files, a .csv a table.
+
+Questions are answered by the rule of `load`, `ask` and `serve`.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +14,15 @@ from bertvision.data.text_format import decode_text, has_header
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.calibration import Decision
 from bertvision.evaluate.golds import AskedFile, read_asked
-from bertvision.evaluate.reader_scores import given_answers, reader_answers_of, reader_scores
-from bertvision.files import given_folder, write_json_rows, write_text
+from bertvision.evaluate.reader_scores import reader_answers, reader_scores
+from bertvision.files import given_folder, make_folder, write_text
 from bertvision.kinds.facts import CellsByName
 from bertvision.kinds.kind import Answering, Golds
 from bertvision.metrics.squad import Scores
-from bertvision.model_config import Calibration, PredictConfig, read_calibration_file, read_compute, read_settings
-from bertvision.predictions.files import PREDICTION_FILES, READER_PREDICTIONS, to_csv
+from bertvision.model_config import PredictConfig, read_calibration_file, read_compute, read_settings
+from bertvision.predictions.files import OFFICIAL, PREDICTION_FILES, to_csv
 from bertvision.predictions.logits import Logits
+from bertvision.predictions.prediction import DecisionRule
 from bertvision.progress import SILENT, Progress
 from bertvision.serving.predictor import open_served
 from bertvision.serving.served import Served
@@ -41,7 +45,7 @@ class ModelInUse(NamedTuple):
 
     served: Served
     config: PredictConfig
-    calibration: Calibration
+    rule: DecisionRule  # of answers to questions
 
     @property
     def columns(self) -> ColumnsConfig | None:
@@ -159,10 +163,10 @@ def open_model_in_use(model_folder: str | Path, settings: Settings | None, allow
     """Load a MODEL_DIR or an exported model with changed settings, and with how it was calibrated."""
     compute = read_compute(settings or {})
     served = open_served(model_folder, compute.device, compute.precision, allow_outside=allow_outside)
-    calibration = read_calibration_file(served.folder)
-    config = read_settings(served.config, settings or {}, calibration)
+    config = read_settings(served.config, settings or {}, read_calibration_file(served.folder))
     changed = served.changed(labels=_labels(served, config.data.labels), answers=config.answers)
-    return ModelInUse(changed, config, calibration or Calibration())
+    is_asked = "null_threshold" in (settings or {}).get("answers", {})
+    return ModelInUse(changed, config, served.rule(config.answers.null_threshold if is_asked else None))
 
 
 def _labels(served: Served, labels: tuple[str, ...]) -> tuple[str, ...]:
@@ -192,24 +196,24 @@ def is_table(out: Path) -> bool:
 def _answer(used: ModelInUse, asked: AskedFile, out: Path | None, progress: Progress) -> FilePredictions:
     answering = used.served.answering(asked.golds.examples, progress)
     logits = used.served.logits(answering.windows, progress)
-    predictions = answering.answer(logits)
+    kind, predictions = used.served.kind, answering.answer(logits, used.rule)
+    official = answering.answer(logits) if kind.in_context else predictions
     if out is not None:
         answering.write(out, predictions, logits)
-    scores = answering.score(predictions, logits) if asked.can_be_scored(predictions) else None
-    reader = _read_by_reader(answering, logits, used.calibration, out, scores is not None)
-    kind = used.served.kind
+        if kind.in_context:
+            make_folder(out / OFFICIAL)
+            kind.write(out / OFFICIAL, answering.golds, official)
+    scores = None
+    if asked.can_be_scored(predictions):
+        scores = answering.score(official, logits) | _reader_scores(used, answering, logits)
     lines = kind.tabulate(answering.golds, predictions, used.names)
-    return FilePredictions(predictions, None if scores is None else scores | reader, kind.summarise(predictions), lines)
+    return FilePredictions(predictions, scores, kind.summarise(predictions), lines)
 
 
-def _read_by_reader(
-    answering: Answering, logits: Logits, calibration: Calibration, out: Path | None, can_be_scored: bool
-) -> Scores:
-    """Write the answers of the decoder `reader` too, where `answers.decoders` asks for it, and return its scores."""
-    answers = reader_answers_of(answering, logits)
-    if answers is None:
+def _reader_scores(used: ModelInUse, answering: Answering, logits: Logits) -> Scores:
+    """Score the answers that are given, as records have them beside the official decoder's; of questions alone."""
+    kind, examples = answering.info.kind, answering.split.examples
+    if not kind.in_context:
         return {}
-    decision = Decision(calibration.threshold, calibration.temperature)
-    if out is not None:
-        write_json_rows(out / READER_PREDICTIONS, given_answers(answers, decision.threshold))
-    return reader_scores(answers, decision) if can_be_scored else {}
+    answers = reader_answers(examples, answering.layout, logits, answering.config, has_null=kind.has_null)
+    return reader_scores(answers, Decision(used.rule.null_threshold, used.rule.temperature))

@@ -181,7 +181,8 @@ class ShardPredictor:
             "encoder": self._config.encoder_fingerprint,
             **used.served.made_by,
             "labels": list(self._config.labels),
-            "answers": used.config.answers.model_dump(mode="json", exclude={"tokens"}),
+            "answers": used.config.answers.model_dump(mode="json", exclude={"tokens", "decoders"}),
+            "rule": used.rule._asdict(),
             "data": used.config.data.model_dump(mode="json"),
         }
 
@@ -253,7 +254,9 @@ class ShardPredictor:
 
     def _predictions(self, examples: Sequence[Any]) -> tuple[Sequence[Any], int]:
         asked = self._used.served.answering(examples, part="shard")
-        return asked.answer(self._used.served.logits(asked.windows)), int(lengths_of(asked.windows).sum())
+        return asked.answer(self._used.served.logits(asked.windows), self._used.rule), int(
+            lengths_of(asked.windows).sum()
+        )
 
     @property
     def _format(self) -> ShardFormat:
