@@ -266,7 +266,7 @@ def test_requests_of_several_clients_at_once_have_their_own_answers(serve, reade
         thread.start()
     for thread in threads:
         thread.join()
-    expected = [answer.text for answer in reader(ASKED["question"], contexts, null_threshold=1e9)]
+    expected = [answer.text for answer in reader([ASKED["question"]] * len(contexts), contexts, null_threshold=1e9)]
     assert [found[place] for place in range(len(contexts))] == expected
 
 
