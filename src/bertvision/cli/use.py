@@ -226,11 +226,12 @@ def _predict_shards(
         if processes is not None and processes > 1:
             return  # as one of several, whose results are told together
     if as_json:
-        counts = {"shards": len(found.shards), "rows": found.rows, "bad": found.bad, "busy": found.busy}
-        print_json({**counts, "out": str(out)})
+        counts = {name: getattr(found, name) for name in ("rows", "bad", "cut", "busy")}
+        print_json({"shards": len(found.shards), **counts, "out": str(out)})
         return
     read = f"{counted(found.rows, 'row')} in {counted(len(found.shards), 'shard')}"
     told = f"{read}, {counted(found.bad, 'bad row')} set aside"
+    told += f", {counted(found.cut, 'row')} longer than the model reads" if found.cut else ""
     busy = f"; another process is working on {counted(found.busy, 'shard')}" if found.busy else ""
     results.print(f"{told}; predictions in {out}{busy}", markup=False)
 

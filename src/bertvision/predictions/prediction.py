@@ -75,6 +75,7 @@ class RowPrediction:
     label: int | float | tuple[int, ...]
     probabilities: tuple[float, ...] = ()  # of each class, label or ending; a number has none
     paper_label: int | None = None  # of answerability: the class by the 2020 system's rule
+    is_text_cut: bool = False  # whether its text was longer than the model reads, and lost its end
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ class Classification:
     label: str | tuple[str, ...] | float
     probability: float | None  # of the class or ending; labels have one each, a number has none
     probabilities: dict[str, float]  # by name of class, label or ending
+    is_text_cut: bool = False  # whether the text was longer than the model reads, and lost its end
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values."""

@@ -9,13 +9,15 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from bertvision.data.example import ColumnsConfig
-from bertvision.data.sources import is_unicode, left_out, parse_source
+from bertvision.data.shards import ShardFormat, ShardRow, read_shard
+from bertvision.data.sources import BadExampleError, Found, collect, is_unicode, left_out, parse_source
+from bertvision.data.tables import ending_of
 from bertvision.data.text_format import decode_text, has_header
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.calibration import Decision
 from bertvision.evaluate.golds import AskedFile, read_asked
 from bertvision.evaluate.reader_scores import reader_answers, reader_scores
-from bertvision.files import given_folder, make_folder, write_text
+from bertvision.files import exists, given_folder, make_folder, write_text
 from bertvision.kinds.facts import CellsByName
 from bertvision.kinds.kind import Answering, Golds
 from bertvision.metrics.squad import Scores
@@ -29,6 +31,9 @@ from bertvision.serving.served import Served
 from bertvision.settings import Settings
 from bertvision.tables import counted
 from bertvision.tasks import TASKS
+from bertvision.windows.rows import describe_left_out
+
+ROWS = (".csv", ".jsonl", ".ndjson", ".parquet")  # tables, whatever a task's own files are
 
 
 class FilePredictions(NamedTuple):
@@ -52,6 +57,32 @@ class ModelInUse(NamedTuple):
         """Return which columns its tables have; None where its task has other files."""
         layouts = TASKS[self.served.config.task].layouts
         return self.config.data.columns or layouts[0] if layouts else None
+
+    @property
+    def layouts(self) -> tuple[ColumnsConfig, ...]:
+        """Return how its tables may be laid out; none where its task has other files."""
+        own = self.config.data.columns
+        return TASKS[self.served.config.task].layouts if own is None else (own,)
+
+    @property
+    def needs(self) -> str:
+        """Say which columns a row of a table needs."""
+        names = " and ".join(f"`{name}`" for name in (self.layouts[0].text_names if self.layouts else ()))
+        return self.served.kind.row_columns or (f"a column {names}" if names else "the columns of training")
+
+    @property
+    def row_format(self) -> ShardFormat:
+        """Return how tables of rows are written."""
+        data, names = self.config.data, self.layouts[0].text_names if self.layouts else ()
+        has_names = bool(names) or not self.layouts
+        return ShardFormat(data.form, has_names if data.header is None else data.header, names)
+
+    def example_of(self, row: ShardRow) -> Any:  # noqa: ANN401 (of its kind)
+        """Return what is asked of a row of a table; `BadExampleError` where it is none."""
+        if row.problem:
+            raise BadExampleError(row.problem)
+        config = self.served.config
+        return self.served.kind.from_row(_identity(row, self.layouts), row, self.layouts, config.labels)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -131,11 +162,38 @@ def _ending_of(text: str, used: ModelInUse) -> str | None:
 
 def _asked_file(used: ModelInUse, source: str, name: str, progress: Progress) -> AskedFile:
     """Read a file's examples, and say how many are left out."""
-    config = used.served.config
-    asked = read_asked(config.task, source, used.config.data, labels=config.labels, can_drop=True)
+    config, kind = used.served.config, used.served.kind
+    has_own_files = kind.asks_questions or kind.labels_words  # of which a table of rows is none
+    if has_own_files and ending_of(source) in ROWS and exists(source):
+        asked = _asked_rows(used, Path(source))
+    else:
+        asked = read_asked(config.task, source, used.config.data, labels=config.labels, can_drop=True)
     if asked.dropped:
         progress.say(left_out(name, len(asked.questions), asked.dropped, asked.first_bad))
     return asked
+
+
+def _asked_rows(used: ModelInUse, path: Path) -> AskedFile:
+    """Read the rows of a table, as of a shard."""
+    config, found = used.served.config, list[Found[Any]]()
+    for row in read_shard(path, used.row_format, lambda _: None):
+        where = f"{path}: line {row.line}"
+        try:
+            found.append(Found(where, used.example_of(row)))
+        except BadExampleError as problem:
+            found.append(Found(where, None, f"{problem}; a row needs {used.needs}"))
+    split = collect(found, str(path), used.config.data.on_bad, None)
+    golds = Golds(config.task, TASKS[config.task], split.examples, config.labels)
+    return AskedFile(golds, has_golds=False, dropped=split.dropped, first_bad=split.first_bad)
+
+
+def _identity(row: ShardRow, layouts: Sequence[ColumnsConfig]) -> str:
+    """Return a row's own id, else its line."""
+    columns = [each.id for each in layouts if each.id is not None]
+    given = next((row.cells[name] for name in (*columns, "id") if row.cells.get(name) is not None), row.line)
+    if not isinstance(given, str | int) or not is_unicode(str(given)):
+        raise BadExampleError(f"its id has type {type(given).__name__}, or is no UTF-8; give a text or a number")
+    return str(given)
 
 
 def _asked_texts(used: ModelInUse, texts: Sequence[str]) -> AskedFile:
@@ -195,6 +253,8 @@ def is_table(out: Path) -> bool:
 
 def _answer(used: ModelInUse, asked: AskedFile, out: Path | None, progress: Progress) -> FilePredictions:
     answering = used.served.answering(asked.golds.examples, progress)
+    if (told := describe_left_out(answering.windows)) is not None:
+        progress.say(f"warning: {told}; cut long texts into parts, or train with a larger windows.max_length")
     logits = used.served.logits(answering.windows, progress)
     kind, predictions = used.served.kind, answering.answer(logits, used.rule)
     official = answering.answer(logits) if kind.in_context else predictions
