@@ -445,11 +445,12 @@ def prediction_targets(folder: Path) -> list[Target]:
     def combine(place: Path) -> None:
         ensemble_folders([place, folder / "two"], str(gold), folder / "made", choose_way("logits"))
 
+    official = folder / "one" / "official"
     names = ("predictions.json", "null_odds.json", "nbest_predictions.json", "best_spans.json")
     return [
-        Target("predictions", folder / "one", (*names, "logits.safetensors"), read),
+        Target("predictions", official, names, read),
         Target("logits", folder / "one", ("logits.safetensors",), combine),
-        Target("calibrate", folder / "one", names, lambda place: calibrate_folder(place, str(gold), place, str(gold))),
+        Target("calibrate", official, names, lambda place: calibrate_folder(place, str(gold), place, str(gold))),
         Target(
             "class predictions",
             folder / "classes",

@@ -31,7 +31,7 @@ MEASURED = DOCS.parent / "results/default_model"
 TABLE = MEASURED / "decoders.md"
 DECODERS = """## How it abstains
 
-`load`, `ask` and `serve` use another decoder than `predict` ([how](howto/answer.md#questions)). This table compares
+A model in use decides by another rule than the official decoder ([how](howto/answer.md#questions)). This table compares
 both on questions of SQuAD 2.0's dev set. Threshold and temperature of each were fitted on the held-out questions.
 "Best F1" is at the threshold that is best in hindsight. ECE and Brier score judge the probability of the returned
 answer, and that of "no answer". `tools/decoders.py` makes the table from the logits of `bertvision predict default`.

@@ -100,6 +100,8 @@ def test_texts_are_classified_and_tagged(serve, make_folder):
     classifier = bertvision.load(make_folder("sst2", ("bad", "good")), device="cpu")
     tagger = bertvision.load(make_folder("ner", ("O", "B-A")), device="cpu")
     client = serve({"mood": classifier, "names": tagger})
+    cut = client.post("/classify", json={"text": ["the weir", CONTEXT * 2]}).json()["results"]
+    assert [each["is_text_cut"] for each in cut] == [False, True]
     found = client.post("/classify", json={"text": ["the weir", CONTEXT[:20]]}).json()
     assert [each["label"] for each in found["results"]] == [
         each.label for each in classifier(["the weir", CONTEXT[:20]])
@@ -266,7 +268,7 @@ def test_requests_of_several_clients_at_once_have_their_own_answers(serve, reade
         thread.start()
     for thread in threads:
         thread.join()
-    expected = [answer.text for answer in reader(ASKED["question"], contexts, null_threshold=1e9)]
+    expected = [answer.text for answer in reader([ASKED["question"]] * len(contexts), contexts, null_threshold=1e9)]
     assert [found[place] for place in range(len(contexts))] == expected
 
 

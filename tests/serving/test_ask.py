@@ -28,7 +28,7 @@ def ask(*arguments, stdin=None, asked=(QUESTION,)):
 def test_the_context_comes_from_an_option_a_file_or_standard_input(folder, tmp_path):
     (tmp_path / "weir.txt").write_text(CONTEXT)
     ways = [("--context", CONTEXT), ("--file", tmp_path / "weir.txt")]
-    shown = [ask("--model", folder, *way) for way in ways] + [ask("-", "--model", folder, stdin=CONTEXT)]
+    shown = [ask("--model", folder, *way) for way in ways] + [ask("--file", "-", "--model", folder, stdin=CONTEXT)]
     assert [each.exit_code for each in shown] == [0, 0, 0], shown[0].output
     assert len({each.stdout for each in shown}) == 1
 
@@ -49,8 +49,8 @@ def test_json_holds_everything(folder):
     shown = ask("--model", folder, "--context", CONTEXT, "--json", "--top-k", 2, "--layers")
     found = json.loads(shown.stdout)
     expected = bertvision.load(folder, device="cpu")(QUESTION, CONTEXT, top_k=2, layers=True)
-    assert found == {"question": QUESTION, "answers": [each.as_dict() for each in expected]}
-    assert set(found["answers"][0]) >= {"text", "start", "end", "probability", "no_answer_probability", "layers"}
+    assert found == [{"question": QUESTION, "answers": [each.as_dict() for each in expected]}]
+    assert set(found[0]["answers"][0]) >= {"text", "start", "end", "probability", "no_answer_probability", "layers"}
 
 
 def test_json_holds_letters_as_they_are(folder):
@@ -93,6 +93,27 @@ def test_every_question_is_answered(folder):
     ]
 
 
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_all_files_are_asked_and_the_file_and_line_of_the_answer_are_named(folder, tmp_path, order):
+    texts = {"a": "hannah coyle", "b": "the river\n\nthe weir was built in 1887"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    files = [part for name in order for part in ("--file", tmp_path / name)]
+    arguments = ("--model", folder, *files, "--null-threshold", "inf", "--top-k", 100, "--max-answer-length", 1)
+    (found,) = json.loads(ask(*arguments, "--json").stdout)
+    answers = [each for each in found["answers"] if each["text"]]
+    assert {each["file"] for each in answers} == {str(tmp_path / name) for name in texts}
+    assert sum(each["probability"] for each in found["answers"]) == pytest.approx(1)
+    for each in answers:
+        text = (tmp_path / each["file"]).read_text()
+        assert text[each["start"] : each["end"]] == each["text"]
+        assert each["text"] in text.splitlines()[each["line"] - 1]
+        assert each["file"] == str(tmp_path / order[each["context"]])
+    shown = ask(*arguments).stdout.replace("\n", "")
+    for each in answers:
+        assert f"{each['file']}, line {each['line']}" in shown
+
+
 def test_layers_are_shown_as_bars(folder):
     shown = ask("--model", folder, "--context", CONTEXT, "--layers").stdout
     assert sum(line.startswith(("  layer ", "  bias ", "  sum ")) for line in shown.splitlines()) == 5
@@ -110,8 +131,7 @@ def test_markup_in_a_text_is_text(folder):
     [
         ((), "give the context in one way"),
         (("--context", "a", "--file", "b"), "give the context in one way"),
-        (("-", "--context", "a"), "give the context in one way"),
-        (("weir.txt",), "got 'weir.txt'"),
+        (("--file", "-", "--context", "a"), "give the context in one way"),
         (("--file", "no_such.txt"), "no_such.txt: cannot be read"),
         (("--context", " "), "context: is blank"),
     ],
@@ -128,13 +148,13 @@ def test_a_file_that_is_not_utf8_ends_with_one_line(folder, tmp_path):
     shown = ask("--model", folder, "--file", tmp_path / "latin.txt")
     assert (shown.exit_code, shown.stderr.count("\n")) == (2, 1)
     assert "is not UTF-8 text (byte 15)" in shown.stderr
-    assert "standard input: is not UTF-8" in ask("-", "--model", folder, stdin=b"\xff\xfe").stderr
+    assert "standard input: is not UTF-8" in ask("--file", "-", "--model", folder, stdin=b"\xff\xfe").stderr
 
 
 def test_without_a_model_the_default_one_is_asked(shared_reader, monkeypatch):
     monkeypatch.setattr("bertvision.encoder.load.shipped_model", lambda name: shared_reader.served.folder)
     expected = shared_reader(QUESTION, CONTEXT, top_k=1)
-    found = json.loads(ask("--context", CONTEXT, "--json", "--top-k", 1).stdout)
+    (found,) = json.loads(ask("--context", CONTEXT, "--json", "--top-k", 1).stdout)
     assert found["answers"] == [each.as_dict() for each in expected]
 
 

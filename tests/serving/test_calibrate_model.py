@@ -1,3 +1,4 @@
+import csv
 import json
 from io import StringIO
 
@@ -53,7 +54,12 @@ def test_what_calibrate_writes_is_what_load_and_predict_use(make_folder, data, t
     assert loaded.model_dump() == fitted == json.loads((folder / "calibration.json").read_text())
     predicted = predict_file(folder, data, tmp_path / "answers").predictions
     abstained = [each.text == "" for each in predicted]
-    assert abstained == [each.null_odds > fitted["official_threshold"] for each in predicted]
+    assert abstained == [each.null_odds > fitted["threshold"] for each in predicted]
+    official = json.loads((tmp_path / "answers" / "official" / "predictions.json").read_text())
+    odds = json.loads((tmp_path / "answers" / "official" / "null_odds.json").read_text())
+    assert {name for name, text in official.items() if not text} == {
+        name for name, each in odds.items() if each > fitted["official_threshold"]
+    }
     asked = predict_file(folder, data, tmp_path / "more", {"answers": {"null_threshold": 1e9}}).predictions
     assert all(each.text for each in asked)
 
@@ -75,9 +81,11 @@ def test_a_least_accuracy_is_kept_with_the_model_or_refused(make_folder, data, m
 @pytest.mark.parametrize(("threshold", "abstains"), [(-1e6, True), (1e6, False)])
 def test_predict_abstains_by_the_calibration_beside_the_model(make_folder, data, tmp_path, threshold, abstains):
     folder = make_folder()
-    (folder / "calibration.json").write_text(json.dumps({"threshold": 0.0, "official_threshold": threshold}))
+    (folder / "calibration.json").write_text(json.dumps({"threshold": threshold, "official_threshold": -threshold}))
     predicted = predict_file(folder, data, tmp_path / "answers").predictions
     assert {each.text == "" for each in predicted} == {abstains}
+    official = json.loads((tmp_path / "answers" / "official" / "predictions.json").read_text())
+    assert {text == "" for text in official.values()} == {not abstains}
 
 
 def test_without_write_nothing_is_written(make_folder, data):
@@ -90,18 +98,36 @@ def test_without_write_nothing_is_written(make_folder, data):
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == there
 
 
-def test_the_readers_decoder_is_scored_beside_the_official_one(make_folder, data, tmp_path):
+@pytest.mark.parametrize("threshold", [-2.0, 0.5])  # at the official decoder's 1e6, nothing abstains
+def test_predict_and_ask_give_the_same_answers_with_the_same_probabilities(make_folder, data, tmp_path, threshold):
+    folder = make_folder()
+    fitted = {"threshold": threshold, "temperature": 2.0, "official_threshold": 1e6}
+    (folder / "calibration.json").write_text(json.dumps(fitted))
+    table = CliRunner().invoke(app, ["predict", str(folder), "--data", data])
+    assert table.exit_code == 0, table.output
+    rows = list(csv.DictReader(StringIO(table.stdout)))
+    for row, question in zip(rows, read_squad(data).examples, strict=True):
+        how = ["--model", str(folder), "--device", "cpu", "--top-k", "1", "--json"]
+        asked = ["--question", question.text, "--context", question.context]
+        shown = json.loads(CliRunner().invoke(app, ["ask", *how, *asked]).stdout)
+        answer = (shown[0] if isinstance(shown, list) else shown)["answers"][0]
+        assert row["answer"] == answer["text"]
+        for name in ("probability", "no_answer_probability"):
+            assert float(row[name]) == pytest.approx(answer[name], abs=1e-4)
+
+
+def test_the_answers_that_are_given_are_scored_beside_the_official_ones(make_folder, data, tmp_path):
     folder = make_folder()
     (folder / "calibration.json").write_text(json.dumps({"threshold": 1.0, "temperature": 2.0}))
-    plain = predict_file(folder, data, tmp_path / "plain").scores
-    both = predict_file(folder, data, tmp_path / "both", {"answers": {"decoders": ["official", "reader"]}}).scores
-    assert {name: score for name, score in both.items() if not name.startswith("reader_")} == plain
-    given = json.loads((tmp_path / "both" / "reader_predictions.json").read_text())
+    scores = predict_file(folder, data, tmp_path / "out").scores
+    given = json.loads((tmp_path / "out" / "predictions.json").read_text())
     reader = bertvision.load(folder, device="cpu")
     questions = read_squad(data).examples
     assert given == {each.id: reader(each.text, each.context).text for each in questions}
-    assert both["reader_f1"] == pytest.approx(score_squad2(questions, given)["f1"])
-    assert 0 <= both["reader_ece"] <= 1
+    assert scores["reader_f1"] == pytest.approx(score_squad2(questions, given)["f1"])
+    official = json.loads((tmp_path / "out" / "official" / "predictions.json").read_text())
+    assert scores["f1"] == pytest.approx(score_squad2(questions, official)["f1"])
+    assert 0 <= scores["reader_ece"] <= 1
 
 
 def test_a_bar_on_a_terminal_counts_the_windows_of_all_questions(make_folder, data, monkeypatch):

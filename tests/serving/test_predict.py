@@ -139,9 +139,30 @@ def test_a_table_has_the_users_own_names_of_columns(make_shared, tmp_path):
     pairs = make_shared("classification", LABELS, pair=True)
     (tmp_path / "rows.csv").write_text("two,one\nin 1887,the weir\n")
     shown = predict(pairs, "--data", tmp_path / "rows.csv")
-    assert shown.stdout.splitlines()[0] == "id,one,two,label,probability of bad,probability of good"
+    assert shown.stdout.splitlines()[0] == "id,one,two,label,probability of bad,probability of good,is_text_cut"
     assert shown.stdout.splitlines()[1].startswith("0,the weir,in 1887,")
     assert "reads two texts; give a table with the columns one and two" in refusal(pairs, "the weir")
+
+
+@pytest.mark.parametrize(
+    ("task", "labels"), [("classification", LABELS), ("multilabel", LABELS), ("regression", ()), ("swag", ("0", "1"))]
+)
+def test_a_text_that_is_longer_than_the_model_reads_is_marked_and_told(make_shared, tmp_path, task, labels):
+    model = make_shared(task, labels)  # it reads 20 tokens, two of which are special, or three around an ending
+    texts = ["stone " * 16, "stone " * 34] if task == "swag" else ["stone " * 18, "stone " * 36]
+    more = {"ctx": "", "endings": ["weir", "was"]} if task == "swag" else {}
+    rows = [{**more, "ctx" if task == "swag" else "text": text.strip()} for text in texts]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shown = predict(model, "--data", tmp_path / "rows.jsonl")
+    assert [line["is_text_cut"] for line in csv.DictReader(io.StringIO(shown.stdout))] == ["False", "True"]
+    assert "warning: 1 of 2 rows is longer than the 20 tokens that are read, and loses its end: " in shown.stderr
+    left_out, share = (36, 47) if task == "swag" else (18, 47)  # of an ending's windows, 2 x 38 tokens; of 38
+    assert f"{left_out} tokens, {share}% of it" in shown.stderr
+    predict(model, "--data", tmp_path / "rows*.jsonl", "--out", tmp_path / "out")
+    found = [json.loads(line) for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
+    assert [line["is_text_cut"] for line in found] == [False, True]
+    if task != "swag":
+        assert [each.is_text_cut for each in bertvision.load(model, device="cpu")(texts)] == [False, True]
 
 
 def test_labels_of_a_row_stand_in_one_cell(make_shared):
@@ -155,7 +176,7 @@ def test_labels_of_a_row_stand_in_one_cell(make_shared):
 def test_numbers_have_no_probabilities(make_shared):
     model = make_shared("regression")
     line = next(csv.DictReader(io.StringIO(predict(model, "the weir").stdout)))
-    assert list(line) == ["id", "text", "label"]
+    assert list(line) == ["id", "text", "label", "is_text_cut"]
     assert float(line["label"]) == pytest.approx(bertvision.load(model, device="cpu")("the weir").label, rel=1e-4)
 
 
@@ -188,6 +209,26 @@ def test_the_words_of_texts_are_tagged(make_shared, texts):
 def test_tagged_words_are_printed_as_json(make_shared):
     shown = predict(make_shared("ner", ("O", "B-PER")), "the weir", "--json")
     assert [(each["sentence"], each["word"]) for each in json.loads(shown.stdout)] == [("0", "the"), ("0", "weir")]
+
+
+def test_rows_of_questions_or_words_are_read_from_one_file_as_from_shards(make_shared, questions, tmp_path):
+    rows = [{"id": each.id, "question": each.text, "context": each.context} for each in questions]
+    one = tmp_path / "batch.jsonl"
+    one.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model = make_shared()
+    lines = json.loads(predict(model, "--data", one, "--json").stdout)
+    predict(model, "--data", tmp_path / "batch*.jsonl", "--out", tmp_path / "out")
+    shards = [json.loads(line) for line in (tmp_path / "out" / "batch.jsonl").read_text().splitlines()]
+    assert [(line["id"], line["answer"]) for line in lines] == [(line["id"], line["answer"]) for line in shards]
+    assert [line["probability"] for line in lines] == pytest.approx([line["probability"] for line in shards], rel=1e-3)
+    one.write_text(json.dumps(rows[0]) + '\n{"text": "the weir"}\n')
+    told = refusal(model, "--data", one)
+    assert "line 2: column `question`" in told
+    assert "a row needs the columns `question` and `context`" in told
+    words = tmp_path / "words.jsonl"
+    words.write_text('{"text": "the weir"}\n')
+    tags = json.loads(predict(make_shared("ner", ("O", "B-X", "I-X")), "--data", words, "--json").stdout)
+    assert [line["word"] for line in tags] == ["the", "weir"]
 
 
 def test_what_cannot_be_answered_is_refused_in_one_line(folder, make_shared, squad_file, tmp_path):

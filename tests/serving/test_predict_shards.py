@@ -233,7 +233,8 @@ def test_the_command_takes_a_pattern_and_counts(folder, shards, tmp_path):
     assert shown.exit_code == 0, shown.output
     assert shown.stdout == f"5 rows in 2 shards, 0 bad rows set aside; predictions in {tmp_path / 'out'}\n"
     shown = CliRunner().invoke(app, [*given, "--out", str(tmp_path / "out"), "--set", "device=cpu", "--json"])
-    assert json.loads(shown.stdout) == {"shards": 2, "rows": 5, "bad": 0, "busy": 0, "out": str(tmp_path / "out")}
+    counts = {"shards": 2, "rows": 5, "bad": 0, "cut": 0, "busy": 0}
+    assert json.loads(shown.stdout) == {**counts, "out": str(tmp_path / "out")}
     assert "shards need a folder" in CliRunner().invoke(app, given).stderr
 
 
@@ -298,3 +299,17 @@ def test_without_ray_the_option_names_the_extra(folder, shards, tmp_path, monkey
     monkeypatch.setitem(sys.modules, "ray", None)
     shown = CliRunner().invoke(app, ["predict", str(folder), "--data", str(shards), "--out", str(tmp_path), "--ray"])
     assert (shown.exit_code, "pip install 'bertvision[ray]'" in shown.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "needed"),
+    [("squad2", (), "the columns `question` and `context`"), ("classification", ("a", "b"), "a column `text`")],
+)
+def test_rows_that_are_all_bad_end_in_an_error_that_names_the_columns(make_shared, tmp_path, task, labels, needed):
+    (tmp_path / "texts").mkdir()
+    for name in ("one.txt", "two.txt"):
+        (tmp_path / "texts" / name).write_text("It rained.\nThe weir was built in 1887.\n")
+    arguments = [make_shared(task, labels), "--data", tmp_path / "texts", "--out", tmp_path / "out"]
+    shown = CliRunner().invoke(app, ["predict", *map(str, arguments)])
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    assert f"2 rows and none that can be used: a model of {task} needs {needed}" in shown.stderr

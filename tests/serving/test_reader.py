@@ -175,12 +175,28 @@ def test_lists_are_answered_one_by_one(reader):
     alone = [reader(question, context).text for question, context in zip(QUESTIONS, contexts, strict=True)]
     assert [answer.text for answer in reader(QUESTIONS, contexts)] == alone
     assert [answer.text for answer in reader(QUESTIONS, CONTEXT)] == [reader(each, CONTEXT).text for each in QUESTIONS]
-    assert [answer.text for answer in reader(QUESTIONS[0], contexts)] == [
+    assert [answer.text for answer in reader(QUESTIONS[:1] * 3, contexts)] == [
         reader(QUESTIONS[0], each).text for each in contexts
     ]
     assert [len(answers) for answers in reader(QUESTIONS, CONTEXT, top_k=2)] == [2, 2, 2]
     assert reader([], []) == []
     assert reader([], CONTEXT) == []
+
+
+def test_a_question_about_several_texts_has_one_answer_from_the_text_that_holds_it(reader):
+    contexts = ["the river was in the stone", "hannah coyle built it", "in 1887 by coyle"]
+    how = {"null_threshold": math.inf, "max_answer_length": 1}  # so few that all of them are listed
+    found = reader(QUESTIONS[0], contexts, top_k=100, **how)
+    assert sum(each.probability for each in found) == pytest.approx(1)
+    assert {each.context for each in found if each.text} == {0, 1, 2}
+    for each in found:
+        assert contexts[each.context][each.start : each.end] == each.text
+        assert each.window[0] <= each.start <= each.end <= each.window[1] <= len(contexts[each.context])
+    assert reader(QUESTIONS[0], contexts) == reader(QUESTIONS[0], tuple(contexts), top_k=1)[0]
+    backwards = reader(QUESTIONS[0], contexts[::-1], **how)
+    assert (backwards.text, backwards.context) == (found[0].text, 2 - found[0].context)
+    both = [each.text for each in reader(QUESTIONS[:2], [contexts, CONTEXT])]
+    assert both == [reader(QUESTIONS[0], contexts).text, reader(QUESTIONS[1], CONTEXT).text]
 
 
 @pytest.mark.parametrize("tokens", [1, 64, 4096])

@@ -18,7 +18,7 @@ def make_answer(text, **more):
 
 
 def plain(answers, *, is_terminal=False):
-    return [line.plain for line in answer_lines(answers, CONTEXT, is_terminal=is_terminal)]
+    return [line.plain for line in answer_lines(answers, [CONTEXT], is_terminal=is_terminal)]
 
 
 def test_an_answer_stands_in_brackets_in_its_sentence():
@@ -31,7 +31,7 @@ def test_an_answer_stands_in_brackets_in_its_sentence():
 
 
 def test_a_terminal_shows_it_in_another_style_instead():
-    lines = list(answer_lines([make_answer("1887")], CONTEXT, is_terminal=True))
+    lines = list(answer_lines([make_answer("1887")], [CONTEXT], is_terminal=True))
     assert lines[-1].plain == "The weir was built in 1887 by Hannah Coyle!"
     (span,) = lines[-1].spans
     assert (lines[-1].plain[span.start : span.end], span.style) == ("1887", "bold reverse")
@@ -104,7 +104,7 @@ def test_nothing_that_steers_a_terminal_is_printed():
     ],
 )
 def test_a_threshold_that_was_asked_for_is_told_in_the_terms_of_what_is_shown(ratio, rule):
-    lines = [line.plain for line in answer_lines([make_answer("1887")], CONTEXT, is_terminal=False, null_ratio=ratio)]
+    lines = [line.plain for line in answer_lines([make_answer("1887")], [CONTEXT], is_terminal=False, null_ratio=ratio)]
     assert lines[1:3] == ["probability 62.5%; that there is no answer 25.0%", rule]
 
 
@@ -112,11 +112,11 @@ def test_in_a_long_text_it_is_told_where_answers_stand():
     context = f"{CONTEXT}\n" * 50  # 4,250 characters
     answer = Answer("1887", 85 + 33, 85 + 37, 0.625, 0.25, 1.0, (85, 169), False)
     nothing = make_answer("")
-    lines = [line.plain for line in answer_lines([answer, nothing, answer], context, is_terminal=False)]
+    lines = [line.plain for line in answer_lines([answer, nothing, answer], [context], is_terminal=False)]
     assert lines[3:] == [
         "The weir was built in [1887] by Hannah Coyle!",
         "line 2, characters 118 to 122 of 4,250",
         "\nnext best:",
         "   62.5%  (no answer)",
-        "   62.5%  1887  (at 118)",
+        "   62.5%  1887  (line 2)",
     ]

@@ -120,3 +120,11 @@ def test_labels_of_dev_that_train_lacks_are_told(warnings_of):
         "warning: labels that differ only in how they are written are learned a",
         "warning: dev has labels that no training example has: 'Old' (4); they ",
     ]
+
+
+def test_rows_that_lose_their_end_are_told_with_how_much(warnings_of):
+    end = " " + "stone " * 20  # 16 tokens are read
+    said, _ = warnings_of(["old", "new"] * 4, dev_end=end, finetune={"fractions": []}, heads=FEW)
+    (told,) = [text for text in said if "longer than" in text]
+    assert told.startswith("warning: dev: 8 of 8 rows are longer than the 16 tokens that are read")
+    assert told.endswith("raise windows.max_length if the encoder reads more")

@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -271,7 +272,7 @@ def _show_answer(experiment: "Experiment", head: Path) -> None:
     assert isinstance(reader, Reader)
     answers = reader(asked.text, asked.context, top_k=3)
     results.print(f"\n{asked.text} {head} answers:", markup=False, emoji=False)
-    for line in answer_lines(answers, asked.context, is_terminal=results.is_terminal):
+    for line in answer_lines(answers, [asked.context], is_terminal=results.is_terminal):
         results.print(line, markup=False, emoji=False)
     results.print()
 

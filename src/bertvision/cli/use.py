@@ -31,6 +31,7 @@ from bertvision.tables import counted
 if TYPE_CHECKING:
     from bertvision.serving.answers import Answer
     from bertvision.serving.predict_file import FilePredictions
+    from bertvision.serving.reader import Asked
 
 
 @in_one_line
@@ -38,12 +39,16 @@ def ask(
     questions: Annotated[
         list[str], typer.Option("--question", help="What you want to know; several times for several questions.")
     ],
-    source: Annotated[str | None, typer.Argument(metavar="-", help="Read the context from standard input.")] = None,
     model: Annotated[
         str, typer.Option("--model", help="default, base, a MODEL_DIR, a checkpoint or a hub id.")
     ] = "default",
     context: Annotated[str | None, typer.Option("--context", help="The text that may hold the answer.")] = None,
-    file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="A text file (UTF-8) instead.")] = None,
+    files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--file", metavar="FILE", help="A text file (UTF-8) instead, or several times; - for standard input."
+        ),
+    ] = None,
     top_k: Annotated[int, typer.Option("--top-k", help="How many answers to show.", min=1)] = 3,
     null_threshold: Annotated[
         float | None, typer.Option("--null-threshold", help="Abstain where the null odds exceed it; inf: never.")
@@ -59,73 +64,81 @@ def ask(
     """Answer a question about a text, or several of them.
 
     Shows the answer in its sentence, how likely it is, how likely it is that the text holds no answer, and the next
-    best answers. Long texts are read in parts; on a terminal a bar shows how far it is.
+    best answers. Of several files all are read, and it says in which file and line the answer stands. Long texts are
+    read in parts; on a terminal a bar shows how far it is.
     """
-    text = _context(source, context, file)
+    if (context is None) == (not files):
+        raise SettingsError("give the context in one way: --context TEXT, or --file FILE (- for standard input)")
+    texts = [context] if context is not None else [_read_text(name) for name in files or ()]
     import bertvision
-    from bertvision.serving.reader import Reader
+    from bertvision.serving.reader import Asking, Reader, pair_questions
 
     reader = bertvision.load(model, device=device, precision=precision, allow_outside=allow_outside)
     if not isinstance(reader, Reader):
         raise SettingsError(
             f"{model}: is a model of {reader.served.config.task}, which answers no questions; use `bertvision predict`"
         )
-    found: Any = reader(
-        questions if len(questions) > 1 else questions[0],  # an error about the only one does not count
-        text,
-        top_k=top_k,
-        null_threshold=null_threshold,
-        max_answer_length=max_answer_length,
-        layers=layers,
-        progress=passing_progress(quiet),
-    )
-    answered: list[list[Answer]] = found if len(questions) > 1 else [found]
-    if as_json:
-        print_json(_as_json(questions, answered))
-        return
+    asking = Asking(top_k, null_threshold, max_answer_length, layers)
     ratio = reader.null_ratio(null_threshold) if null_threshold is not None and reader.has_null else None
-    _show_answers(questions, answered, text, ratio)
+    names = [_name_of(each) for each in files or ()]
+    pairs: list[Asked] = []
+    for question in questions:
+        pairs += pair_questions(question, texts[0] if len(texts) == 1 else texts)[0]
+    found = []
+    for number, pair in enumerate(pairs):
+        (answers,) = reader.answer_pairs([pair], asking, passing_progress(quiet))
+        if as_json:
+            found.append({"question": pair[0], "answers": [_as_json(each, texts, names) for each in answers]})
+            continue
+        if number:
+            results.print()
+        _show_answers(pair[0] if len(pairs) > 1 else "", answers, texts, names, ratio)
+    if as_json:
+        print_json(found)
 
 
 def _show_answers(
-    questions: Sequence[str], answered: "Sequence[Sequence[Answer]]", text: str, null_ratio: float | None
+    question: str,
+    answers: "Sequence[Answer]",
+    texts: Sequence[str],
+    names: Sequence[str],
+    null_ratio: float | None,
 ) -> None:
     from bertvision.serving.answers import answer_lines
 
-    for question, answers in zip(questions, answered, strict=True):
-        if len(questions) > 1:
-            results.print(f"{question}\n", markup=False, emoji=False)
-        for line in answer_lines(answers, text, is_terminal=results.is_terminal, null_ratio=null_ratio):
-            results.print(line, markup=False, emoji=False)
-        if question is not questions[-1]:
-            results.print()
+    if question:
+        results.print(f"{question}\n", markup=False, emoji=False)
+    shown = names if len(names) > 1 else ()
+    for line in answer_lines(answers, texts, shown, is_terminal=results.is_terminal, null_ratio=null_ratio):
+        results.print(line, markup=False, emoji=False)
 
 
-def _as_json(questions: Sequence[str], answered: "Sequence[Sequence[Answer]]") -> Any:  # noqa: ANN401 (JSON)
-    """Return a question with its answers, or a list of these where several were asked."""
-    found = [
-        {"question": question, "answers": [answer.as_dict() for answer in answers]}
-        for question, answers in zip(questions, answered, strict=True)
-    ]
-    return found[0] if len(found) == 1 else found
+def _as_json(answer: "Answer", texts: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    """Return an answer with the file and the line that it stands in, where files were read and it stands anywhere."""
+    from bertvision.serving.answers import line_of
+
+    if not names or not answer.text:
+        return answer.as_dict()
+    return {**answer.as_dict(), "file": names[answer.context], "line": line_of(answer, texts)}
 
 
-def _context(source: str | None, context: str | None, file: str | None) -> str:
-    """Return the context from the one place that was named."""
-    if source not in (None, "-"):
-        raise SettingsError(f"got {source!r}; give --context TEXT, --file FILE, or - for standard input")
-    if (source is not None) + (context is not None) + (file is not None) != 1:
-        raise SettingsError("give the context in one way: --context TEXT, --file FILE, or - for standard input")
-    if context is not None:
-        return context
-    name = "standard input" if file is None else file
+def _name_of(file: str) -> str:
+    return "standard input" if file == "-" else file
+
+
+def _read_text(file: str) -> str:
+    """Return what a text file holds, or standard input."""
+    name = _name_of(file)
     try:
-        content = sys.stdin.buffer.read() if file is None else Path(file).read_bytes()
-        return content.decode("utf-8-sig")
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        text = content.decode("utf-8-sig")
     except OSError as error:
         raise DataError(f"{name}: cannot be read ({error.strerror}); give a text file") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{name}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    if not text.strip():
+        raise DataError(f"{name}: holds no text; give a file that does")
+    return text
 
 
 @in_one_line
@@ -155,10 +168,11 @@ def predict(
     """Answer a file or texts with a trained model.
 
     A .csv gets texts, labels by name and a probability of each (or words and their tags); without --out it is
-    printed. Standard input is a text on each line, CSV with the model's columns, or JSON lines. A folder gets, for
-    questions, predictions.json, nbest_predictions.json and null_odds.json as run_qa writes them, and
-    logits.safetensors; for other tasks predictions.json, probabilities.json, GLUE's file for its test sets and
-    CoNLL columns. Prints the scores where the file has answers.
+    printed. Standard input is a text on each line, CSV with the model's columns, or JSON lines. A folder gets
+    predictions.json and probabilities.json, GLUE's file for its test sets and CoNLL columns. Questions are answered as
+    `ask` answers them; their folder also gets logits.safetensors and, in `official`, what the official decoder says:
+    predictions.json, nbest_predictions.json and null_odds.json as run_qa writes them. Prints the scores where the file
+    has answers: for questions those of the official decoder, and as reader_* those of the answers that are given.
 
     Shards (a folder, a pattern in quotes, or --data several times) may hold millions of rows, as JSON lines or tables.
     Each gets a shard of predictions in the folder --out, and one of its bad rows; the same command goes on where it was
@@ -212,11 +226,12 @@ def _predict_shards(
         if processes is not None and processes > 1:
             return  # as one of several, whose results are told together
     if as_json:
-        counts = {"shards": len(found.shards), "rows": found.rows, "bad": found.bad, "busy": found.busy}
-        print_json({**counts, "out": str(out)})
+        counts = {name: getattr(found, name) for name in ("rows", "bad", "cut", "busy")}
+        print_json({"shards": len(found.shards), **counts, "out": str(out)})
         return
     read = f"{counted(found.rows, 'row')} in {counted(len(found.shards), 'shard')}"
     told = f"{read}, {counted(found.bad, 'bad row')} set aside"
+    told += f", {counted(found.cut, 'row')} longer than the model reads" if found.cut else ""
     busy = f"; another process is working on {counted(found.busy, 'shard')}" if found.busy else ""
     results.print(f"{told}; predictions in {out}{busy}", markup=False)
 

@@ -119,7 +119,10 @@ def _read_folder(path: Path) -> PredictionFolder:
     if folder.null_odds is None:
         raise FolderError(f"{path}: no null_odds.json in it, so there is no threshold to tune; predict with squad2")
     if folder.candidates is None:
-        raise FolderError(f"{path}: no nbest_predictions.json in it, which probabilities come from; predict again")
+        raise FolderError(
+            f"{path}: no nbest_predictions.json in it, which probabilities come from; give a folder of the official "
+            "decoder: of a run, or the one called `official` that `bertvision predict` wrote"
+        )
     return folder
 
 

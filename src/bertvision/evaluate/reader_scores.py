@@ -43,15 +43,6 @@ def reader_answers(
     )
 
 
-def given_answers(answers: Answers, threshold: float) -> dict[str, str]:
-    """Return the answer to every question, empty where it abstains."""
-    abstains = answers.abstains(threshold).tolist()
-    return {
-        each.id: "" if is_empty else answers.best_spans[each.id]
-        for each, is_empty in zip(answers.questions, abstains, strict=True)
-    }
-
-
 def reader_scores(answers: Answers, before: Decision, after: Decision | None = None) -> Scores:
     """Return what a record holds on the reader; `after` was fitted on other questions, if at all."""
     if np.isneginf(answers.odds).all():

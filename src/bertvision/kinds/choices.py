@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bertvision.data.choices import choice_of, read_choices
+from bertvision.data.choices import LAYOUTS, choice_of, read_choices
 from bertvision.data.example import ChoiceRow, ColumnsConfig, Split
 from bertvision.data.shards import ShardRow
 from bertvision.data.sources import BadExampleError
@@ -29,6 +29,7 @@ class Choices(LabelKind):
     pipeline = "multiple-choice"
     second = "endings"
     has_endings = True
+    row_columns = LAYOUTS
 
     def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
         """Read SWAG's or HellaSwag's file."""

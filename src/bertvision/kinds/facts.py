@@ -85,6 +85,7 @@ class KindFacts:
     readouts: ClassVar[tuple[Readout, ...]] = ("linear", "bilstm")
     in_context: ClassVar[bool] = False  # whether the answer is a place in the window's second text
     asks_questions: ClassVar[bool] = False  # whether examples are questions about contexts, in SQuAD's files
+    row_columns: ClassVar[str] = ""  # what a row to predict needs, in words; empty: the columns of its layout
     can_be_taught: ClassVar[bool] = False  # by another model's logits
     contrast: ClassVar[Contrast | None] = None  # None: it has no contrastive tuning
     has_baseline: ClassVar[bool] = True  # whether a guess that needs no model is a result of its own

@@ -37,7 +37,7 @@ from bertvision.metrics.squad import Scores
 from bertvision.predictions.ensemble import How, Weights
 from bertvision.predictions.files import PREDICTIONS, WHERE
 from bertvision.predictions.logits import Logits
-from bertvision.predictions.prediction import AnswerConfig
+from bertvision.predictions.prediction import AnswerConfig, DecisionRule
 from bertvision.records import Mistake
 from bertvision.tables import counted
 from bertvision.windows.tokens import Tokenizer
@@ -93,9 +93,10 @@ class Answering:
         """Make one model's logits of several."""
         return self.info.kind.combine(self.layout, members, how, weights, self.labels)
 
-    def answer(self, logits: Logits) -> list[Predicted]:
-        """Return a prediction for every example."""
-        return self.info.kind.decode(self, logits)
+    def answer(self, logits: Logits, rule: DecisionRule | None = None) -> list[Predicted]:
+        """Return a prediction for every example; with a rule as a model in use gives it, else as records score it."""
+        kind = self.info.kind
+        return kind.decode(self, logits) if rule is None else kind.decode_in_use(self, logits, rule)
 
     def write(self, folder: Path, predictions: Sequence[Predicted], logits: Logits) -> None:
         """Write a prediction folder."""
@@ -163,6 +164,10 @@ class Kind(KindFacts, ABC):
     @abstractmethod
     def decode(self, asked: Answering, logits: Logits) -> list[Predicted]:
         """Return a prediction for every example, in their order."""
+
+    def decode_in_use(self, asked: Answering, logits: Logits, rule: DecisionRule) -> list[Predicted]:
+        """Return a prediction for every example as a model in use gives it."""
+        return self.decode(asked, logits)
 
     def decode_rows(self, ids: Sequence[str], logits: Logits, labels: Sequence[str]) -> list[Any]:
         """Return predictions of rows that are one window each, or one group of windows."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -63,8 +64,11 @@ class LabelKind(JudgedKind):
         return {label: counts[place] for place, label in enumerate(labels)}
 
     def decode(self, asked: Answering, logits: Logits) -> list[Any]:
-        """Return a label for every row."""
-        return self.decode_rows([example.id for example in asked.split.examples], logits, asked.labels)
+        """Return a label for every row, marked where the row lost its end."""
+        found = self.decode_rows([example.id for example in asked.split.examples], logits, asked.labels)
+        for place in {window.example for window in asked.windows if window.tokens_left_out}:
+            found[place] = replace(found[place], is_text_cut=True)
+        return found
 
     def to_json(self, label: AnyLabel, labels: Sequence[str]) -> Any:  # noqa: ANN401 (JSON)
         """Return a label as prediction files have it."""
@@ -113,6 +117,7 @@ class LabelKind(JudgedKind):
             **dict(zip(names or texts, texts.values(), strict=True)),
             "label": ", ".join(label) if isinstance(label, list) else label,
             **{f"probability of {name}": round(share, DIGITS) for name, share in shares},
+            **self._marks(found),
         }
 
     def as_line(self, example: AnyExample, prediction: Predicted, labels: Sequence[str]) -> CellsByName:
@@ -120,7 +125,11 @@ class LabelKind(JudgedKind):
         shares = zip(labels, prediction.probabilities, strict=True) if prediction.probabilities else ()
         found = {"id": example.id, "label": self.to_json(prediction.label, labels)}
         probabilities = {name: round(share, DIGITS) for name, share in shares}
-        return found | ({"probabilities": probabilities} if probabilities else {})
+        return found | ({"probabilities": probabilities} if probabilities else {}) | self._marks(prediction)
+
+    def _marks(self, found: Predicted) -> CellsByName:
+        """Return whether the text lost its end, for kinds whose texts do."""
+        return {"is_text_cut": found.is_text_cut} if self.loses_ends else {}
 
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> list[Any]:
         """Read what `write` wrote, or another program in its format, in the order of the golds."""

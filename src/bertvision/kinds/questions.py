@@ -18,6 +18,7 @@ class QuestionKind(Kind):
     noun = "question"
     cluster = "article"
     asks_questions = True
+    row_columns = "the columns `question` and `context`"
     can_be_taught = True
     first = "question"
     second = "context"

@@ -46,7 +46,8 @@ from bertvision.predictions.files import (
     write_predictions,
 )
 from bertvision.predictions.logits import Logits, TextGrid, grid_of, save_logits, text_grid
-from bertvision.predictions.prediction import AnswerConfig, Prediction
+from bertvision.predictions.prediction import AnswerConfig, DecisionRule, Prediction
+from bertvision.predictions.reader_decoder import decode_as_reader
 from bertvision.predictions.spans import decode_spans
 from bertvision.records import LEAST_EXAMPLES, Mistake
 from bertvision.tables import counted
@@ -97,8 +98,12 @@ class Spans(QuestionKind):
         return text_grid(grid, [question.context for question in examples])
 
     def decode(self, asked: Answering, logits: Logits) -> list[Prediction]:
-        """Return the best span of every question, or none."""
+        """Return the best span of every question, or none, as the official script's readers do."""
         return decode_spans(asked.layout, logits, asked.config, has_null=self.has_null)
+
+    def decode_in_use(self, asked: Answering, logits: Logits, rule: DecisionRule) -> list[Prediction]:
+        """Return the answer to every question with its probability, by the rule of `ask` and `serve`."""
+        return decode_as_reader(asked.layout, logits, asked.config, rule, has_null=self.has_null)
 
     def combine(
         self, layout: TextGrid, members: Sequence[Logits], how: How, weights: Weights = None, labels: Sequence[str] = ()
@@ -171,17 +176,15 @@ class Spans(QuestionKind):
         save_logits(folder / LOGITS, layout.tokens, logits)
 
     def tabulate(self, golds: Golds, predictions: Sequence[Prediction], names: Sequence[str] = ()) -> list[CellsByName]:
-        """Return a line for each question: its answer, and how far "no answer" is from the best span."""
+        """Return a line for each question: its answer, how likely it is, and how far "no answer" is from it."""
         return [
-            {"id": question.id, "question": question.text, "answer": found.text}
-            | ({} if found.null_odds is None else {"null_odds": found.null_odds})
+            {"id": question.id, "question": question.text, "answer": found.text} | _figures(found)
             for question, found in zip(golds.examples, predictions, strict=True)
         ]
 
     def as_line(self, example: Question, prediction: Prediction, labels: Sequence[str]) -> CellsByName:
-        """Return the answer, and how far "no answer" is from the best span."""
-        odds = {} if prediction.null_odds is None else {"null_odds": prediction.null_odds}
-        return {"id": example.id, "answer": prediction.text, **odds}
+        """Return the answer, how likely it is, and how far "no answer" is from it."""
+        return {"id": example.id, "answer": prediction.text} | _figures(prediction)
 
     def read_predictions(self, path: Path, golds: Golds, *, whole: bool = False) -> ScoredAnswers:
         """Read answers, of a folder or of one file, each with what it is worth."""
@@ -298,6 +301,16 @@ class Spans(QuestionKind):
 
 
 SQUAD1, SQUAD2 = Spans(has_null=False), Spans(has_null=True)
+
+
+def _figures(found: Prediction) -> CellsByName:
+    """Return what is known of an answer in numbers: probabilities as `ask` gives them, and the null odds."""
+    figures = {
+        "probability": found.probability,
+        "no_answer_probability": found.no_answer_probability,
+        "null_odds": found.null_odds,
+    }
+    return {name: figure for name, figure in figures.items() if figure is not None}
 
 
 def _probability(prediction: Prediction) -> float | None:

@@ -47,6 +47,7 @@ class Tags(LabelKind):
     noun = "sentence"
     cluster = "document"
     labels_words = True
+    row_columns = "a column `text`, or a list `words`"
     summed = TAG_SCORES
     is_right_or_wrong = False
     types = ("By entity type", "type")

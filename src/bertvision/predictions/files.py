@@ -21,11 +21,12 @@ from bertvision.files import write_encoded_rows, write_json_rows
 from bertvision.predictions.prediction import Candidate, Prediction
 from bertvision.strict_json import parse_json
 
-PREDICTIONS, READER_PREDICTIONS = "predictions.json", "reader_predictions.json"
+PREDICTIONS = "predictions.json"
+OFFICIAL = "official"  # a folder: the answers of the official decoder, beside those of a model in use
 # Whatever a prediction folder may hold: what replaces one leaves no other model's file in it.
 PREDICTION_FILES = (
     PREDICTIONS,
-    READER_PREDICTIONS,
+    OFFICIAL,
     "best_spans.json",
     "ensemble.json",
     "logits.safetensors",
@@ -111,10 +112,19 @@ def read_beside(path: Path, name: str) -> dict[str, Any]:
 
 
 def write_predictions(folder: Path, predictions: Sequence[Prediction]) -> None:
-    """Write `predictions.json` and `nbest_predictions.json`; where "no answer" is possible, `null_odds.json` too."""
+    """Write `predictions.json` with what goes with it.
+
+    Of the official decoder `nbest_predictions.json`, of the reader `probabilities.json`; where "no answer" is possible,
+    `null_odds.json` and `best_spans.json` too.
+    """
     write_json_rows(folder / "predictions.json", {each.question_id: each.text for each in predictions})
-    ids = (each.question_id for each in predictions)
-    write_encoded_rows(folder / "nbest_predictions.json", dict(zip(ids, _encode_candidates(predictions), strict=True)))
+    if any(each.candidates for each in predictions):
+        encoded = zip((each.question_id for each in predictions), _encode_candidates(predictions), strict=True)
+        write_encoded_rows(folder / "nbest_predictions.json", dict(encoded))
+    else:
+        names = ("probability", "no_answer_probability")
+        found = {each.question_id: {name: getattr(each, name) for name in names} for each in predictions}
+        write_json_rows(folder / PROBABILITIES, found)
     odds = {each.question_id: each.null_odds for each in predictions if each.null_odds is not None}
     if odds:
         write_json_rows(folder / "null_odds.json", odds)

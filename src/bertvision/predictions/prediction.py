@@ -17,9 +17,9 @@ class AnswerConfig(Config):
     max_answer_length: int = Field(30, ge=1)  # tokens
     null_threshold: float = 0.0  # no answer is given where the null odds exceed it
     tokens: int = Field(16384, ge=1)  # in a batch of prediction, padding counted
-    # Answers are official's; paper-v1 and paper-v2 add scores as the systems of 2020 and 2021 had them, reader those of
-    # `load`, `ask` and `serve`.
-    decoders: tuple[Decoder, ...] = ("official",)
+    # What a run's record has the scores of; a model in use decides as `reader`, and `predict` writes official's files
+    # beside its answers. paper-v1 and paper-v2 add scores as the systems of 2020 and 2021 had them.
+    decoders: tuple[Decoder, ...] = ("official", "reader")
 
     @model_validator(mode="after")
     def _is_official(self) -> "AnswerConfig":
@@ -29,6 +29,14 @@ class AnswerConfig(Config):
                 f"got {list(self.decoders)}"
             )
         return self
+
+
+class DecisionRule(NamedTuple):
+    """When a model in use abstains, and how its probabilities are made."""
+
+    null_threshold: float  # no answer is given where the null odds exceed it
+    fitted_threshold: float  # "no answer" scores less by it in probabilities
+    temperature: float  # scores are divided by it before they become probabilities
 
 
 class Candidate(NamedTuple):
@@ -54,7 +62,9 @@ class Prediction:
     text: str  # empty where no answer is given
     best_span: str  # the best answer if there had to be one
     null_odds: float | None  # null score minus the best span's score; None where the task has no "no answer"
-    candidates: tuple[Candidate, ...]  # best first
+    candidates: tuple[Candidate, ...]  # best first; the reader lists none
+    probability: float | None = None  # the reader's, of `text`
+    no_answer_probability: float | None = None  # the reader's; None where the task has no "no answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,7 @@ class RowPrediction:
     label: int | float | tuple[int, ...]
     probabilities: tuple[float, ...] = ()  # of each class, label or ending; a number has none
     paper_label: int | None = None  # of answerability: the class by the 2020 system's rule
+    is_text_cut: bool = False  # whether its text was longer than the model reads, and lost its end
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertvision.predictions.logits import Logits, TextGrid, TokenGrid, token_bounds
-from bertvision.predictions.prediction import AnswerConfig
+from bertvision.predictions.prediction import AnswerConfig, DecisionRule, Prediction
 from bertvision.predictions.spans import Bounds, Ranking, first_of_each, null_scores, rank_nothing, rank_spans
 
 Floats = npt.NDArray[np.float64]
@@ -93,6 +93,31 @@ class PooledAnswers:
         null_weights = np.exp((nothing - threshold - top) / temperature)
         totals = np.add.reduceat(weights, self.answer_at) + null_weights
         return Shares(weights / totals[questions], null_weights / totals, best, nothing - scores[best])
+
+
+def decode_as_reader(
+    grid: TextGrid, logits: Logits, config: AnswerConfig, rule: DecisionRule, *, has_null: bool
+) -> list[Prediction]:
+    """Answer every question of the grid as `load`, `ask` and `serve` do, with the probability of each answer."""
+    pooled = pool_answers(grid, logits, config, has_null=has_null)
+    shares = pooled.shares(rule.fitted_threshold, rule.temperature)
+    abstains = shares.null_odds > rule.null_threshold
+    bounds = pooled.spans.bounds[pooled.span_at[shares.best]].tolist()
+    columns = (
+        grid.tokens.question_ids,
+        bounds,
+        abstains.tolist(),
+        shares.null_odds.tolist(),
+        np.where(abstains, shares.nothing, shares.answers[shares.best]).tolist(),
+        shares.nothing.tolist(),
+    )
+    found = []
+    for question, (start, end), is_empty, odds, probability, nothing in zip(*columns, strict=True):
+        span = grid.text[start:end]
+        text = "" if is_empty else span
+        of_nothing = (odds, nothing) if has_null else (None, None)
+        found.append(Prediction(question, text, span, of_nothing[0], (), probability, of_nothing[1]))
+    return found
 
 
 def pool_answers(

@@ -36,7 +36,10 @@ class LayerPart:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One possible answer; `context[start:end]` is its text, which is empty where the answer is "no answer"."""
+    """One possible answer; `context[start:end]` is its text, which is empty where the answer is "no answer".
+
+    Where one question was asked of several texts, `contexts[answer.context][start:end]` is.
+    """
 
     text: str
     start: int
@@ -46,6 +49,7 @@ class Answer:
     score: float  # of its best span: start logit + end logit (+ what a joint readout adds for both)
     window: tuple[int, int]  # the characters of the context that the model saw together with it
     is_question_cut: bool  # whether the question was longer than the model reads, and lost its end
+    context: int = 0  # the number of its text, from 0, where one question was asked of several texts together
     layers: tuple[LayerPart, ...] | None = None  # where asked for; their sum is the score
 
     def as_dict(self) -> dict[str, Any]:
@@ -62,6 +66,7 @@ class Classification:
     label: str | tuple[str, ...] | float
     probability: float | None  # of the class or ending; labels have one each, a number has none
     probabilities: dict[str, float]  # by name of class, label or ending
+    is_text_cut: bool = False  # whether the text was longer than the model reads, and lost its end
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values."""
@@ -104,14 +109,21 @@ class Tagging:
 
 
 def answer_lines(
-    answers: Sequence[Answer], context: str, *, is_terminal: bool, null_ratio: float | None = None
+    answers: Sequence[Answer],
+    contexts: Sequence[str],
+    names: Sequence[str] = (),
+    *,
+    is_terminal: bool,
+    null_ratio: float | None = None,
 ) -> Iterator[Text]:
     """Return the first answer with its sentence, then the others; without a terminal, brackets mark the answer.
 
-    `null_ratio` is what a threshold that was asked for means: without one, the likelier of the two is given.
+    `names` are those of the texts, where there are several. `null_ratio` is what a threshold that was asked for means:
+    without one, the likelier of the two is given.
     """
     best, *others = answers
-    is_long = len(context) > LONG
+    context = contexts[best.context]
+    places = [_place(each, contexts, names) for each in answers]
     yield Text(printable(best.text) or NO_ANSWER, "bold" if is_terminal else "")
     yield Text(_probabilities(best))
     if null_ratio is not None:
@@ -121,11 +133,11 @@ def answer_lines(
     if best.text:
         yield Text()
         yield _in_sentence(best, context, is_terminal)
-        if is_long:
-            yield Text(_place(best, context))
+        if places[0]:
+            yield Text(places[0] + _characters(best, context))
     if others:
         yield Text("\nnext best:")
-        yield from (Text(_line(each, is_long)) for each in others)
+        yield from (Text(_line(each, place)) for each, place in zip(others, places[1:], strict=True))
     if best.layers is not None:
         yield Text("\nwhat each layer adds to the score:")
         yield from _bars(best.layers)
@@ -171,15 +183,28 @@ def _probabilities(answer: Answer) -> str:
     return f"{shown}; that there is no answer {answer.no_answer_probability:.1%}"
 
 
-def _place(answer: Answer, context: str) -> str:
-    line = context.count("\n", 0, answer.start) + 1
-    return f"line {line:,}, characters {answer.start:,} to {answer.end:,} of {len(context):,}"
+def line_of(answer: Answer, contexts: Sequence[str]) -> int:
+    """Return the line of its text that an answer begins on, counted from 1."""
+    return contexts[answer.context].count("\n", 0, answer.start) + 1
 
 
-def _line(answer: Answer, is_long: bool) -> str:
-    """Return one of the next best answers, in a long text with the character that it begins at."""
-    place = f"  (at {answer.start:,})" if is_long and answer.text else ""
-    return f"  {answer.probability:6.1%}  {printable(answer.text) or NO_ANSWER}{place}"
+def _place(answer: Answer, contexts: Sequence[str], names: Sequence[str]) -> str:
+    """Say where an answer stands: in which of several texts and on which line; nothing of a short text alone."""
+    if not answer.text or not (names or len(contexts[answer.context]) > LONG):
+        return ""
+    name = f"{printable(names[answer.context])}, " if names else ""
+    return f"{name}line {line_of(answer, contexts):,}"
+
+
+def _characters(answer: Answer, context: str) -> str:
+    if len(context) <= LONG:
+        return ""
+    return f", characters {answer.start:,} to {answer.end:,} of {len(context):,}"
+
+
+def _line(answer: Answer, place: str) -> str:
+    """Return one of the next best answers, with where it stands."""
+    return f"  {answer.probability:6.1%}  {printable(answer.text) or NO_ANSWER}{place and f'  ({place})'}"
 
 
 def _rule(null_ratio: float) -> str:

@@ -80,11 +80,12 @@ class Classifier(Saveable):
         match found.label:
             case tuple():
                 taken = tuple(name for name, is_taken in zip(names, found.label, strict=True) if is_taken)
-                return Classification(taken, None, probabilities)
+                return Classification(taken, None, probabilities, found.is_text_cut)
             case int() if found.probabilities:
-                return Classification(names[found.label], found.probabilities[found.label], probabilities)
+                probability = found.probabilities[found.label]
+                return Classification(names[found.label], probability, probabilities, found.is_text_cut)
             case number:
-                return Classification(float(number), None, {})
+                return Classification(float(number), None, {}, found.is_text_cut)
 
 
 def _choices(text: Any, endings: Any, count: int) -> tuple[list[tuple[Any, ...]], bool]:  # noqa: ANN401 (checked here)

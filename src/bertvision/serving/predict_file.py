@@ -1,4 +1,7 @@
-"""A trained model on anybody's file or texts: a folder gets the same prediction files as a run, a .csv a table."""
+"""A trained model on anybody's file or texts: a folder gets prediction files, a .csv a table.
+
+Questions are answered by the rule of `load`, `ask` and `serve`.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,25 +9,31 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from bertvision.data.example import ColumnsConfig
-from bertvision.data.sources import is_unicode, left_out, parse_source
+from bertvision.data.shards import ShardFormat, ShardRow, read_shard
+from bertvision.data.sources import BadExampleError, Found, collect, is_unicode, left_out, parse_source
+from bertvision.data.tables import ending_of
 from bertvision.data.text_format import decode_text, has_header
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.calibration import Decision
 from bertvision.evaluate.golds import AskedFile, read_asked
-from bertvision.evaluate.reader_scores import given_answers, reader_answers_of, reader_scores
-from bertvision.files import given_folder, write_json_rows, write_text
+from bertvision.evaluate.reader_scores import reader_answers, reader_scores
+from bertvision.files import exists, given_folder, make_folder, write_text
 from bertvision.kinds.facts import CellsByName
 from bertvision.kinds.kind import Answering, Golds
 from bertvision.metrics.squad import Scores
-from bertvision.model_config import Calibration, PredictConfig, read_calibration_file, read_compute, read_settings
-from bertvision.predictions.files import PREDICTION_FILES, READER_PREDICTIONS, to_csv
+from bertvision.model_config import PredictConfig, read_calibration_file, read_compute, read_settings
+from bertvision.predictions.files import OFFICIAL, PREDICTION_FILES, to_csv
 from bertvision.predictions.logits import Logits
+from bertvision.predictions.prediction import DecisionRule
 from bertvision.progress import SILENT, Progress
 from bertvision.serving.predictor import open_served
 from bertvision.serving.served import Served
 from bertvision.settings import Settings
 from bertvision.tables import counted
 from bertvision.tasks import TASKS
+from bertvision.windows.rows import describe_left_out
+
+ROWS = (".csv", ".jsonl", ".ndjson", ".parquet")  # tables, whatever a task's own files are
 
 
 class FilePredictions(NamedTuple):
@@ -41,13 +50,39 @@ class ModelInUse(NamedTuple):
 
     served: Served
     config: PredictConfig
-    calibration: Calibration
+    rule: DecisionRule  # of answers to questions
 
     @property
     def columns(self) -> ColumnsConfig | None:
         """Return which columns its tables have; None where its task has other files."""
         layouts = TASKS[self.served.config.task].layouts
         return self.config.data.columns or layouts[0] if layouts else None
+
+    @property
+    def layouts(self) -> tuple[ColumnsConfig, ...]:
+        """Return how its tables may be laid out; none where its task has other files."""
+        own = self.config.data.columns
+        return TASKS[self.served.config.task].layouts if own is None else (own,)
+
+    @property
+    def needs(self) -> str:
+        """Say which columns a row of a table needs."""
+        names = " and ".join(f"`{name}`" for name in (self.layouts[0].text_names if self.layouts else ()))
+        return self.served.kind.row_columns or (f"a column {names}" if names else "the columns of training")
+
+    @property
+    def row_format(self) -> ShardFormat:
+        """Return how tables of rows are written."""
+        data, names = self.config.data, self.layouts[0].text_names if self.layouts else ()
+        has_names = bool(names) or not self.layouts
+        return ShardFormat(data.form, has_names if data.header is None else data.header, names)
+
+    def example_of(self, row: ShardRow) -> Any:  # noqa: ANN401 (of its kind)
+        """Return what is asked of a row of a table; `BadExampleError` where it is none."""
+        if row.problem:
+            raise BadExampleError(row.problem)
+        config = self.served.config
+        return self.served.kind.from_row(_identity(row, self.layouts), row, self.layouts, config.labels)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -127,11 +162,38 @@ def _ending_of(text: str, used: ModelInUse) -> str | None:
 
 def _asked_file(used: ModelInUse, source: str, name: str, progress: Progress) -> AskedFile:
     """Read a file's examples, and say how many are left out."""
-    config = used.served.config
-    asked = read_asked(config.task, source, used.config.data, labels=config.labels, can_drop=True)
+    config, kind = used.served.config, used.served.kind
+    has_own_files = kind.asks_questions or kind.labels_words  # of which a table of rows is none
+    if has_own_files and ending_of(source) in ROWS and exists(source):
+        asked = _asked_rows(used, Path(source))
+    else:
+        asked = read_asked(config.task, source, used.config.data, labels=config.labels, can_drop=True)
     if asked.dropped:
         progress.say(left_out(name, len(asked.questions), asked.dropped, asked.first_bad))
     return asked
+
+
+def _asked_rows(used: ModelInUse, path: Path) -> AskedFile:
+    """Read the rows of a table, as of a shard."""
+    config, found = used.served.config, list[Found[Any]]()
+    for row in read_shard(path, used.row_format, lambda _: None):
+        where = f"{path}: line {row.line}"
+        try:
+            found.append(Found(where, used.example_of(row)))
+        except BadExampleError as problem:
+            found.append(Found(where, None, f"{problem}; a row needs {used.needs}"))
+    split = collect(found, str(path), used.config.data.on_bad, None)
+    golds = Golds(config.task, TASKS[config.task], split.examples, config.labels)
+    return AskedFile(golds, has_golds=False, dropped=split.dropped, first_bad=split.first_bad)
+
+
+def _identity(row: ShardRow, layouts: Sequence[ColumnsConfig]) -> str:
+    """Return a row's own id, else its line."""
+    columns = [each.id for each in layouts if each.id is not None]
+    given = next((row.cells[name] for name in (*columns, "id") if row.cells.get(name) is not None), row.line)
+    if not isinstance(given, str | int) or not is_unicode(str(given)):
+        raise BadExampleError(f"its id has type {type(given).__name__}, or is no UTF-8; give a text or a number")
+    return str(given)
 
 
 def _asked_texts(used: ModelInUse, texts: Sequence[str]) -> AskedFile:
@@ -159,10 +221,10 @@ def open_model_in_use(model_folder: str | Path, settings: Settings | None, allow
     """Load a MODEL_DIR or an exported model with changed settings, and with how it was calibrated."""
     compute = read_compute(settings or {})
     served = open_served(model_folder, compute.device, compute.precision, allow_outside=allow_outside)
-    calibration = read_calibration_file(served.folder)
-    config = read_settings(served.config, settings or {}, calibration)
+    config = read_settings(served.config, settings or {}, read_calibration_file(served.folder))
     changed = served.changed(labels=_labels(served, config.data.labels), answers=config.answers)
-    return ModelInUse(changed, config, calibration or Calibration())
+    is_asked = "null_threshold" in (settings or {}).get("answers", {})
+    return ModelInUse(changed, config, served.rule(config.answers.null_threshold if is_asked else None))
 
 
 def _labels(served: Served, labels: tuple[str, ...]) -> tuple[str, ...]:
@@ -191,25 +253,27 @@ def is_table(out: Path) -> bool:
 
 def _answer(used: ModelInUse, asked: AskedFile, out: Path | None, progress: Progress) -> FilePredictions:
     answering = used.served.answering(asked.golds.examples, progress)
+    if (told := describe_left_out(answering.windows)) is not None:
+        progress.say(f"warning: {told}; cut long texts into parts, or train with a larger windows.max_length")
     logits = used.served.logits(answering.windows, progress)
-    predictions = answering.answer(logits)
+    kind, predictions = used.served.kind, answering.answer(logits, used.rule)
+    official = answering.answer(logits) if kind.in_context else predictions
     if out is not None:
         answering.write(out, predictions, logits)
-    scores = answering.score(predictions, logits) if asked.can_be_scored(predictions) else None
-    reader = _read_by_reader(answering, logits, used.calibration, out, scores is not None)
-    kind = used.served.kind
+        if kind.in_context:
+            make_folder(out / OFFICIAL)
+            kind.write(out / OFFICIAL, answering.golds, official)
+    scores = None
+    if asked.can_be_scored(predictions):
+        scores = answering.score(official, logits) | _reader_scores(used, answering, logits)
     lines = kind.tabulate(answering.golds, predictions, used.names)
-    return FilePredictions(predictions, None if scores is None else scores | reader, kind.summarise(predictions), lines)
+    return FilePredictions(predictions, scores, kind.summarise(predictions), lines)
 
 
-def _read_by_reader(
-    answering: Answering, logits: Logits, calibration: Calibration, out: Path | None, can_be_scored: bool
-) -> Scores:
-    """Write the answers of the decoder `reader` too, where `answers.decoders` asks for it, and return its scores."""
-    answers = reader_answers_of(answering, logits)
-    if answers is None:
+def _reader_scores(used: ModelInUse, answering: Answering, logits: Logits) -> Scores:
+    """Score the answers that are given, as records have them beside the official decoder's; of questions alone."""
+    kind, examples = answering.info.kind, answering.split.examples
+    if not kind.in_context:
         return {}
-    decision = Decision(calibration.threshold, calibration.temperature)
-    if out is not None:
-        write_json_rows(out / READER_PREDICTIONS, given_answers(answers, decision.threshold))
-    return reader_scores(answers, decision) if can_be_scored else {}
+    answers = reader_answers(examples, answering.layout, logits, answering.config, has_null=kind.has_null)
+    return reader_scores(answers, Decision(used.rule.null_threshold, used.rule.temperature))

@@ -15,9 +15,8 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.data.example import ColumnsConfig
 from bertvision.data.shards import ShardFormat, ShardRow, read_shard
-from bertvision.data.sources import BadExampleError, is_unicode
+from bertvision.data.sources import BadExampleError
 from bertvision.data.tables import ENDINGS, ending_of
 from bertvision.errors import DataError, LockedError
 from bertvision.files import check_folder, exists, locked, make_folder, read_json, remove_file, whole_stream, write_json
@@ -25,6 +24,7 @@ from bertvision.progress import SILENT, Bar, Progress
 from bertvision.run_folder import MADE_BY, is_made, write_settings
 from bertvision.serving.predict_file import ModelInUse, open_model_in_use
 from bertvision.settings import Config, Settings
+from bertvision.tables import counted
 from bertvision.tasks import TASKS
 from bertvision.windows.padding import lengths_of
 
@@ -49,6 +49,7 @@ class ShardCounts(Config):
     source_bytes: int
     rows: int = 0  # with a prediction
     bad: int = 0  # set aside
+    cut: int = 0  # with a prediction, and longer than the model reads: they lost their end
     tokens: int = 0
     seconds: float = 0.0
 
@@ -70,6 +71,11 @@ class ShardedPredictions:
     def bad(self) -> int:
         """Count the rows that were set aside."""
         return sum(each.bad for each in self.shards)
+
+    @property
+    def cut(self) -> int:
+        """Count the rows that were longer than the model reads, and lost their end."""
+        return sum(each.cut for each in self.shards)
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ def predict_shards(
                 continue
             except DataError as error:
                 problems.append(str(error))
-    return counts_or_error(sources, out, problems)
+    return counts_or_error(sources, out, problems, predictor.needs)
 
 
 def open_shards(
@@ -130,13 +136,21 @@ def open_shards(
     return shards, predictor
 
 
-def counts_or_error(sources: Sequence[str], out: Path, problems: Sequence[str]) -> ShardedPredictions:
-    """Count what has come of all shards, or name the first that could not be read to its end."""
+def counts_or_error(sources: Sequence[str], out: Path, problems: Sequence[str], needs: str) -> ShardedPredictions:
+    """Count what has come of all shards, or name the first that could not be read to its end.
+
+    Where every row is bad, the error says what a row needs.
+    """
     found = read_counts(sources, out)
     if problems:
         total = len(found.shards) + found.busy
         others = f"; {len(problems)} of {total} shards cannot be read to their end" if len(problems) > 1 else ""
         raise DataError(f"{problems[0]}{others}; all others are done, and the same command does what is missing")
+    if found.bad and not found.rows and not found.busy:
+        raise DataError(
+            f"{', '.join(sources)}: {counted(found.bad, 'row')} and none that can be used: {needs}; each row's own "
+            f"problem stands in {out}, in the files that end in .bad.jsonl"
+        )
     return found
 
 
@@ -169,8 +183,6 @@ class ShardPredictor:
         self._used, self._config = used, used.served.config
         self._info = TASKS[self._config.task]
         self._chunk = CHUNKS["cuda" if used.served.is_on_gpu else "cpu"]
-        columns = used.config.data.columns
-        self._layouts: tuple[ColumnsConfig, ...] = self._info.layouts if columns is None else (columns,)
 
     @property
     def made_by(self) -> Settings:
@@ -181,9 +193,15 @@ class ShardPredictor:
             "encoder": self._config.encoder_fingerprint,
             **used.served.made_by,
             "labels": list(self._config.labels),
-            "answers": used.config.answers.model_dump(mode="json", exclude={"tokens"}),
+            "answers": used.config.answers.model_dump(mode="json", exclude={"tokens", "decoders"}),
+            "rule": used.rule._asdict(),
             "data": used.config.data.model_dump(mode="json"),
         }
+
+    @property
+    def needs(self) -> str:
+        """Say what the model needs of a row."""
+        return f"a model of {self._config.task} needs {self._used.needs}"
 
     @property
     def num_gpus(self) -> int:
@@ -212,7 +230,7 @@ class ShardPredictor:
         started = time.perf_counter()
         counts = ShardCounts(source=str(shard.source), source_bytes=shard.source.stat().st_size)
         with whole_stream(shard.target) as good, whole_stream(shard.bad) as bad:  # the bad ones get their name first
-            for rows in _chunks(shard.source, self._format, self._chunk, bar, what):
+            for rows in _chunks(shard.source, self._used.row_format, self._chunk, bar, what):
                 counts = self._answer(rows, good, bad, counts)
         if not counts.bad:
             remove_file(shard.bad)
@@ -227,14 +245,17 @@ class ShardPredictor:
         examples, lines = list[Any](), list[int]()
         for row in rows:
             try:
-                examples.append(self._example(row))
+                examples.append(self._used.example_of(row))
                 lines.append(row.line)
             except BadExampleError as problem:
                 aside = {"line": row.line, "reason": str(problem), "row": row.raw or dict(row.cells)}
                 bad.write(json.dumps(aside, default=str).encode() + b"\n")
-        tokens = 0
+        tokens, cut = 0, 0
         if examples:
-            predictions, tokens = self._predictions(examples)
+            asked = self._used.served.answering(examples, part="shard")
+            predictions = asked.answer(self._used.served.logits(asked.windows), self._used.rule)
+            tokens = int(lengths_of(asked.windows).sum())
+            cut = len({window.example for window in asked.windows if window.tokens_left_out})
             for line, example, found in zip(lines, examples, predictions, strict=True):
                 written = {"line": line, **self._info.kind.as_line(example, found, self._config.labels)}
                 good.write(json.dumps(written, ensure_ascii=False).encode() + b"\n")
@@ -242,24 +263,10 @@ class ShardPredictor:
             update={
                 "rows": before.rows + len(examples),
                 "bad": before.bad + len(rows) - len(examples),
+                "cut": before.cut + cut,
                 "tokens": before.tokens + tokens,
             }
         )
-
-    def _example(self, row: ShardRow) -> Any:  # noqa: ANN401 (of its kind)
-        if row.problem:
-            raise BadExampleError(row.problem)
-        return self._info.kind.from_row(_identity(row, self._layouts), row, self._layouts, self._config.labels)
-
-    def _predictions(self, examples: Sequence[Any]) -> tuple[Sequence[Any], int]:
-        asked = self._used.served.answering(examples, part="shard")
-        return asked.answer(self._used.served.logits(asked.windows)), int(lengths_of(asked.windows).sum())
-
-    @property
-    def _format(self) -> ShardFormat:
-        data, names = self._used.config.data, self._layouts[0].text_names if self._layouts else ()
-        has_names = bool(names) or not self._layouts
-        return ShardFormat(data.form, has_names if data.header is None else data.header, names)
 
 
 def _chunks(source: Path, how: ShardFormat, most: Chunk, bar: Bar, what: str) -> Iterator[list[ShardRow]]:
@@ -273,15 +280,6 @@ def _chunks(source: Path, how: ShardFormat, most: Chunk, bar: Bar, what: str) ->
             chunk, letters = [], 0
     if chunk:
         yield chunk
-
-
-def _identity(row: ShardRow, layouts: Sequence[ColumnsConfig]) -> str:
-    """Return a row's own id, else its line."""
-    columns = [each.id for each in layouts if each.id is not None]
-    given = next((row.cells[name] for name in (*columns, "id") if row.cells.get(name) is not None), row.line)
-    if not isinstance(given, str | int) or not is_unicode(str(given)):
-        raise BadExampleError(f"its id has type {type(given).__name__}, or is no UTF-8; give a text or a number")
-    return str(given)
 
 
 def _shard(path: Path, inside: Path, out: Path) -> Shard:

@@ -57,7 +57,7 @@ def predict_on_ray(
         for row in _rows(ray, left, actor, (str(model_folder), settings, allow_outside), actors, predictor.num_gpus):
             bar.advance(int(row["bytes"]))
             problems += [row["problem"]] if row["problem"] else []
-    return counts_or_error(sources, out, problems)
+    return counts_or_error(sources, out, problems, predictor.needs)
 
 
 def _rows(

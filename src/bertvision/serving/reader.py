@@ -2,14 +2,16 @@
 
 import math
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 
 from bertvision.data.example import Question
-from bertvision.errors import SettingsError
+from bertvision.errors import DataError, SettingsError
 from bertvision.model_config import Calibration
 from bertvision.predictions.logits import Logits, TextGrid, TokenGrid, grid_of, text_grid
 from bertvision.predictions.prediction import AnswerConfig
@@ -18,7 +20,7 @@ from bertvision.predictions.spans import Ranking
 from bertvision.progress import SILENT, Progress
 from bertvision.serving.answers import Answer
 from bertvision.serving.onnx_model import refuse_exported
-from bertvision.serving.served import AskedWindows, Pair, Saveable, Served, Steps, pair_up, run_steps
+from bertvision.serving.served import AskedWindows, Saveable, Served, Steps, check_text, list_texts, run_steps
 from bertvision.settings import ConfigType
 from bertvision.windows.tokens import slices, token_ids
 from bertvision.windows.window import Window, cut_windows
@@ -121,6 +123,7 @@ class Asking(NamedTuple):
 
 
 Texts = list[str] | tuple[str, ...]
+Asked = tuple[str, str | tuple[str, ...]]  # a question, and the text or texts that may answer it
 
 
 class ReadingOptions(TypedDict, total=False):
@@ -150,25 +153,37 @@ class Reader(Saveable):
 
     @overload
     def __call__(
-        self, question: str, context: str, *, top_k: None = None, **more: Unpack[ReadingOptions]
+        self, question: str, context: str | Texts, *, top_k: None = None, **more: Unpack[ReadingOptions]
     ) -> Answer: ...
 
     @overload
-    def __call__(self, question: str, context: str, *, top_k: int, **more: Unpack[ReadingOptions]) -> list[Answer]: ...
-
-    @overload
     def __call__(
-        self, question: Texts, context: str | Texts, *, top_k: None = None, **more: Unpack[ReadingOptions]
+        self, question: str, context: str | Texts, *, top_k: int, **more: Unpack[ReadingOptions]
     ) -> list[Answer]: ...
 
     @overload
     def __call__(
-        self, question: str | Texts, context: str | Texts, *, top_k: int | None = None, **more: Unpack[ReadingOptions]
+        self,
+        question: Texts,
+        context: str | Sequence[str | Texts],
+        *,
+        top_k: None = None,
+        **more: Unpack[ReadingOptions],
+    ) -> list[Answer]: ...
+
+    @overload
+    def __call__(
+        self,
+        question: str | Texts,
+        context: str | Sequence[str | Texts],
+        *,
+        top_k: int | None = None,
+        **more: Unpack[ReadingOptions],
     ) -> Any: ...  # noqa: ANN401 (a list of answers for each question)
 
     def __call__(
         self,
-        question: Any,  # noqa: ANN401 (checked in `pair_up`)
+        question: Any,  # noqa: ANN401 (checked in `pair_questions`)
         context: Any,  # noqa: ANN401
         *,
         top_k: int | None = None,
@@ -177,28 +192,29 @@ class Reader(Saveable):
         layers: bool = False,
         progress: Progress = SILENT,
     ) -> Any:  # noqa: ANN401 (an Answer, or lists)
-        """Answer one question or a list of them about one context or a list: an `Answer` for each.
+        """Answer a question about a context, or each of a list about one context or its own: an `Answer` for each.
 
-        With `top_k` each has a list of answers instead: the one that is given, then the others, best first, at most
-        as many as the model's n-best list is long. All probabilities of a question add up to 1, and the likelier one of
-        the best answer and "no answer" is given. `null_threshold` takes the place of the model's own in this decision,
-        not in the probabilities: abstain where the null odds (the score of "no answer" minus the best answer's) exceed
-        it (inf: never). `max_answer_length` is in tokens. With `layers` answers carry what each layer adds to their
-        scores, where the head is a sum over layers. `progress` is told of every batch.
+        A question about a list of texts has one answer, from whichever text holds it; `context` of the answer is the
+        number of that text. With `top_k` each has a list of answers instead: the one that is given, then the others,
+        best first, at most as many as the model's n-best list is long. All probabilities of a question add up to 1, and
+        the likelier one of the best answer and "no answer" is given. `null_threshold` takes the place of the model's
+        own in this decision, not in the probabilities: abstain where the null odds (the score of "no answer" minus the
+        best answer's) exceed it (inf: never). `max_answer_length` is in tokens. With `layers` answers carry what each
+        layer adds to their scores, where the head is a sum over layers. `progress` is told of every batch.
         """
-        pairs, is_one = pair_up(question, context)
+        pairs, is_one = pair_questions(question, context)
         asking = Asking(1 if top_k is None else top_k, null_threshold, max_answer_length, layers)
         found = self.answer_pairs(pairs, asking, progress)
         answers = [each[0] for each in found] if top_k is None else found
         return answers[0] if is_one else answers
 
     def answer_pairs(
-        self, pairs: Sequence[Pair], asking: Asking | None = None, progress: Progress = SILENT
+        self, pairs: Sequence[Asked], asking: Asking | None = None, progress: Progress = SILENT
     ) -> list[list[Answer]]:
-        """Answer checked pairs of question and context, all in the same way; every answer is as if asked alone."""
+        """Answer checked pairs of a question and its text or texts, all in the same way, each as if asked alone."""
         return run_steps(self.answer_steps(pairs, asking or Asking()), progress)
 
-    def answer_steps(self, pairs: Sequence[Pair], asking: Asking, later: int = 0) -> Steps[list[list[Answer]]]:
+    def answer_steps(self, pairs: Sequence[Asked], asking: Asking, later: int = 0) -> Steps[list[list[Answer]]]:
         """Answer checked pairs step by step; `later`: tokens that the caller may want run afterwards."""
         _check(asking)
         if asking.layers:
@@ -206,9 +222,17 @@ class Reader(Saveable):
         if not pairs:
             return []
         tokenizer, config = self.served.tokenizer, self.served.config
-        questions = [Question(str(place), text, context, (), "") for place, (text, context) in enumerate(pairs)]
-        windows = cut_windows(questions, tokenizer, config.windows, labelled=False)
-        grid = text_grid(grid_of(windows, [each.id for each in questions]), [each.context for each in questions])
+        texts = [(contexts,) if isinstance(contexts, str) else contexts for _, contexts in pairs]
+        begins = [list(accumulate((len(each) + 1 for each in own[:-1]), initial=0)) for own in texts]
+        questions = [
+            Question(f"{number}", text, context, (), "")
+            for number, ((text, _), own) in enumerate(zip(pairs, texts, strict=True))
+            for context in own
+        ]
+        windows = _together(cut_windows(questions, tokenizer, config.windows, labelled=False), begins)
+        grid = text_grid(
+            grid_of(windows, [str(number) for number in range(len(pairs))]), ["\n".join(own) for own in texts]
+        )
         answers = _changed(config.answers, max_answer_length=asking.max_answer_length)
         later += _tokens_with_answers(grid.tokens, asking.top_k) if asking.layers else 0
         found = decode_answers(
@@ -220,18 +244,73 @@ class Reader(Saveable):
             has_null=self.has_null,
             threshold=asking.null_threshold,
         )
-        kept = [each[: asking.top_k] for each in found]
+        kept = [
+            [_in_own_text(placed, own) for placed in each[: asking.top_k]]
+            for each, own in zip(found, begins, strict=True)
+        ]
         if not asking.layers:
             return [[placed.answer for placed in each] for each in kept]
         return (yield from _with_layers(kept, self.served, windows, grid.tokens))
 
-    def _are_cut(self, pairs: Sequence[Pair]) -> list[bool]:
+    def _are_cut(self, pairs: Sequence[Asked]) -> list[bool]:
         """Return which questions are longer than the model reads."""
         longest = self.served.config.windows.max_question_length
         if longest is None:
             return [False] * len(pairs)
         texts = slices([question.lstrip() for question, _ in pairs])
         return [len(ids) > longest for part in texts for ids in token_ids(self.served.tokenizer, part)]
+
+
+def pair_questions(question: Any, context: Any) -> tuple[list[Asked], bool]:  # noqa: ANN401 (checked here)
+    """Check questions and give each its text or texts; tell whether it is one question.
+
+    One question has all texts that were given; of several each has all of one text, or its own.
+    """
+    questions, is_one = list_texts("question", question)
+    if is_one:
+        return [(questions[0], _texts_of("context", context))], True
+    if not isinstance(context, list | tuple):
+        return [(each, check_text("context", context)) for each in questions], False
+    contexts = [_texts_of(f"context {number}", each) for number, each in enumerate(context)]
+    if len(questions) != len(contexts):
+        raise DataError(
+            f"{len(questions)} questions and {len(contexts)} contexts; give one context for each, or one for all"
+        )
+    return list(zip(questions, contexts, strict=True)), False
+
+
+def _texts_of(what: str, value: Any) -> str | tuple[str, ...]:  # noqa: ANN401 (checked here)
+    texts, is_one = list_texts(what, value)
+    if not texts:
+        raise DataError(f"{what}: is an empty list; give one text or more")
+    return texts[0] if is_one else tuple(texts)
+
+
+def _together(windows: Sequence[Window], begins: Sequence[Sequence[int]]) -> list[Window]:
+    """Let the windows of all texts of a question compete, as if its texts were one: no window reaches into two.
+
+    `begins` says of each question where its texts begin in the one that they make up.
+    """
+    owners = [(question, begin) for question, own in enumerate(begins) for begin in own]
+    placed = [(window, *owners[window.example]) for window in windows]
+    return [replace(window, example=owner, offsets=window.offsets + np.int32(begin)) for window, owner, begin in placed]
+
+
+def _in_own_text(placed: Placed, begins: Sequence[int]) -> Placed:
+    """Count an answer's characters within its own text."""
+    answer, (first, stop) = placed.answer, placed.answer.window
+    number = bisect_right(begins, first) - 1
+    at = begins[number]
+    moved = at if answer.text else 0
+    return placed._replace(
+        answer=replace(
+            answer,
+            start=answer.start - moved,
+            end=answer.end - moved,
+            window=(first - at, stop - at),
+            context=number,
+        )
+    )
 
 
 def _check(asking: Asking) -> None:

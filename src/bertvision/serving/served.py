@@ -22,6 +22,7 @@ from bertvision.hub import CARD, HUB_ID, hub_problem
 from bertvision.kinds.kind import Answering, Kind
 from bertvision.model_config import Calibration, UseConfig, read_calibration_file
 from bertvision.predictions.logits import Logits
+from bertvision.predictions.prediction import DecisionRule
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord, read_record
 from bertvision.run_folder import folder_of_record, run_of
@@ -83,6 +84,12 @@ class Served(ABC):
     def kind(self) -> Kind:
         """Return what is asked of a text."""
         return TASKS[self.config.task].kind
+
+    def rule(self, null_threshold: float | None = None) -> DecisionRule:
+        """Return by what a reader decides: a null threshold that was asked for, or the one that was fitted."""
+        fitted = self.calibration
+        asked = fitted.threshold if null_threshold is None else null_threshold
+        return DecisionRule(asked, fitted.threshold, fitted.temperature)
 
     def answering(self, examples: Sequence[Any], progress: Progress = SILENT, part: str = "") -> Answering:
         """Cut examples, and get them ready to be answered; `part` as for `open_answering`."""

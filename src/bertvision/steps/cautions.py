@@ -13,6 +13,7 @@ from bertvision.tables import counted
 from bertvision.tasks import Task
 from bertvision.training.loop import seed_for
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.rows import describe_left_out
 from bertvision.windows.step_plan import StepPlan
 
 LEAST_STEPS = 50  # a round number: 6 steps learned nothing (docs/log.md), 100 did
@@ -34,6 +35,9 @@ def caution(context: RunContext) -> list[str]:
     if context.task.kind.needs_two_labels and len(present := [name for name, count in counts.items() if count]) == 1:
         found.append(f"all training examples are {present[0]!r}, so nothing can be told apart; add some of the others")
     found += few_held_out(context)
+    splits = {"train": context.train, "dev": context.dev.windows}
+    told = {name: describe_left_out(windows) for name, windows in splits.items()}
+    found += [f"{name}: {cut}; raise windows.max_length if the encoder reads more" for name, cut in told.items() if cut]
     return found + alike_labels(context.task.labels) + _unseen_labels(context.task) + _seen_before(context.task)
 
 

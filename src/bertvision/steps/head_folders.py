@@ -194,6 +194,8 @@ def _states(context: RunContext) -> Settings:
 
 
 def _answers(context: RunContext) -> Settings:
-    """Return the settings of answers; folders that were made when there was one decoder do not name it."""
+    """Return the settings of answers; which decoders there are beside the papers' changes no head."""
     config = context.experiment.answers
-    return config.model_dump(mode="json", exclude={"decoders"} if config.decoders == ("official",) else None)
+    return config.model_dump(
+        mode="json", exclude={"decoders"} if {*config.decoders} <= {"official", "reader"} else None
+    )

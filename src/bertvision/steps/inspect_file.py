@@ -9,7 +9,6 @@ import numpy as np
 
 from bertvision.experiment import build_experiment
 from bertvision.kinds.facts import Cutting
-from bertvision.kinds.kind import Kind
 from bertvision.progress import SILENT, Progress
 from bertvision.steps.data import alike_labels
 from bertvision.tables import Table
@@ -17,7 +16,6 @@ from bertvision.tasks import TASKS, read_labelled, task_name
 from bertvision.windows.padding import lengths_of
 from bertvision.windows.step_plan import BatchConfig, padding_share, plan_epoch
 
-ENDLESS = 10**9  # tokens
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99, 100)
 
 
@@ -88,7 +86,6 @@ def inspect_file(
     batches = {"{tokens: 16384}": BatchConfig(tokens=16384), "{windows: 4}": BatchConfig(windows=4)}
     asks = kind.asks_questions
     whole = {window.example: window.context_at for window in windows}
-    cut_off = _count_cut_off(kind, split.examples, how)
     return Inspection(
         name=split.name,
         task=name,
@@ -96,7 +93,7 @@ def inspect_file(
         dropped=split.dropped,
         windows=len(windows),
         examples_with_several_windows=sum(count > group for count in per_example.values()),
-        longer_than_a_window=cut_off,
+        longer_than_a_window=len({window.example for window in windows if window.tokens_left_out}),
         labels=kind.count_labels(split.examples, labels),
         contexts=len({question.context for question in split.examples}) if asks else None,
         windows_without_answer=sum(window.end == 0 for window in windows) if asks else None,
@@ -108,15 +105,6 @@ def inspect_file(
         | ({"question and special tokens": _percentiles(list(whole.values()))} if asks else {}),
         notes=alike_labels(labels),
     )
-
-
-def _count_cut_off(kind: Kind, examples: Sequence[Any], how: Cutting) -> int:
-    """Count the examples that lose their end; questions and sentences get further windows instead."""
-    if not kind.loses_ends:
-        return 0
-    endless = how.config.model_copy(update={"max_length": ENDLESS})
-    whole = kind.cut(examples, (), Cutting(how.tokenizer, endless))
-    return len({window.example for window in whole if len(window) > how.config.max_length})
 
 
 def _percentiles(values: Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:

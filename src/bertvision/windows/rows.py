@@ -8,6 +8,7 @@ from bertvision.data.example import ChoiceRow, TextRow
 from bertvision.data.rows import LabelColumn
 from bertvision.errors import DataError
 from bertvision.progress import SILENT, Progress
+from bertvision.tables import counted
 from bertvision.windows.tokens import (
     NO_OFFSETS,
     Int32s,
@@ -42,8 +43,7 @@ def cut_rows(
             found = iter(token_ids(tokenizer, [text for row in part for text in row.texts]))
             for row in part:
                 texts = [next(found) for _ in row.texts]
-                ids, second_at = join_texts(row.id, texts, layouts, max_length)
-                windows.append(Window(len(windows), ids, second_at, NO_OFFSETS, label=_label(row, holds)))
+                windows.append(_window(len(windows), row.id, texts, layouts, max_length, _label(row, holds)))
             bar.advance(len(part))
     return windows
 
@@ -72,6 +72,27 @@ def cut_texts(
 def read_layouts(tokenizer: Tokenizer) -> Layouts:
     """Learn an encoder's special tokens around one text and around two."""
     return read_single_layout(tokenizer), read_layout(tokenizer)
+
+
+def describe_left_out(windows: Sequence[Window]) -> str | None:
+    """Say how many rows were longer than a window and how much of them is not read; None where all are read whole."""
+    cut = [window for window in windows if window.tokens_left_out]
+    if not cut:
+        return None
+    num_cut, num_rows = (len({window.example for window in each}) for each in (cut, windows))
+    left_out = sum(window.tokens_left_out for window in cut)
+    share = left_out / (left_out + sum(map(len, cut)))
+    return (
+        f"{num_cut:,} of {counted(num_rows, 'row')} {'is' if num_cut == 1 else 'are'} longer than the {len(cut[0])} "
+        f"tokens that are read, and {'loses its' if num_cut == 1 else 'lose their'} end: {counted(left_out, 'token')}, "
+        f"{share:.0%} of {'it' if num_cut == 1 else 'them'}"
+    )
+
+
+def _window(number: int, row: str, texts: Sequence[Int32s], layouts: Layouts, max_length: int, label: Label) -> Window:
+    ids, second_at = join_texts(row, texts, layouts, max_length)
+    left_out = layouts[len(texts) - 1].special + sum(map(len, texts)) - len(ids)
+    return Window(number, ids, second_at, NO_OFFSETS, label=label, tokens_left_out=left_out)
 
 
 def join_texts(row: str, texts: Sequence[Int32s], layouts: Layouts, max_length: int) -> tuple[Int32s, int]:
@@ -123,8 +144,8 @@ def cut_choices(
             for row, context in zip(part, contexts, strict=True):
                 number = len(windows) // endings
                 for _ in range(endings):
-                    ids, second_at = join_texts(row.id, [context, next(found)], layouts, max_length)
-                    windows.append(Window(number, ids, second_at, NO_OFFSETS, label=row.label or 0))
+                    texts = [context, next(found)]
+                    windows.append(_window(number, row.id, texts, layouts, max_length, row.label or 0))
             bar.advance(len(part))
     return windows
 

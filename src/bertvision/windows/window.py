@@ -65,6 +65,7 @@ class Window:
     # Its class, the right ending, its number, a 0 or 1 for each label, or for each token its tag (or IGNORED). Where a
     # window was made of an unlabelled example, it means nothing.
     label: Label = 0
+    tokens_left_out: int = 0  # of its texts, which were longer than the window and lost their end
     words: Int32s | None = None  # for tags: of each token, the word whose tag is read from it, or NO_WORD
     first: int = 0  # which token of a text that is cut into several windows this one begins with
 
