@@ -1,7 +1,7 @@
 """Logits -> answers as `load`, `ask` and `serve` give them: whole words, overlapping spans together, one distribution.
 
-A span begins and ends at words, and stands on one side of a blank line. Spans that overlap a better one, or have its text
-but for punctuation or an article, are the same answer, whose score is the log of the sum of their exp(score). "No
+A span begins and ends at words, and reaches over no blank line. Spans that overlap a better one, or have its text but
+for punctuation or an article, are the same answer, whose score is the log of the sum of their exp(score). "No
 answer" is one more candidate, whose score is lowered by the null threshold. Probabilities are the softmax of score /
 temperature over these, so that they add up to 1, and the likelier one of the best answer and "no answer" is given. (To
 add spans up at the temperature itself costs F1: docs/log.md.)
