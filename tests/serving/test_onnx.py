@@ -107,7 +107,7 @@ app(["ask", "--model", {folders[2]!r}, "--question", {QUESTION!r}, "--context", 
     words = [classifier("the weir").label, *(word.tag for word in tagger("the weir").words)]
     answer = reader(QUESTION, LONG).text
     first, second, asked = done.stdout.split("\n", 2)
-    assert [first, second, json.loads(asked)["answers"][0]["text"]] == [" ".join(words), answer, answer]
+    assert [first, second, json.loads(asked)[0]["answers"][0]["text"]] == [" ".join(words), answer, answer]
 
 
 @pytest.mark.parametrize("task", KINDS)

@@ -1,3 +1,4 @@
+import pickle
 import subprocess
 import sys
 from pathlib import PureWindowsPath
@@ -133,3 +134,15 @@ def test_the_folder_of_a_run_that_was_stopped_is_called_unfinished(tmp_path):
     (tmp_path / "experiment.json").write_text("{}")
     with pytest.raises(FolderError, match=r"its run is not finished; the same `bertvision run` goes on with it"):
         bertvision.load(tmp_path)
+
+
+def test_a_model_that_has_answered_can_be_pickled_without_its_weights(make_shared):
+    reader = bertvision.load(make_shared(), device="cpu")
+    classifier = bertvision.load(make_shared("sst2", ("bad", "good")), device="cpu")
+    calls = ((reader, ("who built the weir?", "the weir was built in 1887")), (classifier, ("the weir",)))
+    for model, given in calls:
+        expected = model(*given)
+        content = pickle.dumps(model)
+        assert b"torch" not in content.replace(b"torch_model", b"")
+        assert len(content) < 2000
+        assert pickle.loads(content)(*given) == expected

@@ -45,6 +45,11 @@ def scored_spans(folder, question, context):
     return min(nulls), sorted(spans, reverse=True)
 
 
+def bare(answer):
+    """Return an answer without punctuation at its ends and an article, as answers are told apart."""
+    return re.sub(r"^(a|an|the) ", "", answer.strip(" .,")) or answer
+
+
 def expected_shares(null, spans, context, temperature):
     """Share out probabilities among no answer and the 20 best spans of whole words; overlapping ones are one answer."""
     words = [match.span() for match in re.finditer(r"\w+|[^\w\s]", context)]
@@ -55,7 +60,7 @@ def expected_shares(null, spans, context, temperature):
         scores.setdefault((start, end), score)
     for (start, end), score in scores.items():
         for first, stop, members in pools:
-            if max(first, start) < min(stop, end) or context[start:end] == context[first:stop]:
+            if max(first, start) < min(stop, end) or bare(context[start:end]) == bare(context[first:stop]):
                 members.append(score)
                 break
         else:
@@ -181,6 +186,22 @@ def test_lists_are_answered_one_by_one(reader):
     assert [len(answers) for answers in reader(QUESTIONS, CONTEXT, top_k=2)] == [2, 2, 2]
     assert reader([], []) == []
     assert reader([], CONTEXT) == []
+
+
+def test_answers_that_differ_by_an_article_or_punctuation_are_one(reader):
+    context = "hannah coyle. the weir, by hannah coyle , weir . 1887 ! (1887)"
+    found = [each.text for each in reader(QUESTIONS[0], context, top_k=100, null_threshold=math.inf) if each.text]
+    bare = [re.sub(r"^the ", "", text.strip(" .,!()")) for text in found]
+    assert len(found) > 2
+    assert len(set(bare)) == len(bare)
+
+
+def test_no_answer_reaches_over_a_blank_line(reader):
+    words = ("weir", "2024-117", "river", "1", "hannah", "stone")
+    contexts = [f"{one}\n \n{other}" for one in words for other in words]
+    for answer in reader([QUESTIONS[0]] * len(contexts), contexts, null_threshold=math.inf):
+        assert answer.text
+        assert "\n" not in answer.text
 
 
 def test_a_question_about_several_texts_has_one_answer_from_the_text_that_holds_it(reader):

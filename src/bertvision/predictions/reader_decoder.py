@@ -1,9 +1,10 @@
 """Logits -> answers as `load`, `ask` and `serve` give them: whole words, overlapping spans together, one distribution.
 
-A span begins and ends at words. Spans that overlap a better one, or have its text, are the same answer, whose
-score is the log of the sum of their exp(score). "No answer" is one more candidate, whose score is lowered by the null
-threshold. Probabilities are the softmax of score / temperature over these, so that they add up to 1, and the likelier
-one of the best answer and "no answer" is given. (To add spans up at the temperature itself costs F1: docs/log.md.)
+A span begins and ends at words, and reaches over no blank line. Spans that overlap a better one, or have its text but
+for punctuation or an article, are the same answer, whose score is the log of the sum of their exp(score). "No
+answer" is one more candidate, whose score is lowered by the null threshold. Probabilities are the softmax of score /
+temperature over these, so that they add up to 1, and the likelier one of the best answer and "no answer" is given. (To
+add spans up at the temperature itself costs F1: docs/log.md.)
 
 The windows of a long text are scored jointly. Raw logits of two windows do not compare; how far a span is above "no
 answer" in its own window does. So its score is lowered by how much the null score of its window exceeds the lowest one
@@ -38,6 +39,9 @@ IS_UNSPACED = re.compile(f"[{UNSPACED}]")
 JOINERS = "_\u00ad\u200c"  # soft hyphens, and what stands between two parts of a word
 # 1,066 and 3.5 are one word each; so is the s of Coyle's, but an answer may end before the apostrophe.
 JOINT = re.compile(r"(?<=\d)[.,](?=\d)|(?<=\S)\u200d(?=\S)")  # the second joins emoji, and letters
+EDGES = " \t\n.,;:!?\"'()[]“”‘’«»"
+ARTICLE = re.compile(r"(?:a|an|the)\s+", re.IGNORECASE)
+BLANK_LINE = re.compile(r"\n[^\S\n]*\n")  # between two sections of a text
 CLITIC = re.compile(r"(?<=\w['’])[^\W\d_](?!\w)")
 
 
@@ -125,7 +129,9 @@ def pool_answers(
 ) -> PooledAnswers:
     """Put the best spans of every question together to answers, best first."""
     lowered = _excess(grid.tokens, logits) * np.float32(own_null if has_null else 0.0)
-    ranked = rank_spans(grid, logits, config, _word_bounds(grid, config.max_answer_length), lowered)
+    ranked = _within_sections(
+        grid, rank_spans(grid, logits, config, _word_bounds(grid, config.max_answer_length), lowered)
+    )
     pools = [
         pool
         for first, stop in zip(*_extents(ranked.questions), strict=True)
@@ -148,14 +154,14 @@ def _excess(grid: TokenGrid, logits: Logits) -> npt.NDArray[np.float32]:
 
 
 def _pools(text: str, bounds: Sequence[Sequence[int]], first: int) -> list[list[int]]:
-    """Put each span, best first, to the first answer whose best span it overlaps or equals in text."""
+    """Put each span, best first, to the first answer whose best span it overlaps or says the same as."""
     pools: list[tuple[int, int, str, list[int]]] = []
     seen = set()
     for place, (start, end) in enumerate(bounds, start=first):
         if (start, end) in seen:  # another window shows it too, and likes it less
             continue
         seen.add((start, end))
-        words = text[start:end]
+        words = _what_counts(text[start:end])
         for begin, stop, same, pool in pools:
             if (start < stop and begin < end) or words == same:
                 pool.append(place)
@@ -163,6 +169,21 @@ def _pools(text: str, bounds: Sequence[Sequence[int]], first: int) -> list[list[
         else:
             pools.append((start, end, words, [place]))
     return [pool for *_, pool in pools]
+
+
+def _what_counts(answer: str) -> str:
+    """Return an answer without punctuation at its ends and an article: all of it where nothing else is there."""
+    bare = answer.strip(EDGES)
+    return ARTICLE.sub("", bare, count=1) if ARTICLE.match(bare) else bare or answer
+
+
+def _within_sections(grid: TextGrid, ranked: Ranking) -> Ranking:
+    """Leave out spans that reach over a blank line, unless a question has no others."""
+    borders = np.array([match.start() for match in BLANK_LINE.finditer(grid.text)], np.int64)
+    first, stop = (np.searchsorted(borders, ranked.bounds[:, side]) for side in (0, 1))
+    is_within = first == stop
+    has_any = np.bincount(ranked.questions, weights=is_within) > 0
+    return ranked.take(np.flatnonzero(is_within | ~has_any[ranked.questions]))
 
 
 def _word_bounds(grid: TextGrid, longest: int) -> Bounds:

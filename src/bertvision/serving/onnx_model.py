@@ -108,6 +108,11 @@ class OnnxModel(Served):
         return {"head": self.settings.sha256, "precision": "onnx"}
 
     @property
+    def loaded_with(self) -> Settings:
+        """Return nothing: it runs on the CPU."""
+        return {}
+
+    @property
     def is_on_gpu(self) -> bool:
         """Return that it runs on the CPU."""
         return False

@@ -13,7 +13,7 @@ from bertvision.serving.onnx_model import is_onnx, open_onnx
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import Served
 from bertvision.serving.tagger import Tagger
-from bertvision.settings import BASE, DEFAULT, Precision, check_precision, suggest
+from bertvision.settings import BASE, DEFAULT, Precision, Settings, check_precision, suggest
 
 EXPECTED = (
     "; give `default` or `base`, OUT of a run, OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a checkpoint or a hub id"
@@ -42,6 +42,11 @@ def load(
     """
     served = open_served(model, device, precision, pooler, allow_outside=allow_outside)
     return PREDICTORS[served.kind.predictor](served)
+
+
+def load_again(folder: str, how: Settings) -> Predictor:
+    """Load what was pickled, from where it lay."""
+    return load(folder, **how)
 
 
 @needing_torch()

@@ -73,6 +73,11 @@ class Served(ABC):
 
     @property
     @abstractmethod
+    def loaded_with(self) -> Settings:
+        """Return the options of `load` that it was loaded with."""
+
+    @property
+    @abstractmethod
     def is_on_gpu(self) -> bool:
         """Return whether a GPU runs it."""
 
@@ -103,6 +108,12 @@ class Saveable:
     """What can be saved: anything that serves a model."""
 
     served: Served
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle where the model lies and how it was loaded, not its weights: unpickling loads it anew."""
+        from bertvision.serving.predictor import load_again  # which loads what is saved here
+
+        return load_again, (str(self.served.folder.resolve()), self.served.loaded_with)
 
     def __repr__(self) -> str:
         """Say what it is in one line: a dataclass would print every module of the encoder."""

@@ -92,6 +92,13 @@ class ServedModel(Served):
         return {"head": fingerprint(self.model.head), "precision": self.compute.precision}
 
     @property
+    def loaded_with(self) -> Settings:
+        """Return device, precision and what else `load` was given."""
+        compute, pooler = self.compute, self.own_pooler
+        how = {"device": compute.device.type, "precision": compute.precision, "allow_outside": self.allow_outside}
+        return how if pooler is None else {**how, "pooler": pooler}
+
+    @property
     def is_on_gpu(self) -> bool:
         """Return whether it lies on a GPU."""
         return self.compute.device.type == "cuda"
