@@ -15,6 +15,7 @@ from bertvision.evaluate.reader_scores import given_answers, reader_answers_of, 
 from bertvision.files import given_folder, write_json_rows, write_text
 from bertvision.kinds.facts import CellsByName
 from bertvision.kinds.kind import Answering, Golds
+from bertvision.manifest import write_manifest
 from bertvision.metrics.squad import Scores
 from bertvision.model_config import Calibration, PredictConfig, read_calibration_file, read_compute, read_settings
 from bertvision.predictions.files import PREDICTION_FILES, READER_PREDICTIONS, to_csv
@@ -177,7 +178,9 @@ def _answer_to(out: Path | None, used: ModelInUse, asked: AskedFile, progress: P
     """Answer examples, and write a folder or, where `out` is called so, a table."""
     if out is not None and not is_table(out):
         with given_folder(out, PREDICTION_FILES) as beside:
-            return _answer(used, asked, beside, progress)
+            found = _answer(used, asked, beside, progress)
+            write_manifest(beside)
+            return found
     found = _answer(used, asked, None, progress)
     if out is not None:
         write_text(out, to_csv(found.lines))
