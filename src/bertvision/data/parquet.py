@@ -4,10 +4,11 @@ A file of some hundred bytes can name one long text a million times. So texts ar
 different texts, as most files hold them anyway, and are written out only where all of them are not too much.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bertvision.data.example import Column
 from bertvision.data.sources import LIMIT, most_unpacked
 from bertvision.errors import DataError, MissingExtraError, reason_of
 
@@ -15,7 +16,7 @@ ROWS_AT_ONCE = 1024
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 # Of texts that can be read as numbers. Others (of deltas) are read a few rows at a time.
 COUNTABLE = {"PLAIN", "PLAIN_DICTIONARY", "RLE", "RLE_DICTIONARY", "BIT_PACKED"}
-Row = dict[str, Any]
+Row = Mapping[Column, Any]
 
 
 def read_parquet(path: Path, *, is_kept: bool) -> Iterator[Row]:
@@ -61,7 +62,7 @@ def _column_chunks(about: Any) -> list[Any]:  # noqa: ANN401 (pyarrow's FileMeta
 
 def _width(chunk: Any) -> int:  # noqa: ANN401 (pyarrow's ColumnChunkMetaData)
     """Return how many bytes a value has at least; one of a fixed length has no more than its column."""
-    return WIDTHS.get(chunk.physical_type, max(1, chunk.total_uncompressed_size))
+    return WIDTHS.get(chunk.physical_type) or max(1, int(chunk.total_uncompressed_size))
 
 
 def _written_out(values: Any) -> int:  # noqa: ANN401 (pyarrow's Array)

@@ -62,7 +62,9 @@ def opened_study(path: Path, name: str, made_by: Mapping[str, Any]) -> Iterator[
         # A storage that fails to open leaves its pool to Python, which warns of connections in it; so there is none.
         storage = optuna.storages.RDBStorage(f"sqlite:///{path.resolve()}", engine_kwargs={"poolclass": NullPool})
     try:
-        study = optuna.create_study(study_name=name, storage=storage, direction="maximize", load_if_exists=True)
+        with told_as(FolderError, broken):
+            study = optuna.create_study(study_name=name, storage=storage, direction="maximize", load_if_exists=True)
+            finished_trials(study)  # a damaged one is told now
         if difference := first_difference(study.user_attrs.get("made_by", made_by), made_by):
             raise FolderError(
                 f"{path}: holds a search with other settings ({difference}); choose another --out, or another `name`"
