@@ -502,8 +502,9 @@ def unfinished_targets(folder: Path) -> list[Target]:
     """What a stopped command goes on with: the tokens of a pre-training, the file of a search, finished shards."""
     from bertvision.pretraining.config import build_pretraining
     from bertvision.pretraining.corpus import prepare_corpus
+    from bertvision.search_space import Range, Space
     from bertvision.serving.predict_shards import predict_shards, read_counts
-    from bertvision.steps.optuna_study import finished_trials, opened_study, quiet_optuna
+    from bertvision.steps.optuna_study import ask, finished_trials, opened_study, quiet_optuna, tell
 
     (folder / "text.txt").write_text("the weir was built in 1887 by hannah coyle.\n\n" * 9)
     (folder / "more.txt").write_text("of stone.")
@@ -521,7 +522,11 @@ def unfinished_targets(folder: Path) -> list[Target]:
         with quiet_optuna(), opened_study(place / "search.db", "tiny", {"lr": 1}) as study:
             finished_trials(study)
 
-    read_search(folder)
+    rates = Space("heads", {"lr": Range(low=1e-4, high=1e-2)}, {})
+    with quiet_optuna(), opened_study(folder / "search.db", "tiny", {"lr": 1}) as study:
+        for asked in ask(study, rates, group=3, wanted=3, seed=1):
+            asked.trial.add(1, 1, 50.0)
+            tell(study, asked, group=0, score=50.0)
     return [
         Target(
             "corpus", folder / "corpus", (*tokens, "made_by.json"), lambda place: prepare_corpus(pretraining, place)
