@@ -51,7 +51,13 @@ def read_parquet(path: Path, *, is_kept: bool) -> Iterator[Row]:
             if unpacked > most:
                 raise too_much
             yield from batch.to_pylist()
-    except (OSError, ValueError, OverflowError, KeyError, pyarrow.ArrowException) as error:  # also text that is no UTF-8
+    except (
+        OSError,
+        ValueError,
+        OverflowError,
+        KeyError,
+        pyarrow.ArrowException,
+    ) as error:  # also text that is no UTF-8
         raise DataError(f"{path}: cannot be read as Parquet ({reason_of(error)}); get it again") from None
 
 
