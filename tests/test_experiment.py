@@ -425,16 +425,6 @@ PAIR = ["encoder", "last_linear"]
             "ensemble of 'last_linaer', which is not trained here; did you mean `last_linear`?",
         ),
         ({"ensembles": [{"of": PAIR, "how": "median"}]}, "`ensembles.0.how`: "),
-        ({"ensembles": [{"of": PAIR, "how": "weighted"}]}, "`ensembles.0`: `weighted` needs weights, one for each of"),
-        ({"ensembles": [{"of": PAIR, "weights": [1, 2]}]}, "`ensembles.0`: `max` takes no weights; leave them out or"),
-        (
-            {"ensembles": [{"of": PAIR, "how": "weighted", "weights": [1]}]},
-            "`ensembles.0`: got 1 weights for 2 members; give one for each",
-        ),
-        (
-            {"ensembles": [{"of": PAIR, "how": "weighted", "weights": [1, -0.5]}]},
-            "`ensembles.0`: the weight -0.5 is no positive number",
-        ),
         ({"ensembles": [{"of": PAIR}, {"of": PAIR}]}, "two ensembles are called 'encoder+last_linear'"),
         ({"answers": {"decoders": ["paper-v1"]}}, "`answers`: `decoders` holds `official` and, if wanted, "),
         ({"answers": {"decoders": ["official"] * 2}}, "`answers`: `decoders` holds `official` and, if wanted, "),

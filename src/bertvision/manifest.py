@@ -1,6 +1,7 @@
 """What a folder is checked for before it is read: hashes of what was written into it, and no links to places outside.
 
-Hashes are of weights, tokenizers, calibrations and progress, in which a flipped bit would change results in silence.
+Hashes are of whatever a later step trusts: weights, tokenizers, calibrations, progress, corpora, predictions, records.
+A hash beside a file finds damage, not an attacker, who would write both.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -29,14 +30,22 @@ def check_manifest(folder: Path, names: Collection[str] | None = None) -> None:
 
 
 @contextmanager
-def changed_file(folder: Path, name: str) -> Iterator[None]:
-    """Let one file of a folder be written anew; at no moment is it another than the one that the manifest knows."""
+def changed_file(folder: Path, name: str, *, begin: bool = False) -> Iterator[None]:
+    """Let one file of a folder be written anew; at no moment is it another than the one that the manifest knows.
+
+    A folder without a manifest stays so, unless this is to `begin` one.
+    """
     hashes = _read(folder)
-    if hashes:
+    if name in hashes:
         _write(folder, {other: found for other, found in hashes.items() if other != name})
     yield
-    if hashes:
+    if hashes or begin:
         _write(folder, {**hashes, name: sha256_of(folder / name)})
+
+
+def is_hashed(path: Path) -> bool:
+    """Return whether a file is there and its folder's manifest knows it."""
+    return path.exists() and path.name in _read(path.parent)
 
 
 def check_hashes(folder: Path, hashes: Mapping[str, str]) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from bertvision.data.example import ColumnsConfig, DataConfig, TextRow
 from bertvision.data.rows import RowLayout, read_rows
+from bertvision.data.shards import ShardFormat, read_shard
+from bertvision.data.text_format import TextFormat
 from bertvision.errors import DataError, MissingExtraError
 from bertvision.tasks import read_labelled, read_task
 
@@ -100,6 +102,46 @@ def test_parquet_that_becomes_far_more_than_its_bytes_is_refused(tmp_path, monke
     assert "become more than 19,999 when unpacked" in refusal(source)
     monkeypatch.delenv("BERTVISION_MAX_UNPACKED")
     assert len(read(source)[0].examples) == 10_000
+
+
+LONG = "weir " * 20_000  # 100 kB
+BOMBS = {  # each a few hundred bytes that become 100 MB or more
+    "a text": ([LONG] * 1000, {}),
+    "a text in lists": ([[LONG] * 10] * 100, {}),
+    "a text in one list": ([[LONG] * 1000], {}),
+    "a text in a part of a cell": ([{"a": LONG}] * 1000, {}),
+    "a text that begins as the one before": ([LONG] * 1000, {"column_encoding": {"review": "DELTA_BYTE_ARRAY"}}),
+    "a list of texts that begin so": (
+        [[LONG] * 1000],
+        {"column_encoding": {"review.list.element": "DELTA_BYTE_ARRAY"}},
+    ),
+    "no text a million times": ([[None] * 6_000_000], {}),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_parquet_that_names_one_text_many_times_is_refused_before_it_is_written_out(tmp_path, monkeypatch, name):
+    cells, encoding = BOMBS[name]
+    path, table = tmp_path / "a.parquet", pyarrow.table({"review": cells, "stars": [1] * len(cells)})
+    options = {"use_dictionary": False, **encoding} if encoding else {"dictionary_pagesize_limit": 2**20}
+    pyarrow.parquet.write_table(table, path, compression="zstd", data_page_size=2**30, **options)
+    assert path.stat().st_size < 20_000
+    monkeypatch.setenv("BERTVISION_MAX_UNPACKED", "20000000")
+    assert "become more than 20,000,000 when unpacked" in refusal(str(path))
+    if name == "a text that begins as the one before":  # a shard may: it is read a few rows at a time
+        return
+    with pytest.raises(DataError, match="become more than 20,000,000 when unpacked"):
+        list(read_shard(path, ShardFormat(TextFormat()), lambda more: None))
+
+
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_parquet_in_any_encoding_gives_the_same_rows(tmp_path, encoding):
+    rows = [{"review": f"Weir {n}", "stars": n % 5} for n in range(3000)]
+    path, table = tmp_path / "a.parquet", pyarrow.Table.from_pylist(rows)
+    pyarrow.parquet.write_table(
+        table, path, use_dictionary=False, column_encoding={"review": encoding, "stars": "PLAIN"}
+    )
+    assert [row.texts for row in read(str(path))[0].examples] == [(row["review"],) for row in rows]
 
 
 def test_columns_are_text_and_label_unless_told_otherwise(write):

@@ -20,7 +20,14 @@ from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import predict_spans
 from bertvision.windows.window import WindowConfig, cut_windows
 
-FILES = {"predictions.json", "nbest_predictions.json", "null_odds.json", "best_spans.json", "ensemble.json"}
+FILES = {
+    "predictions.json",
+    "nbest_predictions.json",
+    "null_odds.json",
+    "best_spans.json",
+    "ensemble.json",
+    "sha256.json",
+}
 # Everything is a candidate, so that no list is cut off.
 ANSWERS = {"n_best": 1000, "max_answer_length": 5}
 ALL = {"answers": ANSWERS}
@@ -153,7 +160,12 @@ def test_models_of_squad1_always_answer(answer, encoder, spelling_encoder, quest
         answer("b", spelling_encoder, chosen=chosen, has_null=False),
     ]
     made = ensemble_folders(folders, str(squad_file("one.json", chosen)), out, Way("mean"))
-    assert {path.name for path in out.iterdir()} == {"predictions.json", "nbest_predictions.json", "ensemble.json"}
+    assert {path.name for path in out.iterdir()} == {
+        "predictions.json",
+        "nbest_predictions.json",
+        "ensemble.json",
+        "sha256.json",
+    }
     assert is_within(made.scores, score_squad1(chosen, read(out, "predictions.json")))
     assert made.as_table()[0] == ("model", "EM", "F1", "best F1", "span F1")
     assert [row[3] for row in made.as_table()[1:]] == ["", "", ""]

@@ -332,6 +332,54 @@ def models(experiment, tmp_path_factory):
     return out / "encoder" / "0.5", out / "heads" / "1" / "last_linear"
 
 
+@pytest.fixture
+def finished(models, tmp_path):
+    """A copy of a finished run."""
+    shutil.copytree(models[0].parents[1], tmp_path / "out")
+    return tmp_path / "out"
+
+
+def test_a_score_that_was_edited_is_neither_reported_nor_taken_for_a_finished_one(experiment, finished, tmp_path):
+    path = finished / "records" / "last_linear-1-seed1.json"
+    record = json.loads(path.read_text())
+    record["scores"]["f1"] = 99.5
+    path.write_text(json.dumps(record))
+    shown = CliRunner().invoke(app, ["report", str(finished), "--out", str(tmp_path / "report")])
+    assert shown.exit_code == 2
+    assert shown.stderr.startswith(f"error: {path}: damaged (sha256 ")
+    assert shown.stderr.count("\n") == 1
+    with pytest.raises(FolderError, match=f"{path}: damaged"):
+        run(experiment, finished)
+
+
+def test_records_that_were_copied_without_their_hashes_are_reported(finished, tmp_path):
+    (finished / "records" / "sha256.json").unlink()
+    shown = CliRunner().invoke(app, ["report", str(finished), "--out", str(tmp_path / "report")])
+    assert shown.exit_code == 0, shown.output
+
+
+@pytest.mark.parametrize("made_by", ["run", "predict", "ensemble"])
+def test_predictions_that_were_damaged_are_not_judged(experiment, models, finished, tmp_path, made_by):
+    data = str(experiment.data.dev)
+    places = [finished / "predictions" / "1" / row for row in ("encoder", "last_linear")]
+    if made_by == "predict":
+        predict_file(models[0], data, tmp_path / "answers")
+        places = [tmp_path / "answers"]
+    if made_by == "ensemble":
+        told = ["ensemble", *map(str, places), "--data", data, "--out", str(tmp_path / "answers")]
+        assert CliRunner().invoke(app, told).exit_code == 0
+        places = [tmp_path / "answers"]
+    command = ["score", "squad2", "--gold", data, "--predictions", str(places[0])]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    path = places[0] / "predictions.json"
+    answers = json.loads(path.read_text())
+    path.write_text(json.dumps(dict.fromkeys(answers, "")))
+    shown = CliRunner().invoke(app, command)
+    assert shown.exit_code == 2
+    assert shown.stderr.startswith(f"error: {path}: damaged (sha256 ")
+    assert shown.stderr.count("\n") == 1
+
+
 def test_predictions_are_one_models_whenever_they_are_killed(experiment, models, tmp_path):
     old, new, out = tmp_path / "old", tmp_path / "new", tmp_path / "out"
     for model, place in zip(models, (old, new), strict=True):
@@ -362,7 +410,7 @@ def test_of_another_model_no_file_stays_in_a_folder_of_predictions(experiment, m
     predict_file(models[0], experiment.data.dev, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *("predictions.json", "nbest_predictions.json", "null_odds.json", "best_spans.json", "logits.safetensors"),
-        "mine.txt",
+        *("sha256.json", "mine.txt"),
     }
 
 

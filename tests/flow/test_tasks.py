@@ -352,9 +352,9 @@ def test_the_baseline_is_the_commonest_answer(made):
 def test_a_prediction_folder_holds_the_tasks_files(made):
     for row in rows_of(made)[1:]:
         folder = made.out / "predictions" / TUNED / row
-        assert {path.name for path in folder.iterdir()} == made.case.files | {"mistakes.json"}
+        assert {path.name for path in folder.iterdir()} == made.case.files | {"mistakes.json", "sha256.json"}
         if "mismatched" in made.case.files:
-            assert {path.name for path in (folder / "mismatched").iterdir()} == {*FILES, "MNLI-mm.tsv"}
+            assert {path.name for path in (folder / "mismatched").iterdir()} == {*FILES, "MNLI-mm.tsv", "sha256.json"}
             assert list(json.loads((folder / "mismatched" / "predictions.json").read_text())) == ["104", "100"]
     assert not (made.out / "predictions" / TUNED / "majority").exists()
 

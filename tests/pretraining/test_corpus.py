@@ -1,5 +1,8 @@
 import json
+import re
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from bertvision.data.documents import read_documents, sentences_of
 from bertvision.errors import BertVisionError, DataError, FolderError, SettingsError
 from bertvision.pretraining.config import CorpusConfig, VocabularyConfig, build_pretraining
 from bertvision.pretraining.corpus import _parted, prepare_corpus, train_vocabulary
+from bertvision.pretraining.pretrain import pretrain
 
 
 def test_tokens_on_the_disk_are_those_of_the_documents(prepared, text_file):
@@ -248,3 +252,60 @@ def test_the_defaults_are_those_of_the_paper():
 def test_no_text_at_all_is_no_vocabulary():
     with pytest.raises(DataError, match="gives a vocabulary of 5 pieces"):
         train_vocabulary(lambda: [], VocabularyConfig(size=100))
+
+
+LIMITED = """
+import resource, sys
+limit = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+from bertvision.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def limited(text_file, tmp_path):
+    """Return a function: a pre-training, in a process whose files may have no more than so many bytes."""
+    text_file.write_text(10 * text_file.read_text(encoding="utf-8"), encoding="utf-8")
+    settings = {
+        "data": {"train": str(text_file), "held_out_every": 2},
+        "vocabulary": {"size": 120},
+        "size": {"layers": 1, "hidden": 8, "heads": 2, "positions": 32},
+        "stages": [{"length": 32, "steps": 1, "tokens": 64}],
+        "device": "cpu",
+    }
+    (tmp_path / "tiny.yaml").write_text(json.dumps(settings))
+
+    def run(out, limit=None):
+        command = [sys.executable, *(["-m", "bertvision"] if limit is None else ["-c", LIMITED, str(limit)])]
+        command += ["pretrain", str(tmp_path / "tiny.yaml"), "--out", str(out), "--quiet"]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_tokens_that_find_no_room_are_told_and_the_same_command_goes_on(limited, tmp_path):
+    whole = limited(tmp_path / "whole")
+    assert whole.returncode == 0, whole.stderr
+    size = (tmp_path / "whole" / "data" / "train" / "ids.bin").stat().st_size
+    for limit in (size - 1, size // 2 + 1):
+        cut = limited(tmp_path / "out", limit)
+        assert cut.returncode == 2
+        assert re.fullmatch(r"error: .*(File too large|bytes of).*\n", cut.stderr), cut.stderr
+        assert not (tmp_path / "out" / "data" / "train").exists()
+    again = limited(tmp_path / "out")
+    assert again.returncode == 0, again.stderr
+    tokens = [(tmp_path / out / "data" / "train" / "ids.bin").read_bytes() for out in ("whole", "out")]
+    assert tokens[0] == tokens[1]
+
+
+@pytest.mark.parametrize("name", ["ids.bin", "sentences.bin", "documents.bin"])
+@pytest.mark.parametrize("part", ["train", "held_out"])
+def test_a_damaged_corpus_is_told_in_one_line(make_config, tmp_path, part, name):
+    prepare_corpus(make_config(), tmp_path / "corpus")
+    path = tmp_path / "corpus" / part / name
+    content = path.read_bytes()
+    for damaged in (content[:-3], content[:-8] + bytes(8), content[:9] + bytes([content[9] ^ 4]) + content[10:]):
+        path.write_bytes(damaged)
+        with pytest.raises(FolderError, match=rf"{path}: damaged .*delete .* and make it again"):
+            pretrain(make_config(), tmp_path / "out")

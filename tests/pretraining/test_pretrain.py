@@ -3,13 +3,15 @@
 import json
 import shutil
 import signal
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import yaml
+from faults import KilledError, content_of, disk_full, killed, watched
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
@@ -26,7 +28,7 @@ from bertvision.encoder.load import load_encoder
 from bertvision.encoder.tuning.adapter_file import save_adapters
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.tune import tune
-from bertvision.errors import EncoderError, FolderError, SettingsError
+from bertvision.errors import BertVisionError, EncoderError, FolderError, SettingsError
 from bertvision.experiment import read_experiments
 from bertvision.pretraining.config import build_pretraining, read_pretraining
 from bertvision.pretraining.corpus import Vocabulary, prepare_corpus
@@ -148,6 +150,47 @@ def test_a_stopped_pre_training_goes_on_to_the_same_loss(make_config, tmp_path, 
     assert resumed.tokens == whole.tokens
     assert [each["loss"] for each in lines_of(out)] == [each["loss"] for each in lines_of(tmp_path / "whole")]
     assert not (out / "unfinished").exists()
+
+
+@pytest.fixture
+def goes_wrong_at(make_config, tmp_path):
+    """Return a function: at which moments of a share of all a fault ends in another encoder, or another corpus."""
+
+    def content():
+        return content_of(tmp_path / "out" / "encoder"), content_of(tmp_path / "corpus")
+
+    def clear():
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        shutil.rmtree(tmp_path / "corpus", ignore_errors=True)
+
+    def find(fault, first, step):
+        with watched(tmp_path) as watch:
+            pretrain(make_config(), tmp_path / "out")
+        whole, moments = content(), range(len(watch.operations))
+        assert len(moments) > 50
+        others = []
+        for at in moments[first::step]:
+            clear()
+            with suppress(KilledError, OSError, SafetensorError, BertVisionError), watched(tmp_path, at, fault):
+                pretrain(make_config(), tmp_path / "out")
+            pretrain(make_config(), tmp_path / "out")
+            if content() != whole:
+                others.append(watch.operations[at])
+        return others
+
+    return find
+
+
+@pytest.mark.parametrize("fault", [killed, disk_full])
+def test_a_pre_training_that_ends_at_some_file_operations_goes_on_to_the_same_encoder(goes_wrong_at, fault):
+    assert goes_wrong_at(fault, first=10, step=25) == []
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("share", range(4))
+@pytest.mark.parametrize("fault", [killed, disk_full])
+def test_a_pre_training_that_ends_at_any_file_operation_goes_on_to_the_same_encoder(goes_wrong_at, fault, share):
+    assert goes_wrong_at(fault, first=share, step=4) == []
 
 
 def test_what_is_finished_is_kept_and_other_settings_are_refused(make_config, tmp_path):

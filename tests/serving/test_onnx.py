@@ -1,7 +1,9 @@
+import hashlib
 import json
 import shutil
 import subprocess
 import sys
+import types
 from collections import Counter
 
 import numpy as np
@@ -349,6 +351,54 @@ def test_a_graph_that_was_changed_is_refused(exported, tmp_path):
     content[-1] ^= 1
     (tmp_path / "onnx" / "model.onnx").write_bytes(content)
     with pytest.raises(FolderError, match="not the one that was exported"):
+        bertvision.load(tmp_path / "onnx")
+
+
+def swap_graph(folder, model):
+    """Put another graph into a folder, and its hash into the settings, as an attacker would."""
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    settings = json.loads((folder / "model.json").read_text())
+    settings["sha256"] = hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest()
+    (folder / "model.json").write_text(json.dumps(settings))
+
+
+def endless_loop():
+    """A node that goes on for ever."""
+    true = onnx.helper.make_node("Constant", [], ["go_on"], value_int=1)
+    cast = onnx.helper.make_node("Cast", ["go_on"], ["still"], to=onnx.TensorProto.BOOL)
+    info = onnx.helper.make_tensor_value_info
+    inputs = [info("step", onnx.TensorProto.INT64, []), info("before", onnx.TensorProto.BOOL, [])]
+    body = onnx.helper.make_graph([true, cast], "body", inputs, [info("still", onnx.TensorProto.BOOL, [])])
+    return onnx.helper.make_node("Loop", ["", "yes"], [], body=body)
+
+
+@pytest.mark.parametrize(
+    ("damage", "odd"),
+    [
+        ("loop", "the operator 'Loop'"),
+        ("inner", "a graph inside of its graph"),
+        ("domain", "an operator of 'evil.example'"),
+        ("function", "functions of its own"),
+        ("cut", "bytes that are no graph"),
+    ],
+)
+def test_a_graph_with_what_is_never_exported_is_refused_before_it_runs(exported, tmp_path, damage, odd):
+    shutil.copytree(exported["squad2"] / "onnx", tmp_path / "onnx")
+    model = onnx.load(tmp_path / "onnx" / "model.onnx")
+    if damage in ("loop", "inner"):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), "yes"))
+        model.graph.node.insert(0, endless_loop())
+    if damage == "inner":
+        model.graph.node[0].op_type = "Identity"
+    if damage == "domain":
+        model.graph.node[0].domain = "evil.example"
+    if damage == "function":
+        model.functions.append(onnx.FunctionProto(name="Add", domain=""))
+    swap_graph(tmp_path / "onnx", model)
+    if damage == "cut":
+        content = (tmp_path / "onnx" / "model.onnx").read_bytes()
+        swap_graph(tmp_path / "onnx", types.SimpleNamespace(SerializeToString=lambda: content[: len(content) // 2]))
+    with pytest.raises(FolderError, match=rf"model.onnx: has {odd}, which `bertvision` does not export"):
         bertvision.load(tmp_path / "onnx")
 
 

@@ -124,12 +124,43 @@ def test_a_job_that_is_killed_goes_on_and_ends_the_same(folder, shards, tmp_path
 def test_a_finished_shard_is_left_alone_until_its_source_changes(folder, shards, write, tmp_path):
     out = tmp_path / "out"
     predict_shards(folder, [str(shards)], out, CPU)
-    (out / "a.jsonl").write_text("mine")
+    before = (out / "a.jsonl").stat().st_ino
     assert predict_shards(folder, [str(shards)], out, CPU).rows == 7
-    assert (out / "a.jsonl").read_text() == "mine"
+    assert (out / "a.jsonl").stat().st_ino == before
+    source = (shards / "a.jsonl").read_text()
+    (shards / "a.jsonl").write_text(source.replace("hannah", "coyle "))  # as many bytes
+    assert predict_shards(folder, [str(shards)], out, CPU).rows == 7
+    assert (out / "a.jsonl").stat().st_ino != before
     write("a.jsonl", [{"text": "weir"}])
     assert predict_shards(folder, [str(shards)], out, CPU).rows == 5
     assert len(read(out / "a.jsonl")) == 1
+
+
+DAMAGES = {
+    "emptied": lambda content: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "zeros": lambda content: bytes(len(content)),
+    "a bit": lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
+    "gone": None,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_finished_shard_that_was_damaged_is_answered_again(folder, shards, tmp_path, damage):
+    out = tmp_path / "out"
+    (shards / "a.jsonl").write_text((shards / "a.jsonl").read_text() + "bad\n")
+    predict_shards(folder, [str(shards)], out, CPU)
+    whole = content_of(out)
+    paths = [path for path in out.rglob("*") if path.is_file() and path.name != "made_by.json"]
+    assert len(paths) == 7  # of three shards: what was written, that it was, and a bad row
+    for path in paths:
+        if DAMAGES[damage] is None:
+            path.unlink()
+        else:
+            path.write_bytes(DAMAGES[damage](path.read_bytes()))
+        found = predict_shards(folder, [str(shards)], out, CPU)
+        assert (found.rows, found.bad) == (7, 1)
+        assert content_of(out) == whole, path
 
 
 def test_a_shard_that_another_process_has_is_left_to_it(folder, shards, tmp_path):

@@ -30,10 +30,6 @@ def search(
     minutes: Annotated[
         float | None, typer.Option("--minutes", min=0.01, help="Begin no further trials after these.")
     ] = None,
-    storage: Annotated[
-        str | None,
-        typer.Option("--storage", metavar="URL", help="Of optuna, for several workers. [default: OUT/search.db]"),
-    ] = None,
     overrides: Set = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -54,12 +50,9 @@ def search(
     folder = check_folder(Path("runs") / f"{experiment.title}-search" if out is None else out)
     progress = progress_for(quiet)
     data = read_search_data(experiment, progress)  # before torch is imported: a missing file is told at once
-    from bertvision.steps.search import SearchAsked
     from bertvision.steps.search import search as run_search
 
-    record = run_search(experiment, folder, SearchAsked(storage, trials, minutes), progress, data=data)
-    if record is None:
-        return
+    record = run_search(experiment, folder, progress, trials=trials, minutes=minutes, data=data)
     from bertvision.report.searches import trials_table, write_search_figure
 
     figure = write_search_figure(folder, record)

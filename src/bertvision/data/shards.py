@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from bertvision.data.example import Column
+from bertvision.data.parquet import read_parquet
 from bertvision.data.tables import DELIMITERS, ENDINGS, EXPECTED, MAX_CELL, ending_of
 from bertvision.data.text_format import BYTE_ORDER_MARKS, SAY_ENCODING, TextFormat, recognise_delimiter
-from bertvision.errors import DataError, MissingExtraError, reason_of
+from bertvision.errors import DataError, reason_of
 from bertvision.strict_json import parse_json
 
 LONGEST = 2**26  # letters of a line: a longer one is no row, and has to stay out of memory
-ROWS_AT_ONCE = 1024  # of a Parquet file
 Lines = Iterator[tuple[int, str | None]]  # with their numbers, from 1 on; None: longer than LONGEST
 
 
@@ -47,7 +47,8 @@ def read_shard(path: Path, how: ShardFormat, seen: Callable[[int], None]) -> Ite
     if ending not in ENDINGS:
         raise DataError(f"{path}: cannot tell its format from its name; give {EXPECTED}")
     if ending == ".parquet":
-        yield from _parquet_rows(path)
+        rows = enumerate(read_parquet(path, is_kept=False), start=1)
+        yield from (ShardRow(number, cells) for number, cells in rows)
         seen(size)
         return
     before = 0
@@ -159,19 +160,3 @@ def _split_quoted(lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, l
         if cells:
             yield first, cells
         first = reader.line_num + 1
-
-
-def _parquet_rows(path: Path) -> Iterator[ShardRow]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "parquet") from None
-    number = 0
-    try:
-        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(ROWS_AT_ONCE):
-            for cells in batch.to_pylist():
-                number += 1
-                yield ShardRow(number, cells)
-    except (OSError, ValueError, OverflowError, pyarrow.ArrowException) as error:
-        raise DataError(f"{path}: cannot be read as Parquet ({reason_of(error)}); get it again") from None

@@ -6,19 +6,18 @@ One cell -> a text, a number, a label or several; what is wrong names the column
 import csv
 import io
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertvision.data.example import Column
+from bertvision.data.parquet import read_parquet
 from bertvision.data.sources import (
-    LIMIT,
     BadExampleError,
     HubId,
     is_unicode,
     load_hub_rows,
-    most_unpacked,
     parse_hub_id,
     read_bytes,
 )
@@ -30,7 +29,7 @@ from bertvision.data.text_format import (
     other_delimiter,
     recognise_delimiter,
 )
-from bertvision.errors import DataError, MissingExtraError, reason_of
+from bertvision.errors import DataError
 from bertvision.files import exists, sha256_of
 from bertvision.strict_json import parse_json
 
@@ -122,7 +121,8 @@ def _open_file(path: Path, ending: str, form: TextFormat, known_headers: Sequenc
     if ending not in ENDINGS:
         raise DataError(f"{path}: cannot tell its format from its name; give {EXPECTED}")
     if ending == ".parquet":
-        return _named(str(path), list(_parquet_lines(path)), sha256_of(path))
+        rows = enumerate(read_parquet(path, is_kept=True), start=1)
+        return _named(str(path), [Line(f"{path}: row {number}", row) for number, row in rows], sha256_of(path))
     text = decode_text(path, read_bytes(path, EXPECTED), form.encoding)
     if not text.strip():
         raise DataError(f"{path}: the file is empty; give {EXPECTED}")
@@ -178,31 +178,6 @@ def _json_line(where: str, line: str) -> Line:
     if not isinstance(content, dict):
         return Line(where, (), f"expected an object with columns as keys, got {type(content).__name__}")
     return Line(where, content)
-
-
-def _parquet_lines(path: Path) -> Iterable[Line]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "parquet") from None
-    try:
-        _check_unpacked(path, pyarrow.parquet.read_metadata(path))
-        rows = pyarrow.parquet.read_table(path).to_pylist()
-    except (OSError, ValueError, OverflowError, pyarrow.ArrowException) as error:  # ValueError: text that is no UTF-8
-        raise DataError(f"{path}: cannot be read as Parquet ({reason_of(error)}); get it again") from None
-    return (Line(f"{path}: row {number}", row) for number, row in enumerate(rows, start=1))
-
-
-def _check_unpacked(path: Path, about: Any) -> None:  # noqa: ANN401 (pyarrow's FileMetaData)
-    """Refuse a file that says of itself that it becomes too much: a cell takes a byte at least."""
-    packed = path.stat().st_size
-    groups = [about.row_group(place).total_byte_size for place in range(about.num_row_groups)]
-    if max(sum(groups), about.num_rows * about.num_columns) > most_unpacked(packed):
-        raise DataError(
-            f"{path}: its {packed:,} bytes become more than {most_unpacked(packed):,} when unpacked; if it is no bomb, "
-            f"set {LIMIT} to more bytes"
-        )
 
 
 def ending_of(source: str) -> str:

@@ -14,6 +14,7 @@ from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.evaluate.golds import AskedFile, GoldConfig, find_asked, read_asked
 from bertvision.files import given_folder, write_json
 from bertvision.kinds.kind import Golds
+from bertvision.manifest import write_manifest
 from bertvision.metrics.scores import OWN_UNIT
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.ensemble import How, shares_of
@@ -145,6 +146,7 @@ def ensemble_folders(
         if joined.logits is not None:
             kind.write_logits(beside, joined.layout, joined.logits)
         write_json(beside / "ensemble.json", _description(made, data, way.how, config.answers))
+        write_manifest(beside)
     return made
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from bertvision.data.tables import finite_number
 from bertvision.errors import DataError, FolderError
 from bertvision.files import write_encoded_rows, write_json_rows
+from bertvision.manifest import MANIFEST, check_manifest
 from bertvision.predictions.prediction import Candidate, Prediction
 from bertvision.strict_json import parse_json
 
@@ -36,6 +37,7 @@ PREDICTION_FILES = (
     "paper_v1_predictions.json",
     "predictions.conll",
     "probabilities.json",
+    MANIFEST,
     *(f"{name}.tsv" for name in ("CoLA", "MNLI-m", "MNLI-mm", "MRPC", "QNLI", "QQP", "RTE", "SST-2", "STS-B", "WNLI")),
 )
 DIVERGED = "give finite numbers (has the model diverged?)"
@@ -170,6 +172,8 @@ def _checked_folder(path: Path) -> Path:
 
 def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON object whose keys are ids."""
+    if path.exists():
+        check_manifest(path.parent, [path.name])
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:

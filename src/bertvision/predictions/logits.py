@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 
 from bertvision.errors import FolderError
 from bertvision.files import whole_file
+from bertvision.manifest import check_manifest
 from bertvision.strict_json import parse_json
 
 TYPES = {
@@ -106,6 +107,7 @@ def save_logits(path: Path, grid: TokenGrid, logits: Logits) -> None:
 
 def load_logits(path: Path) -> tuple[TokenGrid, Logits]:
     """Read what `save_logits` wrote."""
+    check_manifest(path.parent, [path.name])
     try:
         with safe_open(path, framework="numpy") as file:
             ids = tuple(parse_json(file.metadata()["question_ids"]))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from io import BufferedWriter
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from transformers import BertTokenizerFast, PreTrainedTokenizerBase  # type: ign
 
 from bertvision.data.documents import files_of, read_documents, sentences_of
 from bertvision.encoder.load import load_tokenizer, quiet_transformers
-from bertvision.errors import DataError, EncoderError, SettingsError, told_as
+from bertvision.errors import DataError, EncoderError, FolderError, SettingsError, told_as
 from bertvision.files import exists, locked, make_folder, read_json, whole_folder
 from bertvision.manifest import check_manifest, write_manifest
 from bertvision.pretraining.config import LEAST_PIECES, CorpusConfig, PretrainConfig, VocabularyConfig
@@ -33,7 +34,7 @@ from bertvision.training.processes import ALONE, Processes
 Int64s = npt.NDArray[np.int64]
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 VOCABULARY, TRAIN, HELD_OUT = "vocabulary", "train", "held_out"
-IDS, SENTENCES, DOCUMENTS = "ids.bin", "sentences.bin", "documents.bin"
+IDS, SENTENCES, DOCUMENTS = FILES = ("ids.bin", "sentences.bin", "documents.bin")
 ALPHABET = 1000  # letters that a vocabulary keeps at most, as BERT's; rarer ones are [UNK]
 SENTENCES_PER_CALL = 4096  # handed to the tokenizer at once: enough for its threads
 
@@ -115,15 +116,17 @@ def _make_once(config: PretrainConfig, folder: Path, progress: Progress) -> None
         if not is_made(folder, made_by):
             with whole_folder(folder) as beside:
                 _make(config, beside, made_by, progress)
+        for part in (VOCABULARY, TRAIN, HELD_OUT):
+            check_manifest(folder / part)
 
 
 def open_corpus(folder: Path) -> Prepared:
-    """Map what `prepare_corpus` made into memory."""
-    check_manifest(folder / VOCABULARY)
+    """Map what `prepare_corpus` made, and checked, into memory."""
     with quiet_transformers(), told_as(EncoderError, f"{folder / VOCABULARY}: cannot be read"):
         tokenizer = BertTokenizerFast.from_pretrained(folder / VOCABULARY, local_files_only=True)
-    held_out = _map(folder / HELD_OUT) if (folder / HELD_OUT / IDS).exists() else None
-    return Prepared(Vocabulary(tokenizer), _map(folder / TRAIN), held_out)
+    dtype = _number_format(len(tokenizer))
+    held_out = _map(folder / HELD_OUT, dtype) if (folder / HELD_OUT / IDS).exists() else None
+    return Prepared(Vocabulary(tokenizer), _map(folder / TRAIN, dtype), held_out)
 
 
 def _make(config: PretrainConfig, folder: Path, made_by: Settings, progress: Progress) -> None:
@@ -224,6 +227,8 @@ def _write_all(config: CorpusConfig, tokenizer: PreTrainedTokenizerBase, folder:
     try:
         for name, document in _parted(config):
             parts[name].add(document)
+        for writer in parts.values():
+            writer.finish()
     finally:
         for writer in parts.values():
             writer.close()
@@ -252,7 +257,8 @@ class _Writer:
     def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
         self._folder, self._tokenizer = folder, Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         self._tokenizer.encode_special_tokens = True  # "[MASK]" in a text is a word of it
-        self._files: list[Any] = []
+        self._files: list[BufferedWriter] = []
+        self._sizes = [0, 0, 0]  # bytes that each file was given
         self._dtype = _number_format(len(tokenizer))
         self.num_tokens = 0
 
@@ -270,26 +276,38 @@ class _Writer:
             self._append(2, np.array([start], dtype=np.int64))
 
     def close(self) -> None:
-        """End all files with the number of tokens."""
-        if self._files:
-            for place in (1, 2):
-                self._append(place, np.array([self.num_tokens], dtype=np.int64))
+        """Close the files; what was buffered may only now find the disk full."""
         for file in self._files:
             file.close()
+
+    def finish(self) -> None:
+        """End all files with the number of tokens, and write down their hashes; refuse one that was cut short."""
+        if not self._files:
+            return
+        for place in (1, 2):
+            self._append(place, np.array([self.num_tokens], dtype=np.int64))
+        self.close()
+        for name, expected in zip(FILES, self._sizes, strict=True):
+            if (size := (self._folder / name).stat().st_size) != expected:
+                raise FolderError(
+                    f"{self._folder / name}: {size:,} bytes of {expected:,} were written; check the disk, and give the "
+                    "same command again"
+                )
+        write_manifest(self._folder)
 
     def _append(self, place: int, values: npt.NDArray[Any]) -> None:
         if not self._files and len(values):
             make_folder(self._folder)
-            self._files = [(self._folder / name).open("wb") for name in (IDS, SENTENCES, DOCUMENTS)]
+            self._files = [(self._folder / name).open("wb") for name in FILES]
         if len(values):
-            values.tofile(self._files[place])
+            # Not `values.tofile`, which ignores that the last bytes find no room.
+            self._sizes[place] += self._files[place].write(values.tobytes())
 
 
-def _map(folder: Path) -> Corpus:
+def _map(folder: Path, dtype: type[np.uint16] | type[np.uint32]) -> Corpus:
     """Map the three files into memory."""
     sentences, documents = (np.memmap(folder / name, dtype=np.int64, mode="r") for name in (SENTENCES, DOCUMENTS))
-    tokens, size = int(documents[-1]), (folder / IDS).stat().st_size
-    return Corpus(np.memmap(folder / IDS, dtype=f"uint{8 * size // tokens}", mode="r"), sentences, documents)
+    return Corpus(np.memmap(folder / IDS, dtype=dtype, mode="r"), sentences, documents)
 
 
 def _number_format(size: int) -> type[np.uint16] | type[np.uint32]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from bertvision.records.record import Provenance, Record, read_file, write_file
+from bertvision.records.record import Provenance, Record, read_file, write_hashed
 from bertvision.records.runs import TrainingPoint
 from bertvision.settings import Config
 
@@ -47,7 +47,7 @@ class PretrainingRecord(Record):
 
 def write_pretraining(folder: Path, record: PretrainingRecord) -> Path:
     """Write the record of a pre-training into its folder."""
-    return write_file(folder / PRETRAINING_FILE, record)
+    return write_hashed(folder / PRETRAINING_FILE, record)
 
 
 def read_pretraining_record(folder: Path) -> PretrainingRecord:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from bertvision.errors import FolderError
 from bertvision.files import read_json, write_json
+from bertvision.manifest import changed_file, check_manifest
 from bertvision.settings import Config
 from bertvision.version import VERSION
 
@@ -42,8 +43,19 @@ def write_file(path: Path, record: Record) -> Path:
     return path
 
 
+def write_hashed(path: Path, record: Record) -> Path:
+    """Write a record of a run folder, whose manifest keeps its hash."""
+    with changed_file(path.parent, path.name, begin=True):
+        return write_file(path, record)
+
+
 def read_file(kind: type[Content], path: Path, what: str, advice: str = "") -> Content:
-    """Read a record, or a list of them; say in one line what is wrong with a file that holds none."""
+    """Read a record, or a list of them; say in one line what is wrong with a file that holds none.
+
+    One that a manifest beside it knows has to be as it was written; records without one, such as copies, are read too.
+    """
+    if path.exists():
+        check_manifest(path.parent, [path.name])
     try:
         return kind.model_validate_json(path.read_bytes())
     except FileNotFoundError:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from bertvision.errors import FolderError
-from bertvision.records.record import Provenance, Record, read_file, write_file
+from bertvision.records.record import Provenance, Record, read_file, write_hashed
 from bertvision.settings import Config
 
 ResultKind = Literal["baseline", "encoder", "head", "control", "ensemble"]  # baseline: an answer that reads nothing
@@ -194,7 +194,7 @@ def tuned_for(fraction: float) -> str:
 
 def write_record(folder: Path, record: RunRecord) -> Path:
     """Write a record into a folder of records."""
-    return write_file(record_path(folder, record.row, record.fraction, record.seed), record)
+    return write_hashed(record_path(folder, record.row, record.fraction, record.seed), record)
 
 
 def read_records(folder: str | Path) -> list[RunRecord]:
@@ -282,7 +282,7 @@ class MistakesRecord(Record):
 
 def write_mistakes(folder: Path, mistakes: MistakesRecord) -> Path:
     """Write what is worth reading into a prediction folder."""
-    return write_file(folder / MISTAKES_FILE, mistakes)
+    return write_hashed(folder / MISTAKES_FILE, mistakes)
 
 
 def read_mistakes(folder: Path) -> list[MistakesRecord]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from bertvision.records.record import Provenance, Record, read_file, write_file
+from bertvision.records.record import Provenance, Record, read_file, write_hashed
 from bertvision.records.runs import DataFile
 from bertvision.settings import Config
 
@@ -50,7 +50,7 @@ class SearchRecord(Record):
 
 def write_search_record(folder: Path, record: SearchRecord) -> Path:
     """Write a search's record into its folder."""
-    return write_file(folder / SEARCH_FILE, record)
+    return write_hashed(folder / SEARCH_FILE, record)
 
 
 def read_search_record(folder: Path) -> SearchRecord:

@@ -18,6 +18,7 @@ from bertvision.model_config import CONFIG, ONNX_FORMAT, Calibration, UseConfig
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
+from bertvision.serving.onnx_graph import check_operators
 from bertvision.serving.served import Served, read_calibration
 from bertvision.settings import Settings, validate
 from bertvision.windows.padding import lengths_of, pad_windows, places_of
@@ -173,7 +174,8 @@ def _check_graph(graph: Path, session: Session, config: OnnxConfig) -> None:
 
 
 def open_session(graph: Path) -> Session:
-    """Load a graph for the CPU."""
+    """Load a graph for the CPU; refuse one that the exporter could not have written."""
+    check_operators(graph)
     try:
         import onnxruntime
     except ModuleNotFoundError:

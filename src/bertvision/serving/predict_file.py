@@ -20,6 +20,7 @@ from bertvision.evaluate.reader_scores import reader_answers, reader_scores
 from bertvision.files import exists, given_folder, make_folder, write_text
 from bertvision.kinds.facts import CellsByName
 from bertvision.kinds.kind import Answering, Golds
+from bertvision.manifest import write_manifest
 from bertvision.metrics.squad import Scores
 from bertvision.model_config import PredictConfig, read_calibration_file, read_compute, read_settings
 from bertvision.predictions.files import OFFICIAL, PREDICTION_FILES, to_csv
@@ -239,7 +240,9 @@ def _answer_to(out: Path | None, used: ModelInUse, asked: AskedFile, progress: P
     """Answer examples, and write a folder or, where `out` is called so, a table."""
     if out is not None and not is_table(out):
         with given_folder(out, PREDICTION_FILES) as beside:
-            return _answer(used, asked, beside, progress)
+            found = _answer(used, asked, beside, progress)
+            write_manifest(beside)
+            return found
     found = _answer(used, asked, None, progress)
     if out is not None:
         write_text(out, to_csv(found.lines))

@@ -4,6 +4,7 @@ Memory does not grow with the shards: they are read, answered and written in chu
 """
 
 import glob
+import hashlib
 import json
 import os
 import time
@@ -15,11 +16,13 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from bertvision.data.shards import ShardFormat, ShardRow, read_shard
 from bertvision.data.sources import BadExampleError
 from bertvision.data.tables import ENDINGS, ending_of
 from bertvision.errors import DataError, LockedError
-from bertvision.files import check_folder, exists, locked, make_folder, read_json, remove_file, whole_stream, write_json
+from bertvision.files import check_folder, exists, locked, make_folder, remove_file, sha256_of, whole_stream, write_json
 from bertvision.progress import SILENT, Bar, Progress
 from bertvision.run_folder import MADE_BY, is_made, write_settings
 from bertvision.serving.predict_file import ModelInUse, open_model_in_use
@@ -52,6 +55,7 @@ class ShardCounts(Config):
     cut: int = 0  # with a prediction, and longer than the model reads: they lost their end
     tokens: int = 0
     seconds: float = 0.0
+    sha256: dict[str, str] = {}  # of the source, of what was written, and of these counts themselves
 
 
 @dataclass(frozen=True)
@@ -88,11 +92,19 @@ class Shard:
     finished: Path
 
     def counts(self) -> ShardCounts | None:
-        """Return what came of it; None where it is not done, or its source has another size by now."""
-        if not self.finished.exists() or not self.target.exists():
+        """Return what came of it; None where it is not done, or any file of it is another by now."""
+        try:
+            counts = ShardCounts.model_validate_json(self.finished.read_bytes())
+        except (FileNotFoundError, ValidationError):
             return None
-        counts = ShardCounts.model_validate(read_json(self.finished))
-        return counts if counts.source_bytes == self.source.stat().st_size else None
+        return counts if counts.sha256 == self.hashes(counts) else None
+
+    def hashes(self, counts: ShardCounts) -> dict[str, str]:
+        """Hash the source, what was written, and the counts."""
+        paths = {"source": self.source, "target": self.target, "bad": self.bad}
+        content = counts.model_dump_json(exclude={"seconds", "sha256"}).encode()
+        found = {name: sha256_of(path) for name, path in paths.items() if path.exists()}
+        return {**found, "counts": hashlib.sha256(content).hexdigest()}
 
 
 def are_shards(sources: Sequence[str]) -> bool:
@@ -235,6 +247,7 @@ class ShardPredictor:
         if not counts.bad:
             remove_file(shard.bad)
         counts = counts.model_copy(update={"seconds": round(time.perf_counter() - started, 3)})
+        counts = counts.model_copy(update={"sha256": shard.hashes(counts)})
         write_json(shard.finished, counts.model_dump(mode="json"))
         return counts
 

@@ -16,6 +16,7 @@ from bertvision.heads.config import is_regression
 from bertvision.heads.head import layer_weights, weighed_states
 from bertvision.heads.logits import logits_of
 from bertvision.kinds.kind import Answering
+from bertvision.manifest import is_hashed, write_manifest
 from bertvision.metrics.squad import Scores
 from bertvision.predictions.files import PREDICTIONS
 from bertvision.predictions.logits import Logits
@@ -62,6 +63,7 @@ class SplitLogits(NamedTuple):
         """Write a row's answers, and give them."""
         answers = self.answering.answer(self.logits[row.name])
         self.answering.write(folder, answers, self.logits[row.name])
+        write_manifest(folder)
         return answers
 
     def score(self, row: ResultModel, answers: Any) -> Scores:  # noqa: ANN401 (what `answer` gave)
@@ -343,7 +345,7 @@ def _finished_records(context: RunContext) -> list[RunRecord] | None:
         names += [transferred_name(name, fraction) for name in load_heads(context.at(context.seed, fraction))]
     baseline = [MAJORITY] if context.task.kind.has_baseline else []
     paths = [record_path(folder.records, name, context.fraction, context.seed) for name in [*baseline, *names]]
-    if not all(path.exists() for path in [*paths, *_answer_files(context, names)]):
+    if not all(map(is_hashed, paths)) or not all(path.exists() for path in _answer_files(context, names)):
         return None
     records = [read_record(path) for path in paths]
     same = all(

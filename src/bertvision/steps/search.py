@@ -12,7 +12,7 @@ import yaml
 
 from bertvision.errors import SettingsError, TrainingError
 from bertvision.experiment import Experiment, read_experiment, to_settings
-from bertvision.files import locked, make_folder, remove_folder, whole_folder, write_text
+from bertvision.files import locked, remove_folder, whole_folder, write_text
 from bertvision.predictions.files import to_csv
 from bertvision.progress import SILENT, Progress
 from bertvision.records import (
@@ -25,6 +25,7 @@ from bertvision.records import (
     read_search_record,
     write_search_record,
 )
+from bertvision.run_folder import tidy
 from bertvision.search_space import SHARED, SearchConfig, Space, Value, layers_of, space_of
 from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.data import DEFAULT_HELD_OUT, ExperimentData, read_search_data
@@ -32,8 +33,6 @@ from bertvision.steps.optuna_study import (
     AskedTrial,
     ask,
     check_optuna,
-    count_done,
-    count_running,
     finished_trials,
     importances,
     opened_study,
@@ -50,17 +49,6 @@ if TYPE_CHECKING:
 
 STORAGE, BEST_FILE, BEST, TRIALS_FILE = "search.db", "best.yaml", "best", "trials.csv"
 DEFAULT_TRIALS = 48
-
-
-class SearchAsked(NamedTuple):
-    """What a command asks of a search, on top of the experiment's `search`."""
-
-    storage: str | None = None  # an optuna URL; None: SQLite in OUT
-    trials: int | None = None
-    minutes: float | None = None
-
-
-AS_WRITTEN = SearchAsked()
 
 
 class Search(NamedTuple):
@@ -82,25 +70,26 @@ class Search(NamedTuple):
 def search(
     experiment: Experiment,
     out: Path,
-    asked: SearchAsked = AS_WRITTEN,
     progress: Progress = SILENT,
     *,
+    trials: int | None = None,
+    minutes: float | None = None,
     data: ExperimentData | None = None,
-) -> SearchRecord | None:
-    """Try settings, score them on held-out rows, and run the best; None where another worker is still at it.
+) -> SearchRecord:
+    """Try settings, score them on held-out rows, and run the best.
 
-    `data` is what `read_search_data` returned, where it was read before.
-    What OUT or the storage holds is kept: the same command goes on with a search that was stopped, and several of them
-    work on one study. The dev set is read when the trials are over, for the best one alone.
+    `trials` and `minutes` override the experiment's; `data` is what `read_search_data` returned, where it was read
+    before. What OUT holds is kept: the same command goes on with a search that was stopped, to the same trials. The dev
+    set is read when the trials are over, for the best one alone.
     """
     check_optuna()
-    with quiet_optuna(), _opened(experiment, out, asked, progress, data) as found:
-        _try_all(found)
-        if others := count_running(found.study):
-            are = "trial of other workers is" if others == 1 else "trials of other workers are"
-            progress.say(f"{others} {are} under way; the last worker runs the best one")
-            return None
-        return _finish(found, out, progress)
+    config = _config(experiment)
+    asked = config.model_copy(update={"trials": trials or config.trials, "minutes": minutes or config.minutes})
+    with quiet_optuna(), locked(out):
+        tidy(out)
+        with _opened(experiment, out, asked, progress, data) as found:
+            _try_all(found)
+            return _finish(found, out, progress)
 
 
 def _config(experiment: Experiment) -> SearchConfig:
@@ -109,10 +98,10 @@ def _config(experiment: Experiment) -> SearchConfig:
 
 @contextmanager
 def _opened(
-    experiment: Experiment, out: Path, asked: SearchAsked, progress: Progress, data: ExperimentData | None
+    experiment: Experiment, out: Path, config: SearchConfig, progress: Progress, data: ExperimentData | None
 ) -> Iterator[Search]:
     """Read the data but dev, load the encoder, and open or begin the study."""
-    config, space = _config(experiment), _space(experiment)
+    space = _space(experiment)
     if space.of == "finetune" and experiment.finetune.objective == "contrastive":
         raise SettingsError(
             "search of finetune scores every epoch, which contrastive tuning cannot; use objective: task"
@@ -121,14 +110,12 @@ def _opened(
     base = base_of(experiment, space, experiment.data.held_out or DEFAULT_HELD_OUT)
     context = prepare(base, out, progress, data=data)
     _check_layers(space, context.shapes[None].layers)
-    wanted = asked.trials or config.trials or (space.size if config.sampler == "grid" else DEFAULT_TRIALS)
-    minutes = asked.minutes or config.minutes
-    make_folder(out)
-    url = asked.storage or f"sqlite:///{out.resolve() / STORAGE}"
+    wanted = config.trials or DEFAULT_TRIALS
+    if config.sampler == "grid":
+        wanted = min(config.trials or space.size, space.size)
     made_by = {**_deciding_settings(context), "space": space.as_dict(), "of": space.of}
-    points = space.grid() if config.sampler == "grid" else ()
-    with opened_study(experiment.title, url, made_by, points, experiment.seeds[0]) as study:
-        deadline = float("inf") if minutes is None else time.monotonic() + 60 * minutes
+    with opened_study(out / STORAGE, experiment.title, made_by) as study:
+        deadline = float("inf") if config.minutes is None else time.monotonic() + 60 * config.minutes
         yield Search(experiment, space, context, study, wanted, deadline)
 
 
@@ -163,8 +150,9 @@ def _try_all(found: Search) -> None:
     # Of all trials, also those that are done: states come from the same place when a search goes on.
     passes = found.context.experiment.heads.epochs * max(1, -(-found.wanted // found.group))
     heads = HeadTrials(found.context, found.space, passes)
-    while time.monotonic() < found.deadline or not count_done(found.study):
-        asked = ask(found.study, found.space, found.group, found.wanted)
+    points = found.space.grid() if _config(found.experiment).sampler == "grid" else []
+    while time.monotonic() < found.deadline or not finished_trials(found.study):
+        asked = ask(found.study, found.space, found.group, found.wanted, found.experiment.seeds[0], points)
         if not asked:
             break
         for group in _groups(asked):
@@ -179,7 +167,7 @@ def _try_all(found: Search) -> None:
 
 
 def _groups(asked: Sequence[AskedTrial]) -> list[list[AskedTrial]]:
-    """Part trials by their seed, in which those that were asked for before may differ."""
+    """Part trials by their seed, in which points of a grid may differ."""
     groups: dict[Value, list[AskedTrial]] = {}
     for each in asked:
         groups.setdefault(each.trial.settings[SHARED], []).append(each)
@@ -196,34 +184,33 @@ def _counted(experiment: Experiment, space: Space, scores: Sequence[float]) -> f
 
 def _finish(found: Search, out: Path, progress: Progress) -> SearchRecord:
     """Write the best trial's experiment, run it, and record all."""
-    with locked(out, "best"):
-        trials = finished_trials(found.study)
-        scored = [trial for trial in trials if trial.state == "complete" and trial.score is not None]
-        if not scored:
-            raise TrainingError(f"{out}: none of {len(trials)} trials has a score; search lower rates (search.lr)")
-        best = max(scored, key=lambda trial: (trial.score or 0.0, -trial.number))
-        reads = _forget_other_best(out, best.number)
-        path = _write_best(found, out, best)
-        result = _run_best(found, path, out, progress)
-        record = SearchRecord(
-            experiment=found.experiment.title,
-            task=found.experiment.task,
-            of=found.space.of,
-            metric=found.context.metric,
-            sampler=_config(found.experiment).sampler,
-            space=found.space.as_dict(),
-            trials=trials,
-            best=best.number,
-            dev_scores=result.scores,
-            dev_reads=reads + 1,
-            importances=importances(found.study, len(scored)),
-            data=result.data,
-            config=found.experiment.model_dump(mode="json"),
-            provenance=_provenance(found.context),
-        )
-        write_text(out / TRIALS_FILE, to_csv([_row(trial, found.space) for trial in trials]))
-        write_search_record(out, record)
-        return record
+    trials = finished_trials(found.study)
+    scored = [trial for trial in trials if trial.state == "complete" and trial.score is not None]
+    if not scored:
+        raise TrainingError(f"{out}: none of {len(trials)} trials has a score; search lower rates (search.lr)")
+    best = max(scored, key=lambda trial: (trial.score or 0.0, -trial.number))
+    reads = _forget_other_best(out, best.number)
+    path = _write_best(found, out, best)
+    result = _run_best(found, path, out, progress)
+    record = SearchRecord(
+        experiment=found.experiment.title,
+        task=found.experiment.task,
+        of=found.space.of,
+        metric=found.context.metric,
+        sampler=_config(found.experiment).sampler,
+        space=found.space.as_dict(),
+        trials=trials,
+        best=best.number,
+        dev_scores=result.scores,
+        dev_reads=reads + 1,
+        importances=importances(found.study, len(scored)),
+        data=result.data,
+        config=found.experiment.model_dump(mode="json"),
+        provenance=_provenance(found.context),
+    )
+    write_text(out / TRIALS_FILE, to_csv([_row(trial, found.space) for trial in trials]))
+    write_search_record(out, record)
+    return record
 
 
 def _forget_other_best(out: Path, best: int) -> int:

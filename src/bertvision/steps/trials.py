@@ -9,7 +9,6 @@ from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.errors import TrainingError
 from bertvision.experiment import Experiment
-from bertvision.files import locked
 from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import Head
 from bertvision.heads.training import EpochEnd, build_heads, start_at_prior, train_heads_together
@@ -31,8 +30,8 @@ class Trial:
 
     number: int
     settings: Mapping[str, Value]
-    # Is told an epoch and the score after it, and says whether the trial is to end.
-    is_hopeless: Callable[[int, float], bool] = lambda epoch, score: False
+    # Is told the scores after each epoch so far, and says whether the trial is to end.
+    is_hopeless: Callable[[Sequence[float]], bool] = lambda scores: False
     scores: list[float] = field(default_factory=list)  # after each epoch
     seconds: float = 0.0  # of the pass that it took part in
     note: str = ""  # why it ended early
@@ -48,7 +47,7 @@ class Trial:
             self.note = "no score"
             return
         self.scores.append(score)
-        if self.is_hopeless(epoch, score) and epoch < epochs:
+        if self.is_hopeless(self.scores) and epoch < epochs:
             self.note = f"pruned after epoch {epoch}"
 
 
@@ -156,8 +155,7 @@ class HeadTrials:
         is_own = context.fraction is not None or context.experiment.heads.share != 1
         if self._encoder is None or (is_own and self._seed != context.seed):
             if context.fraction is not None:
-                with locked(context.out, "encoder"):
-                    finetune(context)
+                finetune(context)
             self._encoder, self._seed, self._stores = frozen_encoder(context), context.seed, {}
             self._held_out = kept_states(context)["held_out"]
         return self._encoder
