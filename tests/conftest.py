@@ -213,7 +213,7 @@ RECORD_CONFIG = {
     "task": "squad2",
     "encoder": {"name": "gte-small", "max_length": 384},
     "finetune": {"fractions": [0.1, 1.0], "optim": {"lr": 0.0001, "schedule": "linear"}, "batch": {"tokens": 8192}},
-    "heads": {"train": [{"name": "learned_pooling"}, {"name": "last_linear"}], "epochs": 1, "report_epoch": 1},
+    "heads": {"train": [{"name": "learned_pooling"}, {"name": "last_linear"}], "epochs": 1},
     "seeds": [1, 2],
 }
 

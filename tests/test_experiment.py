@@ -332,12 +332,6 @@ def test_ensembles_are_named_after_their_members_and_how_they_are_combined():
     ]
 
 
-def test_a_weighted_ensemble_is_named_without_its_weights():
-    weighted = {"of": ["encoder", "last_linear"], "how": "weighted", "weights": [3, 1]}
-    (ensemble,) = build_experiment({"ensembles": [weighted]}).ensembles
-    assert (ensemble.name, ensemble.weights) == ("encoder+last_linear-weighted", (3.0, 1.0))
-
-
 def test_heads_are_given_by_catalog_name_or_with_a_changed_part():
     train = [
         "adapter_64_shared",
@@ -398,7 +392,6 @@ PAIR = ["encoder", "last_linear"]
         ({"heads": {"batch": {"tokens": 383}}}, "heads.batch.tokens (383) is less than one window (384)"),
         ({"states": {"batch": {"tokens": 383}}}, "states.batch.tokens (383) is less than one window (384)"),
         ({"states": "tape"}, "`states.source`: Input should be 'auto', 'live', 'ram' or 'disk', got \"tape\""),
-        ({"heads": {"report_epoch": 2}}, "`heads`: report_epoch is 2, but there are 1 epochs"),
         ({"heads": {"epochs": 0}}, "`heads.epochs`: Input should be greater than or equal to 1, got 0"),
         ({"heads": {"train": ["last_linear", "last_linear"]}}, "`heads`: two heads are called 'last_linear'; give one"),
         (
@@ -425,16 +418,6 @@ PAIR = ["encoder", "last_linear"]
             "ensemble of 'last_linaer', which is not trained here; did you mean `last_linear`?",
         ),
         ({"ensembles": [{"of": PAIR, "how": "median"}]}, "`ensembles.0.how`: "),
-        ({"ensembles": [{"of": PAIR, "how": "weighted"}]}, "`ensembles.0`: `weighted` needs weights, one for each of"),
-        ({"ensembles": [{"of": PAIR, "weights": [1, 2]}]}, "`ensembles.0`: `max` takes no weights; leave them out or"),
-        (
-            {"ensembles": [{"of": PAIR, "how": "weighted", "weights": [1]}]},
-            "`ensembles.0`: got 1 weights for 2 members; give one for each",
-        ),
-        (
-            {"ensembles": [{"of": PAIR, "how": "weighted", "weights": [1, -0.5]}]},
-            "`ensembles.0`: the weight -0.5 is no positive number",
-        ),
         ({"ensembles": [{"of": PAIR}, {"of": PAIR}]}, "two ensembles are called 'encoder+last_linear'"),
         ({"answers": {"decoders": ["paper-v1"]}}, "`answers`: `decoders` holds `official` and, if wanted, "),
         ({"answers": {"decoders": ["official"] * 2}}, "`answers`: `decoders` holds `official` and, if wanted, "),
@@ -447,10 +430,6 @@ PAIR = ["encoder", "last_linear"]
             {"finetune": {"gradient_checkpointing": True}, "tune": {"parasites": {}}},
             "finetune.gradient_checkpointing does not go with tune.parasites, which read what earlier blocks gave; "
             "leave one of them out",
-        ),
-        (
-            {"heads": {"report_epoch": 1, "patience": 2}},
-            "`heads`: report_epoch fixes an epoch, and keep_best or patience choose one; leave one of them out",
         ),
     ],
 )

@@ -50,8 +50,11 @@ def test_a_plan_measures_every_stage(settings, questions, tmp_path):
 
 def test_the_gradients_of_every_rate_are_added_up(settings, tmp_path):
     settings["finetune"], settings["heads"] = {"fractions": []}, {"train": ["last_linear"], "batch": {"windows": 4}}
+    rates = [{"head": "last_linear", "name": f"linear{number}", "lr": 0.1 * number} for number in (1, 2, 3)]
     (one, _), (three, _) = (
-        plan_processes(build_experiment(settings, rates), tmp_path / "out", 8).stages
-        for rates in ([], ["heads.settings=[{lr: 0.1}, {lr: 0.2}, {lr: 0.3}]"])
+        plan_processes(
+            build_experiment({**settings, "heads": {**settings["heads"], "train": heads}}), tmp_path, 8
+        ).stages
+        for heads in (["last_linear"], rates)
     )
     assert three.num_bytes == 3 * one.num_bytes

@@ -129,7 +129,7 @@ class RunRecord(Record):
     method: str | None = None  # that variant, whatever its learning rate
     task: str
     row: str  # `encoder`, a head's name, or an ensemble's name
-    setting_of: str | None = None  # the head that this one tries another setting of (`heads.settings`)
+    setting_of: str | None = None  # the head that this one tries another rate of
     kind: ResultKind
     place: int = 0  # among the rows of its fraction, as the experiment lists them
     fraction: float | None  # None where the encoder was used as given
@@ -138,7 +138,7 @@ class RunRecord(Record):
     encoder_lr: float | None = None  # learning rate of the encoder's tuning; None where it was used as given
     lr: float | None = None  # of a head
     weight_decay: float | None = None  # of a head with one of its own
-    scores: dict[str, float]  # at the epoch fixed beforehand (heads.report_epoch)
+    scores: dict[str, float]
     epochs: list[dict[str, float]]  # scores after every epoch of head training; empty for encoder and ensembles
     training: list[TrainingPoint] = []  # in the order of steps; empty where no optimizer took steps
     intervals: dict[str, tuple[float, float]] = {}  # of scores: the middle 95% where dev's examples are resampled

@@ -69,7 +69,7 @@ def keep_epoch(
     config = context.experiment.heads
     going = {name: head for name, head in heads.items() if name not in end.diverged}
     training = {"seconds": round(end.seconds, 3), "states": states}
-    if end.epoch == config.reported and not config.keeps_best and context.is_main:
+    if end.epoch == config.epochs and not config.keeps_best and context.is_main:
         with whole_folder(stage / REPORTED) as beside:
             for name, head in going.items():
                 save_weights(beside / name, head)

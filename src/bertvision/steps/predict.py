@@ -156,7 +156,7 @@ def _ask(context: RunContext, rows: Sequence[ResultModel], encoder: Encoder, ans
     for row in rows:
         if row.members is not None:
             members = [logits[name] for name in row.members.of]
-            logits[row.name] = answering.combine(members, row.members.how, row.members.weights)
+            logits[row.name] = answering.combine(members, row.members.how, None)
     return SplitLogits(answering, logits)
 
 
@@ -236,7 +236,7 @@ def _baseline_scores(context: RunContext) -> Scores:
 
 def _record(this: Pass, row: ResultModel, place: int, found: RowScores) -> RunRecord:
     context, config = this.context, this.context.experiment
-    epochs = {**row.epochs, row.best or config.heads.reported: found.scores} if row.kind in ("head", "control") else {}
+    epochs = {**row.epochs, row.best or config.heads.epochs: found.scores} if row.kind in ("head", "control") else {}
     return RunRecord(
         experiment=config.name,
         variant=config.variant,
@@ -279,7 +279,7 @@ def _record(this: Pass, row: ResultModel, place: int, found: RowScores) -> RunRe
 def _course(this: Pass, row: ResultModel, scores: Scores) -> list[TrainingPoint]:
     """Return the course of a row's training; weights that are those of its last step have the score of the row."""
     points = thinned(row.points)
-    if points and points[-1].score is None and row.best is None and this.context.experiment.heads.report_epoch is None:
+    if points and points[-1].score is None and row.best is None:
         points[-1] = points[-1].model_copy(update={"score": scores.get(this.context.watched_score)})
     return points
 

@@ -181,7 +181,7 @@ def suffix_of(pooling: Pooling | None) -> str:
 def _rehearse(context: RunContext, wanted: Wanted, heads: Sequence[HeadConfig]) -> Train:
     """Return a training of heads like the real ones, for the sake of its time."""
     heads, objective = [head for head in heads if not is_regression(head)], context.objective
-    once = context.experiment.heads.model_copy(update={"train": tuple(heads), "epochs": 1, "report_epoch": None})
+    once = context.experiment.heads.model_copy(update={"train": tuple(heads), "epochs": 1})
 
     def train(source: StateSource) -> None:
         shape = shape_of_states(wanted.encoder, wanted.layers, pooling=wanted.pooling)

@@ -243,7 +243,7 @@ class HeadTrials:
         self, context: RunContext, wanted: Wanted, weights: str, configs: Sequence[HeadConfig]
     ) -> BlockStore | None:
         """Keep the states where that is quicker for all passes that are foreseen; None: they are live."""
-        heads = context.experiment.heads.model_copy(update={"epochs": self._passes, "report_epoch": None})
+        heads = context.experiment.heads.model_copy(update={"epochs": self._passes})
         all_passes = replace(context, experiment=context.experiment.model_copy(update={"heads": heads}))
         folder, asked = states_folder(context, weights, pooling=wanted.pooling), context.experiment.states.source
         if asked == "auto":
