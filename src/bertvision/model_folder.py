@@ -18,7 +18,7 @@ from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.folder import changes_between, lay_over, read_shapes, save_changes, sign_changes
 from bertvision.encoder.load import KNOWN, SHIPPED, Encoder, load_encoder, quiet_transformers, shipped_model
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, apply_adapters, load_adapters, save_adapters, save_plain
-from bertvision.encoder.tuning.variants import merge_tuning, variant_of, variants_of
+from bertvision.encoder.tuning.tune import merge_tuning, tuning_of
 from bertvision.errors import EncoderError, FolderError, SettingsError, told_as
 from bertvision.files import read_json, write_json
 from bertvision.heads.build import build_head, pooling_of
@@ -81,7 +81,7 @@ def save_encoder(folder: Path, encoder: Encoder, output: Head, config: ModelConf
     with quiet_transformers():
         save_plain(folder, encoder.model)
         encoder.tokenizer.save_pretrained(folder)
-    if variants_of(encoder.model).active is not None:
+    if tuning_of(encoder.model) is not None:
         save_adapters(folder / ADAPTERS, encoder.model)
     save_head(folder, output, config)
 
@@ -99,7 +99,7 @@ def save_as_changes(folder: Path, model: Model, base: str) -> None:
     start = load_encoder(base)
     if start.tokenizer.get_vocab() != model.encoder.tokenizer.get_vocab():
         raise EncoderError(f"{base}: has other word pieces than this model; name the encoder that it was tuned from")
-    if variants_of(model.encoder.model).active is not None:
+    if tuning_of(model.encoder.model) is not None:
         save_adapters(folder / ADAPTERS, model.encoder.model, is_rounded=True)
         load_adapters(folder / ADAPTERS, start.model, any_base=True)
         save_adapters(folder / ADAPTERS, start.model, is_rounded=True)  # with the fingerprint of what it is for
@@ -120,8 +120,8 @@ def save_as_changes(folder: Path, model: Model, base: str) -> None:
 
 def as_saved(encoder: Encoder) -> Encoder:
     """Return the encoder that a folder is to hold: a copy with LoRA merged into its weights, or else the very same."""
-    active = variants_of(encoder.model).active
-    if active is None or not variant_of(encoder.model, active).config.is_mergeable:
+    tuning = tuning_of(encoder.model)
+    if tuning is None or not tuning.config.is_mergeable:
         return encoder
     merged = replace(encoder, model=deepcopy(encoder.model))
     merge_tuning(merged.model)

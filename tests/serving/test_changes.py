@@ -13,8 +13,7 @@ from bertvision.encoder import load
 from bertvision.encoder.load import load_encoder
 from bertvision.encoder.tuning.adapter_file import save_adapters
 from bertvision.encoder.tuning.config import TuneConfig
-from bertvision.encoder.tuning.tune import tune
-from bertvision.encoder.tuning.variants import merge_tuning
+from bertvision.encoder.tuning.tune import merge_tuning, tune
 from bertvision.errors import EncoderError, FolderError
 from bertvision.model_folder import load_model
 from bertvision.records import write_record
