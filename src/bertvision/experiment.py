@@ -184,7 +184,7 @@ class Experiment(Config):
         without = {"fractions", "save_every", "gradient_checkpointing"}
         without |= {"step"} if self.finetune.step == "auto" else set()
         without |= {"evaluate_every", "keep_best", "patience"} if not self.finetune.keeps_best else set()
-        without |= {"objective", "pairs"} if self.finetune.objective == "task" else set()  # as before there was another
+        without |= {"pairs"} if self.finetune.objective == "task" else set()
         finetune = self.finetune.model_dump(mode="json", exclude=without)
         return {"finetune": finetune, "tune": None if self.tune is None else self.tune.model_dump(mode="json")}
 

@@ -55,8 +55,8 @@ def load_heads(context: RunContext) -> dict[str, TrainedHead]:
         # The experiment's own config: a pooler given from Python is in no file.
         saved = read_model_config(place).model_copy(update={"head": config})
         head = load_head(place, saved)
-        points = [TrainingPoint(**point) for point in training.get("points", [])]
-        told = Told.model_validate(training.get("told", {}))  # older folders have none
+        points = [TrainingPoint(**point) for point in training["points"]]
+        told = Told.model_validate(training["told"])
         seconds, states, best = training["seconds"], training["states"], training.get("best")
         trained[config.name] = TrainedHead(config, head, seconds, epochs, states, points, best, told)
     return trained

@@ -33,7 +33,7 @@ from bertvision.records import (
     write_record,
 )
 from bertvision.run_folder import MADE_BY
-from bertvision.settings import Settings, first_difference
+from bertvision.settings import first_difference
 from bertvision.steps.cautions import same_answer
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import tuning_of
@@ -310,9 +310,8 @@ def _own_settings(this: Pass, row: ResultModel) -> dict[str, Any]:
 
 def _finished_records(context: RunContext) -> list[RunRecord] | None:
     """Return the records of a fraction where all are there, made by this very experiment on these very data."""
-    # Who was shown the training changes no result. Older records do not say whether they are deterministic.
+    # Who was shown the training changes no result.
     config, folder = {**context.experiment.model_dump(mode="json"), "report_to": None}, context.folder
-    older: Settings = {"deterministic": False}
     names = [] if output_layer_of(context) is None else [ENCODER]
     names += load_heads(context)
     names += [each.name for each in context.experiment.ensembles if all(name in names for name in each.of)]
@@ -324,8 +323,7 @@ def _finished_records(context: RunContext) -> list[RunRecord] | None:
         return None
     records = [read_record(path) for path in paths]
     same = all(
-        record.data == context.data()
-        and first_difference({**older, **record.config, "report_to": None}, config) is None
+        record.data == context.data() and first_difference({**record.config, "report_to": None}, config) is None
         for record in records
     )
     return records if same else None
