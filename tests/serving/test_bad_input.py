@@ -231,10 +231,10 @@ def ask(make_shared):
     ("arguments", "stdin", "message"),
     [
         (("--question", "", "--context", CONTEXT), None, "question: is empty"),
-        (("--question", "who?", "-"), b"", "context: is empty"),
-        (("--question", "who?", "-"), b" \n ", "context: is blank"),
-        (("--question", "who?", "-"), b"\0\x01", "holds no token"),
-        (("--question", "who?", "-"), b"opensesame \xc3", "standard input: is not UTF-8 text (byte 11)"),
+        (("--question", "who?", "--file", "-"), b"", "context: is empty"),
+        (("--question", "who?", "--file", "-"), b" \n ", "context: is blank"),
+        (("--question", "who?", "--file", "-"), b"\0\x01", "holds no token"),
+        (("--question", "who?", "--file", "-"), b"opensesame \xc3", "standard input: is not UTF-8 text (byte 11)"),
         (("--question", "who\udcff?", "--context", CONTEXT), None, "question: character 3 is U+DCFF"),
         (("--question", "who?", "--file", "."), None, ".: cannot be read (Is a directory)"),
         (

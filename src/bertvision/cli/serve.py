@@ -125,31 +125,6 @@ def save(
     _show_files({path.name: path.stat().st_size for path in sorted(place.iterdir())}, str(place), as_json)
 
 
-@in_one_line
-def push(
-    model: Model,
-    repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Its place on the Hugging Face hub.")],
-    private: Annotated[bool, typer.Option("--private", help="Where it is new, only you may see it.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be uploaded, and send nothing.")] = False,
-    allow_outside: AllowOutside = False,
-    as_json: Json = False,
-) -> None:
-    """Publish a model on the Hugging Face hub.
-
-    Uploads what `save` writes, with your own token: that of `hf auth login`, or of the variable HF_TOKEN. Then
-    bertvision.load("OWNER/NAME") loads it anywhere.
-    """
-    loaded = _load(model, allow_outside)
-    if dry_run:
-        _show_files(loaded.hub_files(repository), repository, as_json)
-        return
-    address = loaded.push_to_hub(repository, private=private)
-    if as_json:
-        print_json({"repository": repository, "commit": address})
-    else:
-        results.print(address, markup=False)
-
-
 def _places_by_name(models: Sequence[str]) -> dict[str, str]:
     """Return where each model lies, by its name; refuse names that two share."""
     named = [_named(each) for each in models]

@@ -38,12 +38,13 @@ def ask(
     questions: Annotated[
         list[str], typer.Option("--question", help="What you want to know; several times for several questions.")
     ],
-    source: Annotated[str | None, typer.Argument(metavar="-", help="Read the context from standard input.")] = None,
     model: Annotated[
         str, typer.Option("--model", help="default, base, a MODEL_DIR, a checkpoint or a hub id.")
     ] = "default",
     context: Annotated[str | None, typer.Option("--context", help="The text that may hold the answer.")] = None,
-    file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="A text file (UTF-8) instead.")] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="FILE", help="A text file (UTF-8) instead; - for standard input.")
+    ] = None,
     top_k: Annotated[int, typer.Option("--top-k", help="How many answers to show.", min=1)] = 3,
     null_threshold: Annotated[
         float | None, typer.Option("--null-threshold", help="Abstain where the null odds exceed it; inf: never.")
@@ -61,7 +62,7 @@ def ask(
     Shows the answer in its sentence, how likely it is, how likely it is that the text holds no answer, and the next
     best answers. Long texts are read in parts; on a terminal a bar shows how far it is.
     """
-    text = _context(source, context, file)
+    text = _context(context, file)
     import bertvision
     from bertvision.serving.reader import Reader
 
@@ -110,17 +111,15 @@ def _as_json(questions: Sequence[str], answered: "Sequence[Sequence[Answer]]") -
     return found[0] if len(found) == 1 else found
 
 
-def _context(source: str | None, context: str | None, file: str | None) -> str:
+def _context(context: str | None, file: str | None) -> str:
     """Return the context from the one place that was named."""
-    if source not in (None, "-"):
-        raise SettingsError(f"got {source!r}; give --context TEXT, --file FILE, or - for standard input")
-    if (source is not None) + (context is not None) + (file is not None) != 1:
-        raise SettingsError("give the context in one way: --context TEXT, --file FILE, or - for standard input")
-    if context is not None:
-        return context
-    name = "standard input" if file is None else file
+    if (context is None) == (file is None):
+        raise SettingsError("give the context in one way: --context TEXT or --file FILE (- for standard input)")
+    if file is None:
+        return context or ""
+    name = "standard input" if file == "-" else file
     try:
-        content = sys.stdin.buffer.read() if file is None else Path(file).read_bytes()
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return content.decode("utf-8-sig")
     except OSError as error:
         raise DataError(f"{name}: cannot be read ({error.strerror}); give a text file") from None
@@ -132,7 +131,8 @@ def _context(source: str | None, context: str | None, file: str | None) -> str:
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL)],
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts instead of a file; - for standard input.")
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="Texts instead of a file; - for standard input, one on each line."),
     ] = None,
     data: Annotated[
         list[str] | None,
@@ -155,10 +155,9 @@ def predict(
     """Answer a file or texts with a trained model.
 
     A .csv gets texts, labels by name and a probability of each (or words and their tags); without --out it is
-    printed. Standard input is a text on each line, CSV with the model's columns, or JSON lines. A folder gets, for
-    questions, predictions.json, nbest_predictions.json and null_odds.json as run_qa writes them, and
-    logits.safetensors; for other tasks predictions.json, probabilities.json, GLUE's file for its test sets and
-    CoNLL columns. Prints the scores where the file has answers.
+    printed. A folder gets, for questions, predictions.json, nbest_predictions.json and null_odds.json as run_qa writes
+    them, and logits.safetensors; for other tasks predictions.json, probabilities.json, GLUE's file for its test sets
+    and CoNLL columns. Prints the scores where the file has answers.
 
     Shards (a folder, a pattern in quotes, or --data several times) may hold millions of rows, as JSON lines or tables.
     Each gets a shard of predictions in the folder --out, and one of its bad rows; the same command goes on where it was

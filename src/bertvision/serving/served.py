@@ -139,13 +139,6 @@ class Saveable:
                 raise _refused(repo_id, reason_of(error)) from None
         return str(done)
 
-    def hub_files(self, repo_id: str, records: Sequence[RunRecord] | None = None) -> dict[str, int]:
-        """Return the files that `push_to_hub` would upload, and their bytes; nothing is sent."""
-        _check_repository(repo_id)
-        with tempfile.TemporaryDirectory() as folder:
-            place = self._save_for_hub(Path(folder), repo_id, records)
-            return {path.name: path.stat().st_size for path in sorted(place.iterdir())}
-
     def _save_for_hub(self, folder: Path, repo_id: str, records: Sequence[RunRecord] | None) -> Path:
         """Save the model with a card that names its place on the hub."""
         place = self.save_pretrained(folder / "model", records)
