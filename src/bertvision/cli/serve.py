@@ -109,10 +109,6 @@ def serve(
 def save(
     model: Model,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The new folder to write.")],
-    changes_of: Annotated[
-        str | None,
-        typer.Option("--changes-of", metavar="ENCODER", help="Write only what differs from `default` or a hub id."),
-    ] = None,
     allow_outside: AllowOutside = False,
     as_json: Json = False,
 ) -> None:
@@ -121,7 +117,7 @@ def save(
     DIR holds encoder, tokenizer, head, settings, calibration, model card and the sha256 of each: all that
     bertvision.load, ask, predict and serve need, wherever it is moved to. The card has the scores of the model's run.
     """
-    place = _load(model, allow_outside).save_pretrained(out, changes_of=changes_of)
+    place = _load(model, allow_outside).save_pretrained(out)
     _show_files({path.name: path.stat().st_size for path in sorted(place.iterdir())}, str(place), as_json)
 
 

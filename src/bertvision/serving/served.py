@@ -76,7 +76,7 @@ class Served(ABC):
         """Return whether a GPU runs it."""
 
     @abstractmethod
-    def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
+    def write(self, folder: Path, records: Sequence[RunRecord] | None) -> None:
         """Write all of the model into a folder, as `Saveable.save_pretrained` promises."""
 
     @property
@@ -101,20 +101,16 @@ class Saveable:
         """Say what it is in one line: a dataclass would print every module of the encoder."""
         return f"{type(self).__name__}(task={self.served.config.task!r}, folder={str(self.served.folder)!r})"
 
-    def save_pretrained(
-        self, folder: str | Path, records: Sequence[RunRecord] | None = None, *, changes_of: str | None = None
-    ) -> Path:
+    def save_pretrained(self, folder: str | Path, records: Sequence[RunRecord] | None = None) -> Path:
         """Write encoder, head, settings, calibration and model card into a new folder that `bertvision.load` reads.
 
-        The card shows the scores of `records`; where none are given, those of the run that the model lies in. With
-        `changes_of` (`default` or a hub id: the encoder that this one was tuned from), the folder holds what differs
-        from that encoder in the place of a whole one, rounded to float16.
+        The card shows the scores of `records`; where none are given, those of the run that the model lies in.
         """
         place = check_folder(Path(folder))
         if place.is_dir() and any(place.iterdir()):
             raise FolderError(f"{place}: is not empty; choose a new folder")
         with given_folder(place) as beside:
-            self.served.write(beside, records, changes_of)
+            self.served.write(beside, records)
         return place
 
     def push_to_hub(
