@@ -213,7 +213,8 @@ RECORD_CONFIG = {
     "task": "squad2",
     "encoder": {"name": "gte-small", "max_length": 384},
     "finetune": {"fractions": [0.1, 1.0], "optim": {"lr": 0.0001, "schedule": "linear"}, "batch": {"tokens": 8192}},
-    "heads": {"train": [{"name": "learned_pooling"}, {"name": "last_linear"}], "epochs": 1, "report_epoch": 1},
+    "heads": {"train": [{"name": "learned_pooling"}, {"name": "last_linear"}], "epochs": 1, "share": 1.0},
+    "answers": {"null_threshold": 0.0},
     "seeds": [1, 2],
 }
 
@@ -244,6 +245,8 @@ def invent_record(**changes: Any) -> RunRecord:
             versions={"torch": "2.13.0"},
         ),
     }
+    if "config" in changes:  # every record says these
+        changes["config"] = {"heads": {"share": 1.0}, "answers": {"null_threshold": 0.0}, **changes["config"]}
     return RunRecord(**{**fields, **changes})
 
 
@@ -271,6 +274,7 @@ def make_variant(make_record: MakeRecord) -> MakeRecord:
         kind = "encoder" if row == "encoder" else "head"
         scores = {"exact": f1 - 3, "f1": f1, **({} if held_out is None else {"held_out_f1": held_out})}
         own = {"variant": variant, "finetune": {"lr": rate, **config.pop("finetune", {})}, **config}
+        own = {"answers": {"null_threshold": 0.0}, **own, "heads": {"share": 1.0, **own.get("heads", {})}}
         head = next((each for each in own.get("heads", {}).get("train", []) if each["name"] == row), {})
         return make_record(
             experiment="efficiency",

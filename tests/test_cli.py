@@ -15,7 +15,7 @@ from bertvision.cli import app
 from bertvision.experiment import read_experiment
 
 VERBS_BY_PANEL = {
-    "Use a model": ["ask", "serve", "predict", "save", "push", "export"],
+    "Use a model": ["ask", "serve", "predict", "save", "export"],
     "Train": [
         "quickstart",
         "run",

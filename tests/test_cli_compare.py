@@ -147,7 +147,7 @@ def test_bad_predictions_end_in_one_line(call, write, answers, problem):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--metric", "bleu"), "--metric bleu: expected one of exact, f1, both"),
+        (("--metric", "bleu"), "--metric bleu: expected one of exact, f1"),
         (("--clusters", "title"), "--clusters title: expected one of question, article"),
     ],
 )

@@ -50,7 +50,6 @@ PAPER_V1 = {
         "accumulate": 1,
         "lr": 1e-5,
         "optim": {
-            "betas": [0.9, 0.999],
             "eps": 1e-7,
             "bias_correction": True,
             "weight_decay": 0.0,
@@ -66,7 +65,6 @@ PAPER_V1 = {
         "batch": {"tokens": None, "windows": 16},
         "lr": 1e-3,
         "optim": {
-            "betas": [0.9, 0.999],
             "eps": 1e-8,
             "bias_correction": True,
             "weight_decay": 0.0,
@@ -81,7 +79,6 @@ PAPER_V1 = {
 }
 # SPEC 8.1 (windows), 8.2 (answers), 8.3 (fine-tuning) and 8.5 (heads): what the system of spring 2021 did, BERT-base.
 ADAMW_V2 = {
-    "betas": [0.9, 0.999],
     "eps": 1e-6,
     "bias_correction": False,
     "weight_decay": 0.01,
@@ -254,7 +251,6 @@ def test_a_yaml_lies_above_its_recipe_and_an_override_above_both(tmp_path):
     assert (experiment.finetune.lr, experiment.finetune.optim.eps, experiment.heads.epochs) == (3e-5, 1e-6, 4)  # YAML
     assert (experiment.windows.max_length, experiment.finetune.loss, experiment.heads.batch.windows) == (386, "sum", 16)
     assert experiment.finetune.optim.max_grad_norm is None
-    assert experiment.finetune.optim.betas == (0.9, 0.999)  # the stage's own default
 
 
 def test_the_recipe_itself_can_be_overridden():
@@ -332,12 +328,6 @@ def test_ensembles_are_named_after_their_members_and_how_they_are_combined():
     ]
 
 
-def test_a_weighted_ensemble_is_named_without_its_weights():
-    weighted = {"of": ["encoder", "last_linear"], "how": "weighted", "weights": [3, 1]}
-    (ensemble,) = build_experiment({"ensembles": [weighted]}).ensembles
-    assert (ensemble.name, ensemble.weights) == ("encoder+last_linear-weighted", (3.0, 1.0))
-
-
 def test_heads_are_given_by_catalog_name_or_with_a_changed_part():
     train = [
         "adapter_64_shared",
@@ -390,15 +380,12 @@ PAIR = ["encoder", "last_linear"]
             "`heads.lr`: Input should be a valid number, got [1, 2]; a list of rates stands in",
         ),
         ({"finetune": {"dropout": 1.0}}, "`finetune.dropout`: Input should be less than 1"),
-        ({"finetune": {"optim": {"betas": [0.9]}}}, "`finetune.optim.betas"),
-        ({"finetune": {"optim": {"betas": [1.5, 0.9]}}}, "`finetune.optim.betas"),  # torch refuses it much later
         ({"finetune": {"batch": {}}}, "`finetune.batch`: give either `tokens` or `windows`, such as batch: {tokens: "),
         ({"heads": {"batch": {"tokens": 512, "windows": 4}}}, "`heads.batch`: give either `tokens` or `windows`"),
         ({"finetune": {"batch": {"tokens": 383}}}, "finetune.batch.tokens (383) is less than one window (384)"),
         ({"heads": {"batch": {"tokens": 383}}}, "heads.batch.tokens (383) is less than one window (384)"),
         ({"states": {"batch": {"tokens": 383}}}, "states.batch.tokens (383) is less than one window (384)"),
         ({"states": "tape"}, "`states.source`: Input should be 'auto', 'live' or 'memory', got \"tape\""),
-        ({"heads": {"report_epoch": 2}}, "`heads`: report_epoch is 2, but there are 1 epochs"),
         ({"heads": {"epochs": 0}}, "`heads.epochs`: Input should be greater than or equal to 1, got 0"),
         ({"heads": {"train": ["last_linear", "last_linear"]}}, "`heads`: two heads are called 'last_linear'; give one"),
         (
@@ -437,10 +424,6 @@ PAIR = ["encoder", "last_linear"]
             {"finetune": {"gradient_checkpointing": True}, "tune": {"parasites": {}}},
             "finetune.gradient_checkpointing does not go with tune.parasites, which read what earlier blocks gave; "
             "leave one of them out",
-        ),
-        (
-            {"heads": {"report_epoch": 1, "patience": 2}},
-            "`heads`: report_epoch fixes an epoch, and keep_best or patience choose one; leave one of them out",
         ),
     ],
 )
@@ -521,13 +504,6 @@ def test_contrastive_tuning_on_numbers_compares_the_texts_that_heads_compare_too
 def test_contrastive_tuning_is_for_rows_alone(task):
     with pytest.raises(SettingsError, match=f"contrastive is for classes, labels and numbers of rows, and {task} asks"):
         build_experiment({"task": task, "finetune": {"objective": "contrastive"}})
-
-
-def test_run_folders_from_before_contrastive_tuning_go_on():
-    plain = build_experiment({"task": "sst2"}).tuning_settings()["finetune"]
-    assert not {"objective", "pairs"} & plain.keys()
-    contrastive = build_experiment({"task": "sst2", "finetune": {"objective": "contrastive"}})
-    assert contrastive.tuning_settings()["finetune"]["objective"] == "contrastive"
 
 
 def test_a_floor_adds_epochs_to_every_fraction():

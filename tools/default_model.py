@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from changes import save_as_changes
 from pages import BEGIN, END
 
 import bertvision
@@ -32,7 +33,7 @@ def main(name: str, model: Path) -> None:
     reader = bertvision.load(model, device="cpu", precision="float32")
     assert isinstance(reader, Reader), f"{model}: answers no questions"
     with tempfile.TemporaryDirectory() as beside:
-        saved = reader.save_pretrained(Path(beside) / "model", changes_of=name)
+        saved = save_as_changes(reader, Path(beside) / "model", name)
         rounded = bertvision.load(saved, device="cpu", precision="float32")
         assert isinstance(rounded, Reader)
         _compare(reader, rounded)

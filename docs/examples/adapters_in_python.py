@@ -1,5 +1,6 @@
-"""Train two adapters on one frozen encoder, ship them as two small files, and switch between them."""
+"""Train two adapters for one frozen encoder and ship them as two small files."""
 
+import copy
 import tempfile
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from bertvision.encoder.load import load_encoder
 from bertvision.encoder.tuning.adapter_file import load_adapters, save_adapters
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.tune import tune
-from bertvision.encoder.tuning.variants import set_active
 
 SENTENCES = {
     "The film was a joy from start to finish.": ("good", "film"),
@@ -40,26 +40,23 @@ def read(model: nn.Module, output: nn.Module) -> torch.Tensor:
 folder = Path(tempfile.mkdtemp())
 outputs = {}
 for task in TASKS:
-    # Every tuning starts from the plain encoder; what it trains (adapters and layer norms) is its own.
-    tuned = tune(encoder.model, TuneConfig(train="none", insert="houlsby:16"), seed=1, name=task)
-    print(tuned)
+    # A copy of the plain encoder for every tuning; what it trains (adapters and layer norms) goes into its file.
+    model = copy.deepcopy(encoder.model)
+    print(task, tune(model, TuneConfig(train="none", insert="houlsby:16"), seed=1))
     outputs[task] = nn.Linear(encoder.shape.hidden, 2)
-    learning = [param for param in encoder.model.parameters() if param.requires_grad]
+    learning = [param for param in model.parameters() if param.requires_grad]
     optimizer = torch.optim.AdamW([*learning, *outputs[task].parameters()], lr=3e-3)
     for _ in range(20):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(read(encoder.model, outputs[task]), labels[task]).backward()
+        nn.functional.cross_entropy(read(model, outputs[task]), labels[task]).backward()
         optimizer.step()
-    save_adapters(folder / f"{task}.safetensors", encoder.model)
+    save_adapters(folder / f"{task}.safetensors", model)
 
-# Elsewhere: the plain encoder once, and a file per task.
-fresh = load_encoder("default")
+# Elsewhere: the plain encoder, and a file per task.
 for task in TASKS:
-    load_adapters(folder / f"{task}.safetensors", fresh.model, task)
-for task in TASKS:
-    set_active(fresh.model, task)
+    fresh = copy.deepcopy(encoder.model)
+    load_adapters(folder / f"{task}.safetensors", fresh)
     with torch.no_grad():
-        right = (read(fresh.model, outputs[task]).argmax(dim=1) == labels[task]).sum().item()
+        right = (read(fresh, outputs[task]).argmax(dim=1) == labels[task]).sum().item()
     size = (folder / f"{task}.safetensors").stat().st_size
     print(f"{task}: {right} of {len(SENTENCES)} right, {size / 2**20:.1f} MiB")
-set_active(fresh.model, None)  # the plain encoder again, bit for bit

@@ -14,10 +14,9 @@ from bertvision.encoder.finetune_plan import FinetuneConfig
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.errors import SettingsError
 from bertvision.heads.catalog import serves
-from bertvision.heads.config import HeadConfig, HeadsConfig, output_head, with_every_setting
+from bertvision.heads.config import HeadConfig, HeadsConfig, output_head
 from bertvision.kinds.facts import Contrast
 from bertvision.kinds.kind import Kind
-from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.recipes import recipe_for, with_baseline
 from bertvision.search_space import SearchConfig, space_of
@@ -48,16 +47,7 @@ class EnsembleConfig(Config):
     """Models that answer together."""
 
     of: tuple[str, ...] = Field(min_length=2)
-    how: How = "max"
-    weights: tuple[float, ...] | None = None  # one for each member, with `how: weighted` alone
-
-    @model_validator(mode="after")
-    def _has_fitting_weights(self) -> "EnsembleConfig":
-        try:
-            shares_of(self.how, self.weights, len(self.of))
-        except SettingsError as error:
-            raise ValueError(str(error)) from None
-        return self
+    how: Literal["max", "mean", "logits"] = "max"
 
     @property
     def name(self) -> str:
@@ -196,7 +186,7 @@ class Experiment(Config):
         without = {"fractions", "save_every", "gradient_checkpointing"}
         without |= {"step"} if self.finetune.step == "auto" else set()
         without |= {"evaluate_every", "keep_best", "patience"} if not self.finetune.keeps_best else set()
-        without |= {"objective", "pairs"} if self.finetune.objective == "task" else set()  # as before there was another
+        without |= {"pairs"} if self.finetune.objective == "task" else set()
         finetune = self.finetune.model_dump(mode="json", exclude=without)
         return {"finetune": finetune, "tune": None if self.tune is None else self.tune.model_dump(mode="json")}
 
@@ -269,7 +259,7 @@ def build_experiment(settings: Settings, overrides: Iterable[str] = (), origin: 
     settings = with_overrides(_spelled_out(settings), (_spelled_out_override(each) for each in overrides))
     settings = _with_own_dev(settings, origin)
     whole = merge(recipe_for(settings, origin), settings)
-    return validate(Experiment, {**whole, "heads": with_baseline(with_every_setting(whole.get("heads", {})))}, origin)
+    return validate(Experiment, {**whole, "heads": with_baseline(whole.get("heads", {}))}, origin)
 
 
 def fit_to_rows(experiment: Experiment, num_rows: int, *, pairs: bool) -> Experiment:

@@ -15,11 +15,11 @@ from pydantic import Field
 from torch import nn
 
 from bertvision.encoder.encode import shape_of_states
-from bertvision.encoder.folder import changes_between, lay_over, read_shapes, save_changes, sign_changes
+from bertvision.encoder.folder import read_shapes
 from bertvision.encoder.load import KNOWN, SHIPPED, Encoder, load_encoder, quiet_transformers, shipped_model
-from bertvision.encoder.tuning.adapter_file import ADAPTERS, apply_adapters, load_adapters, save_adapters, save_plain
-from bertvision.encoder.tuning.variants import merge_tuning, variant_of, variants_of
-from bertvision.errors import EncoderError, FolderError, SettingsError, told_as
+from bertvision.encoder.tuning.adapter_file import ADAPTERS, save_adapters, save_plain
+from bertvision.encoder.tuning.tune import merge_tuning, tuning_of
+from bertvision.errors import FolderError, SettingsError, told_as
 from bertvision.files import read_json, write_json
 from bertvision.heads.build import build_head, pooling_of
 from bertvision.heads.config import HeadConfig
@@ -81,47 +81,15 @@ def save_encoder(folder: Path, encoder: Encoder, output: Head, config: ModelConf
     with quiet_transformers():
         save_plain(folder, encoder.model)
         encoder.tokenizer.save_pretrained(folder)
-    if variants_of(encoder.model).active is not None:
+    if tuning_of(encoder.model) is not None:
         save_adapters(folder / ADAPTERS, encoder.model)
     save_head(folder, output, config)
 
 
-def save_as_changes(folder: Path, model: Model, base: str) -> None:
-    """Write a model as a folder of changes: what differs from another encoder, rounded to float16, and the head.
-
-    `base` is an encoder that whoever loads the folder has or gets: `default`, `base`, or a hub id. Adapters stand in a
-    file of their own, and so does the LoRA of an encoder that a run merged it into.
-    """
-    if Path(base).exists():
-        raise EncoderError(
-            f"{base}: is a folder of this machine; name an encoder that others have: default, base, or a hub id"
-        )
-    start = load_encoder(base)
-    if start.tokenizer.get_vocab() != model.encoder.tokenizer.get_vocab():
-        raise EncoderError(f"{base}: has other word pieces than this model; name the encoder that it was tuned from")
-    if variants_of(model.encoder.model).active is not None:
-        save_adapters(folder / ADAPTERS, model.encoder.model, is_rounded=True)
-        load_adapters(folder / ADAPTERS, start.model, any_base=True)
-        save_adapters(folder / ADAPTERS, start.model, is_rounded=True)  # with the fingerprint of what it is for
-    if (lora := Path(model.encoder.name) / LORA).is_file():
-        load_adapters(lora, start.model)
-        save_adapters(folder / ADAPTERS, start.model, is_rounded=True)
-        start = load_encoder(base)
-        apply_adapters(folder / ADAPTERS, start.model)
-        changes = {}
-    else:
-        changes = changes_between(model.encoder.model, start.model)
-    save_changes(folder, changes)
-    lay_over(start.model, changes, base)
-    own = {"encoder": ".", "encoder_is_path": True, "encoder_fingerprint": fingerprint(start.model)}
-    save_head(folder, model.head, model.config.model_copy(update=own))
-    sign_changes(folder, base, start.model)
-
-
 def as_saved(encoder: Encoder) -> Encoder:
     """Return the encoder that a folder is to hold: a copy with LoRA merged into its weights, or else the very same."""
-    active = variants_of(encoder.model).active
-    if active is None or not variant_of(encoder.model, active).config.is_mergeable:
+    tuning = tuning_of(encoder.model)
+    if tuning is None or not tuning.config.is_mergeable:
         return encoder
     merged = replace(encoder, model=deepcopy(encoder.model))
     merge_tuning(merged.model)

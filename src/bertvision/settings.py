@@ -203,7 +203,7 @@ def _one_line(kind: type[Config], error: ValidationError) -> str:
     if problem["type"] == "literal_error" and isinstance(problem["input"], str):
         more += suggest(problem["input"], re.findall("'([^']+)'", problem["ctx"]["expected"]))
     if problem["loc"][-1:] == ("lr",) and isinstance(problem["input"], list):
-        more += "; a list of rates stands in `finetune.lr` of a variant, or as mappings in `heads.settings`"
+        more += "; a list of rates stands in `finetune.lr` of a variant, and heads of a rate each in `heads.train`"
     got = (
         ""
         if problem["type"] in ("missing", "value_error")

@@ -5,13 +5,15 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import torch
+from changes import changes_between
 from safetensors.torch import load_file, save_file
 
 from bertvision.encoder import load
-from bertvision.encoder.folder import CHANGES, CHANGES_FILE, changes_between, save_changes, sign_changes
+from bertvision.encoder.folder import CHANGES, CHANGES_FILE
 from bertvision.encoder.load import load_encoder, load_tokenizer
 from bertvision.errors import EncoderError, FolderError
 from bertvision.manifest import write_manifest
+from bertvision.training.checkpoint import fingerprint
 
 CHANGED = "encoder.layer.1.output.dense.weight"
 
@@ -158,10 +160,11 @@ def folder(tuned, encoder, tmp_path):
     place = tmp_path / "changes"
     place.mkdir()
     changes = changes_between(tuned, encoder.model)
-    save_changes(place, changes)
+    save_file(changes, place / CHANGES)
     rounded = deepcopy(tuned)
     rounded.state_dict()[CHANGED].copy_(changes[CHANGED])
-    sign_changes(place, "default", rounded)
+    about = {"format": 1, "base": "default", "fingerprint": fingerprint(rounded)}
+    (place / CHANGES_FILE).write_text(json.dumps(about))
     write_manifest(place)
     return place
 

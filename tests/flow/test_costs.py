@@ -26,7 +26,13 @@ VARIANTS = {
     "cacnn": {"finetune": {"head": {"pooler": {"kind": "cacnn_simple", "filters": 2}}}},
     "heads": {
         "tune": {"train": "none", "insert": "houlsby:4"},
-        "heads": {"train": ["learned_pooling", "ladder"], "settings": [{"lr": 1e-3}, {"lr": 1e-2}]},
+        "heads": {
+            "train": [
+                {"head": head, "name": f"{head}-lr{lr}", "setting_of": head, "lr": lr}
+                for head in ("learned_pooling", "ladder")
+                for lr in (0.001, 0.01)
+            ]
+        },
     },
 }
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from changes import save_as_changes
 
 import bertvision
 from bertvision.encoder import load
@@ -27,7 +28,7 @@ def settings(squad_file, encoder_folder, tmp_path, monkeypatch):
     finetune = {"fractions": [1], "batch": {"windows": 2}, "lr": 1e-3, "head": "learned_pooling"}
     run(build_experiment({**own, "encoder": "default", "finetune": finetune}), tmp_path / "first")
     reader = bertvision.load(tmp_path / "first" / "encoder" / "1", device="cpu")
-    reader.save_pretrained(tmp_path / "default_model", changes_of="default")
+    save_as_changes(reader, tmp_path / "default_model", "default")
     monkeypatch.setattr(load, "SHIPPED", {"default": tmp_path / "default_model"})
     return {**own, "encoder": "default-model", "finetune": {**finetune, "head": None}}
 

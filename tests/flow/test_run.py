@@ -215,12 +215,12 @@ def test_epoch_scores_on_other_dev_data_are_refused(settings, out, squad_file, q
         run_with(settings, out, "heads.epochs=2", "finetune.fractions=[0.5]")
 
 
-def test_scores_are_kept_for_every_epoch_and_the_reported_one_is_fixed_beforehand(settings, out):
-    records = run_with(settings, out, "heads.epochs=3", "heads.report_epoch=2", "finetune.fractions=[0.5]")
+def test_scores_are_kept_for_every_epoch_and_the_last_one_counts(settings, out):
+    records = run_with(settings, out, "heads.epochs=3", "finetune.fractions=[0.5]")
     for record in records:
         if record.kind in ("head", "control"):
             assert len(record.epochs) == 3
-            assert record.epochs[1] == record.scores
+            assert record.epochs[2] == record.scores
 
 
 def test_epochs_can_be_told_apart_by_training_for_fewer(settings, out, tmp_path):

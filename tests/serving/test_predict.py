@@ -79,8 +79,6 @@ def test_bad_rows_that_are_left_out_are_counted(folder, tmp_path):
     drop = ("--set", "data.on_bad=drop")
     shown = predict(folder, "--data", tmp_path / "rows.csv", *drop)
     assert f"{tmp_path / 'rows.csv'}: 1 bad example left out, 2 kept; line 3: column `text` is empty" in shown.stderr
-    shown = predict(folder, "-", *drop, stdin='text\nweir\n""\n" "\n')
-    assert "standard input: 2 bad examples left out, 1 kept; the first: line 3: column `text` is empty" in shown.stderr
 
 
 def test_a_bad_row_may_be_left_out_as_the_error_says(folder, tmp_path):
@@ -113,26 +111,13 @@ def test_standard_input_is_a_text_on_each_line(folder, expected):
     assert "standard input: 2 texts, one on each line\n" in shown.stderr
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_standard_input_with_the_models_columns_is_csv(folder, expected, delimiter):
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, delimiter=delimiter)
-    writer.writerows([("key", "text"), *enumerate(TEXTS)])
-    check(predict(folder, "-", stdin=file.getvalue()).stdout, expected)
-
-
-def test_standard_input_may_be_json_lines(folder, expected):
-    stdin = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS)
-    check(predict(folder, "-", stdin=stdin).stdout, expected)
+def test_a_table_by_standard_input_is_texts_as_any_other(folder):
+    shown = predict(folder, "-", stdin="text,label\nthe weir,good\n")
+    assert [line["text"] for line in csv.DictReader(io.StringIO(shown.stdout))] == ["text,label", "the weir,good"]
 
 
 def test_standard_input_may_be_utf16(folder, expected):
     check(predict(folder, "-", stdin=f"{TEXTS[0]}\n{TEXTS[1]}\n".encode("utf-16")).stdout, expected[:2])
-
-
-def test_an_error_in_standard_input_names_it_as_such(folder):
-    told = refusal(folder, "-", stdin="key,text\n1,fine\n2,\n")
-    assert told.startswith("error: standard input: line 3: column `text` is empty; give a text")
 
 
 def test_a_table_has_the_users_own_names_of_columns(make_shared, tmp_path):

@@ -207,23 +207,3 @@ def test_save_replaces_nothing(make_folder, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear hannah")
     assert "is not empty; choose a new folder" in call("save", make_folder(), "--out", tmp_path / "mine").stderr
-
-
-def test_push_publishes_what_a_dry_run_lists(make_folder, tmp_path, monkeypatch):
-    client, folder = FakeClient(), make_folder()
-    monkeypatch.setattr("huggingface_hub.HfApi", lambda: client)
-    monkeypatch.setattr("huggingface_hub.get_token", lambda: "hf_of_hannah")
-    monkeypatch.setattr("bertvision.serving.served.hub_problem", lambda: None)
-    listed = json.loads(call("push", folder, "hannah/weir", "--dry-run", "--json").stdout)
-    assert client.calls == []
-    shown = call("push", folder, "hannah/weir", "--private")
-    assert (shown.exit_code, shown.stdout) == (0, "hub/hannah/weir/commit/1\n")
-    assert client.calls == [("create_repo", "hannah/weir", True, True), ("upload_folder", "hannah/weir")]
-    assert listed == {"place": "hannah/weir", "files": {name: len(text) for name, text in sorted(client.files.items())}}
-
-
-def test_push_without_the_hub_ends_in_one_line(make_folder):
-    shown = call("push", make_folder(), "hannah/weir")
-    assert (shown.exit_code, shown.stdout) == (2, "")
-    assert shown.stderr.startswith("error: hannah/weir: the hub did not take it (HF_HUB_OFFLINE forbids asking the hub")
-    assert shown.stderr.count("\n") == 1

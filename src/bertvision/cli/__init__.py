@@ -16,14 +16,14 @@ from bertvision.cli.evaluate import analyze, calibrate, compare, ensemble, layer
 from bertvision.cli.prepare import configs, heads, inspect, near_miss
 from bertvision.cli.pretrain import pretrain
 from bertvision.cli.search import search
-from bertvision.cli.serve import push, save, serve
+from bertvision.cli.serve import save, serve
 from bertvision.cli.study import compare_methods, costs, report, reproduce
 from bertvision.cli.train import encode, finetune, quickstart, run, train_heads
 from bertvision.cli.use import ask, export, predict
 
 # In the order in which --help lists them.
 VERBS_BY_PANEL = {
-    "Use a model": (ask, serve, predict, save, push, export),
+    "Use a model": (ask, serve, predict, save, export),
     "Train": (quickstart, run, finetune, train_heads, pretrain, search, encode, inspect, near_miss, heads, configs),
     "Evaluate": (score, compare, analyze, calibrate, ensemble, layers),
     "Study": (report, reproduce, costs, compare_methods),

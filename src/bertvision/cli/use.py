@@ -145,7 +145,8 @@ def _read_text(file: str) -> str:
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL)],
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts instead of a file; - for standard input.")
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="Texts instead of a file; - for standard input, one on each line."),
     ] = None,
     data: Annotated[
         list[str] | None,

@@ -79,12 +79,6 @@ def recognise_delimiter(text: str, usual: str, known_headers: Sequence[Collectio
     return usual
 
 
-def has_header(text: str, names: Collection[str], delimiter: str | None) -> bool:
-    """Return whether the first line holds these names, with the delimiter or any of the usual ones between them."""
-    tried = DELIMITERS if delimiter is None else (delimiter,)
-    return any(set(names) <= set(_first_cells(text, each)) for each in tried)
-
-
 def other_delimiter(text: str, delimiter: str) -> str:
     """Return what an error on missing columns says, where cells seem to have something else between them."""
     counts = {each: len(_first_cells(text, each)) for each in DELIMITERS if each != delimiter}

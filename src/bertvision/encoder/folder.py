@@ -25,10 +25,10 @@ from transformers import (
 )
 
 from bertvision.errors import EncoderError, FolderError
-from bertvision.files import read_json, write_json
-from bertvision.manifest import check_hashes, check_manifest
+from bertvision.files import read_json
+from bertvision.manifest import check_manifest
 from bertvision.settings import Config, validate
-from bertvision.training.checkpoint import fingerprint, load_tensors, save_tensors
+from bertvision.training.checkpoint import fingerprint, load_tensors
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
@@ -214,19 +214,6 @@ class ChangesConfig(Config):
     format: Literal[1] = 1
     base: str  # the encoder that they are laid over: `default`, `base`, or a hub id
     fingerprint: str  # of the whole encoder once they are
-    sha256: dict[str, str] = {}  # of its files of weights, where an older version saved it without a manifest
-
-
-def changes_between(model: PreTrainedModel, base: PreTrainedModel) -> dict[str, Tensor]:
-    """Return the weights that differ from another encoder's of the same shape, rounded to float16."""
-    tuned, start = model.state_dict(), base.state_dict()
-    if odd := [name for name in tuned.keys() | start.keys() if _shape(tuned, name) != _shape(start, name)]:
-        raise EncoderError(f"{len(odd)} weights differ in shape from those of the other encoder, such as {min(odd)!r}")
-    rounded = {name: value.half() for name, value in tuned.items()}
-    changes = {name: value for name, value in rounded.items() if not torch.equal(value, start[name].half())}
-    if wild := [name for name, value in changes.items() if not torch.isfinite(value).all()]:
-        raise EncoderError(f"{wild[0]!r} holds numbers beyond float16; save the whole model instead")
-    return changes
 
 
 def lay_over(model: PreTrainedModel, changes: Mapping[str, Tensor], origin: str) -> None:
@@ -240,27 +227,10 @@ def lay_over(model: PreTrainedModel, changes: Mapping[str, Tensor], origin: str)
         own[name].copy_(value)
 
 
-def save_changes(folder: Path, changes: Mapping[str, Tensor]) -> None:
-    """Write changed weights into a folder; `sign_changes` makes it whole."""
-    save_tensors(folder / CHANGES, changes)
-
-
-def sign_changes(folder: Path, base: str, model: PreTrainedModel) -> None:
-    """Write down which encoder the changes belong to, and what it becomes."""
-    about = ChangesConfig(base=base, fingerprint=fingerprint(model))
-    write_json(folder / CHANGES_FILE, about.model_dump(mode="json", exclude={"sha256"}))
-
-
 def read_manifest(folder: Path) -> ChangesConfig:
     """Read what a folder's changes belong to, and check the bytes of its weights."""
     about = validate(ChangesConfig, read_json(folder / CHANGES_FILE), str(folder / CHANGES_FILE))
-    for name in about.sha256:
-        if Path(name).name != name:
-            raise FolderError(
-                f"{folder / CHANGES_FILE}: names {name[:80]!r}, which is no file of the folder; get it again"
-            )
     check_manifest(folder)
-    check_hashes(folder, about.sha256)
     return about
 
 

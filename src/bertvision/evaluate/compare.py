@@ -121,11 +121,9 @@ def compare_files(
     unit = _choice("clusters", config.clusters, UNITS)
     if unit == "article" and kind.cluster != unit:
         raise SettingsError(f"--clusters article: task {name} has no articles; leave it out")
-    choices = kind.metrics(TASKS[name])
-    if config.metric is None:
-        metrics = tuple(dict.fromkeys(metric for each in choices.values() for metric in each))
-    else:
-        metrics = _choice("metric", config.metric, choices)
+    metrics = kind.metrics(TASKS[name])
+    if config.metric is not None:
+        metrics = (_choice("metric", config.metric, {metric: metric for metric in metrics}),)
     golds = asked.read_golds(gold)
     a, b = (kind.read_predictions(path, golds) for path in (one, other))
     return compare_predictions(

@@ -268,9 +268,9 @@ class Kind(KindFacts, ABC):
 
     # One model or two -> tables
 
-    def metrics(self, info: TaskInfo) -> dict[str, tuple[str, ...]]:
-        """Return which scores can be compared, by what the user calls them."""
-        return {score: (score,) for score in info.scores}
+    def metrics(self, info: TaskInfo) -> tuple[str, ...]:
+        """Return which scores can be compared."""
+        return tuple(info.scores)
 
     def head(self, golds: Golds) -> dict[str, Any]:
         """Return how a comparison begins in JSON."""

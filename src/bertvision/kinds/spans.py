@@ -192,9 +192,9 @@ class Spans(QuestionKind):
         answers = read_answers(path) if folder is None else folder.answers
         return score_answers(str(path), golds.examples, answers, folder)
 
-    def metrics(self, info: TaskInfo) -> dict[str, tuple[str, ...]]:
+    def metrics(self, info: TaskInfo) -> tuple[str, ...]:
         """Return which scores can be compared."""
-        return {"exact": ("exact",), "f1": ("f1",), "both": ("exact", "f1")}
+        return ("exact", "f1")
 
     def head(self, golds: Golds) -> dict[str, Any]:
         """Return how a comparison begins in JSON."""

@@ -42,7 +42,6 @@ class VocabularyConfig(Config):
 
     size: int = Field(30_000, ge=LEAST_PIECES)
     cased: bool = False
-    min_frequency: int = Field(2, ge=1)
     of: str | None = None  # an encoder of BERT's kind whose vocabulary is taken; `size` and `cased` are then its own
 
 

@@ -169,7 +169,7 @@ def train_vocabulary(read: Callable[[], Iterable[str]], config: VocabularyConfig
     learner.normalizer, learner.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
     trainer = WordPieceTrainer(
         vocab_size=config.size,
-        min_frequency=config.min_frequency,
+        min_frequency=2,  # of a pair of pieces that is joined
         # Letters inside of words are numbered here: the trainer would number them as its threads come across them, and
         # decides by their numbers which of two equally common pairs is joined first.
         special_tokens=[*SPECIAL_TOKENS, *(f"##{letter}" for letter in _letters(read(), learner))],

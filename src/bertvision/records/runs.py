@@ -130,7 +130,7 @@ class RunRecord(Record):
     method: str | None = None  # that variant, whatever its learning rate
     task: str
     row: str  # `encoder`, a head's name, or an ensemble's name
-    setting_of: str | None = None  # the head that this one tries another setting of (`heads.settings`)
+    setting_of: str | None = None  # the head that this one tries another rate of
     kind: ResultKind
     place: int = 0  # among the rows of its fraction, as the experiment lists them
     fraction: float | None  # None where the encoder was used as given
@@ -139,7 +139,7 @@ class RunRecord(Record):
     encoder_lr: float | None = None  # learning rate of the encoder's tuning; None where it was used as given
     lr: float | None = None  # of a head
     weight_decay: float | None = None  # of a head with one of its own
-    scores: dict[str, float]  # at the epoch fixed beforehand (heads.report_epoch)
+    scores: dict[str, float]
     epochs: list[dict[str, float]]  # scores after every epoch of head training; empty for encoder and ensembles
     training: list[TrainingPoint] = []  # in the order of steps; empty where no optimizer took steps
     intervals: dict[str, Interval] = {}  # of scores, 95%: exact for shares of right examples, others by resampling dev

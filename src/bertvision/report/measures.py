@@ -143,5 +143,5 @@ def measures_of(records: Sequence[RunRecord]) -> TaskMeasures:
 
 def _own_threshold(records: Sequence[RunRecord]) -> str:
     """Name the threshold of the plain scores, which an experiment may set (answers.null_threshold)."""
-    found = {float(record.config.get("answers", {}).get("null_threshold", 0.0)) for record in records}
+    found = {float(record.config["answers"]["null_threshold"]) for record in records}
     return f"at {found.pop():g}" if len(found) == 1 else "at its own threshold"

@@ -122,7 +122,7 @@ def by_experiment(records: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
 
 def data_share(record: RunRecord) -> float:
     """Return the share of the training data that an experiment's heads were trained on."""
-    return float(record.config.get("heads", {}).get("share", 1.0))
+    return float(record.config["heads"]["share"])
 
 
 def training_seconds(record: RunRecord) -> float:

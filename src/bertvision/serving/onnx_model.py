@@ -118,9 +118,9 @@ class OnnxModel(Served):
         """Return that it runs on the CPU."""
         return False
 
-    def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
+    def write(self, folder: Path, records: Sequence[RunRecord] | None) -> None:
         """Copy the folder's files, card included."""
-        if records is not None or changes_of is not None:
+        if records is not None:
             raise SettingsError("an exported ONNX model is saved as it is; save the PyTorch folder to change its card")
         for path in sorted(self.folder.iterdir()):
             if _own_file(path).is_file():

@@ -5,14 +5,13 @@ Questions are answered by the rule of `load`, `ask` and `serve`.
 
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from bertvision.data.example import ColumnsConfig
 from bertvision.data.shards import ShardFormat, ShardRow, read_shard
 from bertvision.data.sources import BadExampleError, Found, collect, is_unicode, left_out, parse_source
 from bertvision.data.tables import ending_of
-from bertvision.data.text_format import decode_text, has_header
+from bertvision.data.text_format import decode_text
 from bertvision.errors import DataError, SettingsError
 from bertvision.evaluate.calibration import Decision
 from bertvision.evaluate.golds import AskedFile, read_asked
@@ -134,31 +133,12 @@ def predict_stream(
     *,
     allow_outside: bool = False,
 ) -> FilePredictions:
-    """Answer what came by standard input: a table where it is JSON lines or has a header, else a text on each line."""
+    """Answer what came by standard input: a text on each line that is not blank."""
     used = open_model_in_use(model_folder, settings, allow_outside)
     text = decode_text(Path("standard input"), content, used.config.data.encoding)
-    ending = _ending_of(text, used)
-    if ending is None:
-        lines = [line.removesuffix("\r") for line in text.split("\n") if line.strip()]
-        progress.say(f"standard input: {counted(len(lines), 'text')}, one on each line")
-        return _answer_to(out, used, _asked_texts(used, lines), progress)
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / f"standard input{ending}"
-        path.write_bytes(content)
-        try:
-            asked = _asked_file(used, str(path), "standard input", progress)
-        except DataError as error:
-            raise DataError(str(error).replace(str(path), "standard input")) from None
-    return _answer_to(out, used, asked, progress)
-
-
-def _ending_of(text: str, used: ModelInUse) -> str | None:
-    """Return how a file of such a table is called; None where the text has neither JSON nor a header that is known."""
-    if used.served.kind.labels_words:  # whose files are no tables
-        return None
-    if text.lstrip().startswith("{"):
-        return ".jsonl"
-    return ".csv" if used.names and has_header(text, used.names, used.config.data.delimiter) else None
+    lines = [line.removesuffix("\r") for line in text.split("\n") if line.strip()]
+    progress.say(f"standard input: {counted(len(lines), 'text')}, one on each line")
+    return _answer_to(out, used, _asked_texts(used, lines), progress)
 
 
 def _asked_file(used: ModelInUse, source: str, name: str, progress: Progress) -> AskedFile:
@@ -207,7 +187,7 @@ def _asked_texts(used: ModelInUse, texts: Sequence[str]) -> AskedFile:
     if used.columns is not None and isinstance(used.columns.text, tuple):
         raise SettingsError(
             f"a model of {config.task} reads two texts; give a table with the columns "
-            f"{' and '.join(map(str, used.columns.text))}, by --data FILE or by standard input"
+            f"{' and '.join(map(str, used.columns.text))}, by --data FILE"
         )
     if not texts:
         raise DataError("there is no text; give one")

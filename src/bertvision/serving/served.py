@@ -82,7 +82,7 @@ class Served(ABC):
         """Return whether a GPU runs it."""
 
     @abstractmethod
-    def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
+    def write(self, folder: Path, records: Sequence[RunRecord] | None) -> None:
         """Write all of the model into a folder, as `Saveable.save_pretrained` promises."""
 
     @property
@@ -119,20 +119,16 @@ class Saveable:
         """Say what it is in one line: a dataclass would print every module of the encoder."""
         return f"{type(self).__name__}(task={self.served.config.task!r}, folder={str(self.served.folder)!r})"
 
-    def save_pretrained(
-        self, folder: str | Path, records: Sequence[RunRecord] | None = None, *, changes_of: str | None = None
-    ) -> Path:
+    def save_pretrained(self, folder: str | Path, records: Sequence[RunRecord] | None = None) -> Path:
         """Write encoder, head, settings, calibration and model card into a new folder that `bertvision.load` reads.
 
-        The card shows the scores of `records`; where none are given, those of the run that the model lies in. With
-        `changes_of` (`default` or a hub id: the encoder that this one was tuned from), the folder holds what differs
-        from that encoder in the place of a whole one, rounded to float16.
+        The card shows the scores of `records`; where none are given, those of the run that the model lies in.
         """
         place = check_folder(Path(folder))
         if place.is_dir() and any(place.iterdir()):
             raise FolderError(f"{place}: is not empty; choose a new folder")
         with given_folder(place) as beside:
-            self.served.write(beside, records, changes_of)
+            self.served.write(beside, records)
         return place
 
     def push_to_hub(
@@ -156,13 +152,6 @@ class Saveable:
             except Exception as error:  # the hub's own, or without a network any of its HTTP library
                 raise _refused(repo_id, reason_of(error)) from None
         return str(done)
-
-    def hub_files(self, repo_id: str, records: Sequence[RunRecord] | None = None) -> dict[str, int]:
-        """Return the files that `push_to_hub` would upload, and their bytes; nothing is sent."""
-        _check_repository(repo_id)
-        with tempfile.TemporaryDirectory() as folder:
-            place = self._save_for_hub(Path(folder), repo_id, records)
-            return {path.name: path.stat().st_size for path in sorted(place.iterdir())}
 
     def _save_for_hub(self, folder: Path, repo_id: str, records: Sequence[RunRecord] | None) -> Path:
         """Save the model with a card that names its place on the hub."""

@@ -18,7 +18,7 @@ from bertvision.heads.logits import logits_of
 from bertvision.hub import CARD
 from bertvision.manifest import write_manifest
 from bertvision.model_config import CALIBRATION, Calibration
-from bertvision.model_folder import Model, ModelConfig, find_model, load_model, save_as_changes, save_encoder
+from bertvision.model_folder import Model, ModelConfig, find_model, load_model, save_encoder
 from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
@@ -103,15 +103,11 @@ class ServedModel(Served):
         """Return whether it lies on a GPU."""
         return self.compute.device.type == "cuda"
 
-    def write(self, folder: Path, records: Sequence[RunRecord] | None, changes_of: str | None) -> None:
-        """Write encoder (or its changes), head, settings, calibration and model card."""
+    def write(self, folder: Path, records: Sequence[RunRecord] | None) -> None:
+        """Write encoder, head, settings, calibration and model card."""
         # Once more from its folder: on a GPU the weights in memory may be rounded to bf16.
         model = load_model(self.folder, self.own_pooler, allow_outside=self.allow_outside)
-        config = saved_config(model.config, self.calibration)
-        if changes_of is None:
-            save_encoder(folder, model.encoder, model.head, config)
-        else:
-            save_as_changes(folder, replace(model, config=config), changes_of)
+        save_encoder(folder, model.encoder, model.head, saved_config(model.config, self.calibration))
         write_json(folder / CALIBRATION, self.calibration.model_dump(mode="json"))
         write_text(folder / CARD, self.card(records))
         write_manifest(folder)

@@ -182,14 +182,12 @@ class RunContext:
         apart = {"held_out"} if isinstance(data.held_out, str) else set()  # no part of what is learned from
         layout = data.model_dump(mode="json", exclude={"train", "dev", "also", "on_bad"} | apart)
         source: Settings = {"name": split.name, "sha256": split.sha256, "on_bad": data.on_bad, **layout}
-        windows = self.experiment.windows
-        unmasked = set() if windows.mask_question else {"mask_question"}  # as before there was a mask
         return {
             "stage": stage,
             "task": self.task.name,
             "train": source,
             "start": self.start_fingerprint,
-            "windows": windows.model_dump(mode="json", exclude=unmasked),
+            "windows": self.experiment.windows.model_dump(mode="json"),
             "seed": self.seed,
             "precision": self.compute.precision,
             **more,

@@ -66,7 +66,7 @@ class TuningReport:
 
     costs: Costs = Costs()
     trained: int | None = None  # weights, output layer included; None for a model without its run
-    steps: str | None = None  # how steps were taken; older folders do not say
+    steps: str | None = None  # how steps were taken
     best: int | None = None  # the step that the weights are of, where the best ones were kept
     points: Sequence[TrainingPoint] = ()  # its course
 
@@ -201,9 +201,9 @@ def read_tuning(place: Path) -> TuningReport:
     return TuningReport(
         costs=Costs(**told["costs"]),
         trained=told["trained"],
-        steps=told.get("steps"),
-        best=told.get("best"),
-        points=[TrainingPoint(**point) for point in told.get("points", [])],
+        steps=told["steps"],
+        best=told["best"],
+        points=[TrainingPoint(**point) for point in told["points"]],
     )
 
 

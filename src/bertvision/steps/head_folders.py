@@ -55,8 +55,8 @@ def load_heads(context: RunContext) -> dict[str, TrainedHead]:
         # The experiment's own config: a pooler given from Python is in no file.
         saved = read_model_config(place).model_copy(update={"head": config})
         head = load_head(place, saved)
-        points = [TrainingPoint(**point) for point in training.get("points", [])]
-        told = Told.model_validate(training.get("told", {}))  # older folders have none
+        points = [TrainingPoint(**point) for point in training["points"]]
+        told = Told.model_validate(training["told"])
         seconds, states, best = training["seconds"], training["states"], training.get("best")
         trained[config.name] = TrainedHead(config, head, seconds, epochs, states, points, best, told)
     return trained
@@ -69,7 +69,7 @@ def keep_epoch(
     config = context.experiment.heads
     going = {name: head for name, head in heads.items() if name not in end.diverged}
     training = {"seconds": round(end.seconds, 3), "states": states}
-    if end.epoch == config.reported and not config.keeps_best and context.is_main:
+    if end.epoch == config.epochs and not config.keeps_best and context.is_main:
         with whole_folder(stage / REPORTED) as beside:
             for name, head in going.items():
                 save_weights(beside / name, head)

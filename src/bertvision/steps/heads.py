@@ -128,7 +128,7 @@ def _train(
         fits[name] = fit_regression(heads[name], pooled, objective, seed, shares)
     stepping = {head.name: heads[head.name] for head in configs if not is_regression(head)}
     if not stepping:
-        yield EpochEnd(config.reported, time.perf_counter() - started, ())
+        yield EpochEnd(config.epochs, time.perf_counter() - started, ())
         return
     yield from train_heads_together(
         stepping,

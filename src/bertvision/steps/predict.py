@@ -34,7 +34,7 @@ from bertvision.records import (
     write_record,
 )
 from bertvision.run_folder import MADE_BY
-from bertvision.settings import Settings, first_difference
+from bertvision.settings import first_difference
 from bertvision.steps.cautions import few_held_out, same_answer
 from bertvision.steps.context import RunContext
 from bertvision.steps.finetune import tuning_of
@@ -160,7 +160,7 @@ def _ask(context: RunContext, rows: Sequence[ResultModel], encoder: Encoder, ans
     for row in rows:
         if row.members is not None:
             members = [logits[name] for name in row.members.of]
-            logits[row.name] = answering.combine(members, row.members.how, row.members.weights)
+            logits[row.name] = answering.combine(members, row.members.how, None)
     return SplitLogits(answering, logits)
 
 
@@ -261,7 +261,7 @@ def _behind(
 
 def _record(this: Pass, row: ResultModel, place: int, found: RowScores) -> RunRecord:
     context, config = this.context, this.context.experiment
-    epochs = {**row.epochs, row.best or config.heads.reported: found.scores} if row.kind in ("head", "control") else {}
+    epochs = {**row.epochs, row.best or config.heads.epochs: found.scores} if row.kind in ("head", "control") else {}
     return RunRecord(
         experiment=config.name,
         variant=config.variant,
@@ -304,7 +304,7 @@ def _record(this: Pass, row: ResultModel, place: int, found: RowScores) -> RunRe
 def _course(this: Pass, row: ResultModel, scores: Scores) -> list[TrainingPoint]:
     """Return the course of a row's training; weights that are those of its last step have the score of the row."""
     points = thinned(row.points)
-    if points and points[-1].score is None and row.best is None and this.context.experiment.heads.report_epoch is None:
+    if points and points[-1].score is None and row.best is None:
         points[-1] = points[-1].model_copy(update={"score": scores.get(this.context.watched_score)})
     return points
 
@@ -335,9 +335,8 @@ def _own_settings(this: Pass, row: ResultModel) -> dict[str, Any]:
 
 def _finished_records(context: RunContext) -> list[RunRecord] | None:
     """Return the records of a fraction where all are there, made by this very experiment on these very data."""
-    # Who was shown the training changes no result. Older records do not say whether they are deterministic.
+    # Who was shown the training changes no result.
     config, folder = {**context.experiment.model_dump(mode="json"), "report_to": None}, context.folder
-    older: Settings = {"deterministic": False}
     names = [] if output_layer_of(context) is None else [ENCODER]
     names += load_heads(context)
     names += [each.name for each in context.experiment.ensembles if all(name in names for name in each.of)]
@@ -349,8 +348,7 @@ def _finished_records(context: RunContext) -> list[RunRecord] | None:
         return None
     records = [read_record(path) for path in paths]
     same = all(
-        record.data == context.data()
-        and first_difference({**older, **record.config, "report_to": None}, config) is None
+        record.data == context.data() and first_difference({**record.config, "report_to": None}, config) is None
         for record in records
     )
     return records if same else None

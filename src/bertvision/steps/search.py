@@ -179,7 +179,7 @@ def _counted(experiment: Experiment, space: Space, scores: Sequence[float]) -> f
     stage = experiment.heads if space.of == "heads" else experiment.finetune
     if stage.keeps_best:
         return max(scores)
-    return scores[experiment.heads.reported - 1] if space.of == "heads" else scores[-1]
+    return scores[experiment.heads.epochs - 1] if space.of == "heads" else scores[-1]
 
 
 def _finish(found: Search, out: Path, progress: Progress) -> SearchRecord:

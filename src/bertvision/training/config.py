@@ -8,13 +8,11 @@ from bertvision.settings import Config
 
 SpanLoss = Literal["sum", "mean"]
 Start = Literal["zero", "prior"]  # of a readout's bias; prior: what `start_of` gives
-Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class OptimConfig(Config):
     """AdamW and its schedule; the learning rate stands beside it in each stage's own config."""
 
-    betas: tuple[Beta, Beta] = (0.9, 0.999)
     eps: float = Field(1e-8, gt=0)
     bias_correction: bool = True  # false: as in BERT's own optimizer and the 2021 code
     weight_decay: float = Field(0.01, ge=0)  # never on biases and norms

@@ -9,6 +9,7 @@ from torch.optim import AdamW, Optimizer
 from bertvision.training.config import OptimConfig
 
 Named = tuple[str, nn.Parameter]
+BETAS = (0.9, 0.999)  # of AdamW's moments, as in all of the papers' systems
 STEPS_UNTIL_UNCORRECTED = 1e8  # 0.9999999 to the power of it is below float32's precision
 
 
@@ -32,7 +33,7 @@ def build_optimizer(
         for params, decay in zip(_by_decay(named), (config.weight_decay, 0.0), strict=True)
         if params
     ]
-    optimizer = AdamW(groups, lr=lr, betas=config.betas, eps=config.eps, fused=True, capturable=capturable)
+    optimizer = AdamW(groups, lr=lr, betas=BETAS, eps=config.eps, fused=True, capturable=capturable)
     if capturable:
         device = next(model.parameters()).device
         for group in optimizer.param_groups:

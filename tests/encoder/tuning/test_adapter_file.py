@@ -1,5 +1,4 @@
 import copy
-import hashlib
 import json
 
 import pytest
@@ -10,8 +9,7 @@ from transformers import AutoModel
 
 from bertvision.encoder.tuning.adapter_file import load_adapters, save_adapters, save_plain
 from bertvision.encoder.tuning.config import TuneConfig
-from bertvision.encoder.tuning.tune import tune
-from bertvision.encoder.tuning.variants import remove_tuning, set_active, variants_of
+from bertvision.encoder.tuning.tune import remove_tuning, tune, tuning_of
 from bertvision.errors import EncoderError, FolderError, SettingsError
 
 KEY = "bertvision_tuning"
@@ -29,10 +27,10 @@ SETTINGS = [
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_a_loaded_tuning_gives_the_same_states_exactly(make_model, settings, batch, shake, states_of, tmp_path):
     model, fresh = make_model(), make_model()
-    tuned = tune(model, TuneConfig.model_validate(settings), seed=1, name="mine")
+    tuned = tune(model, TuneConfig.model_validate(settings), seed=1)
     shake(model)
     save_adapters(str(tmp_path / "mine.safetensors"), model)
-    loaded = load_adapters(tmp_path / "mine.safetensors", fresh, "yours")
+    loaded = load_adapters(tmp_path / "mine.safetensors", fresh)
     assert torch.equal(states_of(fresh, batch), states_of(model, batch))
     assert loaded.trained == tuned.trained
 
@@ -48,7 +46,7 @@ def test_every_kind_of_encoder_is_served(make_model, kind, batch, shake, states_
 
 def test_the_file_holds_adapters_and_norms_and_says_what_they_are(make_model, tmp_path):
     model = make_model()
-    tune(model, TuneConfig(train="none", insert="houlsby:4"), seed=1, name="mine")
+    tune(model, TuneConfig(train="none", insert="houlsby:4"), seed=1)
     save_adapters(tmp_path / "a.safetensors", model)
     tensors = load_file(tmp_path / "a.safetensors")
     adapters, norms = 3 * 2 * (2 * 32 * 4 + 4 + 32), (1 + 3 * 2) * 2 * 32
@@ -60,27 +58,15 @@ def test_the_file_holds_adapters_and_norms_and_says_what_they_are(make_model, tm
     assert about["tune"]["insert"] == "houlsby:4"
 
 
-def test_several_files_are_loaded_side_by_side(make_model, batch, shake, states_of, tmp_path):
-    model, fresh = make_model(), make_model()
-    expected = {None: states_of(model, batch)}
-    for seed, name in enumerate(("legal", "medical")):
-        tune(model, TuneConfig(train="none", insert="houlsby:4"), seed=seed, name=name)
-        shake(model, seed=seed)
-        expected[name] = states_of(model, batch)
-    for name in ("legal", "medical"):  # the one that does not act, too
-        save_adapters(tmp_path / f"{name}.safetensors", model, name)
-        load_adapters(tmp_path / f"{name}.safetensors", fresh, name)
-    for name in ("legal", None, "medical", "legal"):
-        set_active(fresh, name)
-        assert torch.equal(states_of(fresh, batch), expected[name])
-
-
-def test_a_name_is_used_once(make_model, tmp_path):
+def test_a_tuned_encoder_takes_no_second_file(make_model, batch, shake, states_of, tmp_path):
     model = make_model()
-    tune(model, TuneConfig(train="none"), seed=1)
+    tune(model, TuneConfig(train="none", insert="houlsby:4"), seed=1)
     save_adapters(tmp_path / "a.safetensors", model)
-    with pytest.raises(SettingsError, match="used once, got 'tuned'; used: tuned"):
+    shake(model)
+    before = snapshot(model, batch, states_of)
+    with pytest.raises(SettingsError, match="holds a tuning already"):
         load_adapters(tmp_path / "a.safetensors", model)
+    assert snapshot(model, batch, states_of) == before
 
 
 def test_another_kind_of_encoder_is_refused(make_model, tmp_path):
@@ -97,8 +83,7 @@ def snapshot(model, batch, states_of):
     hooks = {path: (len(each._forward_hooks), len(each._forward_pre_hooks)) for path, each in model.named_modules()}
     learning = [name for name, param in model.named_parameters() if param.requires_grad]
     weights = {name: value.tolist() for name, value in model.state_dict().items()}
-    kept = sorted(variants_of(model).plain)
-    return states, weights, learning, hooks, variants_of(model).active, kept
+    return states, weights, learning, hooks, tuning_of(model) is None
 
 
 def test_other_weights_are_refused_unless_asked_for(make_model, batch, states_of, tmp_path):
@@ -109,8 +94,7 @@ def test_other_weights_are_refused_unless_asked_for(make_model, batch, states_of
     with pytest.raises(EncoderError, match=r"same kind with other weights .* another checkpoint, .* any_base=True"):
         load_adapters(tmp_path / "a.safetensors", other)
     assert snapshot(other, batch, states_of) == before
-    assert "tunings" not in other.__dict__
-    assert load_adapters(tmp_path / "a.safetensors", other, any_base=True).name == "tuned"
+    assert load_adapters(tmp_path / "a.safetensors", other, any_base=True).sizes_by_part.keys() == {"adapters", "norms"}
 
 
 def metadata_of(path):
@@ -137,50 +121,27 @@ def test_a_file_that_contradicts_its_own_setting_changes_nothing(make_model, bat
     with pytest.raises(FolderError, match=told):
         load_adapters(tmp_path / "a.safetensors", fresh)
     assert snapshot(fresh, batch, states_of) == before
-    assert "tunings" not in fresh.__dict__
 
 
-@pytest.mark.parametrize("acting", [None, "houlsby:4", "lora:2"])
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_after_a_failed_load_another_tuning_acts_and_learns_as_before(
-    make_model, settings, acting, batch, shake, states_of, tmp_path
-):
-    model, path = make_model(), tmp_path / "a.safetensors"
+def test_after_a_failed_load_what_learns_is_what_learnt_before(make_model, settings, batch, states_of, tmp_path):
+    model, fresh, path = make_model(), make_model(), tmp_path / "a.safetensors"
     tune(model, TuneConfig.model_validate(settings), seed=1)
     save_adapters(path, model)
     damage(path)
-    fresh = make_model()
-    for name, insert in {"other": "pfeiffer:3", "acting": acting or "lora:3"}.items():
-        tune(fresh, TuneConfig(train="none", insert=insert), seed=2, name=name)
-        shake(fresh)
-    set_active(fresh, acting and "acting")
-    fresh.embeddings.requires_grad_(True)  # flags of the user's own
+    fresh.embeddings.requires_grad_(False)  # flags of the user's own
     before = snapshot(fresh, batch, states_of)
     with pytest.raises(FolderError, match="do not fit"):
         load_adapters(path, fresh)
     assert snapshot(fresh, batch, states_of) == before
-    assert variants_of(fresh).by_name.keys() == {"other", "acting"}
 
 
-def test_a_failed_load_under_a_name_in_use_leaves_its_tuning(make_model, batch, shake, states_of, tmp_path):
-    model = make_model()
-    tune(model, TuneConfig(train="none", insert="houlsby:4"), seed=1)
-    shake(model)
-    save_adapters(tmp_path / "a.safetensors", model)
-    before = snapshot(model, batch, states_of)
-    with pytest.raises(SettingsError, match="used once"):
-        load_adapters(tmp_path / "a.safetensors", model)
-    assert snapshot(model, batch, states_of) == before
-
-
-@pytest.mark.parametrize("acts", [True, False])
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_a_saved_plain_encoder_is_the_one_before_tuning(make_model, settings, acts, batch, shake, states_of, tmp_path):
+def test_a_saved_plain_encoder_is_the_one_before_tuning(make_model, settings, batch, shake, states_of, tmp_path):
     model = make_model()
     plain = states_of(model, batch)
     tune(model, TuneConfig.model_validate(settings), seed=1)
     shake(model)
-    set_active(model, "tuned" if acts else None)
     save_plain(tmp_path / "plain", model)
     again, info = AutoModel.from_pretrained(tmp_path / "plain", output_loading_info=True)
     assert not info["missing_keys"]
@@ -241,36 +202,6 @@ def test_bitfit_without_a_pooler_fits_everywhere(poolerless, batch, shake, state
     assert torch.equal(states_of(fresh, batch), states_of(model, batch))
 
 
-def print_of_all(model):
-    """The fingerprint that files had at first: of every weight, the pooler's too."""
-    digest = hashlib.sha256()
-    for name in sorted(model.state_dict()):
-        values = model.state_dict()[name].numpy()
-        digest.update(f"{name}{values.shape}".encode() + values.tobytes())
-    return digest.hexdigest()
-
-
-@pytest.mark.parametrize("insert", ["houlsby:4", "lora:2"])
-def test_files_of_the_first_format_are_read_where_they_were(make_model, insert, batch, shake, states_of, tmp_path):
-    model, path = make_model(), tmp_path / "a.safetensors"
-    whole = print_of_all(model)
-    tune(model, TuneConfig(train="none", insert=insert), seed=1)
-    shake(model)
-    save_adapters(path, model)
-    tensors, about = load_file(path), metadata_of(path)
-    first = {key: about[key] for key in ("model_type", "hidden_size", "blocks", "tune")} | {"base": whole}
-    assert about["base"] != whole
-    save_file(tensors, path, {KEY: json.dumps(first)})
-    fresh = make_model()
-    load_adapters(path, fresh, "one")
-    load_adapters(path, fresh, "two")  # beside another tuning
-    assert torch.equal(states_of(fresh, batch), states_of(model, batch))
-    other = make_model()
-    other.pooler.dense.bias.data += 1
-    with pytest.raises(EncoderError, match="same kind with other weights"):
-        load_adapters(path, other)
-
-
 def with_odd_norms(model):
     """Norms start at 0 and 1, which every number format holds; these do not fit into bfloat16."""
     torch.manual_seed(0)
@@ -302,13 +233,13 @@ def test_a_plain_encoder_saved_after_a_cast_is_cast_as_a_whole(make_model, tmp_p
     assert all(saved[name].dtype == torch.bfloat16 and saved[name].equal(expected[name]) for name in expected)
 
 
-def test_an_encoder_changed_after_its_last_tuning_was_removed_is_another_one(make_model, tmp_path):
+def test_an_encoder_changed_after_its_tuning_was_removed_is_another_one(make_model, tmp_path):
     model, config = make_model(), TuneConfig(train="none", insert="houlsby:4")
     tune(model, config, seed=1)
     save_adapters(tmp_path / "a.safetensors", model)
-    remove_tuning(model, "tuned")
+    remove_tuning(model)
     model.embeddings.word_embeddings.weight.data += 1
-    tune(model, config, seed=1, name="later")
+    tune(model, config, seed=1)
     with pytest.raises(EncoderError, match="same kind with other weights"):
         load_adapters(tmp_path / "a.safetensors", model)
 
@@ -322,7 +253,7 @@ def test_weights_that_come_after_the_tuning_count(make_model, tmp_path):
         save_adapters(tmp_path / "a.safetensors", model)
     model.to_empty(device="cpu").load_state_dict(plain.state_dict(), strict=False)
     save_adapters(tmp_path / "a.safetensors", model)
-    assert load_adapters(tmp_path / "a.safetensors", plain).name == "tuned"
+    assert load_adapters(tmp_path / "a.safetensors", plain).sizes_by_part.keys() == {"adapters"}
 
 
 @pytest.mark.parametrize(("content", "told"), [(None, "cannot be read"), (b"junk", "damaged, or no safetensors file")])
@@ -340,7 +271,7 @@ def test_a_file_of_another_program_is_refused(make_model, tmp_path):
         load_adapters(tmp_path / "a.safetensors", make_model())
 
 
-@pytest.mark.parametrize("missing", ["model_type", "hidden_size", "blocks", "base", "tune", None])
+@pytest.mark.parametrize("missing", ["model_type", "hidden_size", "blocks", "base", "tune", "format", None])
 def test_an_incomplete_description_is_refused_in_one_line(make_model, missing, tmp_path):
     model, path = make_model(), tmp_path / "a.safetensors"
     tune(model, TuneConfig(train="none"), seed=1)

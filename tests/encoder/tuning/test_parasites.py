@@ -10,7 +10,6 @@ from transformers import BertConfig, BertModel
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.parasites import Parasite
 from bertvision.encoder.tuning.tune import tune
-from bertvision.encoder.tuning.variants import set_active
 from bertvision.errors import EncoderError
 
 
@@ -126,11 +125,3 @@ def test_a_deep_copy_feeds_its_own_parasites(make_model, batch, shake, states_of
     shake(model)
     assert torch.equal(states_of(twin, batch), before)
     assert not torch.equal(states_of(model, batch), before)
-
-
-def test_parasites_are_silent_where_another_tuning_acts(make_model, batch, states_of):
-    model = make_model()
-    plain = states_of(model, batch)
-    with_parasites(model, length=3)  # shorter than the rows
-    set_active(model, None)
-    assert torch.equal(states_of(model, batch), plain)

@@ -18,14 +18,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from bertvision.encoder.tuning.blocks import (
+    TUNED,
     WITHIN_INSERTED,
-    Slot,
     blocks_of,
-    empty_slot,
-    fill_slot,
-    key_of,
     parts_of,
+    put_in,
     remove_hooks,
+    take_out,
 )
 from bertvision.errors import MissingExtraError
 from bertvision.shapes import TokenFeatures
@@ -56,20 +55,20 @@ class Bottleneck(nn.Module):
         return changes
 
 
-def insert_bottlenecks(model: PreTrainedModel, kind: BottleneckKind, width: int, tuning: str) -> None:
+def insert_bottlenecks(model: PreTrainedModel, kind: BottleneckKind, width: int) -> None:
     """Put adapters behind every block's attention and feed-forward (Houlsby) or behind its last norm (Pfeiffer)."""
     own = next(model.parameters())
     for place in _places_of(model, kind):
         # Made on the CPU, so that a seed gives the same start on every device.
         adapter = Bottleneck(int(model.config.hidden_size), width, kind).to(own.device, own.dtype)
-        if fill_slot(place, SLOT, tuning, adapter):
-            place.register_forward_hook(_adapt_norm if isinstance(place, nn.LayerNorm) else _adapt)
+        put_in(place, SLOT, adapter)
+        place.register_forward_hook(_adapt_norm if isinstance(place, nn.LayerNorm) else _adapt)
 
 
-def remove_bottlenecks(model: PreTrainedModel, tuning: str) -> None:
-    """Take a tuning's adapters away."""
+def remove_bottlenecks(model: PreTrainedModel) -> None:
+    """Take adapters away."""
     for place in dict.fromkeys([*_places_of(model, "houlsby"), *_places_of(model, "pfeiffer")]):
-        if empty_slot(place, SLOT, tuning):
+        if take_out(place, SLOT):
             remove_hooks(place._forward_hooks, lambda hook: hook in (_adapt, _adapt_norm))
 
 
@@ -81,39 +80,37 @@ def _places_of(model: PreTrainedModel, kind: BottleneckKind) -> list[nn.Module]:
 
 
 def _adapt(place: nn.Module, _arguments: Any, output: Tensor) -> Tensor:  # noqa: ANN401 (torch's form of a hook)
-    adapter = _current(place)
-    return output if adapter is None else adapter(output)
+    adapted: Tensor = _adapter_of(place)(output)
+    return adapted
 
 
 def _adapt_norm(place: nn.Module, arguments: tuple[Tensor], output: Tensor) -> Tensor:
     """Add what the adapter makes of a norm's output to its input, and normalise again."""
-    adapter = _current(place)
-    if adapter is None:
-        return output
-    normed: Tensor = place.forward(arguments[0] + adapter.changes(output))  # not called: that would come here again
+    changed = arguments[0] + _adapter_of(place).changes(output)
+    normed: Tensor = place.forward(changed)  # not called: that would come here again
     return normed
 
 
-def _current(place: nn.Module) -> Bottleneck | None:
-    slot = place.get_submodule(SLOT)
-    current = slot.current() if isinstance(slot, Slot) else None
-    return current if isinstance(current, Bottleneck) else None
+def _adapter_of(place: nn.Module) -> Bottleneck:
+    adapter = place.get_submodule(f"{SLOT}.{TUNED}")
+    assert isinstance(adapter, Bottleneck)
+    return adapter
 
 
-def insert_lora(model: PreTrainedModel, rank: int, tuning: str, *, everywhere: bool = False) -> None:
+def insert_lora(model: PreTrainedModel, rank: int, *, everywhere: bool = False) -> None:
     """Put LoRA of a rank on query and value (in ModernBERT one matrix with key), or `everywhere` in the blocks."""
     check_peft()
     from peft import LoraConfig, inject_adapter_in_model
 
-    # Of the encoder's own: by their bare names peft would also take an adapter of a tuning named "value" for one.
+    # Of the encoder's own: by their bare names peft would also take layers of adapters for them.
     parts = parts_of(model)
     query_value = rf"(?!{WITHIN_INSERTED}).*\.(?:{'|'.join(parts.query_value)})"
     targets = _linear_layers(model, f"{parts.blocks}.") if everywhere else query_value
     # Scale 1 (alpha = rank), as in the paper's runs with RoBERTa base (Hu et al. 2021, table 9).
     config = LoraConfig(r=rank, lora_alpha=rank, target_modules=targets)
     try:
-        inject_adapter_in_model(config, model, adapter_name=key_of(tuning))
-    finally:  # peft leaves its config behind and would warn about it at the next tuning; ours is kept elsewhere
+        inject_adapter_in_model(config, model, adapter_name=TUNED)
+    finally:  # peft leaves its config behind; ours is kept elsewhere
         model.__dict__.pop("peft_config", None)
 
 
@@ -132,27 +129,16 @@ def check_peft() -> None:
         raise MissingExtraError("peft", "peft") from None
 
 
-def activate_lora(model: PreTrainedModel, tuning: str | None) -> None:
-    """Let one tuning's LoRA act, or none where it has none."""
-    key = None if tuning is None else key_of(tuning)
-    for _, _, layer in _lora_layers(model):
-        layer.enable_adapters(key in layer.lora_A)
-        layer.set_adapter([key] if key in layer.lora_A else [])  # peft would warn if the active one were removed
-
-
-def remove_lora(model: PreTrainedModel, tuning: str) -> None:
-    """Take a tuning's LoRA away, and peft's layers where it was the last."""
+def remove_lora(model: PreTrainedModel) -> None:
+    """Take LoRA away, and peft's layers with it."""
     for parent, name, layer in _lora_layers(model):
-        if key_of(tuning) in layer.lora_A:
-            layer.delete_adapter(key_of(tuning))
-        if not layer.lora_A:
-            setattr(parent, name, layer.get_base_layer())
+        setattr(parent, name, layer.get_base_layer())
 
 
-def merge_lora(model: PreTrainedModel, tuning: str) -> None:
-    """Add a tuning's LoRA to the projections themselves, which then cost what they did without it."""
+def merge_lora(model: PreTrainedModel) -> None:
+    """Add LoRA to the projections themselves, which then cost what they did without it."""
     for parent, name, layer in _lora_layers(model):
-        layer.merge(adapter_names=[key_of(tuning)])
+        layer.merge(adapter_names=[TUNED])
         setattr(parent, name, layer.get_base_layer())
 
 

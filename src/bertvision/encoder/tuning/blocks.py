@@ -2,7 +2,6 @@
 
 A place is the module whose output is what a sublayer adds to the residual: behind its dense layer and dropout, before
 the sum and (in encoders that have it there) the norm.
-What several tunings insert at one place stands in a slot there, by name, side by side; at most one of them acts.
 Blocks that are checkpointed keep their inputs alone and run again in the backward pass. transformers calls it
 activation checkpointing from 5.23 on; both names are known here, and nowhere else.
 """
@@ -62,7 +61,8 @@ PARTS = {
     "xlm-roberta": BERT,
 }
 
-# What is put into an encoder hangs below one of these words, under the key of its tuning.
+# What is put into an encoder hangs below one of these words, under one name, which files leave out.
+TUNED = "tuned"
 WORDS = "adapters|lora_A|lora_B|parasites"
 INSERTED = re.compile(rf"(?:^|(?<=\.))({WORDS})\.([^.]+)\.")
 WITHIN_INSERTED = rf"(?:.*\.)?(?:{WORDS})\..*"  # of a module's name
@@ -94,58 +94,23 @@ def plain_name(name: str) -> str:
     return name.replace(".base_layer.", ".")
 
 
-def inserted_parameters(model: PreTrainedModel, tuning: str) -> dict[str, nn.Parameter]:
-    """Return the weights that a tuning inserted, by names that do not mention the tuning's own."""
-    found = {name: INSERTED.search(name) for name, _ in model.named_parameters()}
-    return {
-        INSERTED.sub(r"\1.", name): param
-        for name, param in model.named_parameters()
-        if (match := found[name]) is not None and match[2] == key_of(tuning)
-    }
+def inserted_parameters(model: PreTrainedModel) -> dict[str, nn.Parameter]:
+    """Return the weights that were put into an encoder, by the names that they have in files."""
+    inserted = {name: param for name, param in model.named_parameters() if INSERTED.search(name) is not None}
+    return {INSERTED.sub(r"\1.", name): param for name, param in inserted.items()}
 
 
-class Slot(nn.ModuleDict):
-    """What several tunings inserted at one place, by their keys; `active` names the tuning that acts."""
-
-    active: str | None = None
-
-    def current(self) -> nn.Module | None:
-        """Return the module that acts, or None where the encoder is to be plain here."""
-        key = None if self.active is None else key_of(self.active)
-        return self[key] if key is not None and key in self else None
+def put_in(owner: nn.Module, word: str, module: nn.Module) -> None:
+    """Put a module into an encoder, below `owner.<word>`."""
+    owner.add_module(word, nn.ModuleDict({TUNED: module}))
 
 
-EMPTY, PREFIX = Slot(), "tuning_"
-
-
-def key_of(tuning: str) -> str:
-    """Name what a tuning inserts: as the tuning, behind a prefix where torch takes no child of that name.
-
-    Torch refuses the names of a module's attributes, such as `train` or `type`; transformers adds to them as it loads.
-    """
-    return f"{PREFIX}{tuning}" if hasattr(EMPTY, tuning) or tuning.startswith(PREFIX) else tuning
-
-
-def fill_slot(owner: nn.Module, word: str, tuning: str, module: nn.Module) -> bool:
-    """Put a tuning's module below `owner.<word>`; return whether it is the first one there, so that hooks are due."""
-    is_first = word not in owner._modules
-    if is_first:
-        owner.add_module(word, Slot())
-    slot = owner.get_submodule(word)
-    assert isinstance(slot, Slot)
-    slot[key_of(tuning)] = module
-    return is_first
-
-
-def empty_slot(owner: nn.Module, word: str, tuning: str) -> bool:
-    """Take a tuning's module away again; return whether it was the last one, so that hooks can go."""
-    slot = owner._modules.get(word)
-    if not isinstance(slot, Slot) or key_of(tuning) not in slot:
-        return False
-    del slot[key_of(tuning)]
-    if not len(slot):
+def take_out(owner: nn.Module, word: str) -> bool:
+    """Take away what `put_in` put there; return whether there was anything."""
+    is_there = word in owner._modules
+    if is_there:
         owner.__delattr__(word)
-    return not len(slot)
+    return is_there
 
 
 def remove_hooks(hooks: dict[int, Callable[..., Any]], ours: Callable[[Any], bool]) -> None:

@@ -34,13 +34,13 @@ def trained_names(model: PreTrainedModel, trained: Trained, *, norms: bool) -> s
     return _chosen_names(model, trained) | (_norm_names(model) if norms else set())
 
 
-def set_trained(model: PreTrainedModel, names: Collection[str], tuning: str | None = None) -> None:
-    """Let exactly these of the encoder's own weights learn, and all that a tuning inserted."""
+def set_trained(model: PreTrainedModel, names: Collection[str]) -> None:
+    """Let exactly these of the encoder's own weights learn, and all that was inserted."""
     model.requires_grad_(False)
     own = plain_parameters(model)
     for name in names:
         own[name].requires_grad_(True)
-    for param in inserted_parameters(model, tuning).values() if tuning is not None else ():
+    for param in inserted_parameters(model).values():
         param.requires_grad_(True)
 
 

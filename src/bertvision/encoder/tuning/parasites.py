@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from bertvision.encoder.tuning.blocks import Slot, blocks_of, empty_slot, fill_slot, is_checkpointing, remove_hooks
+from bertvision.encoder.tuning.blocks import TUNED, blocks_of, is_checkpointing, put_in, remove_hooks, take_out
 from bertvision.errors import EncoderError
 from bertvision.shapes import LayerStates, TokenFeatures
 
@@ -71,23 +71,22 @@ class Parasites(nn.ModuleList):
         return features + vector
 
 
-def insert_parasites(model: PreTrainedModel, width: int, states: int | None, length: int, tuning: str) -> None:
+def insert_parasites(model: PreTrainedModel, width: int, states: int | None, length: int) -> None:
     """Add a parasite to every block, which reads the last `states` states before it (None: all)."""
     blocks, own = blocks_of(model), next(model.parameters())
     hidden, depth = int(model.config.hidden_size), len(blocks) if states is None else states
     parasites = Parasites(len(blocks), hidden, width, depth, length).to(own.device, own.dtype)
-    if fill_slot(model, SLOT, tuning, parasites):
-        slot = model.get_submodule(SLOT)
-        model.register_forward_pre_hook(_begin, with_kwargs=True, prepend=True)  # before an MPNet makes another mask
-        model.register_forward_hook(_end, always_call=True)
-        for number, block in enumerate(blocks):
-            # A partial is copied together with the slot that it holds, so a deep copy feeds its own parasites.
-            block.register_forward_pre_hook(partial(_feed, slot, number), with_kwargs=True)
+    put_in(model, SLOT, parasites)
+    model.register_forward_pre_hook(_begin, with_kwargs=True, prepend=True)  # before an MPNet makes another mask
+    model.register_forward_hook(_end, always_call=True)
+    for number, block in enumerate(blocks):
+        # A partial is copied together with the parasites that it holds, so a deep copy feeds its own.
+        block.register_forward_pre_hook(partial(_feed, parasites, number), with_kwargs=True)
 
 
-def remove_parasites(model: PreTrainedModel, tuning: str) -> None:
-    """Take a tuning's parasites away."""
-    if empty_slot(model, SLOT, tuning):
+def remove_parasites(model: PreTrainedModel) -> None:
+    """Take parasites away."""
+    if take_out(model, SLOT):
         for module in (model, *blocks_of(model)):
             remove_hooks(module._forward_pre_hooks, _is_ours)
             remove_hooks(module._forward_hooks, _is_ours)
@@ -97,14 +96,13 @@ def _is_ours(hook: Callable[..., Any]) -> bool:
     return (hook.func if isinstance(hook, partial) else hook) in (_begin, _feed, _end)
 
 
-def _current(slot: nn.Module) -> Parasites | None:
-    current = slot.current() if isinstance(slot, Slot) else None
-    return current if isinstance(current, Parasites) else None
+def _parasites_of(model: nn.Module) -> Parasites:
+    parasites = model.get_submodule(f"{SLOT}.{TUNED}")
+    assert isinstance(parasites, Parasites)
+    return parasites
 
 
 def _begin(model: PreTrainedModel, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-    if (parasites := _current(model.get_submodule(SLOT))) is None:
-        return
     if model.training and is_checkpointing(model):
         # A block is run again in the backward pass, when the mask and the states before it are gone.
         raise EncoderError(
@@ -112,20 +110,16 @@ def _begin(model: PreTrainedModel, arguments: tuple[Any, ...], keywords: dict[st
             "switch it off, or insert adapters or LoRA instead"
         )
     by_position = dict(zip(inspect.signature(model.forward).parameters, arguments, strict=False))
-    parasites.begin({**by_position, **keywords}.get("attention_mask"))
+    _parasites_of(model).begin({**by_position, **keywords}.get("attention_mask"))
 
 
 def _feed(
-    slot: nn.Module, number: int, _block: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    parasites = _current(slot)
-    if parasites is None:
-        return None
+    parasites: Parasites, number: int, _block: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if arguments:
         return (parasites.feed(number, arguments[0]), *arguments[1:]), keywords
     return arguments, {**keywords, "hidden_states": parasites.feed(number, keywords["hidden_states"])}
 
 
 def _end(model: nn.Module, _arguments: Any, output: Any) -> None:  # noqa: ANN401 (torch's form of a hook)
-    if (parasites := _current(model.get_submodule(SLOT))) is not None:
-        parasites.forget()
+    _parasites_of(model).forget()

@@ -1,5 +1,8 @@
 """Windows for an encoder whose vocabulary numbers the same word pieces otherwise."""
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,11 +10,13 @@ from transformers import MPNetTokenizerFast
 
 from bertvision.data.example import Question, TextRow
 from bertvision.errors import SettingsError
-from bertvision.steps.teacher import translation_between
 from bertvision.windows.batches import collate
 from bertvision.windows.rows import cut_rows
 from bertvision.windows.window import WindowConfig, cut_windows
 
+translation_between = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "translated_teacher.py"))[
+    "translation_between"
+]
 QUESTIONS = [
     Question("1", "who built the weir?", "hannah coyle built the weir in 1887 .", (), ""),
     Question("2", "when", "the stone weir was built in 1887 by hannah coyle , where the river was .", (), ""),
