@@ -16,12 +16,12 @@ from torch import distributed
 
 from benchmarks.heads import head_variants
 from benchmarks.measuring import RANDOM, save_random, write_questions
+from benchmarks.plan import ANSWERED, LINK, MESSAGE, Stage, plan_processes
 from bertvision.experiment import build_experiment
 from bertvision.files import read_json, write_json
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, RunRecord, Side, provenance, read_records
 from bertvision.settings import Config, Settings
-from bertvision.steps.plan import ANSWERED, LINK, MESSAGE, Stage, plan_processes
 from bertvision.training.device import choose_compute
 from bertvision.training.processes import join_processes, launch
 

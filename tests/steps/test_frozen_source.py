@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from benchmarks.plan import plan_states
 from bertvision.encoder.encode import freeze
 from bertvision.experiment import build_experiment
 from bertvision.heads.logits import token_logits
@@ -15,7 +16,6 @@ from bertvision.progress import Silent
 from bertvision.states import planner
 from bertvision.states.planner import Choice, Estimate
 from bertvision.steps import finetune, frozen_source
-from bertvision.steps.plan import plan_states
 from bertvision.steps.run import run, run_finetune
 
 FROZEN = {"train": "top:1", "norms": False}

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.plan import COLUMNS, plan_states
 from bertvision.encoder.encode import freeze
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import EncoderError, FolderError
@@ -14,7 +15,6 @@ from bertvision.states.live import LiveStates
 from bertvision.states.planner import Choice
 from bertvision.steps import states
 from bertvision.steps.context import prepare
-from bertvision.steps.plan import COLUMNS, plan_states
 from bertvision.steps.states import open_states
 
 WEIGHTS = "0123456789abcdef" * 4

@@ -1,5 +1,5 @@
 from bertvision.records import write_record
-from bertvision.studies.claims import claims_tables, count_statuses, further_evidence, settle_claims, summary_table
+from studies.claims import claims_tables, count_statuses, further_evidence, settle_claims, summary_table
 
 CLAIM = "After one epoch the shared adapter is above BERT."
 COUNTED = "A head has 0.001% to 6.2% of BERT-large's parameters."

@@ -7,8 +7,8 @@ from bertvision.cli import app
 from bertvision.records import merge_variants, write_record
 from bertvision.report.chapters import make_report
 from bertvision.report.results import Evidence, results_of
-from bertvision.studies.efficiency import cost_tables, efficiency
-from bertvision.studies.reports import PAPERS
+from studies.efficiency import cost_tables, efficiency
+from studies.report import PAPERS
 
 # Hulburd's models, with his F1 and his number of trained parameters, and the efficiency that he prints for them.
 HULBURD = [(76.3, 108_311_810, 3.27), (75.2, 42_548_738, 3.30), (72.5, 21_294_338, 3.07), (75.0, 28_388_354, 3.35)]

@@ -1,9 +1,10 @@
 import pytest
 
-from bertvision.records import Apart, CostRecord, DifferenceRecord, Provenance, Round, merge_variants
-from bertvision.report.costs import costs_note
+from bertvision.records import Apart, DifferenceRecord, Provenance, merge_variants
 from bertvision.report.results import Evidence
-from bertvision.studies.hulburd import PAPER, hulburd_tables
+from studies.cost_records import CostRecord, Round
+from studies.costs import costs_note
+from studies.hulburd import PAPER, hulburd_tables
 
 TUNINGS = {
     "full": {},

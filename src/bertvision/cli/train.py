@@ -5,7 +5,6 @@ import os
 import shlex
 import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +26,6 @@ from bertvision.cli.console import (
     messages,
     print_json,
     print_records,
-    print_table,
     progress_for,
     results,
 )
@@ -143,47 +141,6 @@ def train_heads(
     _print_paths(run_train_heads(experiment, folder, progress, data), as_json)
 
 
-@in_one_line
-def plan(
-    config: Config,
-    out: Out = None,
-    overrides: Set = None,
-    processes: Annotated[
-        int | None,
-        typer.Option("--processes", metavar="N", min=2, help="Also estimate the run in so many processes, one a GPU."),
-    ] = None,
-    link: Annotated[
-        float, typer.Option("--link", metavar="GB/S", min=0.001, help="How fast these add up gradients.")
-    ] = 50.0,
-    quiet: Quiet = False,
-    as_json: Json = False,
-) -> None:
-    """Estimate whether to recompute states or to keep them.
-
-    Measures encoder, heads, memory and disk for a few seconds, prints what training the heads would take with each
-    source of states, for one seed and fraction, and says which one `states: auto` chooses. With `tune`, it also says
-    whether `finetune.bottom: auto` keeps the output of frozen blocks; without heads, only that. With --processes it
-    measures tuning and answering too, and scales them: 50 GB/s is a network of 400 Gbit/s, NVLink has 450.
-    """
-    experiment = _experiment(config, overrides)
-    folder, progress = _folder(out, experiment), progress_for(quiet)
-    data = _data(experiment, progress)
-    from bertvision.steps.plan import plan_processes, plan_states
-
-    planned = plan_states(experiment, folder, progress, data)
-    scaled = None if processes is None else plan_processes(experiment, folder, processes, link, progress, data)
-    if as_json:
-        print_json({**planned.as_dict(), **({} if scaled is None else {"scaled": scaled.as_dict()})})
-        return
-    if planned.choice is not None:
-        results.print(planned.title, markup=False)
-        print_table(planned.as_table())
-    results.print(textwrap.fill(planned.sentence, 80), markup=False)
-    if scaled is not None:
-        print_table(scaled.as_table())
-        results.print(textwrap.fill(scaled.sentence, 80), markup=False)
-
-
 def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out: Path) -> None:
     """Answer a question with the last head, and name commands for the next ones."""
     from bertvision.run_folder import folder_of_seed
@@ -279,10 +236,10 @@ def _report(records: "list[RunRecord]", folder: Path, as_json: bool) -> "list[Ru
     """Write the report of a run folder, and print its records; of several processes, one does so and has them."""
     if not is_main():
         return []
-    from bertvision.records import read_costs, read_differences, read_mistakes
-    from bertvision.studies.reports import write_report
+    from bertvision.records import read_differences, read_mistakes
+    from bertvision.report.page import write_report
 
-    page = write_report(records, folder, read_costs(folder), read_differences(folder), read_mistakes(folder))
+    page = write_report(records, folder, read_differences(folder), read_mistakes(folder))
     print_records(records, as_json)
     if not as_json:
         results.print(f"report: {page}", markup=False)

@@ -36,7 +36,7 @@ class EnsembleSettings(GoldConfig):
 
     @model_validator(mode="after")
     def _is_official(self) -> "EnsembleSettings":
-        if self.answers.decoders != ("official",):  # paper-v1 counts word pieces, and folders hold no tokenizer
+        if self.answers.decoders != ("official",):
             raise ValueError("`answers.decoders`: an ensemble of folders has the official scores alone; leave it out")
         return self
 

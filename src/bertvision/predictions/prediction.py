@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from bertvision.settings import Config
 
-Decoder = Literal["official", "paper-v1", "paper-v2", "reader"]
+Decoder = Literal["official", "reader"]
 
 
 class AnswerConfig(Config):
@@ -17,16 +17,14 @@ class AnswerConfig(Config):
     max_answer_length: int = Field(30, ge=1)  # tokens
     null_threshold: float = 0.0  # no answer is given where the null odds exceed it
     tokens: int = Field(16384, ge=1)  # in a batch of prediction, padding counted
-    # Answers are official's; paper-v1 and paper-v2 add scores as the systems of 2020 and 2021 had them, reader those of
-    # `load`, `ask` and `serve`.
+    # Answers are official's; reader adds the scores of `load`, `ask` and `serve`.
     decoders: tuple[Decoder, ...] = ("official",)
 
     @model_validator(mode="after")
     def _is_official(self) -> "AnswerConfig":
         if "official" not in self.decoders or len(set(self.decoders)) < len(self.decoders):
             raise ValueError(
-                "`decoders` holds `official` and, if wanted, `paper-v1`, `paper-v2` and `reader`, each once, "
-                f"got {list(self.decoders)}"
+                f"`decoders` holds `official` and, if wanted, `reader`, each once, got {list(self.decoders)}"
             )
         return self
 

@@ -139,6 +139,7 @@ class RunRecord(Record):
     lr: float | None = None  # of a head
     weight_decay: float | None = None  # of a head with one of its own
     scores: dict[str, float]  # at the epoch fixed beforehand (heads.report_epoch)
+    extra_scores: tuple[str, ...] = ()  # of the caller's own, whose values are among the scores
     epochs: list[dict[str, float]]  # scores after every epoch of head training; empty for encoder and ensembles
     training: list[TrainingPoint] = []  # in the order of steps; empty where no optimizer took steps
     intervals: dict[str, tuple[float, float]] = {}  # of scores: the middle 95% where dev's examples are resampled
