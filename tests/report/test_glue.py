@@ -5,6 +5,7 @@ import pytest
 
 from bertvision.report.glue import GLUE, glue_chapters
 from bertvision.report.measures import TASKS
+from bertvision.report.page import write_report
 
 
 def made(make_task_records, tasks, **changes):
@@ -99,3 +100,17 @@ def test_the_order_of_records_changes_nothing(make_task_records, order):
     assert glue_chapters(made(make_task_records, order)) == glue_chapters(
         made(make_task_records, ["cola", "rte", "sst2"])
     )
+
+
+def test_glue_stands_before_its_tasks_in_every_format(tmp_path, make_task_records):
+    write_report(make_task_records("rte", {"accuracy": 60.0}) + make_task_records("cola", {"matthews": 40.0}), tmp_path)
+    for name in ("report.html", "report.md", "tables.tex"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert 0 < text.index("average of 2 without WNLI") < text.index("Scores on cola")
+
+
+def test_a_report_says_why_there_is_no_table_of_glue(tmp_path, make_task_records):
+    records = make_task_records("rte", {"accuracy": 60.0}) + make_task_records("cola", {"matthews": 40.0})
+    write_report([*records, *make_task_records("cola", {"matthews": 30.0}, experiment="again")], tmp_path)
+    for name in ("report.html", "report.md"):
+        assert "No table of GLUE: cola has records of 2" in (tmp_path / name).read_text(encoding="utf-8")

@@ -2,9 +2,9 @@ import pytest
 
 from bertvision.records import DataFile, Parameters, Provenance
 from bertvision.report.chapters import make_report
-from studies.cost_records import CostRecord, Round, RowSize, Speed, Spent
+from studies.cost_records import write_costs, CostRecord, Round, RowSize, Speed, Spent
 from studies.costs import costs_note, costs_table, with_costs
-from studies.report import PAPERS, write_report
+from studies.report import study_chapters, write_study_report
 
 PLACE = Provenance(commit=None, dirty=None, device="one GPU", precision="bf16", python="3.11", versions={})
 ROW = RowSize(parameters=Parameters(total=3, trainable=2000, encoder=1), ship_bytes=8, operations=3e9)
@@ -81,13 +81,15 @@ def test_a_report_says_how_costs_were_measured(make, tmp_path):
     measured = [costs("full", (0.02, 0.03, 0.01)), costs("lora")]
     note = costs_note(records, [])
     assert note == ""
-    (chapter,) = make_report(records, measured, contents=PAPERS).chapters
+    (chapter,) = make_report(with_costs(records, measured), contents=study_chapters(measured)).chapters
     shown = chapter.tables[-1]
     assert chapter.tables[0].note == shown.note  # its column of seconds is of the same costs
     assert "middle of 1 and 3 rounds" in shown.note
     text = "differ by at most 100% in seconds of tuning, 0% in seconds of inference, 0% in milliseconds of one window."
     assert f"{text} Not so: bitfit." in shown.note
-    write_report(records, tmp_path, measured)
+    for each in measured:
+        write_costs(tmp_path, each)
+    write_study_report(records, tmp_path, tmp_path)
     for name in ("report.md", "report.html", "tables.tex"):
         assert "that had one GPU to itself" in (tmp_path / name).read_text()
     assert [row[COLUMN] for row in shown.texts if row[0] == "full"] == [f"{1000 * 0.02 / 60:.2f}"]

@@ -4,33 +4,11 @@ import pytest
 
 import bertvision
 from bertvision.records import read_differences, read_records
-from bertvision.report.chapters import PLAIN
-from studies.cost_records import read_costs
-from studies.report import PAPERS, write_report
-
-
-def test_the_papers_add_to_the_tables_of_every_report():
-    assert [part for part in PAPERS.tables if part in PLAIN.tables] == list(PLAIN.tables)
-    assert len(PAPERS.tables) > len(PLAIN.tables)
-    assert bertvision.write_report is write_report
-
-
-def test_glue_stands_before_its_tasks_in_every_format(tmp_path, make_task_records):
-    write_report(make_task_records("rte", {"accuracy": 60.0}) + make_task_records("cola", {"matthews": 40.0}), tmp_path)
-    for name in ("report.html", "report.md", "tables.tex"):
-        text = (tmp_path / name).read_text(encoding="utf-8")
-        assert 0 < text.index("average of 2 without WNLI") < text.index("Scores on cola")
-
-
-def test_a_report_says_why_there_is_no_table_of_glue(tmp_path, make_task_records):
-    records = make_task_records("rte", {"accuracy": 60.0}) + make_task_records("cola", {"matthews": 40.0})
-    write_report([*records, *make_task_records("cola", {"matthews": 30.0}, experiment="again")], tmp_path)
-    for name in ("report.html", "report.md"):
-        assert "No table of GLUE: cola has records of 2" in (tmp_path / name).read_text(encoding="utf-8")
-
+from studies.report import report_study
 
 RESULTS = Path(__file__).parents[2] / "results"
 REPORTS = sorted(path.parent.relative_to(RESULTS).as_posix() for path in RESULTS.glob("**/report.md"))
+OF_STUDIES = ("squad2/efficiency", "squad2/paper_batch")  # what `make report` draws by `python -m studies report`
 
 
 def test_the_reports_of_all_tasks_are_committed():
@@ -40,8 +18,19 @@ def test_the_reports_of_all_tasks_are_committed():
 @pytest.mark.parametrize("name", REPORTS)
 def test_committed_reports_are_what_make_report_writes(name, tmp_path):
     folder = RESULTS / name
-    write_report(read_records(folder), tmp_path, read_costs(folder), read_differences(folder))
+    if name in OF_STUDIES:
+        report_study(folder, tmp_path)
+    else:
+        bertvision.write_report(read_records(folder), tmp_path, read_differences(folder))
     for each in ("report.md", "tables.tex"):
         assert (tmp_path / each).read_text(encoding="utf-8") == (folder / each).read_text(encoding="utf-8"), (
             "make report"
         )
+
+
+def test_a_study_of_tunings_has_the_papers_tables_and_costs_that_other_reports_lack(tmp_path):
+    page = report_study(RESULTS / "squad2" / "efficiency", tmp_path / "study").page.with_name("report.md").read_text()
+    plain = bertvision.write_report(read_records(RESULTS / "squad2" / "efficiency"), tmp_path / "plain")
+    for title in ("Hulburd's table 1", "Hulburd's lost table", "Costs: heads on the frozen encoder", "that had NVIDIA H200 to itself"):
+        assert title in page
+        assert title not in plain.with_name("report.md").read_text()
