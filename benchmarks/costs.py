@@ -18,7 +18,7 @@ from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.encoder.tuning.freezing import count_trainable
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.errors import FolderError, SettingsError
-from bertvision.experiment import Experiment
+from bertvision.experiment import Experiment, read_experiments
 from bertvision.files import locked
 from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import Head, count_parameters
@@ -29,7 +29,7 @@ from bertvision.progress import SILENT, Progress
 from bertvision.records import Parameters, provenance
 from bertvision.settings import Settings, first_difference
 from bertvision.steps.context import RunContext, prepare
-from bertvision.steps.data import ExperimentData
+from bertvision.steps.data import ExperimentData, read_data
 from bertvision.steps.finetune import Output, output_layer, tune_together
 from bertvision.steps.measure import Alone, open_alone
 from bertvision.steps.results import ENCODER, ResultModel
@@ -49,6 +49,7 @@ from studies.cost_records import (
 )
 
 ROUNDS = 3
+CONFIG = "config="
 # Alike for all methods of a file.
 SHARED = (
     *("task", "data", "encoder", "windows", "answers", "device", "precision"),
@@ -91,6 +92,16 @@ class MeasuredTraining(NamedTuple):
     rows: list[ResultModel]
     tuning: Spent | None
     heads: Spent | None
+
+
+def bench_costs(overrides: Sequence[str], out: Path, progress: Progress = SILENT) -> list[CostRecord]:
+    """Measure the experiment that `config=FILE` names, with the other settings laid over it."""
+    own = [each for each in overrides if each.startswith(CONFIG)]
+    if not own:
+        raise SettingsError("costs are those of an experiment's variants; name its file: --set config=mine.yaml")
+    others = [each for each in overrides if each not in own]
+    experiments = read_experiments(Path(own[-1].removeprefix(CONFIG)), others)
+    return measure_methods(experiments, out, progress, read_data(experiments[0], progress))
 
 
 def measure_methods(

@@ -189,7 +189,7 @@ def _plain_plan(shown: ShownStudy, *, in_full: bool = False) -> dict[str, Any]:
 
 def _plan_lines(study: Study, work: StudyWork | None, runs: Sequence[str], missing: Sequence[str]) -> list[str]:
     if work is None:
-        takes = f"not run by this command: needs {study.needs}"
+        takes = f"cannot be run here: needs {study.needs}"
     else:
         where = "on this machine, on the papers' data; predicting dev is extra"
         time = "" if work.seconds is None else f"; about {work.seconds} of training {where}"

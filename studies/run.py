@@ -68,7 +68,7 @@ def plan_study(
 ) -> StudyPlan:
     """Lay the study's settings over its experiment; `data` is the folder that takes the place of `data/` there."""
     if not study.config:
-        raise SettingsError(f"{study.name}: is not run by this command; it needs {study.needs}")
+        raise SettingsError(f"{study.name}: cannot be run here; it needs {study.needs}")
     settings: Settings = merge(read_yaml(study_config(study)), study.settings)
     if encoder is not None:
         elsewhere = {} if is_own_encoder(study, encoder) else study.elsewhere

@@ -4,18 +4,21 @@ import json
 
 import pytest
 import torch
+import typer
 from typer.testing import CliRunner
 
-from benchmarks.costs import measure_methods, one_rate_each
+from benchmarks import costs as costs_step
+from benchmarks.costs import bench_costs, measure_methods, one_rate_each
+from benchmarks.run import bench as run_named
 from bertvision.cli import app
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import SettingsError
 from bertvision.experiment import read_experiments
 from bertvision.progress import Silent
-from bertvision.steps import costs as costs_step
 from bertvision.steps import measure
 from bertvision.steps.measure import MeasuredModel
 from bertvision.steps.run import run
+from studies.__main__ import app as studies_app
 from studies.cost_records import Round, read_costs
 from studies.costs import with_costs
 
@@ -292,16 +295,21 @@ def test_the_report_shows_costs_of_one_run_in_place_of_the_records_own(path, tmp
     call = CliRunner().invoke
     common = [str(path), "--quiet", "--out", str(out), "--set", "variant=heads", "--set", "finetune.fractions=[1]"]
     assert call(app, ["run", *common, "--set", "variant=lora"]).exit_code == 0
-    measured = call(app, ["costs", *common])
+    bench = typer.Typer()
+    bench.command()(run_named)
+    measured = call(bench, ["costs", "--set", f"config={path}", *common[1:]])
     assert measured.exit_code == 0, measured.output
     assert "heads:ladder" in measured.output
     assert max(len(line) for line in measured.output.splitlines() if "costs:" not in line) <= 80
-    shown = call(app, ["report", str(out), "--out", str(tmp_path / "shown")])
+    shown = call(studies_app, ["report", str(out), "--out", str(tmp_path / "shown")])
     assert shown.exit_code == 0, shown.output
     assert "measured in turns" in (tmp_path / "shown" / "report.md").read_text()
     assert "measured in turns" in (tmp_path / "shown" / "report.html").read_text()
-    assert call(app, ["run", *common, "--set", "variant=lora"]).exit_code == 0
-    assert (out / "report.md").read_text() == (tmp_path / "shown" / "report.md").read_text()
+
+
+def test_costs_without_an_experiment_say_how_to_name_one(tmp_path):
+    with pytest.raises(SettingsError, match="--set config=mine.yaml"):
+        bench_costs(["finetune.lr=1e-3"], tmp_path)
 
 
 def test_costs_change_no_score(path, tmp_path, one_round):

@@ -196,7 +196,7 @@ def test_rows_are_compared_by_their_main_score(rte):
 
 
 def test_the_command_compares_rows_too(rte):
-    shown = CliRunner().invoke(app, ["compare-methods", str(rte[0]), "--data", str(rte[1])])
+    shown = CliRunner().invoke(app, ["compare", str(rte[0]), "--variants", "--gold", str(rte[1])])
     assert shown.exit_code == 0, shown.output
     assert "accuracy" in shown.output
     assert "+40.00" in shown.output
@@ -279,7 +279,7 @@ def test_predictions_for_another_file_name_the_one_that_was_scored(out, golds, q
     if lacking == "prediction":
         write_json(predictions_of(out, "full", 1) / "predictions.json", dict(list(golds.items())[1:]))
     gold = squad_file("other.json", questions[1:] if lacking == "gold" else questions)
-    with pytest.raises(DataError, match=r"answers are not to the . questions of .*other.json.*--data the_dev.json"):
+    with pytest.raises(DataError, match=r"answers are not to the . questions of .*other.json.*--gold the_dev.json"):
         compare_folder(out, str(gold), "full")
 
 
@@ -340,7 +340,9 @@ def test_the_table_has_best_thresholds_where_a_comparison_has_them(out, golds, s
 
 
 def test_the_command_prints_intervals(out, squad_file):
-    shown = CliRunner().invoke(app, ["compare-methods", str(out), "--data", str(squad_file()), "--against", "lora"])
+    shown = CliRunner().invoke(
+        app, ["compare", str(out), "--variants", "--gold", str(squad_file()), "--against", "lora"]
+    )
     assert shown.exit_code == 0, shown.output
     assert "study, fraction 1, seeds 1, 2, less lora" in shown.output
     assert "full" in shown.output.split("less lora")[1]

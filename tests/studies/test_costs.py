@@ -2,7 +2,7 @@ import pytest
 
 from bertvision.records import DataFile, Parameters, Provenance
 from bertvision.report.chapters import make_report
-from studies.cost_records import write_costs, CostRecord, Round, RowSize, Speed, Spent
+from studies.cost_records import CostRecord, Round, RowSize, Speed, Spent, write_costs
 from studies.costs import costs_note, costs_table, with_costs
 from studies.report import study_chapters, write_study_report
 

@@ -31,6 +31,11 @@ def test_committed_reports_are_what_make_report_writes(name, tmp_path):
 def test_a_study_of_tunings_has_the_papers_tables_and_costs_that_other_reports_lack(tmp_path):
     page = report_study(RESULTS / "squad2" / "efficiency", tmp_path / "study").page.with_name("report.md").read_text()
     plain = bertvision.write_report(read_records(RESULTS / "squad2" / "efficiency"), tmp_path / "plain")
-    for title in ("Hulburd's table 1", "Hulburd's lost table", "Costs: heads on the frozen encoder", "that had NVIDIA H200 to itself"):
+    for title in (
+        "Hulburd's table 1",
+        "Hulburd's lost table",
+        "Costs: heads on the frozen encoder",
+        "that had NVIDIA H200 to itself",
+    ):
         assert title in page
         assert title not in plain.with_name("report.md").read_text()

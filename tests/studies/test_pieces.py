@@ -6,7 +6,7 @@ from transformers import PreTrainedTokenizerFast
 
 from bertvision.data.example import GoldAnswer, Question
 from bertvision.errors import EncoderError
-from bertvision.windows.tokens import gold_pieces
+from studies.paper_scores import gold_pieces
 
 
 def ask(*golds):
@@ -32,5 +32,5 @@ def test_questions_that_all_lack_answers_have_empty_golds(tokenizer):
 def test_a_tokenizer_whose_pieces_hold_the_blank_before_them_is_refused():
     words = Tokenizer(WordLevel({"[UNK]": 0, "a": 1, "b": 2, "Ġb": 3}, unk_token="[UNK]"))
     words.pre_tokenizer = ByteLevel(add_prefix_space=False)
-    with pytest.raises(EncoderError, match="paper-v1"):
+    with pytest.raises(EncoderError, match="extra_scores"):
         gold_pieces([ask("b")], PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]"))
