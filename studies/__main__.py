@@ -27,7 +27,7 @@ from bertvision.tables import counted
 from studies.claims import claims_page, settle_claims
 from studies.report import report_study, write_study_report
 from studies.run import StudyPlan, StudyWork, describe_plan, foresee, missing_files, plan_study, run_study, speed_for
-from studies.speed import SPEED_FILE, EncoderSpeed, kept_speed
+from studies.speed import EncoderSpeed, kept_speed
 from studies.study import PublishedResult, Study, find_study, read_studies
 from studies.study_tables import claims_table, published_table, short_table
 
@@ -107,8 +107,7 @@ def run_one(
     study = find_study(name)
     plan = partial(plan_study, encoder=encoder, data=data, seeds=seeds, overrides=overrides or ())
     if dry_run:
-        speed = _speed_of(encoder or "default", out) if (out / SPEED_FILE).exists() else None
-        shown = _foreseen(study, plan, speed)
+        shown = _foreseen(study, plan, _speed_of(encoder or "default", out, is_kept=False))
         if as_json:
             print_json(_plain_plan(shown, in_full=True))
         else:
@@ -156,10 +155,10 @@ def _foreseen(study: Study, plan_of: Callable[[Study], StudyPlan], speed: Encode
     return ShownStudy(study, plan, foresee(plan, None if speed is None else speed_for(plan, speed)))
 
 
-def _speed_of(encoder: str, out: Path) -> EncoderSpeed | None:
+def _speed_of(encoder: str, out: Path, *, is_kept: bool = True) -> EncoderSpeed | None:
     """Return how fast an encoder is here; None, and why, where it cannot be loaded, or torch is not installed."""
     try:
-        return kept_speed(encoder, out)
+        return kept_speed(encoder, out, is_kept=is_kept)
     except (EncoderError, ModuleNotFoundError) as error:
         messages.print(f"no times are foreseen: {error}", markup=False)
         return None

@@ -52,7 +52,7 @@ class TimeRange(Config):
         return f"{middle} {unit}" if low == high else f"{middle} {unit} ({low} to {high})"
 
 
-def kept_speed(encoder: str, folder: Path) -> EncoderSpeed:
+def kept_speed(encoder: str, folder: Path, *, is_kept: bool = True) -> EncoderSpeed:
     """Return the speed that a folder holds of an encoder; where it holds none, measure it and keep it there."""
     path = folder / SPEED_FILE
     if path.exists():
@@ -60,7 +60,8 @@ def kept_speed(encoder: str, folder: Path) -> EncoderSpeed:
         if kept.encoder == encoder:
             return kept
     speed = measure_speed(encoder)
-    write_json(path, speed.model_dump(mode="json"))
+    if is_kept:
+        write_json(path, speed.model_dump(mode="json"))
     return speed
 
 

@@ -7,7 +7,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 from jaxtyping import install_import_hook
 
 # Before anything of the package is imported, and for good. The tower: an int is a float, as for mypy.
-install_import_hook(["bertvision", "benchmarks"], "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+PACKAGES = ["bertvision", "benchmarks", "studies"]
+install_import_hook(PACKAGES, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 import json
 import signal

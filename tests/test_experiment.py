@@ -16,9 +16,8 @@ from bertvision.experiment import (
 CONFIGS = Path(__file__).parents[1] / "src" / "bertvision" / "configs"
 OF_STUDIES = Path(__file__).parents[1] / "studies" / "configs"
 SAMPLE = Path(bertvision.__file__).parent / "sample"
-FOUND = sorted(
-    path for folder in (CONFIGS, OF_STUDIES, SAMPLE) for ending in ("*.yaml", "*.yml") for path in folder.rglob(ending)
-)
+FOLDERS = (CONFIGS, OF_STUDIES, SAMPLE)
+FOUND = sorted(path for folder in FOLDERS for ending in ("*.yaml", "*.yml") for path in folder.rglob(ending))
 YAMLS = [path for path in FOUND if path.parent.name != "pretrain"]  # which tests/pretraining/test_pretrain.py checks
 
 

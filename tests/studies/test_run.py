@@ -9,7 +9,6 @@ import pytest
 from transformers import AutoConfig, AutoModel
 from typer.testing import CliRunner
 
-from bertvision.cli import app
 from bertvision.data.held_out import write_squad
 from bertvision.errors import SettingsError
 from bertvision.evaluate.compare_methods import Shown
@@ -19,6 +18,7 @@ from bertvision.predictions.logits import load_logits
 from bertvision.records import read_records
 from bertvision.settings import CONFIGS, read_yaml
 from bertvision.steps.run import run
+from studies.__main__ import app
 from studies.records import read_study_records
 from studies.run import (
     foresee,
@@ -191,7 +191,7 @@ def test_committed_records_are_of_the_settings_that_the_experiment_has_today(pat
 @pytest.mark.parametrize("name", read_studies())
 def test_every_study_dry_runs_on_a_tiny_encoder_and_makes_nothing(name, saved_encoder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shown = CliRunner().invoke(app, ["reproduce", name, "--dry-run", "--encoder", str(saved_encoder), "--seeds", "2"])
+    shown = CliRunner().invoke(app, ["run", name, "--dry-run", "--encoder", str(saved_encoder), "--seeds", "2"])
     assert shown.exit_code == 0, shown.output
     text = " ".join(shown.stdout.split())
     study = find_study(name)
