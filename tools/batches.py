@@ -1,6 +1,6 @@
 """Sets costs measured in batches of several sizes side by side: python tools/batches.py OUT.md COSTS COSTS.
 
-Each is an OUT/costs of `bertvision costs`; the methods are those of the first.
+Each is an OUT/costs of `make bench NAME=costs`; the methods are those of the first.
 """
 
 import sys

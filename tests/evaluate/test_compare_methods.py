@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -347,3 +348,28 @@ def test_the_command_prints_intervals(out, squad_file):
     assert "study, fraction 1, seeds 1, 2, less lora" in shown.output
     assert "full" in shown.output.split("less lora")[1]
     assert "-75.00" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--variants", "--metric", "f1"], "beside it give --gold and --against"),
+        (["other", "--variants"], "beside it give --gold and --against"),
+        ([], "give two models to compare, A and B, or one run folder with --variants"),
+    ],
+)
+def test_two_models_or_the_variants_of_one_run_are_compared(out, given, told):
+    shown = CliRunner().invoke(app, ["compare", str(out), *given])
+    assert shown.exit_code == 2
+    assert told in shown.stderr
+
+
+def test_without_a_gold_file_variants_are_compared_on_what_their_run_answered(out, squad_file):
+    path = str(squad_file())
+    for record in (out / "full" / "records").parent.parent.glob("*/records/*.json"):
+        content = json.loads(record.read_text())
+        content["config"]["data"] = {"train": path, "dev": path}
+        record.write_text(json.dumps(content))
+    asked = [CliRunner().invoke(app, ["compare", str(out), "--variants", *more]) for more in ([], ["--gold", path])]
+    assert [each.exit_code for each in asked] == [0, 0], asked[0].output
+    assert asked[0].stdout == asked[1].stdout

@@ -1,6 +1,10 @@
 """`python -m studies`: what is printed, written and refused."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -25,6 +29,17 @@ def test_studies_are_listed_with_what_they_take_and_what_is_wrong_with_the_paper
     assert "metric: official EM and F1 at the null threshold 0." in text
     assert "published: mnli: accuracy 84.6, mismatched_accuracy 83.4; qqp: f1 71.2; qnli: accuracy 90.5;" in text
     assert "published: encoder after 3: f1 88.5, exact_match 80.8" in text
+
+
+def test_studies_are_listed_without_torch(tmp_path):
+    code = "import sys; sys.modules |= {'torch': None, 'jaxtyping': None}; from studies.__main__ import app; "
+    code += f"app(['list', '--out', {str(tmp_path)!r}])"
+    root = Path(__file__).parents[2]
+    known = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    done = subprocess.run([sys.executable, "-c", code], env=known, capture_output=True, text=True, check=True)
+    assert "span_tables: Tables 1, 2 and A.3" in done.stdout
+    assert "no times are foreseen" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_dry_run_shows_every_run_and_makes_nothing(saved_encoder, tmp_path, monkeypatch):
