@@ -123,7 +123,9 @@ def test_a_wheel_holds_the_package_and_nothing_that_lies_beside_it(tmp_path):
     code = f"""
 from setuptools import Distribution
 from setuptools.config.pyprojecttoml import apply_configuration
-built = apply_configuration(Distribution(), "pyproject.toml").get_command_obj("build_py")
+dist = apply_configuration(Distribution({{"script_name": "setup.py"}}), "pyproject.toml")
+dist.include_package_data = False  # what a manifest adds lies in the package too, and making one writes into the tree
+built = dist.get_command_obj("build_py")
 built.build_lib = {str(tmp_path)!r}
 built.ensure_finalized()
 print("\\n".join(built.get_outputs(include_bytecode=False)))

@@ -8,8 +8,8 @@
 norm, and how far those of the context do. From a layer on in which they are equal, they stay so whatever the weights
 above: attention and all else treat equal states alike. A head that reads such layers alone gives all three tokens the
 same score, so that each gets a third of what "no answer" deserves, and its null odds are 2 ln 3 too low: ln 3 at the
-start and at the end. `explain` tests that number on records of `python -m studies`: heads at threshold 0 against controls
-at 0 and at -2 ln 3, by their threshold curves; into STUDY/explained.md.
+start and at the end. `explain` tests that number on records of `python -m studies`: heads at threshold 0 against
+controls at 0 and at -2 ln 3, by their threshold curves; into STUDY/explained.md.
 `draw` shows both as STUDY/special_tokens.png.
 """
 
