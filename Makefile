@@ -39,11 +39,15 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 # Draws the tables and figures of finished runs from their records; the tasks of GLUE, and of own tables, together.
-REPORTS := $(wildcard results/squad2/*) results/glue results/classification results/answerability results/swag results/ner
+# Those of studies have the papers' tables and what each way of tuning costs besides.
+STUDIES := results/squad2/efficiency results/squad2/paper_batch
+REPORTS := $(filter-out $(STUDIES),$(wildcard results/squad2/*)) results/glue results/classification results/answerability results/swag results/ner
 report: $(VENV)/.user
 	for folder in $(REPORTS); do $(BIN)/bertvision report $$folder --out $$folder || exit 1; done
+	for folder in $(STUDIES); do $(BIN)/python -m studies report $$folder || exit 1; done
 
 # Measures speeds side by side: make bench NAME=heads ARGS='--out results/bench --set rounds=3'
+# What every variant of an experiment costs: make bench NAME=costs ARGS='--set config=mine.yaml --out runs/mine'
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.run $(NAME) $(ARGS)
 

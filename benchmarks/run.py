@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from benchmarks.costs import bench_costs
 from benchmarks.decode import DecodeBench, bench_decode
 from benchmarks.finetune import FinetuneBench, bench_finetune
 from benchmarks.growth import GrowthBench, bench_growth
@@ -38,6 +39,8 @@ from bertvision.files import check_folder
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, write_bench_record
 from bertvision.settings import Config, validate, with_overrides
+from studies.cost_records import COSTS_FOLDER
+from studies.costs import costs_table
 
 
 class Bench(NamedTuple):
@@ -65,17 +68,20 @@ BENCHES = {
 }
 
 
+COSTS = "costs"  # not of a method beside others but of an experiment's variants: its records are the report's
+
+
 def run_bench(name: str, overrides: Iterable[str] = (), progress: Progress = SILENT) -> BenchRecord:
     """Run a benchmark with `key=value` settings."""
     if name not in BENCHES:
-        raise SettingsError(f"no benchmark {name!r}; known: {', '.join(BENCHES)}")
+        raise SettingsError(f"no benchmark {name!r}; known: {', '.join([*BENCHES, COSTS])}")
     bench = BENCHES[name]
     return bench.run(validate(bench.settings, with_overrides({}, overrides), f"bench {name}"), progress)
 
 
 @in_one_line
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(BENCHES)}.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join([*BENCHES, COSTS])}.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the record.")] = Path("runs/bench"),
     overrides: Set = None,
     quiet: Quiet = False,
@@ -91,9 +97,18 @@ def bench(
     scores, and its head against the bare encoder. shards: predictions of files of any size, by one process, several
     and Ray. memory: peaks of every stage at 1x and 10x as much data. processes: a run in one process and in two.
     serve: a server under load, over its limit, and at its end. startup: CPU seconds of --help, score and ask.
-    windows: cutting a file, against datasets.map.
+    windows: cutting a file, against datasets.map. costs: what every variant of --set config=EXPERIMENT.yaml costs to
+    tune, train and run, into OUT/costs, which `python -m studies report OUT` draws.
     In turns, after a warm-up; prints ratios and writes a record.
     """
+    if name == COSTS:
+        measured = bench_costs(overrides or (), check_folder(out), progress_for(quiet))
+        if as_json:
+            print_json([each.model_dump(mode="json") for each in measured])
+            return
+        print_table(costs_table(measured))
+        results.print(f"milliseconds are of one window; costs: {out / COSTS_FOLDER}", markup=False)
+        return
     record = run_bench(name, overrides or (), progress_for(quiet))
     path = write_bench_record(check_folder(out), record)
     if record.name in FIGURES and find_spec("matplotlib") is not None:

@@ -7,7 +7,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 from jaxtyping import install_import_hook
 
 # Before anything of the package is imported, and for good. The tower: an int is a float, as for mypy.
-install_import_hook(["bertvision", "benchmarks"], "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+PACKAGES = ["bertvision", "benchmarks", "studies"]
+install_import_hook(PACKAGES, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 import json
 import signal
@@ -359,3 +360,16 @@ def signals_act():
     yield
     for number, action in before.items():
         signal.signal(number, action)
+
+
+@pytest.fixture
+def tiny(squad_file: Callable[..., Path], encoder_folder: Path) -> dict[str, Any]:
+    """Settings of an experiment that takes a second: the same eight questions to learn from and to answer."""
+    data = str(squad_file())
+    return {
+        "name": "tiny",
+        "data": {"train": data, "dev": data},
+        "encoder": str(encoder_folder),
+        "windows": {"max_length": 24, "stride": 4},
+        "device": "cpu",
+    }

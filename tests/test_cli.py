@@ -23,14 +23,12 @@ VERBS_BY_PANEL = {
         "train-heads",
         "pretrain",
         "search",
-        "plan",
         "inspect",
         "near-miss",
         "heads",
         "configs",
     ],
-    "Evaluate": ["score", "compare", "analyze", "calibrate", "ensemble", "layers"],
-    "Study": ["report", "reproduce", "costs", "compare-methods"],
+    "Evaluate": ["score", "compare", "analyze", "calibrate", "ensemble", "layers", "report"],
 }
 VERBS = [verb for verbs in VERBS_BY_PANEL.values() for verb in verbs]
 
@@ -80,7 +78,7 @@ def test_help_says_of_every_verb_all_that_it_has_to_say_in_80_columns():
 def test_a_shell_completes_verbs():
     asked = {"_BERTVISION_COMPLETE": "complete_bash", "COMP_WORDS": "bertvision comp", "COMP_CWORD": "1"}
     shown = CliRunner().invoke(app, [], prog_name="bertvision", env=asked)
-    assert shown.output.split() == ["compare", "compare-methods"]
+    assert shown.output.split() == ["compare"]
 
 
 def test_the_version_is_printed():
@@ -219,77 +217,16 @@ def test_heads_are_counted_for_any_shape_and_any_encoder(encoder_folder):
     assert loaded["learned_pooling"]["trainable"] == 3 + 1 + 66
 
 
-def test_studies_are_listed_with_what_they_take_and_what_is_wrong_with_the_papers(saved_encoder):
-    shown = call("reproduce", "--list", "--encoder", saved_encoder, "--seeds", 2)
-    assert shown.exit_code == 0
-    text = " ".join(shown.stdout.split())
-    assert "span_tables: Tables 1, 2 and A.3: twenty heads after 0.3 of an epoch and after one" in text
-    assert "takes: 1 run, 2 seeds: 2 epochs of tuning, 4 passes of heads; about" in text
-    assert "of training on this machine, on the papers' data; predicting dev is extra" in text
-    assert "wrong: The printed rows are rotated." in text
-    assert "not run by this command: needs pre-training; tools/pretrain_study.py runs" in text
-    assert "metric: official EM and F1 at the null threshold 0." in text
-    assert "published: mnli: accuracy 84.6, mismatched_accuracy 83.4; qqp: f1 71.2; qnli: accuracy 90.5;" in text
-    assert "published: encoder after 3: f1 88.5, exact_match 80.8" in text
-
-
-def test_a_dry_run_shows_every_run_and_makes_nothing(saved_encoder, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    given = ("reproduce", "less_data", "--dry-run", "--encoder", saved_encoder, "--data", tmp_path)
-    shown = call(*given)
-    assert shown.exit_code == 0
-    assert shown.stdout.count("run: less_data-share_") == 10
-    assert "4 heads on 10% of the data" in " ".join(shown.stdout.split())
-    assert "missing:" in shown.stdout
-    assert list(tmp_path.iterdir()) == []
-    (plan,) = json.loads(call(*given, "--json").stdout)
-    assert plan["takes"]["runs"] == 10
-    assert plan["published"][0]["scores"] == {"paper_v1_f1": 77.7, "paper_v1_exact": 72.8}
-
-
-def test_a_study_prints_its_results_and_verdicts(squad_file, saved_encoder, tmp_path):
-    data, out = squad_file("train-v2.0.json").parent, tmp_path / "out"
-    squad_file("dev-v2.0.json")
-    small = ["windows.max_length=24", "windows.stride=4", "finetune.batch.windows=4", "finetune.fractions=[1, 2]"]
-    changes = [each for setting in small for each in ("--set", setting)]
-    given = (
-        "reproduce",
-        "span_curve",
-        "--encoder",
-        saved_encoder,
-        "--data",
-        data,
-        "--seeds",
-        1,
-        "--out",
-        out,
-        *changes,
-    )
-    shown = call(*given, "--set", "device=cpu", "--quiet")
-    assert shown.exit_code == 0, shown.output
-    assert "cannot tell: Two epochs are better than one." in shown.stdout
-    assert "untested: The peak is at two epochs; six are below." in shown.stdout
-    assert {"study.json", "study.md", "report.html"} <= {path.name for path in (out / "span_curve").iterdir()}
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("reproduce",), "give the NAME of a study, or --list"),
-        (("reproduce", "span_curves"), "did you mean `span_curve`"),
-        (
-            ("reproduce", "two_epochs"),
-            "data/train-v2.0.json: no such file; give the folder of two_epochs's files as --data",
-        ),
-        (("reproduce", "bert_pretraining"), "is not run by this command; it needs pre-training"),
         (("run", "nowhere.yaml"), "cannot be read"),
         (("run", "CONFIG", "--set", "heads.epoch=3"), "did you mean `epochs`"),
         (("run", "CONFIG", "--set", "heads"), "expected key=value"),
         (("run", "CONFIG", "--set", "encoder=no/where"), "`default` or the folder of an encoder"),
         (("run", "CONFIG", "--set", "data.dev=nowhere.json"), "cannot be read"),
         (("run", "CONFIG", "--set", "recipe=paper-v3"), "no recipe"),
-        (("plan", "CONFIG", "--set", "data.train=nowhere.json"), "cannot be read"),
-        (("plan", "CONFIG", "--quiet", "--set", "states.layers=[9]"), "has the states 0 to 2"),
+        (("run", "CONFIG", "--quiet", "--set", "states.layers=[9]"), "has the states 0 to 2"),
         (("predict", "nowhere", "--data", "x.json", "--out", "y"), "nowhere: no such folder"),
         (("report", "nowhere", "--out", "y"), "no such folder"),
         (("run", "CONFIG", "--out", "tiny.yaml"), "is a file"),
@@ -353,18 +290,6 @@ def test_a_run_can_be_asked_to_be_deterministic(config, tmp_path, verb):
     shown = call(verb, config, "--out", tmp_path / "out", "--deterministic", "--quiet")
     assert shown.exit_code == 0, shown.output
     assert json.loads((tmp_path / "out" / "experiment.json").read_text())["deterministic"] is True
-
-
-def test_a_plan_for_several_processes_takes_the_link_that_is_given(config, tmp_path):
-    given = ("plan", config, "--out", tmp_path / "out", "--quiet", "--processes", 4, "--link", 2)
-    scaled = json.loads(call(*given, "--json").stdout)["scaled"]
-    assert (scaled["processes"], scaled["link"]) == (4, 2)
-    for stage in scaled["stages"]:  # in a ring of four, six messages of a quarter of the bytes, at 2 GB/s
-        adding = stage["steps"] * 6 * (stage["num_bytes"] / 4 / 2e9 + scaled["message"])
-        assert stage["seconds_in_processes"] == pytest.approx(stage["seconds"] / 4 + adding)
-    shown = " ".join(call(*given).stdout.split())
-    assert "4 processes" in shown
-    assert "in a ring at 2 GB/s" in shown
 
 
 def test_inspect_says_its_warnings_unless_it_is_quiet(tmp_path, encoder_folder):

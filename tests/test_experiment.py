@@ -14,8 +14,10 @@ from bertvision.experiment import (
 )
 
 CONFIGS = Path(__file__).parents[1] / "src" / "bertvision" / "configs"
+OF_STUDIES = Path(__file__).parents[1] / "studies" / "configs"
 SAMPLE = Path(bertvision.__file__).parent / "sample"
-FOUND = sorted(path for folder in (CONFIGS, SAMPLE) for ending in ("*.yaml", "*.yml") for path in folder.rglob(ending))
+FOLDERS = (CONFIGS, OF_STUDIES, SAMPLE)
+FOUND = sorted(path for folder in FOLDERS for ending in ("*.yaml", "*.yml") for path in folder.rglob(ending))
 YAMLS = [path for path in FOUND if path.parent.name != "pretrain"]  # which tests/pretraining/test_pretrain.py checks
 
 
@@ -74,7 +76,6 @@ PAPER_V1 = {
         },
         "loss": "sum",
     },
-    "answers": {"decoders": ["official", "paper-v1"]},  # SPEC 4.2: both scores, papers compared by the latter
     "precision": "float32",
 }
 # SPEC 8.1 (windows), 8.2 (answers), 8.3 (fine-tuning) and 8.5 (heads): what the system of spring 2021 did, BERT-base.
@@ -152,7 +153,7 @@ def test_a_recipe_does_what_the_original_system_did(recipe, expected):
     ],
 )
 def test_the_papers_configs_follow_their_recipes(name, recipe, expected):
-    experiment = read_experiments(CONFIGS / f"{name}.yaml")[0]
+    experiment = read_experiments(OF_STUDIES / f"{name}.yaml")[0]
     whole = experiment.model_dump(mode="json")
     # One run goes through all fractions of the papers, and beyond those that a recipe names by itself.
     named = expected["finetune"]["fractions"]
@@ -163,7 +164,7 @@ def test_the_papers_configs_follow_their_recipes(name, recipe, expected):
 
 
 def test_the_run_of_2020_has_the_twenty_heads_of_table_a3_and_goes_to_six_epochs():
-    experiment = read_experiment(CONFIGS / "squad2" / "bert_large.yaml")
+    experiment = read_experiment(OF_STUDIES / "squad2" / "bert_large.yaml")
     assert experiment.finetune.fractions[-6:] == (1, 2, 3, 4, 5, 6)
     assert sum(head.kind == "head" for head in experiment.heads.train) == 20
     assert {head.name for head in experiment.heads.train if head.kind == "control"} == {
@@ -189,7 +190,7 @@ GLUE_2021 = {
 
 def test_the_glue_runs_of_2021_have_the_settings_of_each_task():
     found = {}
-    for each in read_experiments(CONFIGS / "glue" / "paper_2021.yaml"):
+    for each in read_experiments(OF_STUDIES / "glue" / "paper_2021.yaml"):
         head = next(head for head in each.heads.train if head.name == "ap_glue")
         tuning = (each.finetune.lr, each.finetune.batch.windows, each.windows.max_length)
         found[each.task] = (*tuning, each.heads.lr, head.pooler.width, each.heads.batch.windows)
@@ -201,7 +202,7 @@ def test_the_glue_runs_of_2021_have_the_settings_of_each_task():
 
 
 def test_hulburds_variants_train_what_his_tables_train():
-    tuned = {each.method: each.tune for each in read_experiments(CONFIGS / "squad2" / "hulburd.yaml")}
+    tuned = {each.method: each.tune for each in read_experiments(OF_STUDIES / "squad2" / "hulburd.yaml")}
     named = {name: None if tune is None else (tune.train, tune.insert) for name, tune in tuned.items()}
     expected = {
         "L12": None,
@@ -413,11 +414,11 @@ PAIR = ["encoder", "last_linear"]
         ),
         ({"ensembles": [{"of": PAIR, "how": "median"}]}, "`ensembles.0.how`: "),
         ({"ensembles": [{"of": PAIR}, {"of": PAIR}]}, "two ensembles are called 'encoder+last_linear'"),
-        ({"answers": {"decoders": ["paper-v1"]}}, "`answers`: `decoders` holds `official` and, if wanted, "),
+        ({"answers": {"decoders": ["reader"]}}, "`answers`: `decoders` holds `official` and, if wanted, "),
         ({"answers": {"decoders": ["official"] * 2}}, "`answers`: `decoders` holds `official` and, if wanted, "),
         (
             {"answers": {"decoders": ["legacy"]}},
-            "`answers.decoders.0`: Input should be 'official', 'paper-v1', 'paper-v2' or 'reader', got ",
+            "`answers.decoders.0`: Input should be 'official' or 'reader', got ",
         ),
         ({"answers": {"n_best": 0}}, "`answers.n_best`: Input should be greater than or equal to 1, got 0"),
         (

@@ -1,6 +1,6 @@
 """Sets costs measured in batches of several sizes side by side: python tools/batches.py OUT.md COSTS COSTS.
 
-Each is an OUT/costs of `bertvision costs`; the methods are those of the first.
+Each is an OUT/costs of `make bench NAME=costs`; the methods are those of the first.
 """
 
 import sys
@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertvision.files import write_text
-from bertvision.records import CostRecord, read_method_costs
 from bertvision.report.renderers import to_markdown
 from bertvision.tables import Table
+
+sys.path.append(str(Path(__file__).parents[1]))  # benchmarks and studies are in no wheel
+from studies.cost_records import CostRecord, read_method_costs
 
 
 def main(out: Path, folders: Sequence[Path]) -> None:

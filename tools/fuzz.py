@@ -308,8 +308,9 @@ def settings_targets(folder: Path) -> list[Target]:
 
 def record_targets(folder: Path) -> list[Target]:
     """Records of runs, costs, differences and benchmarks."""
-    from bertvision.records import read_costs, read_differences, read_records
+    from bertvision.records import read_differences, read_records
     from bertvision.records.comparisons import read_bench_records
+    from studies.cost_records import read_costs
 
     readers = {
         "record": read_records,

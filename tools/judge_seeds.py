@@ -1,7 +1,7 @@
 """Judges a study that was run seed by seed: python tools/judge_seeds.py NAME DEV OUT RUN...
 
-Each RUN is the run folder of some seeds (`bertvision reproduce NAME --set seeds='[3]' --out OUT3`: OUT3/NAME), so that
-several can run at once. Writes OUT/study.json and study.md as `reproduce` does, and their records to OUT/records, or
+Each RUN is the run folder of some seeds (`python -m studies run NAME --set seeds='[3]' --out OUT3`: OUT3/NAME), so that
+several can run at once. Writes OUT/study.json and study.md as that does, and their records to OUT/records, or
 OUT/VARIANT/records.
 """
 
@@ -11,10 +11,13 @@ from pathlib import Path
 
 from bertvision.evaluate.compare_methods import Shown, predictions_of
 from bertvision.files import write_text
-from bertvision.records import read_record, record_paths, write_record, write_study
-from bertvision.reproduce import resample_claims, study_page
-from bertvision.studies.study import find_study
-from bertvision.studies.verdicts import judge
+from bertvision.records import read_record, record_paths, write_record
+
+sys.path.append(str(Path(__file__).parents[1]))  # benchmarks and studies are in no wheel
+from studies.records import write_study
+from studies.run import resample_claims, study_page
+from studies.study import find_study
+from studies.verdicts import judge
 
 
 def judge_seeds(name: str, dev: str, out: Path, runs: Sequence[Path]) -> None:

@@ -1,7 +1,7 @@
 """Leaves articles of some sources out of a SQuAD file: python tools/leave_out.py IN.json.gz OUT.json SOURCE...
 
 The open training file holds articles of SQuAD 1.1's dev set (`squad11-rest`), which must not be learned from before
-that set is scored (`bertvision reproduce no_null`).
+that set is scored (`python -m studies run no_null`).
 """
 
 import json

@@ -13,6 +13,7 @@ reported. Beside the lines, OUT.md lays out what there is. On a CPU without AVX5
 import argparse
 import json
 import random
+import sys
 import tempfile
 from pathlib import Path
 from statistics import fmean
@@ -26,10 +27,12 @@ from bertvision.experiment import build_experiment
 from bertvision.files import append_text, write_json, write_text
 from bertvision.report.renderers import to_markdown
 from bertvision.steps.run import run
-from bertvision.studies.study_tables import interval_text
-from bertvision.studies.verdicts import estimate
 from bertvision.tables import Table
 from tools.near_miss_study import FIVE, read_runs
+
+sys.path.append(str(Path(__file__).parents[1]))  # benchmarks and studies are in no wheel
+from studies.study_tables import interval_text
+from studies.verdicts import estimate
 
 OWN, NEAR = 3_500, 1_500
 SIDES: dict[str, NearMissRule | None] = {"five": None, "borrowed": "borrowed"}

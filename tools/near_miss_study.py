@@ -11,6 +11,7 @@ does. Beside the lines, `RUNS.md` lays out what there is; `--table` does no more
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -21,8 +22,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, get_args
 
-from benchmarks.measuring import clear, cudnn_attention
-from benchmarks.seconds_to_score import FASTEST, SecondsBench, experiment_of
 from bertvision.analysis.groups import group_words
 from bertvision.data.example import DataConfig, NearMissConfig, NearMissRule
 from bertvision.data.near_miss import NearMisses, make_near_misses
@@ -37,10 +36,14 @@ from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.finetune import finetune
 from bertvision.steps.predict import predict
 from bertvision.steps.results import ENCODER
-from bertvision.studies.study_tables import interval_text
-from bertvision.studies.verdicts import estimate
 from bertvision.tables import Table
 from tools.default_data import main as part
+
+sys.path.append(str(Path(__file__).parents[1]))  # benchmarks and studies are in no wheel
+from benchmarks.measuring import clear, cudnn_attention
+from benchmarks.seconds_to_score import FASTEST, SecondsBench, experiment_of
+from studies.study_tables import interval_text
+from studies.verdicts import estimate
 
 SEEDS = (1, 2, 3)
 NONE, LONGER, HALF = "none", "none longer", "all 0.5"

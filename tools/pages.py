@@ -3,6 +3,7 @@
 A test holds the pages to it.
 """
 
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -17,13 +18,15 @@ from bertvision.encoder.load import SHIPPED
 from bertvision.files import read_json, write_text
 from bertvision.hub import CARD
 from bertvision.model_config import CALIBRATION
-from bertvision.records import BenchRecord, read_bench_records, read_study_records
-from bertvision.records.studies import STUDY_FILE
+from bertvision.records import BenchRecord, read_bench_records
 from bertvision.report.renderers import to_markdown
-from bertvision.reproduce import study_page
-from bertvision.studies.claims import claims_tables, count_statuses, further_evidence, settle_claims, summary_table
-from bertvision.studies.study import find_study
 from bertvision.tables import Table, in_time
+
+sys.path.append(str(Path(__file__).parents[1]))  # benchmarks and studies are in no wheel
+from studies.claims import claims_page, settle_claims
+from studies.records import STUDY_FILE, read_study_records
+from studies.run import study_page
+from studies.study import find_study
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- written by make pages -->\n", "<!-- end of what make pages wrote -->\n"
@@ -71,13 +74,9 @@ def measured_part(name: str) -> str:
     return "\n".join([*parts, long_documents.section(long, read_json(SHIPPED[name] / CALIBRATION))])
 
 
-def claims_page() -> str:
+def claims_section() -> str:
     """Return every claim of the papers with what the committed records say of it."""
-    settled = settle_claims(DOCS.parent / "results")
-    counts = ", ".join(f"{count} {status}" for status, count in count_statuses(settled).items())
-    tables = [*claims_tables(settled), further_evidence(settled)]
-    sections = [f"## {table.title}\n\n{to_markdown(table)}" for table in tables]
-    return "\n".join([f"Of {len(settled)} claims: {counts}.\n", to_markdown(summary_table(settled)), *sections])
+    return claims_page(settle_claims(DOCS.parent / "results"))
 
 
 MEASURED_TOGETHER = """{encoder} on {questions} questions, on a CPU with one thread a process (`make bench
@@ -111,7 +110,7 @@ PAGES = {
     DOCS / "default_model.md": default_model_page,
     DOCS / "base_model.md": partial(_card, "base"),
     DOCS / "elsewhere.md": elsewhere_page,
-    DOCS / "claims.md": claims_page,
+    DOCS / "claims.md": claims_section,
     DOCS / "howto" / "scale.md": scale_page,
 }
 

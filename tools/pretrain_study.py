@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,7 +37,9 @@ from bertvision.records import MAIN_SCORES
 from bertvision.run_folder import MADE_BY
 from bertvision.settings import Settings, find_config, merge, read_yaml
 from bertvision.steps.run import run
-from bertvision.studies.verdicts import QUANTILES
+
+sys.path.append(str(Path(__file__).parents[1]))  # benchmarks and studies are in no wheel
+from studies.verdicts import QUANTILES
 
 REFERENCE, AGAIN = "mlm_nsp", "mlm_nsp, seed 2"
 OURS = "ours"  # the largest, by configs/pretrain/books.yaml

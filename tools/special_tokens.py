@@ -8,13 +8,14 @@
 norm, and how far those of the context do. From a layer on in which they are equal, they stay so whatever the weights
 above: attention and all else treat equal states alike. A head that reads such layers alone gives all three tokens the
 same score, so that each gets a third of what "no answer" deserves, and its null odds are 2 ln 3 too low: ln 3 at the
-start and at the end. `explain` tests that number on the records of `bertvision reproduce`: heads at threshold 0 against
+start and at the end. `explain` tests that number on records of `python -m studies`: heads at threshold 0 against
 controls at 0 and at -2 ln 3, by their threshold curves; into STUDY/explained.md.
 `draw` shows both as STUDY/special_tokens.png.
 """
 
 import argparse
 import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import log
@@ -31,10 +32,12 @@ from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.files import read_json, write_json, write_text
 from bertvision.records import RunRecord, read_record, record_paths
 from bertvision.report.renderers import to_markdown
-from bertvision.studies.study_tables import interval_text
-from bertvision.studies.verdicts import estimate
 from bertvision.tables import Table
 from bertvision.windows.window import WindowConfig, cut_windows
+
+sys.path.append(str(Path(__file__).parents[1]))  # benchmarks and studies are in no wheel
+from studies.study_tables import interval_text
+from studies.verdicts import estimate
 
 THIRD = -2 * log(3)  # a null threshold: the score of "no answer", shared by three tokens at the start and at the end
 CONTROLS = ("encoder", "last_adapter")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bertvision.experiment import read_experiment as read_experiment
     from bertvision.records import RunRecord as RunRecord
     from bertvision.records import read_records as read_records
+    from bertvision.report.page import write_report as write_report
     from bertvision.serving.calibrate_model import calibrate_model as calibrate
     from bertvision.serving.classifier import Classifier as Classifier
     from bertvision.serving.predict_file import predict_file as predict
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from bertvision.serving.xray import xray as xray
     from bertvision.steps.encode import encode as encode
     from bertvision.steps.run import run as run
-    from bertvision.studies.reports import write_report as write_report
     from bertvision.training_result import TrainingResult as TrainingResult
     from bertvision.training_result import train as train
 
@@ -89,7 +89,7 @@ _PLACES = {
     "run": ("steps.run", "run"),
     "score": ("evaluate.analyze", "score_file"),
     "train": ("training_result", "train"),
-    "write_report": ("studies.reports", "write_report"),
+    "write_report": ("report.page", "write_report"),
     "xray": ("serving.xray", "xray"),
 }
 

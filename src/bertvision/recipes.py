@@ -33,7 +33,6 @@ RECIPES: dict[str, Settings] = {
             "loss": "sum",
             "optim": {"weight_decay": 0.0, "schedule": "constant", "max_grad_norm": None},
         },
-        "answers": {"decoders": ["official", "paper-v1"]},
         "precision": "float32",
     },
     "paper-v2": {  # spring 2021: AdamW without bias correction, warmup and linear decay over one epoch

@@ -16,7 +16,7 @@ from bertvision.kinds.answerable import ANSWERABLE
 from bertvision.kinds.choices import CHOICES
 from bertvision.kinds.classes import CLASSES
 from bertvision.kinds.facts import Cutting, Labelled, Reading
-from bertvision.kinds.kind import Answering, Kind, TaskInfo
+from bertvision.kinds.kind import Answering, ExtraScore, Kind, TaskInfo
 from bertvision.kinds.labels import LABELS
 from bertvision.kinds.numbers import NUMBERS
 from bertvision.kinds.spans import SQUAD1, SQUAD2
@@ -238,9 +238,9 @@ def open_answering(
     answers: AnswerConfig,
     *,
     part: str = "",
+    extra_scores: Mapping[str, ExtraScore] | None = None,
     progress: Progress = SILENT,
 ) -> Answering:
     """Cut a split and get it ready to be answered; `part` names one beside dev, such as `mismatched`."""
     cut = task.kind.cut(split.examples, task.labels, Cutting(tokenizer, windows, labelled=False, progress=progress))
-    extra = None if part else task.kind.extra_golds(answers, cut, split.examples, tokenizer)
-    return Answering(task.name, task.info, task.labels, split, cut, answers, part, extra)
+    return Answering(task.name, task.info, task.labels, split, cut, answers, part, tokenizer, extra_scores or {})

@@ -18,11 +18,11 @@ from bertvision.heads.poolers.build import describe_own
 from bertvision.heads.poolers.config import OwnPoolerConfig
 from bertvision.progress import SILENT, Progress
 from bertvision.records import MAIN_SCORES, Estimate, RunRecord, choose_model, read_mistakes
+from bertvision.report.page import write_report
 from bertvision.run_folder import folder_of_seed
 from bertvision.serving.predictor import Predictor, load
 from bertvision.settings import Settings, merge
 from bertvision.steps.run import run
-from bertvision.studies.reports import write_report
 from bertvision.tasks import TASKS, task_name
 from bertvision.training.history import Callback
 

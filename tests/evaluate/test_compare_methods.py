@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -196,7 +197,7 @@ def test_rows_are_compared_by_their_main_score(rte):
 
 
 def test_the_command_compares_rows_too(rte):
-    shown = CliRunner().invoke(app, ["compare-methods", str(rte[0]), "--data", str(rte[1])])
+    shown = CliRunner().invoke(app, ["compare", str(rte[0]), "--variants", "--gold", str(rte[1])])
     assert shown.exit_code == 0, shown.output
     assert "accuracy" in shown.output
     assert "+40.00" in shown.output
@@ -279,7 +280,7 @@ def test_predictions_for_another_file_name_the_one_that_was_scored(out, golds, q
     if lacking == "prediction":
         write_json(predictions_of(out, "full", 1) / "predictions.json", dict(list(golds.items())[1:]))
     gold = squad_file("other.json", questions[1:] if lacking == "gold" else questions)
-    with pytest.raises(DataError, match=r"answers are not to the . questions of .*other.json.*--data the_dev.json"):
+    with pytest.raises(DataError, match=r"answers are not to the . questions of .*other.json.*--gold the_dev.json"):
         compare_folder(out, str(gold), "full")
 
 
@@ -340,8 +341,35 @@ def test_the_table_has_best_thresholds_where_a_comparison_has_them(out, golds, s
 
 
 def test_the_command_prints_intervals(out, squad_file):
-    shown = CliRunner().invoke(app, ["compare-methods", str(out), "--data", str(squad_file()), "--against", "lora"])
+    shown = CliRunner().invoke(
+        app, ["compare", str(out), "--variants", "--gold", str(squad_file()), "--against", "lora"]
+    )
     assert shown.exit_code == 0, shown.output
     assert "study, fraction 1, seeds 1, 2, less lora" in shown.output
     assert "full" in shown.output.split("less lora")[1]
     assert "-75.00" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--variants", "--metric", "f1"], "beside it give --gold and --against"),
+        (["other", "--variants"], "beside it give --gold and --against"),
+        ([], "give two models to compare, A and B, or one run folder with --variants"),
+    ],
+)
+def test_two_models_or_the_variants_of_one_run_are_compared(out, given, told):
+    shown = CliRunner().invoke(app, ["compare", str(out), *given])
+    assert shown.exit_code == 2
+    assert told in shown.stderr
+
+
+def test_without_a_gold_file_variants_are_compared_on_what_their_run_answered(out, squad_file):
+    path = str(squad_file())
+    for record in (out / "full" / "records").parent.parent.glob("*/records/*.json"):
+        content = json.loads(record.read_text())
+        content["config"]["data"] = {"train": path, "dev": path}
+        record.write_text(json.dumps(content))
+    asked = [CliRunner().invoke(app, ["compare", str(out), "--variants", *more]) for more in ([], ["--gold", path])]
+    assert [each.exit_code for each in asked] == [0, 0], asked[0].output
+    assert asked[0].stdout == asked[1].stdout

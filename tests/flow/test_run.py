@@ -26,7 +26,6 @@ from bertvision.serving.predict_file import predict_file
 from bertvision.steps.head_folders import keep_head
 from bertvision.steps.run import run, run_finetune, run_train_heads
 from bertvision.training.checkpoint import fingerprint
-from bertvision.windows.window import WindowConfig, cut_windows
 
 pytestmark = pytest.mark.flow
 HEADS = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]
@@ -381,73 +380,6 @@ def test_squad_1_has_its_own_metric_and_no_null(settings, out, squad_file, quest
     official = {"exact_match", "f1", "best_span_HasAns_exact", "best_span_HasAns_f1"}
     assert records[0].scores.keys() == official | {"reader_exact_match", "reader_f1"}
     assert not (out / "predictions" / "1" / "encoder" / "null_odds.json").exists()
-
-
-def in_2020(folder, golds, tokenizer, windows, *, largest_probabilities=False):
-    """Score a row's logits as SPEC 4.2 words it, window by window and question by question."""
-    grid, logits = load_logits(folder / "logits.safetensors")
-    best = {}
-    for number, window in enumerate(windows):
-        own = logits[grid.window_at[number] : grid.window_at[number + 1]].astype(np.float64)
-        weights = np.exp(own)
-        probabilities = weights if largest_probabilities else weights / weights.sum(axis=0)
-        (start, end), score = own.argmax(axis=0), probabilities.max(axis=0).prod()
-        pieces = tokenizer.convert_ids_to_tokens(window.ids[start : end + 1].tolist()) if start <= end else []
-        if window.example not in best or score > best[window.example][0]:
-            best[window.example] = (score, [] if pieces == ["[CLS]"] else pieces)
-    worths = [
-        max(
-            (gold == best[number][1], bag_f1(gold, best[number][1]))
-            for gold in [tokenizer.tokenize(answer.text) for answer in question.answers] or [[]]
-        )
-        for number, question in enumerate(golds)
-    ]
-    return (100 * np.mean(worths, axis=0)).tolist()
-
-
-def bag_f1(gold, answer):
-    shared = sum(min(gold.count(piece), answer.count(piece)) for piece in set(gold))
-    if not shared:
-        return float(gold == answer)
-    precision, recall = shared / len(answer), shared / len(gold)
-    return 2 * precision * recall / (precision + recall)
-
-
-def test_every_row_is_also_scored_as_in_2020_where_that_is_asked_for(settings, out, tmp_path):
-    joint = {"name": "joint", "head": "adapter_64_shared_skip", "readout": "joint"}
-    settings = {**settings, "heads": {**settings["heads"], "train": [*HEADS, joint]}}
-    both = ("answers.decoders=[official, paper-v1]", "finetune.fractions=[1]", "heads.epochs=2", "states=live")
-    settings["windows"] = {"max_length": 16, "stride": 4}
-    records = {record.row: record for record in run_with(settings, out, *both)}
-    golds, tokenizer = read_squad(settings["data"]["dev"]).examples, load_encoder(settings["encoder"]).tokenizer
-    windows = cut_windows(golds, tokenizer, WindowConfig(max_length=16, stride=4), labelled=False)
-    assert len(windows) > len(golds)
-    for row, record in records.items():
-        if row == "joint":  # it scores pairs: there are no independent starts and ends
-            assert not any("paper" in name for name in record.scores)
-            continue
-        folder, is_max = out / "predictions" / "1" / row, row == "encoder+learned_pooling"
-        expected = in_2020(folder, golds, tokenizer, windows, largest_probabilities=is_max)
-        assert [record.scores["paper_v1_exact"], record.scores["paper_v1_f1"]] == pytest.approx(expected)
-        assert all("paper_v1_f1" in scores for scores in record.epochs)
-    head = out / "heads" / "1" / "learned_pooling"
-    again = predict_file(head, settings["data"]["dev"], tmp_path / "answers").scores
-    assert again["paper_v1_f1"] == pytest.approx(records["learned_pooling"].scores["paper_v1_f1"])
-    official = {"answers": {"decoders": ["official"]}}
-    plain = predict_file(head, settings["data"]["dev"], tmp_path / "answers", official).scores
-    assert plain == {name: value for name, value in again.items() if "paper" not in name}
-
-
-def test_only_an_ensemble_by_maximum_is_scored_by_probabilities_as_they_are(settings, out, monkeypatch):
-    seen = []
-
-    def note(grid, logits, gold, *, are_log_probabilities):
-        seen.append(are_log_probabilities)
-        return {}
-
-    monkeypatch.setattr("bertvision.kinds.spans.paper_scores", note)
-    records = run_with(settings, out, "finetune.fractions=[1]")
-    assert [record.row for record, is_so in zip(records, seen, strict=True) if is_so] == ["encoder+learned_pooling"]
 
 
 def test_a_run_folder_of_before_there_were_two_decoders_goes_on(settings, out):

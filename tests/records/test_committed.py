@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from bertvision.records import read_bench_records, read_costs, read_differences, read_records
+from bertvision.records import read_bench_records, read_differences, read_records
+from studies.cost_records import read_costs
 
 RESULTS = Path(__file__).parents[2] / "results"
 

@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,28 +111,3 @@ def test_a_word_has_the_tag_of_its_first_piece_in_the_window_that_is_read_for_it
     asked.write(tmp_path, answers, found)
     assert read(tmp_path / "predictions.json")["1"] == ["B-PER"]
     np.testing.assert_allclose(np.exp(asked.combine([found, found], "mean", None)).sum(axis=1), 1, rtol=1e-5)
-
-
-def test_in_2021_the_surest_window_without_an_answer_decided(ask, questions):
-    """SPEC 8.2: a null score of 4 and one of 0 in two windows, and a best span of 2."""
-    unanswerable = replace(questions[7], answers=())
-    asked = ask("squad2", [unanswerable], answers=AnswerConfig(decoders=("official", "paper-v2")))
-    assert len(asked.windows) > 1
-    found = np.full((sum(map(len, asked.windows)), 2), -9.0, dtype=np.float32)
-    firsts = np.cumsum([0, *map(len, asked.windows)])[:-1]
-    found[firsts] = 0.0
-    found[firsts[0]] = 2.0  # start and end: 4 in all
-    found[-2] = 1.0  # the last word
-    (answer,) = asked.answer(found)
-    assert answer.text == "stone"  # 2 lies above the lowest
-    assert answer.null_odds == -2.0
-    scores = asked.score([answer], found)
-    assert scores["f1"] == scores["exact"] == 0.0
-    assert scores["paper_v2_f1"] == scores["paper_v2_exact"] == 100.0  # no answer: 4 lies above 2
-
-
-@pytest.mark.parametrize(("part", "is_scored"), [("", True), ("held_out", False)])
-def test_only_dev_is_scored_as_in_2020(ask, questions, part, is_scored):
-    asked = ask("squad2", questions, part=part, answers=AnswerConfig(decoders=("official", "paper-v1")))
-    found = np.zeros((sum(map(len, asked.windows)), 2), dtype=np.float32)
-    assert ("paper_v1_f1" in asked.score(asked.answer(found), found)) == is_scored

@@ -1,5 +1,5 @@
 from bertvision.records import write_record
-from bertvision.studies.claims import claims_tables, count_statuses, further_evidence, settle_claims, summary_table
+from studies.claims import claims_tables, count_statuses, further_evidence, settle_claims, summary_table
 
 CLAIM = "After one epoch the shared adapter is above BERT."
 COUNTED = "A head has 0.001% to 6.2% of BERT-large's parameters."
@@ -77,7 +77,7 @@ def test_of_experiments_that_contradict_each_other_both_are_shown(tmp_path, make
 def test_a_claim_without_records_names_the_command_that_makes_them(tmp_path):
     (tmp_path / "results").mkdir()
     (table,) = claims_tables([settled(tmp_path)])
-    assert table.texts[0][-1] == "bertvision reproduce span_tables runs it"
+    assert table.texts[0][-1] == "python -m studies run span_tables runs it"
 
 
 def test_runs_under_a_condition_speak_of_its_claims_alone(tmp_path, make_record):

@@ -7,8 +7,8 @@ from bertvision.cli import app
 from bertvision.records import merge_variants, write_record
 from bertvision.report.chapters import make_report
 from bertvision.report.results import Evidence, results_of
-from bertvision.studies.efficiency import cost_tables, efficiency
-from bertvision.studies.reports import PAPERS
+from studies.efficiency import cost_tables, efficiency
+from studies.report import study_chapters
 
 # Hulburd's models, with his F1 and his number of trained parameters, and the efficiency that he prints for them.
 HULBURD = [(76.3, 108_311_810, 3.27), (75.2, 42_548_738, 3.30), (72.5, 21_294_338, 3.07), (75.0, 28_388_354, 3.35)]
@@ -87,7 +87,7 @@ def test_records_without_measurements_have_no_costs(records):
 
 
 def test_a_report_shows_variants_as_one_chapter_with_their_costs(make_variant):
-    (chapter,) = make_report([make_variant("full"), make_variant("top_0", f1=60.0)], contents=PAPERS).chapters
+    (chapter,) = make_report([make_variant("full"), make_variant("top_0", f1=60.0)], contents=study_chapters()).chapters
     assert chapter.title == "efficiency"
     assert [row[-1] for row in chapter.tables[-1].texts] == [f"{20 / 3:.2f}", f"{10 / 3:.2f}"]
     assert "score_by_parameters" in [shown.picture.name for shown in chapter.pictures if shown.drawing is not None]

@@ -1,9 +1,10 @@
 import pytest
 
-from bertvision.records import Apart, CostRecord, DifferenceRecord, Provenance, Round, merge_variants
-from bertvision.report.costs import costs_note
+from bertvision.records import Apart, DifferenceRecord, Provenance, merge_variants
 from bertvision.report.results import Evidence
-from bertvision.studies.hulburd import PAPER, hulburd_tables
+from studies.cost_records import CostRecord, Round
+from studies.costs import costs_note
+from studies.hulburd import PAPER, hulburd_tables
 
 TUNINGS = {
     "full": {},
@@ -124,7 +125,7 @@ def test_differences_of_best_f1_have_intervals_where_they_were_compared(study):
 
 
 def test_the_lost_table_is_in_the_order_of_filters(study):
-    lost = hulburd_tables(Evidence(study, costs=[COSTS]))[-1]
+    lost = hulburd_tables(Evidence(study), [COSTS])[-1]
     assert names(lost) == ["full", *(f"cacnn_{kind}_{n}" for kind in ("context", "simple") for n in (4, 8, 16))]
     assert [row[1:3] for row in lost.texts[:2]] == [("", ""), ("context", "4")]
     assert lost.header[-1] == "times full"

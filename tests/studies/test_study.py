@@ -2,8 +2,8 @@ import pytest
 from pydantic import ValidationError
 
 from bertvision.errors import SettingsError
-from bertvision.records import SeedMean
-from bertvision.studies.study import Study, expected_of, find_study, own_encoder, read_studies, verdict_of
+from studies.records import SeedMean
+from studies.study import Study, expected_of, find_study, own_encoder, read_studies, verdict_of
 
 
 def estimate(low, high):

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from bertvision.studies.study import Claim, NumberPlace, Study, verdict_of
-from bertvision.studies.study_tables import short_table, study_tables
-from bertvision.studies.verdicts import Findings, by_seed, estimate, judge, judge_claim
+from studies.study import Claim, NumberPlace, Study, verdict_of
+from studies.study_tables import short_table, study_tables
+from studies.verdicts import Findings, by_seed, estimate, judge, judge_claim
 
 
 def make_study(**changes):

@@ -1,7 +1,8 @@
 import runpy
 from pathlib import Path
 
-from bertvision.records import CostRecord, Parameters, Provenance, Round, RowSize, Speed, Spent, write_costs
+from bertvision.records import Parameters, Provenance
+from studies.cost_records import CostRecord, Round, RowSize, Speed, Spent, write_costs
 
 TOOL = Path(__file__).parents[2] / "tools" / "batches.py"
 PLACE = Provenance(commit=None, dirty=None, device="one GPU", precision="bf16", python="3.11", versions={})

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from bertvision.analysis.disagreements import OUTCOMES
 from bertvision.analysis.groups import Grouping, count_context_pieces, count_words, group_questions
-from bertvision.analysis.second import SecondAnswers, paper_answers, score_seconds, second_of_candidates, second_section
+from bertvision.analysis.second import SecondAnswers, score_seconds, second_of_candidates, second_section
 from bertvision.data.example import Question
 from bertvision.errors import DataError, FolderError
 from bertvision.metrics.squad import Worths, answer_worths, normalize_answer
@@ -111,13 +111,13 @@ def break_down_spans(
     groupings = group_questions(questions, pieces)
     groups = {each.title: score_groups(each, models) for each in groupings}
     errors = {name: count_errors(questions, answers) for name, answers in models.items()}
-    seconds = {"n-best": _seconds(questions, models["A"]), "paper": _papers_seconds(questions, placed)}
+    seconds = _seconds(questions, models["A"])
     plain = {
         "questions": len(questions),
         "counts": {each.title: {name: len(group) for name, group in each.groups.items()} for each in groupings},
         "groups": {title: _plain(each) for title, each in groups.items()},
         "errors": {name: each._asdict() for name, each in errors.items()},
-        "second_answers": {name: each._asdict() if each else None for name, each in seconds.items()},
+        "second_answers": None if seconds is None else seconds._asdict(),
     }
     sections = [*(group_section(each, groups[each.title]) for each in groupings), error_section(errors)]
     sections.append(second_section(seconds))
@@ -229,16 +229,6 @@ def _seconds(questions: Sequence[Question], answers: ScoredAnswers) -> SecondAns
     if folder is None or folder.candidates is None:
         return None
     return score_seconds(questions, folder.answers, second_of_candidates(folder.answers, folder.candidates))
-
-
-def _papers_seconds(questions: Sequence[Question], placed: tuple[TokenGrid, Logits] | None) -> SecondAnswers | None:
-    if placed is None:
-        return None
-    grid, logits = placed
-    if logits.shape[1] > 2:  # a joint readout scores pairs: its starts alone mean nothing
-        return None
-    firsts, seconds = paper_answers(grid, logits, {each.id: each.context for each in questions})
-    return score_seconds(questions, firsts, seconds)
 
 
 def _plain(groups: dict[str, dict[str, GroupScore]]) -> dict[str, Any]:

@@ -1,22 +1,14 @@
 """The second most likely answers: would the runner-up have been right?"""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
-
-from bertvision.data.example import Pieces, Question
-from bertvision.errors import DataError
-from bertvision.metrics.paper_scores import decode_pieces
+from bertvision.data.example import Question
 from bertvision.metrics.squad import answer_worths, normalize_answer
-from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.predictions.prediction import Candidate
 from bertvision.tables import Table, number_cell
 
 Texts = dict[str, str]  # by question
-MASKED = -1000.0  # what the papers put in place of the highest logits (SPEC 10.5)
-OUTSIDE = "[outside]"  # stands for the pieces of a span outside its context, so that it equals no gold
 
 
 class SecondAnswers(NamedTuple):
@@ -58,19 +50,6 @@ def second_of_candidates(answers: Mapping[str, str], candidates: Mapping[str, Se
     return seconds
 
 
-def paper_answers(grid: TokenGrid, logits: Logits, contexts: Mapping[str, str]) -> tuple[Texts, Texts]:
-    """Return the first and the second answers the papers' way: decoded, masked at the peaks, decoded again."""
-    return _decode(grid, logits, contexts), _decode(grid, mask_peaks(grid, logits), contexts)
-
-
-def mask_peaks(grid: TokenGrid, logits: Logits) -> Logits:
-    """Put -1000 at every window's highest start and highest end."""
-    masked = logits[:, :2].copy()
-    for first, stop in pairwise(grid.window_at.tolist()):
-        masked[first + masked[first:stop].argmax(axis=0), [0, 1]] = MASKED
-    return masked
-
-
 def score_seconds(
     questions: Sequence[Question], firsts: Mapping[str, str], seconds: Mapping[str, str]
 ) -> SecondAnswers:
@@ -94,15 +73,14 @@ def score_seconds(
     )
 
 
-def second_section(ways: Mapping[str, SecondAnswers | None]) -> Table:
-    """Lay out the ways side by side; a way whose file is missing has empty cells."""
-    rows = tuple((label, *(_cell(way, name) for way in ways.values())) for name, label in ROWS.items())
+def second_section(seconds: SecondAnswers | None) -> Table:
+    """Lay out what second answers are worth; without candidates its cells are empty."""
+    rows = tuple((label, _cell(seconds, name)) for name, label in ROWS.items())
     note = (
-        "n-best: the likeliest candidate that is another answer than the one given. paper: start and end decoded "
-        "apart, then again with the highest start and end at -1000; an end before its start is no answer, which is why "
-        "some are right twice. Both by the official metric. Empty: the folder has no such file, or pairs are scored."
+        "The second answer is the likeliest candidate that is another answer than the one given, by the official "
+        "metric. Empty: the folder has no candidates."
     )
-    return Table("Second most likely answer", ("answers", *ways), rows, note)
+    return Table("Second most likely answer", ("answers", "questions"), rows, note)
 
 
 def _cell(way: SecondAnswers | None, name: str) -> str:
@@ -116,23 +94,3 @@ def _same(one: str, other: str) -> bool:
 
 def _percent(worths: Sequence[float]) -> float | None:
     return 100.0 * sum(worths) / len(worths) if worths else None
-
-
-def _decode(grid: TokenGrid, logits: Logits, contexts: Mapping[str, str]) -> Texts:
-    numbers = np.arange(len(logits), dtype=np.int32)  # tokens themselves in place of word pieces
-    spans = decode_pieces(grid, numbers, logits)
-    return {
-        question: _text(grid, span, question, contexts[question])
-        for question, span in zip(grid.question_ids, spans, strict=True)
-    }
-
-
-def _text(grid: TokenGrid, span: Pieces, question: str, context: str) -> str:
-    if not span:
-        return ""
-    offsets = grid.offsets[span[0] : span[-1] + 1]
-    inside = offsets[offsets[:, 0] >= 0]
-    first, stop = (int(inside[0, 0]), int(inside[-1, 1])) if len(inside) else (0, 0)
-    if stop > len(context):
-        raise DataError(f"question {question!r}: its windows are of another context; give the file predicted for")
-    return context[first:stop] if len(inside) == len(offsets) else f"{OUTSIDE} {context[first:stop]}"

@@ -12,12 +12,11 @@ from typer.core import TyperGroup
 
 import bertvision
 from bertvision.cli.console import results
-from bertvision.cli.evaluate import analyze, calibrate, compare, ensemble, layers, score
+from bertvision.cli.evaluate import analyze, calibrate, compare, ensemble, layers, report, score
 from bertvision.cli.prepare import configs, heads, inspect, near_miss
 from bertvision.cli.pretrain import pretrain
 from bertvision.cli.search import search
 from bertvision.cli.serve import save, serve
-from bertvision.cli.study import compare_methods, costs, report, reproduce
 from bertvision.cli.train import encode, finetune, quickstart, run, train_heads
 from bertvision.cli.use import ask, export, predict
 
@@ -25,8 +24,7 @@ from bertvision.cli.use import ask, export, predict
 VERBS_BY_PANEL = {
     "Use a model": (ask, serve, predict, save, export),
     "Train": (quickstart, run, finetune, train_heads, pretrain, search, encode, inspect, near_miss, heads, configs),
-    "Evaluate": (score, compare, analyze, calibrate, ensemble, layers),
-    "Study": (report, reproduce, costs, compare_methods),
+    "Evaluate": (score, compare, analyze, calibrate, ensemble, layers, report),
 }
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bertvision.records import RunRecord
 
 Parameters = ParamSpec("Parameters")
-RESUMABLE = ("quickstart", "run", "finetune", "train_heads", "pretrain", "search", "costs", "reproduce")
+RESUMABLE = ("quickstart", "run", "finetune", "train_heads", "pretrain", "search")
 STOPPED = "the same run goes on from its last saving (see save_every)"
 # What JSON leaves as it is: later control characters, line ends, what turns the direction of text, halves of pairs.
 STEERING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

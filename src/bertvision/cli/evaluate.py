@@ -16,6 +16,7 @@ from bertvision.cli.console import (
     messages,
     print_json,
     print_page,
+    print_records,
     print_table,
     progress_for,
     results,
@@ -86,7 +87,9 @@ def score(
 @in_one_line
 def compare(
     one: Annotated[Path, typer.Argument(metavar="A", help="predictions.json, its folder, or OUT: its best model.")],
-    other: Annotated[Path, typer.Argument(metavar="B", help="Another one, for the same examples.")],
+    other: Annotated[
+        Path | None, typer.Argument(metavar="B", help="Another one, for the same examples.", show_default=False)
+    ] = None,
     gold: Gold = None,
     task: Task = None,
     metric: Annotated[
@@ -106,6 +109,12 @@ def compare(
     disagreements: Annotated[
         int, typer.Option("--disagreements", metavar="N", help="Show the first N on which they differ.", min=0)
     ] = 0,
+    variants: Annotated[
+        bool, typer.Option("--variants", help="A is the run folder of an experiment with variants: compare them all.")
+    ] = False,
+    against: Annotated[
+        str, typer.Option("--against", help="With --variants: the row that all others are compared with.")
+    ] = "full",
     overrides: Set = None,
     as_json: Json = False,
 ) -> None:
@@ -114,15 +123,39 @@ def compare(
     For any task: prints the difference of its scores with a paired-bootstrap interval and p-value and, where answers
     are right or wrong, McNemar's exact test and who is right how often; needs no torch. Predictions in a run folder
     need neither --task nor --gold; an own table with others is read with --set data.columns.label=stars.
+
+    With --variants, every row that a report of the run folder A shows is compared with one of them, by the task's main
+    score: whole articles of questions, documents of sentences, or rows are resampled, and together with them the
+    seeds, paired. F1 of questions is compared at the threshold 0 of "no answer" and, where predictions have
+    best_spans.json and null_odds.json, at the best threshold, which is chosen anew in every resample for each row and
+    seed. Writes A/differences.json, whose 95% intervals `report` puts into its tables.
     """
     from bertvision.evaluate.compare import CompareConfig, compare_files
 
     config = CompareConfig(metric, clusters, resamples, seed, disagreements, task, settings_of(overrides))
+    if variants:
+        if other is not None or config != CompareConfig():
+            raise SettingsError("--variants compares the rows of one run folder; beside it give --gold and --against")
+        _compare_variants(one, gold, against, as_json)
+        return
+    if other is None:
+        raise SettingsError("give two models to compare, A and B, or one run folder with --variants")
     found = compare_files(one, other, gold, config)
     if as_json:
         print_json(found.as_dict())
     else:
         print_page(found.as_page())
+
+
+def _compare_variants(run: Path, gold: str | None, against: str, as_json: bool) -> None:
+    from bertvision.evaluate.compare_methods import compare_folder
+
+    found = compare_folder(run, gold, against)
+    if as_json:
+        print_json([each.model_dump(mode="json") for each in found.differences])
+        return
+    print_table(found.as_table())
+    messages.print(f"differences: {found.path}", markup=False)
 
 
 @in_one_line
@@ -286,3 +319,24 @@ def layers(
     target = check_file(out) if out is not None else None
     found = layers_of_file(model, data, settings_of(overrides), progress_for(quiet), allow_outside=allow_outside)
     show_page(found.as_page(), found.as_dict(), target, "layers", as_json)
+
+
+@in_one_line
+def report(
+    records: Annotated[Path, typer.Argument(metavar="RECORDS_DIR", help="A run folder, its records, or results/.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for pages, tables and figures.")],
+    as_json: Json = False,
+) -> None:
+    """Draw tables and figures from records alone.
+
+    Writes report.html, report.md, tables.tex and figures as SVG and PNG, the same bytes each time, and needs no torch.
+    Several GLUE tasks below one folder add a table of them all. Of a run folder, errors and rows that look mislabelled
+    are listed with their texts, which lie with its predictions and in no record.
+    """
+    from bertvision.records import read_differences, read_mistakes, read_records
+    from bertvision.report.page import write_report
+
+    found = read_records(records)
+    page = write_report(found, check_folder(out), read_differences(records), read_mistakes(records))
+    print_records(found, as_json)
+    messages.print(f"report: {page}", markup=False)

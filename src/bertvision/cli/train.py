@@ -322,10 +322,10 @@ def _report(records: "list[RunRecord]", folder: Path, as_json: bool) -> "list[Ru
     """Write the report of a run folder, and print its records; of several processes, one does so and has them."""
     if not is_main():
         return []
-    from bertvision.records import read_costs, read_differences, read_mistakes
-    from bertvision.studies.reports import write_report
+    from bertvision.records import read_differences, read_mistakes
+    from bertvision.report.page import write_report
 
-    page = write_report(records, folder, read_costs(folder), read_differences(folder), read_mistakes(folder))
+    page = write_report(records, folder, read_differences(folder), read_mistakes(folder))
     print_records(records, as_json)
     if not as_json:
         results.print(f"report: {page}", markup=False)

@@ -11,7 +11,6 @@ from bertvision.settings import NAME, Config
 GlueName = Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"]
 OwnName = Literal["classification", "multilabel", "regression"]
 TaskName = Literal["squad1", "squad2", "answerability", GlueName, "swag", "ner", OwnName]
-Pieces = tuple[int, ...]  # a text as word pieces, by their numbers in the vocabulary
 OnBad = Literal["fail", "drop"]
 Tagging = Literal["auto", "iob1", "iob2", "bioes"]
 NearMissRule = Literal["name", "number", "antonym", "negation", "condition", "borrowed"]

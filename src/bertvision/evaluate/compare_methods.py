@@ -89,11 +89,15 @@ class Differences(NamedTuple):
         return Table("", columns, tuple(rows))
 
 
-def compare_folder(out: Path, gold: str, against: str) -> Differences:
-    """Compare every row that a report of a run folder shows with one of them at the same fraction."""
+def compare_folder(out: Path, gold: str | None = None, against: str = "full") -> Differences:
+    """Compare every row that a report of a run folder shows with one of them at the same fraction.
+
+    Without `gold`, the examples are those that the run itself has answered.
+    """
     shown = _of_one_task(out, _find_shown(out), against)
     there = [each for each in shown if each.answers.exists()]
     _check_rows(out, shown, there, against)
+    gold = gold or str(there[0].record.config["data"]["dev"])
     resampled = _read_golds(there, gold, RESAMPLES)
     answered = _read_answered(there, gold, resampled)
     differences = [each for row in answered for each in _compare(row, answered, against, resampled)]
@@ -212,7 +216,7 @@ def _check_covered(shown: Shown, gold: str, golds: Golds) -> None:
     if odd := answers.keys() ^ {example.id for example in golds.examples}:
         raise DataError(
             f"{shown.place}: its {len(answers):,} answers are not to the {len(golds.examples):,} {nouns} of "
-            f"{gold}, such as {min(odd)!r}; give the file that its record was scored on: --data "
+            f"{gold}, such as {min(odd)!r}; give the file that its record was scored on: --gold "
             f"{shown.record.data['dev'].name}"
         )
 

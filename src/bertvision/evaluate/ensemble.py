@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from pydantic import model_validator
-
 from bertvision.data.example import DataConfig
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.evaluate.golds import AskedFile, GoldConfig, find_asked, read_asked
@@ -34,15 +32,6 @@ class EnsembleSettings(GoldConfig):
     """What may be changed when predictions are combined."""
 
     answers: AnswerConfig = AnswerConfig()
-
-    @model_validator(mode="after")
-    def _is_official(self) -> "EnsembleSettings":
-        if not {*self.answers.decoders} <= {
-            "official",
-            "reader",
-        }:  # paper-v1 counts word pieces, and folders hold no tokenizer
-            raise ValueError("`answers.decoders`: an ensemble of folders has the official scores alone; leave it out")
-        return self
 
 
 class HeldOutMembers(NamedTuple):

@@ -4,8 +4,8 @@ Nothing outside this package asks which kind a task is, but for the one choice o
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,7 +77,8 @@ class Answering:
     windows: Sequence[Window]
     config: AnswerConfig
     part: str = ""  # which split it is, where it is not dev: GLUE's files are named after it
-    extra: Any = None  # what scores need beside the examples, made by `Kind.extra_golds`
+    tokenizer: Tokenizer | None = None
+    extra_scores: Mapping[str, "ExtraScore"] = field(default_factory=dict)  # of the caller's own, by name
 
     @property
     def golds(self) -> Golds:
@@ -106,7 +107,13 @@ class Answering:
     def score(self, predictions: Sequence[Predicted], logits: Logits, how: How | None = None) -> Scores:
         """Compare predictions with the golds; `how` says in which way an ensemble's logits were made."""
         scores = self.info.kind.score(self.golds, predictions, self.config)
-        return scores | self.info.kind.extra_scores(self, logits, how)
+        for extra in self.extra_scores.values():
+            scores |= extra(self, logits, how)
+        return scores
+
+
+# Scores of a split that need the logits themselves, and the way in which these were combined, for an ensemble's.
+ExtraScore = Callable[[Answering, Logits, How | None], Scores]
 
 
 class Kind(KindFacts, ABC):
@@ -229,16 +236,6 @@ class Kind(KindFacts, ABC):
     def guesses(self, golds: Golds, train: Sequence[Any]) -> list[Predicted]:
         """Return those predictions; only kinds with `has_baseline` have them."""
         raise NotImplementedError
-
-    def extra_golds(
-        self, config: AnswerConfig, windows: Sequence[Window], examples: Sequence[Any], tokenizer: Tokenizer
-    ) -> Any:  # noqa: ANN401 (the kind's own)
-        """Return what `extra_scores` needs of a split; None where it is not asked for."""
-        return None
-
-    def extra_scores(self, asked: Answering, logits: Logits, how: How | None) -> Scores:
-        """Return scores that need the logits themselves."""
-        return {}
 
     # Prediction files
 

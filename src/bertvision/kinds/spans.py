@@ -24,7 +24,6 @@ from bertvision.errors import DataError, FolderError
 from bertvision.kinds.facts import Bounds, Breakdown, CellsByName, Joined, Labelled, Reading
 from bertvision.kinds.kind import Answering, Golds, TaskInfo
 from bertvision.kinds.questions import QuestionKind
-from bertvision.metrics.paper_scores import PaperGold, paper_gold, paper_scores, paper_v2_scores
 from bertvision.metrics.proportions import exact_interval
 from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of, resample_means, resample_sums
 from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
@@ -51,7 +50,6 @@ from bertvision.predictions.reader_decoder import decode_as_reader
 from bertvision.predictions.spans import decode_spans
 from bertvision.records import LEAST_EXAMPLES, Mistake
 from bertvision.tables import counted
-from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import Window
 
 # What a table of an ensemble's members shows: SQuAD 2.0's name of a score, then 1.1's.
@@ -153,19 +151,6 @@ class Spans(QuestionKind):
     def guess_scores(self, golds: Golds, train: Sequence[Question]) -> Scores:
         """Score "no answer" to every question."""
         return {"f1": 100 * sum(question.is_impossible for question in golds.examples) / len(golds.examples)}
-
-    def extra_golds(
-        self, config: AnswerConfig, windows: Sequence[Window], examples: Sequence[Question], tokenizer: Tokenizer
-    ) -> PaperGold | None:
-        """Look up word pieces, for the scores of the 2020 system."""
-        return paper_gold(config, windows, examples, tokenizer)
-
-    def extra_scores(self, asked: Answering, logits: Logits, how: How | None) -> Scores:
-        """Return the scores of the systems of 2020 and 2021, where they are asked for; of dev alone."""
-        scores = paper_scores(asked.layout.tokens, logits, asked.extra, are_log_probabilities=how == "max")
-        if asked.part or not self.has_null:
-            return scores
-        return scores | paper_v2_scores(asked.layout, logits, asked.golds.examples, asked.config)
 
     def write(self, folder: Path, golds: Golds, predictions: Sequence[Prediction], part: str = "") -> None:
         """Write answers in run_qa's formats."""

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from bertvision.settings import Config
 
-Decoder = Literal["official", "paper-v1", "paper-v2", "reader"]
+Decoder = Literal["official", "reader"]
 
 
 class AnswerConfig(Config):
@@ -18,15 +18,14 @@ class AnswerConfig(Config):
     null_threshold: float = 0.0  # no answer is given where the null odds exceed it
     tokens: int = Field(16384, ge=1)  # in a batch of prediction, padding counted
     # What a run's record has the scores of; a model in use decides as `reader`, and `predict` writes official's files
-    # beside its answers. paper-v1 and paper-v2 add scores as the systems of 2020 and 2021 had them.
+    # beside its answers.
     decoders: tuple[Decoder, ...] = ("official", "reader")
 
     @model_validator(mode="after")
     def _is_official(self) -> "AnswerConfig":
         if "official" not in self.decoders or len(set(self.decoders)) < len(self.decoders):
             raise ValueError(
-                "`decoders` holds `official` and, if wanted, `paper-v1`, `paper-v2` and `reader`, each once, "
-                f"got {list(self.decoders)}"
+                f"`decoders` holds `official` and, if wanted, `reader`, each once, got {list(self.decoders)}"
             )
         return self
 

@@ -139,7 +139,8 @@ class RunRecord(Record):
     encoder_lr: float | None = None  # learning rate of the encoder's tuning; None where it was used as given
     lr: float | None = None  # of a head
     weight_decay: float | None = None  # of a head with one of its own
-    scores: dict[str, float]
+    scores: dict[str, float]  # after the last epoch
+    extra_scores: tuple[str, ...] = ()  # of the caller's own, whose values are among the scores
     epochs: list[dict[str, float]]  # scores after every epoch of head training; empty for encoder and ensembles
     training: list[TrainingPoint] = []  # in the order of steps; empty where no optimizer took steps
     intervals: dict[str, Interval] = {}  # of scores, 95%: exact for shares of right examples, others by resampling dev

@@ -4,9 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from bertvision.records import CostRecord, DifferenceRecord, MistakesRecord, RunRecord, merge_variants
+from bertvision.records import DifferenceRecord, MistakesRecord, RunRecord, merge_variants
 from bertvision.report.answer_tables import ExampleList, confusion_tables, example_lists
-from bertvision.report.costs import with_costs
 from bertvision.report.drawing import Drawing, draw
 from bertvision.report.gallery import GALLERY, Picture
 from bertvision.report.headline import headline
@@ -46,12 +45,13 @@ class Chapter(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What a report is made of: the tables of every experiment, in their order, and chapters of several together."""
+    """What a report is made of: tables and figures of every experiment, in order, and chapters of several together."""
 
     tables: tuple[Callable[[Evidence], list[Table]], ...] = (
         *(score_tables, confusion_tables, difference_tables, rate_tables),
     )
     overviews: tuple[Callable[[Sequence[RunRecord]], list[Chapter]], ...] = ()
+    pictures: tuple[Picture, ...] = GALLERY
 
 
 class Report(NamedTuple):
@@ -71,18 +71,17 @@ PLAIN = Contents()
 
 def make_report(
     records: Iterable[RunRecord],
-    costs: Sequence[CostRecord] = (),
     differences: Sequence[DifferenceRecord] = (),
-    contents: Contents = PLAIN,
     mistakes: Sequence[MistakesRecord] = (),
+    contents: Contents = PLAIN,
 ) -> Report:
     """Make a chapter for each experiment (variants are one together), and those of several together."""
-    measured = with_costs(records, costs)
-    groups = by_experiment(merge_variants(measured))
+    found = list(records)
+    groups = by_experiment(merge_variants(found))
     slugs = _slugs(list(groups))
     chapters = []
     for name, group in groups.items():
-        evidence = Evidence(group, _tried(measured, group[0]), costs, differences)
+        evidence = Evidence(group, _tried(found, group[0]), differences)
         tables = [without_empty_columns(table) for part in contents.tables for table in part(evidence)]
         chapters.append(
             Chapter(
@@ -90,7 +89,7 @@ def make_report(
                 slug=slugs[name],
                 tables=tables,
                 records=group,
-                pictures=_pictures(group),
+                pictures=_pictures(group, contents.pictures),
                 headline=headline(group),
                 examples=example_lists(group, mistakes),
             )
@@ -131,8 +130,8 @@ def _tried(records: Iterable[RunRecord], of: RunRecord) -> list[RunRecord]:
     return [each for each in records if (each.experiment, each.task) == (of.experiment, of.task)]
 
 
-def _pictures(records: Sequence[RunRecord]) -> list[ShownPicture]:
-    found = [ShownPicture(picture, draw(picture.figure, records)) for picture in GALLERY]
+def _pictures(records: Sequence[RunRecord], pictures: Sequence[Picture]) -> list[ShownPicture]:
+    found = [ShownPicture(picture, draw(picture.figure, records)) for picture in pictures]
     return [shown for shown in found if shown.drawing is not None or shown.picture.is_missed(records[0].task)]
 
 

@@ -11,14 +11,13 @@ from bertvision.report.answer_figures import (
     risk_coverage,
     threshold_curve,
 )
-from bertvision.report.cost_figures import score_by_inference, score_by_parameters, score_by_training
 from bertvision.report.drawing import Draw
 from bertvision.report.learning_figures import finetuning_curve, layer_weights, less_data_curve, training_curve
 from bertvision.report.results import Result, full_results, largest_fraction
+from bertvision.report.score_figures import score_by_inference, score_by_parameters, score_by_training
 
 RUN = "bertvision run EXPERIMENT.yaml"
 QUESTIONS = ("squad2",)  # tasks with questions that have no answer
-STUDY = "Where ways of tuning are compared, each is a point at the largest fraction, its name at the right."
 BEST_OF = "The encoder and the six models with the highest F1 at most, at the largest fraction, of the first seed. "
 AGAIN = "which these do not have. Make them again with"
 
@@ -130,7 +129,7 @@ GALLERY = (
         figure=score_by_parameters,
         caption="Models at the largest fraction. Circles are heads, squares controls, triangles ensembles and the star "
         "the encoder, which counts those of its own parameters that were trained, as ensembles with it do; every other "
-        f"model counts what it adds. {STUDY} There a head counts what was trained below it as well.",
+        "model counts what it adds.",
         describe=_says("Scatter chart of the table's main score against its parameters, for the largest fraction."),
         missing="The chart of scores by parameters needs scored records. Score a run with",
     ),
@@ -139,7 +138,7 @@ GALLERY = (
         title="Score by time of training",
         figure=score_by_training,
         caption="Each line is one model at several fractions: the seconds of fine-tuning up to there and, for heads, "
-        f"of the one pass that trained all of them together. {STUDY}",
+        "of the one pass that trained all of them together.",
         describe=_says("Line chart of the table's main score against its seconds, with a line for each model."),
         missing="The chart of scores by training time needs scored records. Score a run with",
     ),
@@ -148,7 +147,7 @@ GALLERY = (
         title="Score by time of inference",
         figure=score_by_inference,
         caption="Each line is one model at several fractions. Encoder and heads answer in one pass over the dev data, "
-        f"so that models of one fraction and run have the same seconds, unless each was measured alone. {STUDY}",
+        "so that models of one fraction and run have the same seconds, unless each was measured alone.",
         describe=_says("Line chart of the table's main score against the seconds of the pass over the dev data."),
         missing="The chart of scores by inference time needs scored records. Score a run with",
     ),

@@ -7,10 +7,9 @@ from importlib import resources
 from pathlib import Path
 
 from bertvision.files import locked, write_bytes, write_text
-from bertvision.records import CostRecord, DifferenceRecord, Mistake, MistakesRecord, RunRecord
+from bertvision.records import DifferenceRecord, Mistake, MistakesRecord, RunRecord
 from bertvision.report.answer_tables import ExampleList
 from bertvision.report.chapters import (
-    PLAIN,
     READING,
     Chapter,
     Contents,
@@ -23,24 +22,31 @@ from bertvision.report.chapters import (
 )
 from bertvision.report.drawing import Drawing, for_file, for_page
 from bertvision.report.gallery import Picture
+from bertvision.report.glue import glue_chapters
 from bertvision.report.renderers import markdown_text, to_html, to_latex_file, to_markdown
 from bertvision.report.sources import Fact, config_texts, data_table, facts
 from bertvision.tables import Table
 
 DEFINITIONS = "How to read this"
 UNFOLDED = 10  # examples of a list
+CHAPTERS = Contents(overviews=(glue_chapters,))
 
 
 def write_report(
     records: Iterable[RunRecord],
-    folder: Path,
-    costs: Sequence[CostRecord] = (),
+    folder: str | Path,
     differences: Sequence[DifferenceRecord] = (),
-    contents: Contents = PLAIN,
     mistakes: Sequence[MistakesRecord] = (),
+    *,
+    chapters: Contents = CHAPTERS,
 ) -> Path:
-    """Write a report into a folder and return its page: one file that needs no other."""
-    report = make_report(records, costs, differences, contents, mistakes)
+    """Write `report.html`, `report.md`, `tables.tex` and figures into a folder, and return the page.
+
+    `differences` are what `bertvision compare --variants` left in a run folder; `mistakes` are examples to read, which
+    lie with its predictions (`bertvision.records.read_mistakes`). `chapters` says which tables and figures stand in the
+    chapters and what stands before them, in place of the usual ones.
+    """
+    report, folder = make_report(records, differences, mistakes, chapters), Path(folder)
     with locked(folder, "report"):
         for chapter in report.chapters:
             for picture, drawing in chapter.pictures:

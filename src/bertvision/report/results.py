@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from bertvision.errors import FolderError
-from bertvision.records import CostRecord, DifferenceRecord, ResultKind, RunRecord, State, fraction_name, in_order
+from bertvision.records import DifferenceRecord, ResultKind, RunRecord, State, fraction_name, in_order
 from bertvision.tables import Alignment, Cell, Column, Statistic, Table, statistic
 
 
@@ -64,7 +64,6 @@ class Evidence(NamedTuple):
 
     records: Sequence[RunRecord]  # each method at its best learning rate
     tried: Sequence[RunRecord] = ()  # with every rate
-    costs: Sequence[CostRecord] = ()
     differences: Sequence[DifferenceRecord] = ()
 
 

@@ -14,7 +14,6 @@ from bertvision.records import (
     merge_variants,
     tuned_for,
 )
-from bertvision.report.costs import costs_note
 from bertvision.report.measures import CALIBRATION, Measure, measures_of
 from bertvision.report.results import (
     Evidence,
@@ -44,11 +43,11 @@ BEST_DIFFERENCES = ("F1 best", "95% interval", "by seed")
 def score_tables(evidence: Evidence) -> list[Table]:
     """Lay out all results, fractions side by side where there are several, and what probabilities are worth."""
     records = evidence.records
-    found = [results_table(records, costs_note(records, evidence.costs)), models_table(records)]
+    found = [results_table(records), models_table(records)]
     return [table for table in (*found, calibration_table(records)) if table is not None]
 
 
-def results_table(records: Sequence[RunRecord], note: str = "") -> Table:
+def results_table(records: Sequence[RunRecord]) -> Table:
     """Lay out records of one task as a table with a row per model and fraction; one experiment at a time reads best."""
     results = results_of(records)
     measures = measures_of(records)
@@ -57,7 +56,7 @@ def results_table(records: Sequence[RunRecord], note: str = "") -> Table:
     is_tuned = any(result.fraction is not None for result in results)
     leading = [column for column in LEADING if column != KIND and (is_tuned or column.head != "fraction")]
     # A phone shows the first columns: models and scores.
-    return result_table(_title(records), [*leading, *scores, KIND, *COST, SECONDS], results, note)
+    return result_table(_title(records), [*leading, *scores, KIND, *COST, SECONDS], results)
 
 
 def terminal_table(records: Sequence[RunRecord]) -> Table:

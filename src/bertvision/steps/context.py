@@ -1,6 +1,6 @@
 """The run context: what all steps of one experiment share, read and tokenised once, and where in it a step is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from bertvision.experiment import Experiment, fit_to_rows
 from bertvision.heads.build import pooling_of
 from bertvision.heads.config import HeadConfig
 from bertvision.kinds.facts import Contrast, Cutting
-from bertvision.kinds.kind import Answering
+from bertvision.kinds.kind import Answering, ExtraScore
 from bertvision.model_config import CONFIG, Pooling
 from bertvision.model_folder import ModelConfig, read_model_config
 from bertvision.progress import Progress
@@ -114,6 +114,11 @@ class RunContext:
             return False
         model = read_model_config(place)
         return self.objective.asks_as(model.objective) and model.labels == self.task.labels
+
+    @property
+    def extra_scores(self) -> tuple[str, ...]:
+        """Name the caller's own scores."""
+        return tuple(self.dev.extra_scores)
 
     @property
     def log(self) -> TrainingLog:
@@ -221,6 +226,7 @@ def prepare(
     num_train: int | None = None,
     *,
     data: ExperimentData | None = None,
+    extra_scores: Mapping[str, ExtraScore] | None = None,
 ) -> RunContext:
     """Read the data, load the encoder once to check it, and cut all windows, before anything expensive starts.
 
@@ -245,6 +251,7 @@ def prepare(
         tokenizer=encoder.tokenizer,
         windows=experiment.windows,
         answers=experiment.answers,
+        extra_scores=extra_scores,
         progress=progress,
     )
     return RunContext(

@@ -176,7 +176,8 @@ def _scored_on(context: RunContext, heads: Sequence[HeadConfig]) -> Settings | N
         return None
     held_out = context.held_out if isinstance(context.experiment.data.held_out, str) else None
     apart = {} if held_out is None else {"held_out": held_out.split.sha256}  # a share of train is told by train
-    return {"dev": context.task.dev.sha256, "answers": _answers(context), **apart}
+    extra = {"extra_scores": list(context.extra_scores)} if context.extra_scores else {}
+    return {"dev": context.task.dev.sha256, "answers": _answers(context), **apart, **extra}
 
 
 def _settings(context: RunContext) -> Settings:

@@ -1,7 +1,4 @@
-"""One row alone on a sample of dev, warm: its seconds at full load and one window at a time, and its operations.
-
-And how much is measured, and what that is for one window.
-"""
+"""One row alone on a sample of dev, warm: its seconds at full load and one window at a time, and its operations."""
 
 import time
 from collections.abc import Sequence
@@ -18,10 +15,7 @@ from bertvision.encoder.load import Encoder
 from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import Head
 from bertvision.heads.logits import reading_of
-from bertvision.records import Inference, RowSize, Speed, Spent
-from bertvision.steps.context import RunContext
-from bertvision.steps.results import ResultModel
-from bertvision.training.accounting import Costs
+from bertvision.records import Inference
 from bertvision.training.device import Compute
 from bertvision.windows.batches import collate
 from bertvision.windows.padding import Rows, lengths_of, spread
@@ -32,22 +26,6 @@ from bertvision.windows.window import Window
 SAMPLE = {"cpu": 32, "cuda": 1024}
 ALONE = 12  # windows that are run one by one
 REPEATS = 3
-
-
-class Size(NamedTuple):
-    """How much a turn trains and answers: enough for a steady figure in seconds."""
-
-    examples: int  # of train, from which windows are cut
-    warm: int  # steps of tuning that do not count
-    steps: int  # that do
-    passes: int  # of heads over all these windows, after one that does not count
-    answered: int  # windows of dev that a row answers alone
-    repeats: int  # of that, and of answering one by one, after one that does not count; the middle counts
-
-
-# On a GPU about two seconds of tuning: a driver's meter of energy moves ten to fifty times a second. And about a second
-# of answering, by a small encoder on an H200: single passes of 1,024 windows, 0.08 s, differed by up to half.
-SIZES = {"cpu": Size(24, 1, 2, 1, 32, 1), "cuda": Size(4096, 6, 40, 2, 4096, 3)}
 
 
 class MeasuredModel(NamedTuple):
@@ -125,56 +103,6 @@ def count_operations(subject: MeasuredModel, batches: Sequence[Rows]) -> float:
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         subject.run(batches)
     return float(counter.get_total_flops())
-
-
-def size_for(compute: Compute) -> Size:
-    """Return what suits a device."""
-    return SIZES.get(compute.device.type, SIZES["cpu"])
-
-
-def speed_of(context: RunContext, encoder: Encoder, row: ResultModel) -> Speed:
-    """Time one row alone, per window."""
-    size = size_for(context.compute)
-    alone, windows = _alone(context, encoder, row, size.answered), len(context.dev.windows)
-    return Speed(seconds=alone.seconds(size.repeats) / windows, latency=alone.latency(size.repeats))
-
-
-def size_of(context: RunContext, encoder: Encoder, row: ResultModel) -> RowSize:
-    """Return how large a row is, and count its operations per window."""
-    operations = _alone(context, encoder, row).operations() / len(context.dev.windows)
-    return RowSize(parameters=row.parameters, ship_bytes=4 * row.ship_parameters, operations=operations)
-
-
-def spent_per_window(costs: Costs, num_windows: int) -> Spent:
-    """Return what a window has cost."""
-    return Spent(
-        seconds=costs.seconds / num_windows,
-        data_seconds=costs.data_seconds / num_windows,
-        joules=None if costs.joules is None else costs.joules / num_windows,
-        peak_process_bytes=costs.peak_process_bytes,
-        peak_device_bytes=costs.peak_device_bytes,
-    )
-
-
-def add_passes(found: Sequence[Spent]) -> Spent | None:
-    """Add up the passes of heads that read all tokens and of those that read the first."""
-    if not found:
-        return None
-    joules = [each.joules for each in found if each.joules is not None]
-    return Spent(
-        seconds=sum(each.seconds for each in found),
-        data_seconds=0.0,
-        joules=sum(joules) if joules else None,
-        peak_process_bytes=max(each.peak_process_bytes for each in found),
-        peak_device_bytes=max((each.peak_device_bytes for each in found if each.peak_device_bytes), default=None),
-    )
-
-
-def _alone(context: RunContext, encoder: Encoder, row: ResultModel, wanted: int | None = None) -> Alone:
-    assert row.head is not None
-    assert row.config is not None
-    tokens = context.experiment.answers.tokens
-    return open_alone(encoder, row.config, row.head, context.dev.windows, context.compute, tokens, wanted)
 
 
 def _seconds(subject: MeasuredModel, batches: Sequence[Rows], repeats: int) -> float:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from bertvision.data.held_out import write_held_out
 from bertvision.encoder.encode import has_pooler
 from bertvision.encoder.load import Encoder
+from bertvision.errors import FolderError
 from bertvision.evaluate.calibration import Decision, held_out_decision, score_calibration
 from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.reader_scores import reader_answers_of, reader_scores
@@ -276,6 +277,7 @@ def _record(this: Pass, row: ResultModel, place: int, found: RowScores) -> RunRe
         encoder_lr=None if context.fraction is None else config.finetune.lr,
         **_own_settings(this, row),
         scores=found.scores,
+        extra_scores=this.context.extra_scores,
         fewer_rows=row.told.fewer_rows,
         **found.described,
         epochs=[epochs[epoch] for epoch in sorted(epochs)],
@@ -351,7 +353,19 @@ def _finished_records(context: RunContext) -> list[RunRecord] | None:
         record.data == context.data() and first_difference({**record.config, "report_to": None}, config) is None
         for record in records
     )
-    return records if same else None
+    if not same:
+        return None
+    for record in records:
+        if record.extra_scores != context.extra_scores:
+            raise FolderError(
+                f"{context.out}: its results have {_named(record.extra_scores)}, this run has "
+                f"{_named(context.extra_scores)}; give the same extra_scores, or choose another folder"
+            )
+    return records
+
+
+def _named(extra_scores: Sequence[str]) -> str:
+    return f"the extra scores {', '.join(extra_scores)}" if extra_scores else "no extra scores"
 
 
 def _answer_files(context: RunContext, names: Sequence[str]) -> list[Path]:

@@ -1,12 +1,13 @@
 """The whole line, from text to scored records; each step lies beside this file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from bertvision.experiment import Experiment
 from bertvision.files import locked, write_text
+from bertvision.kinds.kind import ExtraScore
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord, in_order
 from bertvision.run_folder import EXPERIMENT, MADE_BY, check_kept, tidy
@@ -29,17 +30,19 @@ def run(
     callbacks: Sequence[Callback] = (),
     lender: str | Path | None = None,
     data: ExperimentData | None = None,
+    extra_scores: Mapping[str, ExtraScore] | None = None,
 ) -> list[RunRecord]:
     """Take one experiment from text to records, one per result, fraction and seed; what OUT already holds is kept.
 
     `callbacks` see the course of every training, beside the trackers of `experiment.report_to`. Encoders that a run
     below `lender` tuned by the same settings are taken from there. `data` are those of the experiment, where they are
-    read already. Of several processes, which Accelerate or `bertvision run --processes` starts, the main one returns
-    the records, the others none.
+    read already. `extra_scores` are functions by name, which get a split (`Answering`), a model's logits and how these
+    were combined, and return further scores; a run that goes on needs the same ones. Of several processes, which
+    Accelerate or `bertvision run --processes` starts, the main one returns the records, the others none.
     """
     records, out = [], Path(out)
     lent = None if lender is None else Path(lender)
-    with opened(experiment, out, progress, callbacks, lent, data) as context:
+    with opened(experiment, out, progress, callbacks, lent, data, extra_scores) as context:
         for seed in experiment.seeds:
             finetune(context.at(seed))
             for fraction in context.fractions:
@@ -93,6 +96,7 @@ def opened(
     callbacks: Sequence[Callback] = (),
     lender: Path | None = None,
     data: ExperimentData | None = None,
+    extra_scores: Mapping[str, ExtraScore] | None = None,
 ) -> Iterator[RunContext]:
     """Lock the run folder, prepare the context, and write down the experiment as it was resolved.
 
@@ -102,14 +106,14 @@ def opened(
         processes = join_processes(choose_compute(experiment.device, experiment.precision).device)
         if not processes.is_main:
             processes.wait()
-            context = prepare(experiment, out, SILENT, data=data)
+            context = prepare(experiment, out, SILENT, data=data, extra_scores=extra_scores)
             yield replace(context, compute=context.compute._replace(processes=processes))
             processes.wait()
             return
         with locked(out), tracking(experiment, out) as trackers:
             tidy(out)
             processes.wait()
-            context = prepare(experiment, out, progress, data=data)
+            context = prepare(experiment, out, progress, data=data, extra_scores=extra_scores)
             context = replace(context, callbacks=(*callbacks, *trackers), lender=lender)
             context = replace(context, compute=context.compute._replace(processes=processes))
             if not (out / EXPERIMENT).exists():  # the settings of a folder that is refused stay as they are

@@ -1,4 +1,4 @@
-"""Texts -> token ids, and the special tokens that an encoder wants around them; gold answers -> word pieces."""
+"""Texts -> token ids, and the special tokens that an encoder wants around them."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.data.example import Pieces, Question
 from bertvision.errors import EncoderError
 
 Int32s = npt.NDArray[np.int32]
@@ -102,31 +101,6 @@ def slices(items: Sequence[Item]) -> list[list[Item]]:
 def _check_fast(tokenizer: Tokenizer) -> None:
     if not tokenizer.is_fast:
         raise EncoderError("the tokenizer gives no character offsets; use an encoder that has a fast tokenizer")
-
-
-def gold_pieces(questions: Sequence[Question], tokenizer: Tokenizer) -> list[list[Pieces]]:
-    """Tokenise every question's gold answers by themselves; a question without any has an empty one."""
-    _check_pieces(tokenizer)
-    texts = list(dict.fromkeys(answer.text for question in questions for answer in question.answers))
-    pieces = dict(zip(texts, _pieces_of(tokenizer, texts), strict=True))
-    golds = [[pieces[answer.text] for answer in question.answers] for question in questions]
-    return [[gold for gold in each if gold] or [()] for each in golds]
-
-
-def _check_pieces(tokenizer: Tokenizer) -> None:
-    """Refuse byte-level tokenizers: the blank before a word is part of its piece, so no gold would equal an answer."""
-    alone, inside = _pieces_of(tokenizer, ["b", "a b"])
-    if inside[-len(alone) :] != alone:
-        raise EncoderError(
-            "this encoder's tokenizer cuts a word differently at the start of a text, so that gold answers have other "
-            "pieces than contexts; leave paper-v1 out of answers.decoders"
-        )
-
-
-def _pieces_of(tokenizer: Tokenizer, texts: list[str]) -> list[Pieces]:
-    if not texts:
-        return []
-    return [tuple(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]]
 
 
 def check_tokenizer(tokenizer: Any, vocab_size: int | None = None) -> None:  # noqa: ANN401 (transformers' own type)

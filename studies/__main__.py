@@ -1,0 +1,229 @@
+"""Studies of the papers: `python -m studies list | run NAME | report FOLDER | claims`."""
+
+import textwrap
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from bertvision.cli.console import (
+    Json,
+    Quiet,
+    Set,
+    in_one_line,
+    messages,
+    print_json,
+    print_records,
+    print_table,
+    progress_for,
+    results,
+)
+from bertvision.errors import EncoderError
+from bertvision.files import check_folder
+from bertvision.records import read_records
+from bertvision.tables import counted
+from studies.claims import claims_page, settle_claims
+from studies.report import report_study, write_study_report
+from studies.run import StudyPlan, StudyWork, describe_plan, foresee, missing_files, plan_study, run_study, speed_for
+from studies.speed import EncoderSpeed, kept_speed
+from studies.study import PublishedResult, Study, find_study, read_studies
+from studies.study_tables import claims_table, published_table, short_table
+
+RESULTS = Path("results")
+OUT = Path("runs/studies")
+Encoder = Annotated[str | None, typer.Option("--encoder", help="In the place of the paper's own.")]
+Data = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="The files that experiments have below data/.")
+]
+Seeds = Annotated[int, typer.Option("--seeds", metavar="N", help="Seeds 1 to N.", min=1)]
+Out = Annotated[Path, typer.Option("--out", help="The folder of all studies.")]
+app = typer.Typer(
+    name="python -m studies",
+    help="The papers' experiments: run them again, judge them, and show what their claims rest on.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+class ShownStudy(NamedTuple):
+    """A study with its plan, None where it cannot be run here, and what that takes."""
+
+    study: Study
+    plan: StudyPlan | None
+    work: StudyWork | None
+
+
+@app.command(name="list")
+@in_one_line
+def list_studies(
+    check: Annotated[
+        bool, typer.Option("--check", help="Only build the experiments of every study, and measure nothing.")
+    ] = False,
+    encoder: Encoder = None,
+    seeds: Seeds = 3,
+    out: Out = OUT,
+    as_json: Json = False,
+) -> None:
+    """List the studies, and what each takes here.
+
+    How fast the encoder is here is measured once, in some seconds, and kept in OUT/speed.json.
+    """
+    plan = partial(plan_study, encoder=encoder, seeds=seeds)
+    if check:
+        _check_studies(plan)
+        return
+    speed = _speed_of(encoder or "default", out)
+    shown = [_foreseen(study, plan, speed) for study in read_studies().values()]
+    if as_json:
+        print_json([_plain_plan(each) for each in shown])
+        return
+    for each in shown:
+        _print_plan(each)
+
+
+@app.command(name="run")
+@in_one_line
+def run_one(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A study that `list` names.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be run, and run nothing.")] = False,
+    encoder: Encoder = None,
+    data: Data = None,
+    seeds: Seeds = 3,
+    out: Out = OUT,
+    overrides: Set = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Run a table of the papers again, with a verdict.
+
+    Sets what was published beside what comes out: the mean over seeds with its 95% interval, the paper's own score and
+    the official one, the controls that the papers lack, and a verdict by a rule fixed beforehand. Writes
+    OUT/NAME/study.json, study.md and report.html; when it was stopped, the same command goes on. Studies share tuned
+    encoders.
+    """
+    study = find_study(name)
+    plan = partial(plan_study, encoder=encoder, data=data, seeds=seeds, overrides=overrides or ())
+    if dry_run:
+        shown = _foreseen(study, plan, _speed_of(encoder or "default", out, is_kept=False))
+        if as_json:
+            print_json(_plain_plan(shown, in_full=True))
+        else:
+            _print_plan(shown, in_full=True)
+        return
+    _run(plan(study), out, quiet, as_json)
+
+
+@app.command(name="report")
+@in_one_line
+def report_folder(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Runs, or records and costs of them.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the pages. [default: FOLDER]")] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw the report of a study from its records, with the papers' tables and what each way of tuning costs.
+
+    It is `bertvision report` with Hulburd's tables, tables and figures of costs, and a name beside every point. Costs
+    are those that `make bench NAME=costs` has left below FOLDER or, without them, those that the runs have noted.
+    """
+    written = report_study(folder, out or folder)
+    print_records(written.records, as_json)
+    messages.print(f"report: {written.page}", markup=False)
+
+
+@app.command(name="claims")
+@in_one_line
+def claims(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Records of any runs, below it.")] = RESULTS,
+) -> None:
+    """Say which claims of the papers hold by the records below a folder, as Markdown."""
+    results.print(claims_page(settle_claims(folder)), markup=False, soft_wrap=True)
+
+
+def _check_studies(plan: Callable[[Study], StudyPlan]) -> None:
+    studies = [study for study in read_studies().values() if study.config]
+    num_runs = sum(len(plan(study).experiments) for study in studies)
+    results.print(f"{len(studies)} studies, {counted(num_runs, 'run')}: all can be built")
+
+
+def _foreseen(study: Study, plan_of: Callable[[Study], StudyPlan], speed: EncoderSpeed | None) -> ShownStudy:
+    if not study.config:
+        return ShownStudy(study, None, None)
+    plan = plan_of(study)
+    return ShownStudy(study, plan, foresee(plan, None if speed is None else speed_for(plan, speed)))
+
+
+def _speed_of(encoder: str, out: Path, *, is_kept: bool = True) -> EncoderSpeed | None:
+    """Return how fast an encoder is here; None, and why, where it cannot be loaded, or torch is not installed."""
+    try:
+        return kept_speed(encoder, out, is_kept=is_kept)
+    except (EncoderError, ModuleNotFoundError) as error:
+        messages.print(f"no times are foreseen: {error}", markup=False)
+        return None
+
+
+def _print_plan(shown: ShownStudy, *, in_full: bool = False) -> None:
+    """Print what a study takes and what was published; `in_full` also every run."""
+    study = shown.study
+    if in_full and study.published:
+        print_table(published_table(study))
+    results.print(f"\n{study.name}: {study.title}", markup=False)
+    runs = describe_plan(shown.plan) if in_full and shown.plan is not None else []
+    missing = missing_files(shown.plan) if shown.plan is not None else []
+    for line in _plan_lines(study, shown.work, runs, missing):
+        results.print(textwrap.fill(line, 80, initial_indent="  ", subsequent_indent="    "), markup=False)
+
+
+def _plain_plan(shown: ShownStudy, *, in_full: bool = False) -> dict[str, Any]:
+    takes = None
+    if shown.work is not None:
+        seconds = shown.work.seconds
+        takes = {**shown.work._asdict(), "seconds": None if seconds is None else seconds.model_dump()}
+    runs = describe_plan(shown.plan) if in_full and shown.plan is not None else []
+    missing = missing_files(shown.plan) if shown.plan is not None else []
+    return {**shown.study.model_dump(mode="json"), "takes": takes, "runs": runs, "missing": missing}
+
+
+def _plan_lines(study: Study, work: StudyWork | None, runs: Sequence[str], missing: Sequence[str]) -> list[str]:
+    if work is None:
+        takes = f"cannot be run here: needs {study.needs}"
+    else:
+        where = "on this machine, on the papers' data; predicting dev is extra"
+        time = "" if work.seconds is None else f"; about {work.seconds} of training {where}"
+        epochs, passes = "epoch" + "s" * (work.tuning_epochs != 1), "pass" + "es" * (work.head_passes != 1)
+        what = f"{work.tuning_epochs:g} {epochs} of tuning, {work.head_passes:g} {passes} of heads"
+        takes = f"takes: {counted(work.runs, 'run')}, {counted(work.seeds, 'seed')}: {what}{time}"
+    numbers = "; ".join(_published(each) for each in study.published) or "no number"
+    return [
+        f"{study.paper}; {takes}",
+        *([] if runs else [f"published: {numbers}"]),  # else a table shows them
+        f"claims: {len(study.claims)}",
+        f"metric: {study.metric}",
+        *(f"wrong: {each}" for each in study.wrong),
+        *(f"run: {each}" for each in runs),
+        *(f"missing: {each}" for each in missing if runs),
+    ]
+
+
+def _published(result: PublishedResult) -> str:
+    fraction = f" after {result.fraction:g}" if isinstance(result.fraction, float) else ""
+    return f"{result.row}{fraction}: " + ", ".join(f"{score} {value:g}" for score, value in result.scores.items())
+
+
+def _run(plan: StudyPlan, out: Path, quiet: bool, as_json: bool) -> None:
+    record = run_study(plan, check_folder(out), progress_for(quiet))
+    folder = out / plan.study.name
+    page = write_study_report(read_records(folder), folder, folder).page
+    if as_json:
+        print_json(record.model_dump(mode="json"))
+        return
+    print_table(short_table(record))
+    for claim in claims_table(record.claims).texts:
+        results.print(f"{claim[-1]}: {claim[0]} {claim[3]}".rstrip(), markup=False)
+    messages.print(f"study: {folder / 'study.md'}; report with figures: {page}", markup=False)
+
+
+if __name__ == "__main__":
+    app()
