@@ -21,7 +21,7 @@ from bertvision.predictions.files import PREDICTION_FILES, READER_PREDICTIONS, t
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.serving.predictor import open_served
-from bertvision.serving.served import Served
+from bertvision.serving.served import ServedModel
 from bertvision.settings import Settings
 from bertvision.tables import counted
 from bertvision.tasks import TASKS
@@ -39,7 +39,7 @@ class FilePredictions(NamedTuple):
 class ModelInUse(NamedTuple):
     """A model, and how it is used."""
 
-    served: Served
+    served: ServedModel
     config: PredictConfig
     calibration: Calibration
 
@@ -165,7 +165,7 @@ def open_model_in_use(model_folder: str | Path, settings: Settings | None, allow
     return ModelInUse(changed, config, calibration or Calibration())
 
 
-def _labels(served: Served, labels: tuple[str, ...]) -> tuple[str, ...]:
+def _labels(served: ServedModel, labels: tuple[str, ...]) -> tuple[str, ...]:
     """Return a model's labels, called as `data.labels` says, where a checkpoint has LABEL_0 and LABEL_1."""
     own = served.config.labels
     if labels and len(labels) != len(own):

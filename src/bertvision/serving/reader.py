@@ -16,9 +16,8 @@ from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.reader_decoder import PooledAnswers, Shares, pool_answers
 from bertvision.predictions.spans import Ranking
 from bertvision.progress import SILENT, Progress
-from bertvision.serving.answers import Answer
-from bertvision.serving.onnx_model import refuse_exported
-from bertvision.serving.served import AskedWindows, Pair, Saveable, Served, Steps, pair_up, run_steps
+from bertvision.serving.answers import Answer, LayerPart
+from bertvision.serving.served import Pair, Saveable, ServedModel, pair_up
 from bertvision.settings import ConfigType
 from bertvision.windows.tokens import slices, token_ids
 from bertvision.windows.window import Window, cut_windows
@@ -136,7 +135,7 @@ class ReadingOptions(TypedDict, total=False):
 class Reader(Saveable):
     """A model that finds answers in texts."""
 
-    served: Served
+    served: ServedModel
 
     @property
     def has_null(self) -> bool:
@@ -196,26 +195,21 @@ class Reader(Saveable):
         self, pairs: Sequence[Pair], asking: Asking | None = None, progress: Progress = SILENT
     ) -> list[list[Answer]]:
         """Answer checked pairs of question and context, all in the same way; every answer is as if asked alone."""
-        return run_steps(self.answer_steps(pairs, asking or Asking()), progress)
-
-    def answer_steps(self, pairs: Sequence[Pair], asking: Asking, later: int = 0) -> Steps[list[list[Answer]]]:
-        """Answer checked pairs step by step; `later`: tokens that the caller may want run afterwards."""
+        asking = asking or Asking()
         _check(asking)
+        served = self.served
         if asking.layers:
-            _check_layers(self.served)
+            served.engine.check_parts()
         if not pairs:
             return []
-        tokenizer, config = self.served.tokenizer, self.served.config
         questions = [Question(str(place), text, context, (), "") for place, (text, context) in enumerate(pairs)]
-        windows = cut_windows(questions, tokenizer, config.windows, labelled=False)
+        windows = cut_windows(questions, served.tokenizer, served.config.windows, labelled=False)
         grid = text_grid(grid_of(windows, [each.id for each in questions]), [each.context for each in questions])
-        answers = _changed(config.answers, max_answer_length=asking.max_answer_length)
-        later += _tokens_with_answers(grid.tokens, asking.top_k) if asking.layers else 0
         found = decode_answers(
             grid,
-            np.concatenate((yield AskedWindows(self.served.logits_of_each, windows, later))),
-            answers,
-            self.served.calibration,
+            served.logits(windows, progress),
+            _changed(served.config.answers, max_answer_length=asking.max_answer_length),
+            served.calibration,
             self._are_cut(pairs),
             has_null=self.has_null,
             threshold=asking.null_threshold,
@@ -223,7 +217,7 @@ class Reader(Saveable):
         kept = [each[: asking.top_k] for each in found]
         if not asking.layers:
             return [[placed.answer for placed in each] for each in kept]
-        return (yield from _with_layers(kept, self.served, windows, grid.tokens))
+        return _with_layers(kept, served, windows, grid.tokens)
 
     def _are_cut(self, pairs: Sequence[Pair]) -> list[bool]:
         """Return which questions are longer than the model reads."""
@@ -248,29 +242,17 @@ def _changed(config: ConfigType, **asked: float | None) -> ConfigType:
     return config.model_copy(update={name: value for name, value in asked.items() if value is not None})
 
 
-# Layers' states are torch's, and models that run without it are asked by this module too: hence imports in functions.
-
-
-def _check_layers(served: Served) -> None:
-    refuse_exported(served)
-    from bertvision.heads.head import refuse_unless_sum
-    from bertvision.serving.torch_model import with_states
-
-    refuse_unless_sum(with_states(served).model.head)
-
-
-def _tokens_with_answers(grid: TokenGrid, top_k: int) -> int:
-    """Count the tokens of the windows that answers may stand in, at most: the longest, one for each answer."""
-    lengths = np.diff(grid.window_at)
-    longest = (np.sort(lengths[grid.question_of == question])[-top_k:] for question in np.unique(grid.question_of))
-    return int(sum(each.sum() for each in longest))
-
-
 def _with_layers(
-    found: list[list[Placed]], served: Served, windows: Sequence[Window], grid: TokenGrid
-) -> Steps[list[list[Answer]]]:
-    from bertvision.serving.torch_model import layers_of_spans, with_states
-
+    found: list[list[Placed]], served: ServedModel, windows: Sequence[Window], grid: TokenGrid
+) -> list[list[Answer]]:
+    """Take the answers' scores apart by layers: a second pass, over the windows that they stand in."""
     spans = np.array([placed.tokens for each in found for placed in each], np.int64)
-    layers = iter((yield from layers_of_spans(with_states(served), windows, grid, spans)))
+    window_of = np.searchsorted(grid.window_at, spans[:, 0], side="right") - 1
+    places = spans - grid.window_at[window_of][:, None]
+    wanted, own = np.unique(window_of, return_inverse=True)
+    parts_of = served.parts([windows[window] for window in wanted])
+    layers = iter(
+        tuple(map(LayerPart, names, parts[:, first, 0].tolist(), parts[:, last, 1].tolist()))
+        for (names, parts), (first, last) in zip((parts_of[each] for each in own), places.tolist(), strict=True)
+    )
     return [[replace(placed.answer, layers=next(layers)) for placed in each] for each in found]

@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 
 import bertvision
 from bertvision.model_config import Calibration
-from bertvision.serving.app import build_app
-from bertvision.serving.schema import ServeConfig
+from bertvision.serving.http.app import build_app
+from bertvision.serving.http.config import ServeConfig
 from bertvision.windows.window import WindowConfig
 
 CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
