@@ -5,6 +5,7 @@ import json
 import logging
 import socket
 import threading
+import time
 from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
@@ -110,6 +111,45 @@ def test_bodies_of_one_byte_chunks_keep_nobody_out(start):
         assert json.loads(server.get("/health")) == {"status": "ok"}
     clients[0].sendall(b"0\r\n\r\n")
     assert reply(clients[0])[0] == 400  # no JSON
+
+
+@pytest.mark.faults
+def test_megabytes_of_one_byte_chunks_keep_nobody_out(start, capsys):
+    server = start(timeout=300.0)
+    head = request().partition(b"Content-Length")[0] + b"Transfer-Encoding: chunked\r\n\r\n"
+    clients = [server.connect(head) for _ in range(40)]
+    threads = [threading.Thread(target=client.sendall, args=(b"1\r\nx\r\n" * 400_000,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    worst = max(timed_health(server) for _ in range(300))
+    for thread in threads:
+        thread.join(TIMEOUT)
+    for client in clients:
+        client.sendall(b"0\r\n\r\n")
+    assert [reply(client)[0] for client in clients] == [400] * 40  # no JSON
+    with capsys.disabled():
+        print(f"\n40 clients of 400,000 one-byte chunks: the slowest of 300 GET /health took {1000 * worst:.0f} ms")
+
+
+@pytest.mark.faults
+def test_slow_clients_of_every_kind_keep_nobody_out_and_are_all_let_go(start, capsys):
+    server = start(timeout=5.0)
+    half = [server.connect(sent) for _ in range(100) for sent in (HALF, request()[:-9], b"P", b"", request()[:30])]
+    unread = [server.connect(b"GET /page.css HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000) for _ in range(20)]
+    worst = max(timed_health(server) for _ in range(300))
+    told = [reply(each)[0] for number, each in enumerate(half) if number % 5 != 3]
+    assert told == [408] * 400
+    assert all(map(is_closed, half[3::5]))
+    wait_for(server, lambda: not server.server.server_state.connections)
+    assert len(unread) == 20
+    with capsys.disabled():
+        print(f"\n520 slow clients: the slowest of 300 GET /health took {1000 * worst:.0f} ms")
+
+
+def timed_health(server):
+    started = time.perf_counter()
+    assert json.loads(server.get("/health")) == {"status": "ok"}
+    return time.perf_counter() - started
 
 
 @pytest.mark.parametrize("sent", [HALF, request()[:-9], b"P"])
