@@ -28,9 +28,10 @@ from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
 from bertvision.serving.onnx_export import export_onnx, write_graph
-from bertvision.serving.onnx_model import OnnxModel, open_onnx, open_session
+from bertvision.serving.onnx_model import OnnxEngine, open_onnx, open_session
 from bertvision.serving.reader import Reader
-from bertvision.serving.torch_model import ServedModel, open_model
+from bertvision.serving.served import ServedModel
+from bertvision.serving.torch_model import open_model, torch_engine
 from bertvision.settings import DEFAULT, Config
 from bertvision.training.device import Compute, choose_compute
 from bertvision.windows.batches import collate
@@ -104,9 +105,9 @@ class InferenceWork:
     onnx: "OnnxForms | None"  # None on a GPU
 
     @property
-    def by_name(self) -> dict[str, ServedModel | OnnxModel]:
+    def by_name(self) -> dict[str, ServedModel]:
         """Return the forms of the whole model."""
-        forms: dict[str, ServedModel | OnnxModel | None] = {TORCH: self.torch, BF16: self.bf16}
+        forms: dict[str, ServedModel | None] = {TORCH: self.torch, BF16: self.bf16}
         if self.onnx is not None:
             forms |= {ONNX: self.onnx.plain, INT8: self.onnx.int8}
         return {name: form for name, form in forms.items() if form is not None}
@@ -145,7 +146,9 @@ class InferenceWork:
         tokenizer = self.torch.tokenizer
         questions, contexts = map(list, zip(*pairs, strict=True))
         options = {"truncation": "only_second", "max_length": self.torch.config.windows.max_length, "padding": True}
-        given = tokenizer(questions, contexts, return_tensors="pt", **options).to(self.torch.compute.device)
+        given = tokenizer(questions, contexts, return_tensors="pt", **options).to(
+            torch_engine(self.torch).compute.device
+        )
         with torch.no_grad():
             state = self.bare.encoder.model(**given).last_hidden_state
             unused = torch.zeros_like(given["input_ids"])  # segments, which a linear layer does not look at
@@ -157,7 +160,7 @@ class InferenceWork:
     def run_bare(self, windows: Sequence[Window]) -> None:
         """Run the encoder as it is served, but keep its last state alone."""
         encoder, pad_id = self.bare.encoder, self.torch.tokenizer.pad_token_id
-        device, tokens = self.torch.compute.device, self.torch.config.answers.tokens
+        device, tokens = torch_engine(self.torch).compute.device, self.torch.config.answers.tokens
         for rows in plan_in_order_of_length(
             lengths_of(windows), tokens if device.type != "cpu" else min(tokens, CPU_TOKENS)
         ):
@@ -170,9 +173,9 @@ class InferenceWork:
 class OnnxForms(NamedTuple):
     """The whole model, also in int8 where that is possible, and its encoder with a linear layer."""
 
-    plain: OnnxModel
-    int8: OnnxModel | None
-    bare: OnnxModel
+    plain: ServedModel
+    int8: ServedModel | None
+    bare: ServedModel
 
 
 def _open(place: Path, folder: Path, compute: Compute, bf16: bool) -> InferenceWork:
@@ -180,9 +183,9 @@ def _open(place: Path, folder: Path, compute: Compute, bf16: bool) -> InferenceW
     served = open_model(place, compute)
     if not served.kind.in_context:
         raise SettingsError(f"{place}: is a model of {served.config.task}; give one that answers questions")
-    linear = HeadConfig.model_validate("last_linear")
-    head = build_head(linear, served.model.encoder.shape).train(False).to(compute.device)
-    bare = Model(served.config.model_copy(update={"head": linear}), served.model.encoder, head)
+    model, linear = torch_engine(served).model, HeadConfig.model_validate("last_linear")
+    head = build_head(linear, model.encoder.shape).train(False).to(compute.device)
+    bare = Model(model.config.model_copy(update={"head": linear}), model.encoder, head)
     if compute.device.type != "cpu":
         return InferenceWork(served, None, bare, None)
     in_bf16 = open_model(place, choose_compute("cpu", "bf16")) if bf16 else None
@@ -196,7 +199,9 @@ def _export(place: Path, bare: Model, folder: Path) -> OnnxForms:
     write_graph(bare, folder / "bare.onnx")
     onnx = open_onnx(folder / "onnx")
     int8 = open_onnx(folder / "int8") if (folder / "int8").exists() else None
-    return OnnxForms(onnx, int8, replace(onnx, session=open_session(folder / "bare.onnx")))
+    assert isinstance(onnx.engine, OnnxEngine)
+    bare_engine = replace(onnx.engine, session=open_session(folder / "bare.onnx"))
+    return OnnxForms(onnx, int8, replace(onnx, engine=bare_engine))
 
 
 def _pairs(questions: Sequence[Question]) -> list[tuple[str, str]]:

@@ -114,7 +114,7 @@ def test_a_pooler_given_as_a_module_learns_beside_the_catalogs_and_is_loaded_wit
     said = result.load("mine")("the old weir").probabilities
     loaded = bertvision.load(saved, device="cpu", pooler=FirstLayers(32))
     assert loaded("the old weir").probabilities == pytest.approx(said, rel=1e-4)
-    assert loaded.served.model.head.pooler.scale.item() != 1
+    assert loaded.served.engine.model.head.pooler.scale.item() != 1
 
 
 def test_a_pooler_without_features_and_a_name_that_is_taken_are_refused(train):

@@ -21,7 +21,7 @@ from bertvision.files import whole_folder, write_text
 from bertvision.serving.card import About, find_base, model_card
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import find_record
-from bertvision.serving.torch_model import with_states
+from bertvision.serving.torch_model import torch_engine
 from bertvision.settings import BASE, DEFAULT
 
 LIMITS = {DEFAULT: 25_000_000, BASE: 10_000_000}  # bytes of all files together
@@ -56,7 +56,7 @@ def _compare(reader: Reader, rounded: Reader) -> None:
 
 
 def _card(name: str, reader: Reader) -> str:
-    config, calibration = with_states(reader.served).config, reader.served.calibration
+    config, calibration = torch_engine(reader.served).model.config, reader.served.calibration
     record = find_record(reader.served.folder, config)
     told = Path(__file__).with_name(f"{name}_model.md").read_text(encoding="utf-8")  # data, licences and limits
     about = About(f"The {name} model", name, told)

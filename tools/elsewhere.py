@@ -24,7 +24,7 @@ from bertvision.metrics.resampling import Draw, bounds_of, resample_means
 from bertvision.records.record import provenance
 from bertvision.report.renderers import to_markdown
 from bertvision.serving.reader import Reader
-from bertvision.serving.torch_model import with_states
+from bertvision.serving.torch_model import torch_engine
 from bertvision.tables import Table
 
 ROOT = Path(__file__).parent.parent
@@ -75,7 +75,7 @@ def measure(name: str) -> dict[str, Any]:
     logits = served.logits(answering.windows)
     answers = reader_answers(questions, answering.layout, logits, served.config.answers, has_null=True)
     decision = Decision(served.calibration.threshold, served.calibration.temperature)
-    compute = with_states(served).compute
+    compute = torch_engine(served).compute
     return {
         "data": {
             "questions": len(questions),

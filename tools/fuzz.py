@@ -472,8 +472,8 @@ def request_targets(folder: Path) -> list[Target]:
     from starlette.testclient import TestClient
 
     import bertvision
-    from bertvision.serving.app import build_app
-    from bertvision.serving.schema import ServeConfig
+    from bertvision.serving.http.app import build_app
+    from bertvision.serving.http.config import ServeConfig
 
     models = {"reader": ("squad2", ()), "tagger": ("ner", ("O", "B-PER", "I-PER")), "classifier": ("sst2", ("0", "1"))}
     for name, (task, labels) in models.items():

@@ -36,8 +36,8 @@ from bertvision.predictions.reader_decoder import OWN_NULL, pool_answers
 from bertvision.records import provenance
 from bertvision.report.renderers import to_markdown
 from bertvision.serving.reader import Reader
-from bertvision.serving.served import Served
-from bertvision.serving.torch_model import with_states
+from bertvision.serving.served import ServedModel
+from bertvision.serving.torch_model import torch_engine
 from bertvision.tables import Table
 from bertvision.training.accounting import forget_peaks, peak_bytes, peak_process_bytes
 from bertvision.windows.window import cut_windows
@@ -185,7 +185,7 @@ def _part(question: Question, questions: Sequence[Question], apart: int | None) 
 def ask(reader: Reader, question: Question, document: Document, rules: bool) -> dict[str, Any]:
     """Read a document and answer, as the reader does; with what it took."""
     served, asked = reader.served, Question("", question.text, document.text, (), "")
-    forget_peaks(with_states(served).compute.device)
+    forget_peaks(torch_engine(served).compute.device)
     started = time.perf_counter()
     windows = cut_windows([asked], served.tokenizer, served.config.windows, labelled=False)
     logits = served.logits(windows)
@@ -214,14 +214,14 @@ def _decode(reader: Reader, grid: TextGrid, logits: Logits, own_null: float, doc
     }
 
 
-def _peaks(served: Served) -> dict[str, float | None]:
+def _peaks(served: ServedModel) -> dict[str, float | None]:
     """Return the most memory of the process and of a GPU, in MB."""
-    device = with_states(served).compute.device
+    device = torch_engine(served).compute.device
     own = peak_bytes(device) / 1e6 if device.type == "cuda" else None
     return {"process_mb": peak_process_bytes() / 1e6, "device_mb": own}
 
 
-def write_record(out: Path, drawn: Sequence[Question], served: Served) -> None:
+def write_record(out: Path, drawn: Sequence[Question], served: ServedModel) -> None:
     """Write the scores of all that was measured, and the table."""
     lines, questions = out.with_suffix(".jsonl"), {each.id: each for each in drawn}
     with lines.open(encoding="utf-8") as file:
@@ -229,7 +229,7 @@ def write_record(out: Path, drawn: Sequence[Question], served: Served) -> None:
     by_pages: dict[int, list[dict[str, Any]]] = {}
     for line in read_lines(lines):
         by_pages.setdefault(line["pages"], []).append(line)
-    calibration, compute = served.calibration, with_states(served).compute
+    calibration, compute = served.calibration, torch_engine(served).compute
     rows = [{"pages": pages, **_row(found, questions, calibration)} for pages, found in sorted(by_pages.items())]
     record = {"settings": settings, "calibration": calibration.model_dump(mode="json"), "documents": rows}
     if settings["rules"]:

@@ -34,7 +34,7 @@ from bertvision.records import Provenance, provenance
 from bertvision.records.record import Record, read_file, write_file
 from bertvision.report.renderers import to_markdown
 from bertvision.serving.reader import Reader
-from bertvision.serving.torch_model import with_states
+from bertvision.serving.torch_model import torch_engine
 from bertvision.settings import BASE, DEFAULT, Config
 from bertvision.tables import Table
 
@@ -122,7 +122,8 @@ def main(name: str, data: str, device: str, precision: Any, every: int, out: Pat
     """Answer the questions as `bertvision.load(NAME)` does, and write the record."""
     reader = bertvision.load(name, device=device, precision=precision)
     assert isinstance(reader, Reader)
-    served, questions = with_states(reader.served), read_questions(data).questions[::every]
+    served, questions = reader.served, read_questions(data).questions[::every]
+    compute = torch_engine(served).compute
     answering = served.answering(questions)
     served.logits(answering.windows[:256])  # the first batches of a device take longer
     started = time.perf_counter()
@@ -140,7 +141,7 @@ def main(name: str, data: str, device: str, precision: Any, every: int, out: Pat
         **judge_answers(answers, decision),
         windows=len(answering.windows),
         seconds=round(seconds, 2),
-        provenance=provenance(served.compute.name, str(served.compute.dtype).removeprefix("torch.")),
+        provenance=provenance(compute.name, str(compute.dtype).removeprefix("torch.")),
     )
     print(write_file(out, record), record.scores)
 

@@ -81,20 +81,20 @@ class Held:
 
     def __init__(self, served):
         self.served, self.started, self.go_on, self.num_runs = served, threading.Event(), threading.Event(), 0
-        self._logits = served.logits
+        self._logits = served.engine.logits
 
-    def logits(self, served, windows, progress):
+    def logits(self, engine, windows, tokens, progress=None):
         self.num_runs += 1
         self.started.set()
         assert self.go_on.wait(timeout=30)
-        return self._logits(windows)
+        return self._logits(windows, tokens)
 
 
 @pytest.fixture
 def held(shared_reader, monkeypatch):
     """Hold the shared reader's model; ask for the server first, which ends after this."""
     held = Held(shared_reader.served)
-    monkeypatch.setattr(type(shared_reader.served), "logits", lambda *given: held.logits(*given))
+    monkeypatch.setattr(type(shared_reader.served.engine), "logits", lambda *given: held.logits(*given))
     yield held
     held.go_on.set()
 

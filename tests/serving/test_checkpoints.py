@@ -138,7 +138,7 @@ def test_a_readers_logits_are_those_of_transformers_for_every_window_of_a_batch(
     assert len(windows) > 3  # the long context needs several
     rows = rows_of(windows, reader.served.tokenizer)
     for own, expected in zip(
-        reader.served.logits_of_each(windows), transformers_logits(folder, "questions", rows), strict=True
+        reader.served.engine.logits(windows, 4096), transformers_logits(folder, "questions", rows), strict=True
     ):
         np.testing.assert_allclose(own, expected, **TOLERANCE)
     short = reader.served.tokenizer(*asked[0])  # transformers' own rows are ours
@@ -169,7 +169,7 @@ def test_a_taggers_logits_are_those_of_transformers(kind, make_checkpoint):
     for row, window in zip(rows, windows, strict=True):
         row |= {"token_type_ids": np.zeros(len(window), np.int64)} if "token_type_ids" in row else {}
     for own, expected in zip(
-        tagger.served.logits_of_each(windows), transformers_logits(folder, "tokens", rows), strict=True
+        tagger.served.engine.logits(windows, 4096), transformers_logits(folder, "tokens", rows), strict=True
     ):
         np.testing.assert_allclose(own, expected, **TOLERANCE)
     assert tagger.served.config.labels == LABELS

@@ -97,6 +97,6 @@ def test_without_models_it_is_served(monkeypatch):
         served.update(models)
         raise SettingsError("enough")
 
-    monkeypatch.setattr("bertvision.serving.app.build_app", build_app)
+    monkeypatch.setattr("bertvision.serving.http.app.build_app", build_app)
     assert CliRunner().invoke(app, ["serve", "--device", "cpu", "--port", "0"]).exit_code == 2
     assert {name: model.served.folder for name, model in served.items()} == {"default": DEFAULT_FOLDER}

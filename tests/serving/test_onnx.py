@@ -159,8 +159,8 @@ import sys
 if {package!r}:
     sys.modules[{package!r}] = None  # as if it were not installed
 import bertvision
-from bertvision.serving.app import build_app
-from bertvision.serving.schema import ServeConfig
+from bertvision.serving.http.app import build_app
+from bertvision.serving.http.config import ServeConfig
 from starlette.testclient import TestClient
 reader = bertvision.load({str(exported["squad2"] / "onnx")!r})
 with TestClient(build_app({{"weir": reader}}, ServeConfig())) as client:

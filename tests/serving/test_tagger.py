@@ -1,3 +1,6 @@
+from dataclasses import replace
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 import torch
@@ -6,6 +9,7 @@ import bertvision
 from bertvision.data.example import Sentence
 from bertvision.errors import DataError
 from bertvision.model_folder import load_model
+from bertvision.serving.served import Engine
 from bertvision.windows.words import cut_words
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -43,17 +47,17 @@ def test_every_word_of_a_text_has_its_characters_tag_and_probability(folder):
     assert [word.probability for word in found.words] == pytest.approx([share for _, share in expected], abs=1e-5)
 
 
-def test_neighbouring_words_of_one_type_are_one_entity(folder, monkeypatch):
+def test_neighbouring_words_of_one_type_are_one_entity(folder):
     tagger = bertvision.load(folder, device="cpu")
     speaking = {place: TAGS.index(tag) for place, tag in enumerate(("B-PER", "I-PER", "O", "O", "O", "B-LOC"))}
 
-    def logits(_, windows, progress):
-        rows = [row for window in windows for row in window.words]
-        return np.eye(5, dtype=np.float32)[[speaking.get(int(word), 0) for word in rows]] * (
-            2 + np.array(rows, np.float32)[:, None]
-        )
+    def logits(windows, tokens, progress):
+        tags = [[speaking.get(int(word), 0) for word in window.words] for window in windows]
+        sizes = [2 + np.array(window.words, np.float32)[:, None] for window in windows]
+        return [np.eye(5, dtype=np.float32)[tags_of] * size for tags_of, size in zip(tags, sizes, strict=True)]
 
-    monkeypatch.setattr(type(tagger.served), "logits", logits)
+    engine = Mock(spec=Engine, logits=logits)
+    tagger = replace(tagger, served=replace(tagger.served, engine=engine))
     found = tagger(TEXT).entities
     assert [(each.text, each.type) for each in found] == [("hannah coyle", "PER"), ("river", "LOC")]
     assert all(TEXT[each.start : each.end] == each.text for each in found)

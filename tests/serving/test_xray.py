@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -8,10 +9,9 @@ import bertvision
 from bertvision.data.example import Question
 from bertvision.errors import DataError, SettingsError
 from bertvision.predictions.logits import grid_of
-from bertvision.serving.onnx_model import OnnxModel
+from bertvision.serving.onnx_model import OnnxConfig, OnnxEngine, Session
 from bertvision.serving.reader import Reader
-from bertvision.serving.served import run_steps
-from bertvision.serving.xray import XrayQuestion, xray, xray_steps
+from bertvision.serving.xray import XrayQuestion, xray, xray_answer
 from bertvision.windows.window import cut_windows
 
 QUESTION = "  who built the weir?"
@@ -92,18 +92,19 @@ def test_as_json_it_still_adds_up(shared_reader):
 @pytest.mark.parametrize("answer", [(3, 3), (-4, 2), (8, 4), (0, 10_000), (3, 4)])
 def test_characters_that_hold_no_token_are_refused(shared_reader, answer):
     with pytest.raises(DataError, match="no token stands in characters"):
-        run_steps(xray_steps(shared_reader, XrayQuestion(QUESTION, CONTEXT, answer)))
+        xray_answer(shared_reader, XrayQuestion(QUESTION, CONTEXT, answer))
 
 
 def test_an_answer_that_no_window_holds_is_refused(shared_reader):
     with pytest.raises(DataError, match="more than the model reads at once"):
-        run_steps(xray_steps(shared_reader, XrayQuestion(QUESTION, CONTEXT, (0, len(CONTEXT)))))
+        xray_answer(shared_reader, XrayQuestion(QUESTION, CONTEXT, (0, len(CONTEXT))))
 
 
-def test_a_model_without_states_is_refused():
-    exported = Mock(spec=OnnxModel, folder=Path("folder/exported"))
+def test_a_model_without_states_is_refused(shared_reader):
+    engine = OnnxEngine(Path("folder/exported"), Mock(spec=OnnxConfig), 0, Mock(spec=Session))
+    exported = Reader(replace(shared_reader.served, engine=engine))
     with pytest.raises(SettingsError, match="^exported: is an exported ONNX model"):
-        xray(Reader(exported), QUESTION, CONTEXT)
+        xray(exported, QUESTION, CONTEXT)
 
 
 def test_a_head_that_is_no_sum_over_layers_is_refused(make_folder):

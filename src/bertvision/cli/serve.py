@@ -4,7 +4,6 @@ import ipaddress
 import logging
 import os
 import socket
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +22,7 @@ from bertvision.cli.console import (
 )
 from bertvision.errors import MissingExtraError, SettingsError
 from bertvision.files import exists
+from bertvision.serving.http.config import ServeConfig
 
 if TYPE_CHECKING:
     from bertvision.serving.predictor import Predictor
@@ -49,30 +49,28 @@ def serve(
     precision: ComputePrecision = "auto",
     allow_outside: AllowOutside = False,
     max_queue: Annotated[
-        int, typer.Option("--max-queue", help="Requests of one client that may wait; twice as many in all.", min=1)
-    ] = 64,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds until a request is given up.", min=0.1)] = 30.0,
-    max_characters: Annotated[
-        int, typer.Option("--max-characters", help="Of a text; a request may have ten times as many bytes.", min=1)
-    ] = 200_000,
+        int, typer.Option("--max-queue", help="Requests that may wait for their turn.", min=1)
+    ] = ServeConfig.max_queue,
+    timeout: Annotated[
+        float, typer.Option("--timeout", help="Seconds for a request to arrive, and for its answer.", min=0.1)
+    ] = ServeConfig.timeout,
+    max_body: Annotated[
+        int, typer.Option("--max-body", help="Bytes of a request; 50 pages are about 150,000.", min=1)
+    ] = ServeConfig.max_body,
     max_tokens: Annotated[
         int, typer.Option("--max-tokens", help="Of a request, as the model reads them: in overlapping windows.", min=1)
-    ] = 100_000,
-    max_connections: Annotated[
-        int, typer.Option("--max-connections", help="That may be open; half of them of one address.", min=2)
-    ] = 512,
+    ] = ServeConfig.max_tokens,
 ) -> None:
     """Answer over HTTP.
 
-    A web page at /, POST /answer, /xray, /classify and /tag, GET /health, /models, /metrics (for Prometheus),
-    /docs (all of these, to be tried) and /openapi.json. Only this machine can reach it unless --host says otherwise;
-    with BERTVISION_TOKEN in the environment, requests must carry it as a bearer token (the page asks for it).
+    A web page at /, POST /answer, /xray, /classify and /tag, GET /health, /models, /metrics (for Prometheus) and
+    /openapi.json (all of these). Only this machine can reach it unless --host says otherwise; with BERTVISION_TOKEN in
+    the environment, requests must carry it as a bearer token (the page asks for it). Put nginx or Caddy in front of it
+    where the internet can reach it.
     """
     places, token = _places_by_name(models or ("default",)), _token()
     try:
-        from bertvision.serving.app import build_app
-        from bertvision.serving.connections import build_server
-        from bertvision.serving.schema import ServeConfig
+        from bertvision.serving.http.app import build_app, build_server
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "fastapi", "serve") from None
     import bertvision
@@ -84,11 +82,9 @@ def serve(
     listening = _listen(host, port)
     own = _own_address(listening)
     config = ServeConfig(
-        max_characters=max_characters,
-        max_body=max(ServeConfig().max_body, 10 * max_characters),
+        max_body=max_body,
         max_tokens=max_tokens,
         max_queue=max_queue,
-        max_connections=min(max_connections, most_connections()),
         timeout=timeout,
         token=token,
         hosts=("*",) if own is None else tuple(dict.fromkeys((*LOOPBACK, host.lower(), own))),
@@ -153,16 +149,6 @@ def _own_address(listening: socket.socket) -> str | None:
     if not address.is_loopback:
         return None
     return f"[{address}]" if address.version == 6 else str(address)
-
-
-def most_connections() -> int:
-    """Return how many connections leave a process enough open files for everything else, where it has a limit."""
-    try:
-        import resource  # not on Windows
-    except ModuleNotFoundError:
-        return sys.maxsize
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if files == resource.RLIM_INFINITY else max(files // 2, 2)
 
 
 def _address(host: str, listening: socket.socket) -> str:

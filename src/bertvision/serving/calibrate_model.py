@@ -22,7 +22,7 @@ from bertvision.model_config import CALIBRATION, CONFIG, Calibration
 from bertvision.progress import SILENT, Progress
 from bertvision.serving.predictor import load
 from bertvision.serving.reader import Reader
-from bertvision.serving.served import Served
+from bertvision.serving.served import ServedModel
 from bertvision.tables import Page
 
 FEW = 100  # questions: of so many, a share has a standard error of up to 5 points
@@ -156,7 +156,7 @@ def _write(reader: Reader, fitted: Calibration) -> None:
             write_json(served.folder / CALIBRATION, fitted.model_dump(mode="json"))
 
 
-def _write_card(card: Path, served: Served, fitted: Calibration) -> None:
+def _write_card(card: Path, served: ServedModel, fitted: Calibration) -> None:
     if card.is_file():
         from bertvision.serving.card import settings_table  # torch again
 

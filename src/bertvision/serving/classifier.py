@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-import numpy as np
-
 from bertvision.data.example import ChoiceRow, Question, TextRow
 from bertvision.errors import DataError
 from bertvision.predictions.prediction import RowPrediction
 from bertvision.serving.answers import Classification
-from bertvision.serving.served import AskedWindows, Saveable, Served, Steps, check_text, list_texts, pair_up, run_steps
+from bertvision.serving.served import Saveable, ServedModel, check_text, list_texts, pair_up
 from bertvision.tasks import TASKS
 
 Row = TextRow | ChoiceRow | Question
@@ -20,7 +18,7 @@ Row = TextRow | ChoiceRow | Question
 class Classifier(Saveable):
     """A model that says something of a whole text or of a pair of texts."""
 
-    served: Served
+    served: ServedModel
 
     @property
     def takes(self) -> tuple[int, ...]:
@@ -43,7 +41,7 @@ class Classifier(Saveable):
     def __call__(self, text: Any, other: Any = None) -> Any:  # noqa: ANN401 (checked; one Classification or a list)
         """Classify one text, or a list of them; `other` is the second text of each pair, or the endings of a choice."""
         rows, is_one = self.rows(text, other)
-        found = run_steps(self.classify_steps(rows))
+        found = self.classify(rows)
         return found[0] if is_one else found
 
     def rows(self, text: Any, other: Any = None) -> tuple[list[Row], bool]:  # noqa: ANN401 (checked here)
@@ -65,13 +63,12 @@ class Classifier(Saveable):
             return [(each,) for each in texts], is_one
         return pair_up(text, other, (kind.first, kind.second))
 
-    def classify_steps(self, rows: Sequence[Row]) -> Steps[list[Classification]]:
-        """Classify rows that `rows` gave, step by step; each is as if given alone."""
+    def classify(self, rows: Sequence[Row]) -> list[Classification]:
+        """Classify rows that `rows` gave; each is as if given alone."""
         if not rows:
             return []
         answering = self.served.answering(rows)
-        logits = np.concatenate((yield AskedWindows(self.served.logits_of_each, answering.windows)))
-        predictions = answering.answer(logits)
+        predictions = answering.answer(self.served.logits(answering.windows))
         return [self._classification(*each) for each in zip(rows, predictions, strict=True)]
 
     def _classification(self, row: Row, found: RowPrediction) -> Classification:

@@ -22,10 +22,10 @@ from bertvision.heads.config import reads_last_alone
 from bertvision.heads.head import score_columns
 from bertvision.hub import CARD
 from bertvision.manifest import write_manifest
-from bertvision.model_config import CALIBRATION, CONFIG, UseConfig
+from bertvision.model_config import CALIBRATION, CONFIG, Calibration, UseConfig
 from bertvision.model_folder import Model
 from bertvision.serving.onnx_model import GRAPH, INPUTS, OnnxConfig, open_session, read_tokenizer, run_graph
-from bertvision.serving.torch_model import ServedModel, open_model, saved_config
+from bertvision.serving.torch_model import open_model, saved_config, torch_engine
 from bertvision.training.device import choose_compute
 from bertvision.windows.batches import WindowBatch
 from bertvision.windows.padding import PaddedRows
@@ -206,31 +206,34 @@ def export_onnx(model: Path, out: Path, *, int8: bool = False, allow_outside: bo
     if check_folder(out).is_dir() and any(out.iterdir()):
         raise FolderError(f"{out}: is not empty; choose a new folder")
     served = open_model(model, choose_compute("cpu", "float32"), allow_outside=allow_outside)
-    served.model.head.train(False)
+    engine = torch_engine(served)
+    engine.model.head.train(False)
     with given_folder(out) as beside:
-        found = _write_checked(served, beside / GRAPH, int8)
+        found = _write_checked(engine.model, beside / GRAPH, int8)
         _write_tokenizer(served.tokenizer, beside)
-        write_json(beside / CONFIG, _config(served, beside / GRAPH, int8).model_dump(mode="json"))
+        write_json(
+            beside / CONFIG, _config(engine.model, served.calibration, beside / GRAPH, int8).model_dump(mode="json")
+        )
         write_json(beside / CALIBRATION, served.calibration.model_dump(mode="json"))
         exported = Exported(out, (beside / GRAPH).stat().st_size, *found)
-        write_text(beside / CARD, "\n".join([served.card(), *_paragraph(exported)]))
+        write_text(beside / CARD, "\n".join([engine.card(served.calibration), *_paragraph(exported)]))
         write_manifest(beside, leave_out=[GRAPH])  # whose hash is in its config
     return exported
 
 
-def _write_checked(served: ServedModel, path: Path, int8: bool) -> tuple[Difference, Difference | None]:
-    write_graph(served.model, path)
-    found = compare_graph(served.model, path)
+def _write_checked(model: Model, path: Path, int8: bool) -> tuple[Difference, Difference | None]:
+    write_graph(model, path)
+    found = compare_graph(model, path)
     if not found.largest <= found.bound:
         raise SettingsError(
             f"the exported logits differ from PyTorch's by {found.largest:.2g} on {found.rows} x {found.tokens} tokens "
             f"(at most {found.bound:.2g} is right); nothing was written, export another head than "
-            f"{served.config.head.name!r}, and please report this"
+            f"{model.config.head.name!r}, and please report this"
         )
     if not int8:
         return found, None
     _round_weights(path)
-    rounded = compare_graph(served.model, path)
+    rounded = compare_graph(model, path)
     if not rounded.largest <= MOST_ROUNDED * rounded.scale:
         raise SettingsError(
             f"int8 changes this model's logits by up to {rounded.largest:.2g} (largest: {rounded.scale:.2g}): it would "
@@ -285,12 +288,12 @@ def _cuts(tokenizer: PreTrainedTokenizerBase) -> list[Any]:
     return [tokenizer.pad_token_id, tokenizer.unk_token_id, *(array.tolist() for array in arrays)]
 
 
-def _config(served: ServedModel, graph: Path, int8: bool) -> OnnxConfig:
-    own = saved_config(served.config, served.calibration)
+def _config(model: Model, calibration: Calibration, graph: Path, int8: bool) -> OnnxConfig:
+    own = saved_config(model.config, calibration)
     return OnnxConfig(
         **{name: getattr(own, name) for name in UseConfig.model_fields},
         head=own.head.name,
-        columns=score_columns(served.model.head),
+        columns=score_columns(model.head),
         sha256=sha256_of(graph),
         int8=int8,
     )

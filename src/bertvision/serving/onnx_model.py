@@ -1,8 +1,8 @@
-"""A model that `bertvision export` wrote, run by onnxruntime; no torch in here."""
+"""Models that `bertvision export` wrote, run by onnxruntime; no torch in here."""
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -19,8 +19,9 @@ from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
 from bertvision.serving.onnx_graph import check_operators
-from bertvision.serving.served import Served, read_calibration
+from bertvision.serving.served import Engine, ServedModel, WindowParts, read_calibration, split_logits
 from bertvision.settings import Settings, validate
+from bertvision.tasks import TASKS
 from bertvision.windows.padding import lengths_of, pad_windows, places_of
 from bertvision.windows.step_plan import CPU_TOKENS, plan_in_order_of_length
 from bertvision.windows.tokens import check_tokenizer
@@ -59,54 +60,53 @@ class Session(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class OnnxModel(Served):
-    """An exported encoder with its head, and how it was calibrated."""
+@dataclass(frozen=True, eq=False)
+class OnnxEngine(Engine):
+    """An exported encoder with its head."""
 
     folder: Path
-    settings: OnnxConfig
-    pieces: PreTrainedTokenizerBase
+    config: OnnxConfig
+    pad_token_id: int
     session: Session
-    calibration: Calibration
 
-    @property
-    def config(self) -> OnnxConfig:
-        """Return the model's settings."""
-        return self.settings
-
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Return the encoder's tokenizer."""
-        return self.pieces
-
-    def logits(self, windows: Sequence[Window], progress: Progress = SILENT) -> Logits:
+    def logits(self, windows: Sequence[Window], tokens: int, progress: Progress = SILENT) -> list[Logits]:
         """Run the graph over windows, in batches of like lengths."""
         lengths = lengths_of(windows)
         window_at = np.concatenate([[0], np.cumsum(lengths)])
-        is_per_token = self.kind.per == "token"
+        is_per_token = TASKS[self.config.task].kind.per == "token"
         size = int(window_at[-1]) if is_per_token else len(windows)
-        logits = np.empty((size, self.settings.columns), np.float32)
+        logits = np.empty((size, self.config.columns), np.float32)
         # Activations in int8 are rounded by the extremes of a whole batch: company would change a window's logits.
-        tokens = 1 if self.settings.int8 else min(self.settings.answers.tokens, CPU_TOKENS)
+        tokens = 1 if self.config.int8 else min(tokens, CPU_TOKENS)
         with progress.bar("predict", len(windows)) as bar:
             for rows in plan_in_order_of_length(lengths, tokens):
-                ids, mask, segments = pad_windows([windows[row] for row in rows], self.pieces.pad_token_id)
+                ids, mask, segments = pad_windows([windows[row] for row in rows], self.pad_token_id)
                 scores = run_graph(self.session, ids, mask, segments)
                 if is_per_token:
                     logits[places_of(window_at, rows)] = scores[mask]
                 else:
                     logits[rows] = scores
                 bar.advance(len(rows))
-        return logits
+        return split_logits(logits, windows, is_per_token=is_per_token)
 
-    def changed(self, **settings: Any) -> "OnnxModel":  # noqa: ANN401 (of the config)
-        """Return the same graph with some of the model's settings changed."""
-        return replace(self, settings=self.settings.model_copy(update=settings))
+    def parts(self, windows: Sequence[Window], tokens: int, progress: Progress = SILENT) -> list[WindowParts]:
+        """Refuse: a graph gives logits alone."""
+        raise self._has_no_states()
+
+    def check_parts(self) -> None:
+        """Refuse: a graph gives logits alone."""
+        raise self._has_no_states()
+
+    def _has_no_states(self) -> SettingsError:
+        return SettingsError(
+            f"{self.folder.name}: is an exported ONNX model, which gives logits and no layers' states; load the "
+            "PyTorch folder that it was exported from"
+        )
 
     @property
     def made_by(self) -> Settings:
         """Return the hash of the graph."""
-        return {"head": self.settings.sha256, "precision": "onnx"}
+        return {"head": self.config.sha256, "precision": "onnx"}
 
     @property
     def loaded_with(self) -> Settings:
@@ -118,7 +118,7 @@ class OnnxModel(Served):
         """Return that it runs on the CPU."""
         return False
 
-    def write(self, folder: Path, records: Sequence[RunRecord] | None) -> None:
+    def write(self, folder: Path, calibration: Calibration, records: Sequence[RunRecord] | None) -> None:
         """Copy the folder's files, card included."""
         if records is not None:
             raise SettingsError("an exported ONNX model is saved as it is; save the PyTorch folder to change its card")
@@ -136,22 +136,13 @@ def _own_file(path: Path) -> Path:
     return path
 
 
-def refuse_exported(served: Served) -> None:
-    """Refuse an exported model where layers' states are needed; nothing of torch is imported to say so."""
-    if isinstance(served, OnnxModel):
-        raise SettingsError(
-            f"{served.folder.name}: is an exported ONNX model, which gives logits and no layers' states; load the "
-            "PyTorch folder that it was exported from"
-        )
-
-
 def is_onnx(folder: Path) -> bool:
     """Return whether a folder is one that `bertvision export` wrote."""
     config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
     return isinstance(config, dict) and config.get("format") == ONNX_FORMAT
 
 
-def open_onnx(folder: Path) -> OnnxModel:
+def open_onnx(folder: Path) -> ServedModel:
     """Load an exported model; refuse a graph that is not the one that was checked."""
     config = validate(OnnxConfig, read_json(folder / CONFIG), str(folder / CONFIG))
     graph = folder / GRAPH
@@ -160,7 +151,9 @@ def open_onnx(folder: Path) -> OnnxModel:
     check_manifest(folder)
     session = open_session(graph)
     _check_graph(graph, session, config)
-    return OnnxModel(folder, config, read_tokenizer(folder), session, read_calibration(folder, config))
+    tokenizer = read_tokenizer(folder)
+    engine = OnnxEngine(folder, config, tokenizer.pad_token_id, session)
+    return ServedModel(folder, config, tokenizer, read_calibration(folder, config), engine)
 
 
 def _check_graph(graph: Path, session: Session, config: OnnxConfig) -> None:

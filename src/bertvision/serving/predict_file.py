@@ -27,7 +27,7 @@ from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import DecisionRule
 from bertvision.progress import SILENT, Progress
 from bertvision.serving.predictor import open_served
-from bertvision.serving.served import Served
+from bertvision.serving.served import ServedModel
 from bertvision.settings import Settings
 from bertvision.tables import counted
 from bertvision.tasks import TASKS
@@ -48,7 +48,7 @@ class FilePredictions(NamedTuple):
 class ModelInUse(NamedTuple):
     """A model, and how it is used."""
 
-    served: Served
+    served: ServedModel
     config: PredictConfig
     rule: DecisionRule  # of answers to questions
 
@@ -208,7 +208,7 @@ def open_model_in_use(model_folder: str | Path, settings: Settings | None, allow
     return ModelInUse(changed, config, served.rule(config.answers.null_threshold if is_asked else None))
 
 
-def _labels(served: Served, labels: tuple[str, ...]) -> tuple[str, ...]:
+def _labels(served: ServedModel, labels: tuple[str, ...]) -> tuple[str, ...]:
     """Return a model's labels, called as `data.labels` says, where a checkpoint has LABEL_0 and LABEL_1."""
     own = served.config.labels
     if labels and len(labels) != len(own):

@@ -194,7 +194,7 @@ class ShardPredictor:
     def __init__(self, used: ModelInUse) -> None:
         self._used, self._config = used, used.served.config
         self._info = TASKS[self._config.task]
-        self._chunk = CHUNKS["cuda" if used.served.is_on_gpu else "cpu"]
+        self._chunk = CHUNKS["cuda" if used.served.engine.is_on_gpu else "cpu"]
 
     @property
     def made_by(self) -> Settings:
@@ -203,7 +203,7 @@ class ShardPredictor:
         return {
             "stage": "predict",
             "encoder": self._config.encoder_fingerprint,
-            **used.served.made_by,
+            **used.served.engine.made_by,
             "labels": list(self._config.labels),
             "answers": used.config.answers.model_dump(mode="json", exclude={"tokens", "decoders"}),
             "rule": used.rule._asdict(),
@@ -218,7 +218,7 @@ class ShardPredictor:
     @property
     def num_gpus(self) -> int:
         """Return how many GPUs it runs on."""
-        return int(self._used.served.is_on_gpu)
+        return int(self._used.served.engine.is_on_gpu)
 
     def open(self, out: Path) -> None:
         """Make a folder for its predictions; refuse one that holds those of another model, or of other settings."""

@@ -11,7 +11,7 @@ from bertvision.model_config import best_model
 from bertvision.serving.classifier import Classifier
 from bertvision.serving.onnx_model import is_onnx, open_onnx
 from bertvision.serving.reader import Reader
-from bertvision.serving.served import Served
+from bertvision.serving.served import ServedModel
 from bertvision.serving.tagger import Tagger
 from bertvision.settings import BASE, DEFAULT, Precision, Settings, check_precision, suggest
 
@@ -19,7 +19,11 @@ EXPECTED = (
     "; give `default` or `base`, OUT of a run, OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a checkpoint or a hub id"
 )
 Predictor = Reader | Classifier | Tagger
-PREDICTORS: dict[str, Callable[[Served], Predictor]] = {"reader": Reader, "classifier": Classifier, "tagger": Tagger}
+PREDICTORS: dict[str, Callable[[ServedModel], Predictor]] = {
+    "reader": Reader,
+    "classifier": Classifier,
+    "tagger": Tagger,
+}
 
 
 def load(
@@ -57,7 +61,7 @@ def open_served(
     pooler: Any = None,  # noqa: ANN401 (an nn.Module)
     *,
     allow_outside: bool,
-) -> Served:
+) -> ServedModel:
     """Load what `load` asks: a model that torch runs, or an exported one."""
     check_precision(precision)  # also where nothing is computed with it
     folder = _find(model)

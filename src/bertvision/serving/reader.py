@@ -18,9 +18,8 @@ from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.reader_decoder import PooledAnswers, Shares, pool_answers
 from bertvision.predictions.spans import Ranking
 from bertvision.progress import SILENT, Progress
-from bertvision.serving.answers import Answer
-from bertvision.serving.onnx_model import refuse_exported
-from bertvision.serving.served import AskedWindows, Saveable, Served, Steps, check_text, list_texts, run_steps
+from bertvision.serving.answers import Answer, LayerPart
+from bertvision.serving.served import Saveable, ServedModel, check_text, list_texts
 from bertvision.settings import ConfigType
 from bertvision.windows.tokens import slices, token_ids
 from bertvision.windows.window import Window, cut_windows
@@ -139,7 +138,7 @@ class ReadingOptions(TypedDict, total=False):
 class Reader(Saveable):
     """A model that finds answers in texts."""
 
-    served: Served
+    served: ServedModel
 
     @property
     def has_null(self) -> bool:
@@ -212,34 +211,29 @@ class Reader(Saveable):
         self, pairs: Sequence[Asked], asking: Asking | None = None, progress: Progress = SILENT
     ) -> list[list[Answer]]:
         """Answer checked pairs of a question and its text or texts, all in the same way, each as if asked alone."""
-        return run_steps(self.answer_steps(pairs, asking or Asking()), progress)
-
-    def answer_steps(self, pairs: Sequence[Asked], asking: Asking, later: int = 0) -> Steps[list[list[Answer]]]:
-        """Answer checked pairs step by step; `later`: tokens that the caller may want run afterwards."""
+        asking = asking or Asking()
         _check(asking)
+        served = self.served
         if asking.layers:
-            _check_layers(self.served)
+            served.engine.check_parts()
         if not pairs:
             return []
-        tokenizer, config = self.served.tokenizer, self.served.config
         texts = [(contexts,) if isinstance(contexts, str) else contexts for _, contexts in pairs]
         begins = [list(accumulate((len(each) + 1 for each in own[:-1]), initial=0)) for own in texts]
         questions = [
-            Question(f"{number}", text, context, (), "")
+            Question(str(number), text, context, (), "")
             for number, ((text, _), own) in enumerate(zip(pairs, texts, strict=True))
             for context in own
         ]
-        windows = _together(cut_windows(questions, tokenizer, config.windows, labelled=False), begins)
+        windows = _together(cut_windows(questions, served.tokenizer, served.config.windows, labelled=False), begins)
         grid = text_grid(
             grid_of(windows, [str(number) for number in range(len(pairs))]), ["\n".join(own) for own in texts]
         )
-        answers = _changed(config.answers, max_answer_length=asking.max_answer_length)
-        later += _tokens_with_answers(grid.tokens, asking.top_k) if asking.layers else 0
         found = decode_answers(
             grid,
-            np.concatenate((yield AskedWindows(self.served.logits_of_each, windows, later))),
-            answers,
-            self.served.calibration,
+            served.logits(windows, progress),
+            _changed(served.config.answers, max_answer_length=asking.max_answer_length),
+            served.calibration,
             self._are_cut(pairs),
             has_null=self.has_null,
             threshold=asking.null_threshold,
@@ -250,7 +244,7 @@ class Reader(Saveable):
         ]
         if not asking.layers:
             return [[placed.answer for placed in each] for each in kept]
-        return (yield from _with_layers(kept, self.served, windows, grid.tokens))
+        return _with_layers(kept, served, windows, grid.tokens)
 
     def _are_cut(self, pairs: Sequence[Asked]) -> list[bool]:
         """Return which questions are longer than the model reads."""
@@ -327,29 +321,17 @@ def _changed(config: ConfigType, **asked: float | None) -> ConfigType:
     return config.model_copy(update={name: value for name, value in asked.items() if value is not None})
 
 
-# Layers' states are torch's, and models that run without it are asked by this module too: hence imports in functions.
-
-
-def _check_layers(served: Served) -> None:
-    refuse_exported(served)
-    from bertvision.heads.head import refuse_unless_sum
-    from bertvision.serving.torch_model import with_states
-
-    refuse_unless_sum(with_states(served).model.head)
-
-
-def _tokens_with_answers(grid: TokenGrid, top_k: int) -> int:
-    """Count the tokens of the windows that answers may stand in, at most: the longest, one for each answer."""
-    lengths = np.diff(grid.window_at)
-    longest = (np.sort(lengths[grid.question_of == question])[-top_k:] for question in np.unique(grid.question_of))
-    return int(sum(each.sum() for each in longest))
-
-
 def _with_layers(
-    found: list[list[Placed]], served: Served, windows: Sequence[Window], grid: TokenGrid
-) -> Steps[list[list[Answer]]]:
-    from bertvision.serving.torch_model import layers_of_spans, with_states
-
+    found: list[list[Placed]], served: ServedModel, windows: Sequence[Window], grid: TokenGrid
+) -> list[list[Answer]]:
+    """Take the answers' scores apart by layers: a second pass, over the windows that they stand in."""
     spans = np.array([placed.tokens for each in found for placed in each], np.int64)
-    layers = iter((yield from layers_of_spans(with_states(served), windows, grid, spans)))
+    window_of = np.searchsorted(grid.window_at, spans[:, 0], side="right") - 1
+    places = spans - grid.window_at[window_of][:, None]
+    wanted, own = np.unique(window_of, return_inverse=True)
+    parts_of = served.parts([windows[window] for window in wanted])
+    layers = iter(
+        tuple(map(LayerPart, names, parts[:, first, 0].tolist(), parts[:, last, 1].tolist()))
+        for (names, parts), (first, last) in zip((parts_of[each] for each in own), places.tolist(), strict=True)
+    )
     return [[replace(placed.answer, layers=next(layers)) for placed in each] for each in found]

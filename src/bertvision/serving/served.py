@@ -1,18 +1,18 @@
 """What readers, classifiers and taggers share: the model behind them, its calibration, texts that go in, saving.
 
-And a request as steps: it asks for windows to be run, gets a result for each, and ends with what was asked for.
-Whoever takes the steps decides when windows run, and beside which others: all at once (`run_steps`) or in slices
-(`batcher`). No torch in here.
+No torch in here.
 """
 
 import glob
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence, Sized
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase
 
 from bertvision.data.example import Split
@@ -33,43 +33,34 @@ from bertvision.windows.window import Window
 
 Pair = tuple[str, str]
 PLACE = "THIS_FOLDER_OR_HUB_ID"  # in a card whose model may lie anywhere
-Result = TypeVar("Result")
 
 
-class Served(ABC):
-    """A loaded model, whatever runs it."""
+class WindowParts(NamedTuple):
+    """What each part of a head adds to the start and end logits of a window's tokens; their sum is the logit."""
 
-    folder: Path
-    calibration: Calibration
+    names: tuple[str, ...]
+    parts: npt.NDArray[np.float32]  # [part, token, start and end]
 
-    @property
-    @abstractmethod
-    def config(self) -> UseConfig:
-        """Return the model's settings."""
 
-    @property
-    @abstractmethod
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Return what cuts texts into the encoder's tokens."""
+class Engine(ABC):
+    """What runs a model over windows: torch, onnxruntime, or a queue in front of one of them."""
 
     @abstractmethod
-    def logits(self, windows: Sequence[Window], progress: Progress = SILENT) -> Logits:
-        """Run the model over windows, in batches of like lengths: [token, column] or [window, column]."""
-
-    def logits_of_each(self, windows: Sequence[Window], progress: Progress = SILENT) -> list[Logits]:
-        """Run the model over windows; each has logits of its own, [token, column] or [1, column]."""
-        logits = self.logits(windows, progress)
-        counts = lengths_of(windows) if self.kind.per == "token" else np.ones(len(windows), np.int64)
-        return np.split(logits, np.cumsum(counts)[:-1])
+    def logits(self, windows: Sequence[Window], tokens: int, progress: Progress = SILENT) -> list[Logits]:
+        """Return the logits of each window, [token, column] or [1, column]; a batch has at most so many tokens."""
 
     @abstractmethod
-    def changed(self, **settings: Any) -> "Served":  # noqa: ANN401 (of the config)
-        """Return the same model with some of its settings changed."""
+    def parts(self, windows: Sequence[Window], tokens: int, progress: Progress = SILENT) -> list[WindowParts]:
+        """Take the logits of each window apart by layers, in a pass of its own; see `check_parts`."""
+
+    @abstractmethod
+    def check_parts(self) -> None:
+        """Refuse a model whose logits cannot be taken apart."""
 
     @property
     @abstractmethod
     def made_by(self) -> Settings:
-        """Return what decides its logits, beside its encoder."""
+        """Return what decides the logits, beside the encoder."""
 
     @property
     @abstractmethod
@@ -82,8 +73,31 @@ class Served(ABC):
         """Return whether a GPU runs it."""
 
     @abstractmethod
-    def write(self, folder: Path, records: Sequence[RunRecord] | None) -> None:
+    def write(self, folder: Path, calibration: Calibration, records: Sequence[RunRecord] | None) -> None:
         """Write all of the model into a folder, as `Saveable.save_pretrained` promises."""
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A loaded model: where it came from, how it is used, and what runs it."""
+
+    folder: Path
+    config: UseConfig
+    tokenizer: PreTrainedTokenizerBase
+    calibration: Calibration
+    engine: Engine
+
+    def logits(self, windows: Sequence[Window], progress: Progress = SILENT) -> Logits:
+        """Run the model over windows: [token, column] or [window, column]."""
+        return np.concatenate(self.engine.logits(windows, self.config.answers.tokens, progress))
+
+    def parts(self, windows: Sequence[Window], progress: Progress = SILENT) -> list[WindowParts]:
+        """Take the logits of windows apart by layers; `engine.check_parts` says whether that is possible."""
+        return self.engine.parts(windows, self.config.answers.tokens, progress)
+
+    def changed(self, **settings: Any) -> "ServedModel":  # noqa: ANN401 (of the config)
+        """Return the same model with some of its settings changed."""
+        return replace(self, config=self.config.model_copy(update=settings))
 
     @property
     def kind(self) -> Kind:
@@ -107,13 +121,13 @@ class Served(ABC):
 class Saveable:
     """What can be saved: anything that serves a model."""
 
-    served: Served
+    served: ServedModel
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle where the model lies and how it was loaded, not its weights: unpickling loads it anew."""
         from bertvision.serving.predictor import load_again  # which loads what is saved here
 
-        return load_again, (str(self.served.folder.resolve()), self.served.loaded_with)
+        return load_again, (str(self.served.folder.resolve()), self.served.engine.loaded_with)
 
     def __repr__(self) -> str:
         """Say what it is in one line: a dataclass would print every module of the encoder."""
@@ -128,7 +142,7 @@ class Saveable:
         if place.is_dir() and any(place.iterdir()):
             raise FolderError(f"{place}: is not empty; choose a new folder")
         with given_folder(place) as beside:
-            self.served.write(beside, records)
+            self.served.engine.write(beside, self.served.calibration, records)
         return place
 
     def push_to_hub(
@@ -160,6 +174,12 @@ class Saveable:
         if card.is_file():
             write_text(card, card.read_text(encoding="utf-8").replace(PLACE, repo_id))
         return place
+
+
+def split_logits(logits: Logits, windows: Sequence[Window], *, is_per_token: bool) -> list[Logits]:
+    """Split the logits of all windows, [token, column] or [window, column], into those of each."""
+    counts = lengths_of(windows) if is_per_token else np.ones(len(windows), np.int64)
+    return np.split(logits, np.cumsum(counts)[:-1])
 
 
 def _check_repository(repo_id: str) -> None:
@@ -254,25 +274,3 @@ def pair_up(first: Any, second: Any, names: Pair = ("question", "context")) -> t
             f"{names[1]} for all"
         )
     return list(zip(firsts, seconds, strict=True)), is_one and is_other_one
-
-
-class AskedWindows(NamedTuple):
-    """Windows that a request wants run, and what runs them: (windows, progress) -> a result for each."""
-
-    run: Callable[..., list[Any]]
-    windows: Sequence[Sized]
-    later: int = 0  # tokens that later steps may want run, at most: known only when these windows have been
-
-
-Steps = Generator[AskedWindows, list[Any], Result]
-
-
-def run_steps(steps: Steps[Result], progress: Progress = SILENT) -> Result:
-    """Take all steps of a request now."""
-    try:
-        asked = next(steps)
-        while True:
-            asked = steps.send(asked.run(asked.windows, progress))
-    except StopIteration as end:
-        found: Result = end.value
-        return found

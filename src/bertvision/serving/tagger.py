@@ -12,7 +12,7 @@ from bertvision.data.example import Sentence
 from bertvision.metrics.scores import entities
 from bertvision.predictions.logits import Logits, softmax
 from bertvision.serving.answers import FoundEntity, TaggedWord, Tagging
-from bertvision.serving.served import AskedWindows, Saveable, Served, Steps, check_text, list_texts, run_steps
+from bertvision.serving.served import Saveable, ServedModel, check_text, list_texts
 from bertvision.windows.window import NO_WORD, Window
 
 
@@ -27,7 +27,7 @@ class _Text(NamedTuple):
 class Tagger(Saveable):
     """A model that tags words."""
 
-    served: Served
+    served: ServedModel
 
     @overload
     def __call__(self, text: str) -> Tagging: ...
@@ -38,18 +38,18 @@ class Tagger(Saveable):
     def __call__(self, text: Any) -> Any:  # noqa: ANN401 (checked; a Tagging or a list of them)
         """Tag the words of one text, or of each text of a list; a text should be a sentence, as in training."""
         texts, is_one = list_texts("text", text)
-        found = run_steps(self.tag_steps(texts))
+        found = self.tag(texts)
         return found[0] if is_one else found
 
-    def tag_steps(self, texts: Sequence[str]) -> Steps[list[Tagging]]:
-        """Tag the words of checked texts step by step."""
+    def tag(self, texts: Sequence[str]) -> list[Tagging]:
+        """Tag the words of checked texts."""
         return self._tag([_Text(each, word_spans(each)) for each in texts])
 
     def tag_words(self, sentences: Sequence[Sequence[str]]) -> list[Tagging]:
         """Tag sentences that are cut into words already; characters are those of the words with blanks between."""
-        return run_steps(self._tag([_join(place, words) for place, words in enumerate(sentences)]))
+        return self._tag([_join(place, words) for place, words in enumerate(sentences)])
 
-    def _tag(self, texts: Sequence[_Text]) -> Steps[list[Tagging]]:
+    def _tag(self, texts: Sequence[_Text]) -> list[Tagging]:
         if not texts:
             return []
         # Each is a document of its own: no sentence may see the company that it is in.
@@ -58,7 +58,7 @@ class Tagger(Saveable):
             for place, (text, spans) in enumerate(texts)
         ]
         answering = self.served.answering(sentences)
-        logits = np.concatenate((yield AskedWindows(self.served.logits_of_each, answering.windows)))
+        logits = self.served.logits(answering.windows)
         sure = _probabilities(answering.windows, logits)
         tags = [found.tags for found in answering.answer(logits)]
         return [

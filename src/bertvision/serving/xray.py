@@ -11,9 +11,8 @@ from bertvision.data.example import Question
 from bertvision.errors import DataError
 from bertvision.predictions.reader_decoder import OWN_NULL
 from bertvision.serving.answers import Answer
-from bertvision.serving.onnx_model import refuse_exported
-from bertvision.serving.reader import Asking, Reader
-from bertvision.serving.served import AskedWindows, Served, Steps, pair_up, run_steps
+from bertvision.serving.reader import Reader
+from bertvision.serving.served import ServedModel, pair_up
 from bertvision.windows.tokens import read_layout, tokenise
 from bertvision.windows.window import Window, answer_tokens, cut_windows
 
@@ -84,26 +83,20 @@ def xray(reader: Reader, question: str, context: str, answer: Answer | None = No
     """
     pairs, _ = pair_up([question], [context])
     span = None if answer is None else (answer.start, answer.end)
-    return run_steps(xray_steps(reader, XrayQuestion(*pairs[0], span)))
+    return xray_answer(reader, XrayQuestion(*pairs[0], span))
 
 
-def xray_steps(reader: Reader, asked: XrayQuestion) -> Steps[Xray]:
-    """Look through an answer step by step; texts are checked already."""
-    refuse_exported(reader.served)
-    # Layers' states are torch's, and a server of models that run without it imports this module too.
-    from bertvision.heads.head import refuse_unless_sum
-    from bertvision.serving.torch_model import with_states
-
-    served = with_states(reader.served)
-    refuse_unless_sum(served.model.head)
+def xray_answer(reader: Reader, asked: XrayQuestion) -> Xray:
+    """Look through an answer that is named by its characters; texts are checked already."""
+    served = reader.served
+    served.engine.check_parts()
     question = Question("0", asked.question, asked.context, (), "")
     windows = cut_windows([question], served.tokenizer, served.config.windows, labelled=False)
     if asked.answer is None:
-        all_tokens = sum(map(len, windows))  # "no answer" stands in every window
-        ((given,),) = yield from reader.answer_steps([(asked.question, asked.context)], Asking(), all_tokens)
+        ((given,),) = reader.answer_pairs([(asked.question, asked.context)])
         asked = asked._replace(answer=(given.start, given.end))
     places = _places(served, asked, windows)
-    found = yield AskedWindows(served.parts_of_each, [place.window for place in places])
+    found = served.parts([place.window for place in places])
     return _xray(served, asked, [(place, *parts) for place, parts in zip(places, found, strict=True)])
 
 
@@ -115,7 +108,7 @@ class _Place(NamedTuple):
     last: int
 
 
-def _places(served: Served, asked: XrayQuestion, windows: Sequence[Window]) -> list[_Place]:
+def _places(served: ServedModel, asked: XrayQuestion, windows: Sequence[Window]) -> list[_Place]:
     """Find the windows that hold all of an answer; "no answer" stands in every one."""
     if asked.answer is None or asked.answer == NOTHING:
         return [_Place(window, 0, 0) for window in windows]
@@ -138,7 +131,7 @@ def _places(served: Served, asked: XrayQuestion, windows: Sequence[Window]) -> l
     return found
 
 
-def _xray(served: Served, asked: XrayQuestion, found: Sequence[tuple[_Place, tuple[str, ...], Floats]]) -> Xray:
+def _xray(served: ServedModel, asked: XrayQuestion, found: Sequence[tuple[_Place, tuple[str, ...], Floats]]) -> Xray:
     """Choose the window as answers are chosen: where one is farthest above "no answer", and the lowest of these."""
     is_nothing = asked.answer == NOTHING
     own_null = OWN_NULL if served.kind.has_null and not is_nothing else 0.0
@@ -156,7 +149,7 @@ def _null_score(parts: Floats) -> float:
     return float(parts[:, 0].sum())
 
 
-def _tokens(served: Served, asked: XrayQuestion, window: Window) -> Iterator[XrayToken]:
+def _tokens(served: ServedModel, asked: XrayQuestion, window: Window) -> Iterator[XrayToken]:
     tokenizer = served.tokenizer
     names = [str(tokenizer.convert_ids_to_tokens(number)) for number in window.ids.tolist()]
     question_at = len(read_layout(tokenizer).before)

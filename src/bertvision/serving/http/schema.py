@@ -20,28 +20,13 @@ Texts = str | ManyTexts
 QUESTION = "Who built the weir?"
 CONTEXT = "The weir was built in 1887 by Hannah Coyle."
 MOST_KEYS = 100  # of one object; each that is not known costs time before it can be refused
+MOST_PROBLEMS = 3  # that are told of one request
+NAMELESS = {"missing": "missing", "extra_forbidden": "unknown"}  # of pydantic's kinds, those of wrong names
 LONGEST_NAME = 40  # characters of a caller's own name that an error repeats
 
 
 def _example(**body: Any) -> ConfigDict:  # noqa: ANN401 (JSON values)
     return ConfigDict(json_schema_extra={"examples": [body]})
-
-
-class ServeConfig(Config):
-    """How much a server takes on."""
-
-    max_body: int = Field(2_000_000, ge=1)  # bytes of a request
-    max_characters: int = Field(200_000, ge=1)  # of a text; 50 pages are about 150,000
-    max_batch: int = Field(32, ge=1)  # questions or texts in a request
-    max_tokens: int = Field(100_000, ge=1)  # of a request, as the model reads them: in windows that overlap
-    slice_tokens: int = Field(2048, ge=1)  # of several requests, that are run together, and not to be interrupted
-    max_queue: int = Field(64, ge=1)  # requests of one client that may wait for a model; twice as many in all
-    max_connections: int = Field(512, ge=2)  # that are open; half of them of one address
-    header_timeout: float = Field(10.0, gt=0)  # seconds that a connection may be open without a request
-    max_wait: float = Field(0.005, ge=0)  # seconds that a request waits for company
-    timeout: float = Field(30.0, gt=0)  # seconds until a request is given up
-    token: str | None = Field(None, min_length=1)
-    hosts: tuple[str, ...] = ("*",)  # names that the server answers to
 
 
 class AskedFor(Config):
@@ -136,6 +121,34 @@ class Tagged(Config):
 
     model: str
     results: list[Tagging]
+
+
+REQUESTS: dict[str, type[Config]] = {
+    "/answer": AnswerRequest,
+    "/xray": XrayRequest,
+    "/classify": ClassifyRequest,
+    "/tag": TagRequest,
+}
+
+
+def describe_problems(path: str, problems: Sequence[Any]) -> str:  # (pydantic's own list)
+    """Say what is wrong with the fields of a request, without sending its text back."""
+    fields = REQUESTS[path].model_fields if path in REQUESTS else {}
+    told = "; ".join(map(_describe, problems[:MOST_PROBLEMS]))
+    if len(problems) > MOST_PROBLEMS:
+        told += f" (and {len(problems) - MOST_PROBLEMS:,} more)"
+    if not any(each["type"] in NAMELESS for each in problems):
+        return told
+    needed = [f"`{name}`" for name, field in fields.items() if field.is_required()]
+    others = [f"`{name}`" for name, field in fields.items() if not field.is_required()]
+    return f"{told}; {path} takes {' and '.join(needed)}, and may have {', '.join(others)}"
+
+
+def _describe(problem: Any) -> str:  # noqa: ANN401 (pydantic's)
+    place = ".".join(str(name)[:LONGEST_NAME] for name in problem["loc"])
+    if problem["type"] in NAMELESS:
+        return f"`{place.removeprefix('body.')}` is {NAMELESS[problem['type']]}"
+    return f"{place}: {problem['msg']}"
 
 
 class Refusal(Config):

@@ -19,21 +19,16 @@ export const get = (path, signal) => call(path, { method: "GET" }, signal);
 
 export const post = (path, body, signal) => call(path, sending(JSON.stringify(body)), signal);
 
-// What came, as it came.
-const asText = (response) => response.text();
-export const getText = (path) => call(path, { method: "GET" }, undefined, asText);
-export const postForText = (path, json) => call(path, sending(json), undefined, asText);
-
 const sending = (json) => ({ method: "POST", body: json, headers: { "Content-Type": "application/json" } });
 
-async function call(path, request, signal, read = (response) => response.json()) {
+async function call(path, request, signal) {
   const headers = token === null ? request.headers : { ...request.headers, Authorization: `Bearer ${token}` };
   try {
     // No time-out here: the server has its own (--timeout) and says so. Relative paths: the page may stand behind a
     // proxy, in a folder of its own.
     const response = await fetch(path, { ...request, headers, signal });
     if (!response.ok) throw new ServerError(await refusal(response), response.status);
-    return await read(response);
+    return await response.json();
   } catch (error) {
     throw readable(error, signal);
   }
@@ -50,9 +45,6 @@ function readable(error, signal) {
 async function refusal(response) {
   const said = await response.json().then((body) => String(body.detail), () => response.statusText);
   if (response.status === 401) return token === null ? "This server asks for a token." : "That is not the token of this server.";
-  if (response.status === 429) {
-    const seconds = Number(response.headers.get("Retry-After")) || 1;
-    return `The server is busy; try again in ${seconds} ${seconds === 1 ? "second" : "seconds"}.`;
-  }
+  if (response.status === 429) return "The server is busy; try again in a moment.";
   return said;
 }

@@ -3,9 +3,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from bertvision.data.example import Question
-from bertvision.serving.app import build_app
-from bertvision.serving.guard import CONTENT_TYPE, Metrics
-from bertvision.serving.schema import ServeConfig
+from bertvision.serving.http.app import build_app
+from bertvision.serving.http.config import ServeConfig
+from bertvision.serving.http.metrics import CONTENT_TYPE, Metrics
 from bertvision.windows.window import cut_windows
 
 ASKED = {"question": "who built the weir?", "context": "the weir was built in 1887 by hannah coyle"}
@@ -19,7 +19,7 @@ def read(text):
 
 @pytest.fixture
 def client(shared_reader):
-    app = build_app({'a "weir"\\': shared_reader}, ServeConfig(max_wait=0.0, max_characters=200))
+    app = build_app({'a "weir"\\': shared_reader}, ServeConfig(max_body=500))
     with TestClient(app) as client:
         yield client
 
@@ -28,7 +28,7 @@ def test_what_was_asked_is_counted_by_path_and_status(client):
     for body in (ASKED, {**ASKED, "question": ["who?", "when?", "where?"]}, {**ASKED, "question": " "}):
         client.post("/answer", json=body)
     client.post("/xray", json=ASKED)
-    client.post("/answer", json={**ASKED, "context": "a" * 201})
+    client.post("/answer", json={**ASKED, "context": "a" * 501})
     client.get("/secret?text=secret")
     found = client.get("/metrics")
     assert found.headers["content-type"] == CONTENT_TYPE
@@ -76,10 +76,9 @@ def test_memory_in_use_is_told(client):
 
 
 def test_names_and_types_are_those_that_dashboards_ask_for():
-    metrics = Metrics(lambda: {"weir": (3, 700)})
+    metrics = Metrics(lambda: ({"weir": 3}, {"weir": 700}))
     metrics.note_request("/answer", 429, 0.2)
     metrics.note_run("weir", tokens=4, seconds=0.03)
-    metrics.note_dropped("limit")
     families = {each.name: each.type for each in text_string_to_metric_families(metrics.text())}
     assert {name: kind for name, kind in families.items() if not name.endswith("_created")} == {
         "bertvision_requests": "counter",
@@ -90,8 +89,6 @@ def test_names_and_types_are_those_that_dashboards_ask_for():
         "bertvision_model_runs": "counter",
         "bertvision_queue_tokens": "gauge",
         "bertvision_batch_tokens": "histogram",
-        "bertvision_connections": "gauge",
-        "bertvision_connections_dropped": "counter",
         "bertvision_model_run_seconds": "histogram",
         "process_virtual_memory_bytes": "gauge",
         "process_resident_memory_bytes": "gauge",
@@ -104,15 +101,19 @@ def test_names_and_types_are_those_that_dashboards_ask_for():
     assert read(metrics.text())["bertvision_queue_tokens", ("model", "weir")] == 700
 
 
+def nothing():
+    return {}, {}
+
+
 def test_two_servers_of_a_process_count_apart():
-    busy, idle = Metrics(dict), Metrics(dict)
+    busy, idle = Metrics(nothing), Metrics(nothing)
     busy.note_run("weir", tokens=1, seconds=0.1)
     assert read(busy.text())["bertvision_model_runs_total", ("model", "weir")] == 1
     assert "weir" not in idle.text()
 
 
 def test_a_server_that_did_nothing_has_readable_metrics():
-    assert read(Metrics(dict).text())["bertvision_requests_in_flight",] == 0
+    assert read(Metrics(nothing).text())["bertvision_requests_in_flight",] == 0
 
 
 def test_they_are_behind_the_token(shared_reader):

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 import bertvision
 from bertvision.cli import app as command_line
 from bertvision.data.example import Question
-from bertvision.serving.app import build_app
+from bertvision.serving.http.app import build_app
+from bertvision.serving.http.config import ServeConfig
 from bertvision.serving.reader import Reader
-from bertvision.serving.schema import ServeConfig
 from bertvision.serving.xray import xray
 from bertvision.windows.window import cut_windows
 
@@ -35,7 +35,7 @@ def serve(reader):
     clients = []
 
     def start(models=None, **settings):
-        client = TestClient(build_app(models or {"weir": reader}, ServeConfig(max_wait=0.0, **settings)))
+        client = TestClient(build_app(models or {"weir": reader}, ServeConfig(**settings)))
         clients.append(client.__enter__())
         return client
 
@@ -159,21 +159,23 @@ def test_a_request_of_more_tokens_than_one_may_have_is_refused_before_it_runs(se
 
 
 @pytest.mark.parametrize(("path", "more"), [("/answer", {"layers": True, "top_k": 1000}), ("/xray", {})])
-def test_windows_that_may_be_read_twice_count_twice_before_anything_runs(serve, held, path, more):
-    tokens = sum(map(len, windows_of(held.served, CONTEXT)))
-    found = serve(max_tokens=2 * tokens - 1).post(path, json={**ASKED, **more})
+def test_a_second_pass_over_windows_is_limited_by_itself(serve, reader, path, more):
+    tokens = sum(map(len, windows_of(reader.served, CONTEXT)))
+    assert serve(max_tokens=tokens).post(path, json={**ASKED, **more}).status_code == 200
+    assert serve(max_tokens=tokens - 1).post(path, json={**ASKED, **more}).status_code == 413
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"question": "who? " * 800, "context": ["the weir"] * 100},  # 400,000 characters of questions
+        {"question": ["who?"] * 40_000, "context": "the weir"},
+    ],
+)
+def test_texts_count_as_often_as_they_are_paired_before_they_are_cut(serve, held, body):
+    found = serve(max_body=200_000 if len(body["context"]) > 8 else 600_000).post("/answer", json=body)
     assert (found.status_code, held.num_runs) == (413, 0)
-    assert found.json()["detail"].startswith(f"{2 * tokens} tokens")
-    held.go_on.set()
-    assert serve(max_tokens=2 * tokens).post(path, json={**ASKED, **more}).status_code == 200
-
-
-def test_of_a_question_whose_answer_shows_its_layers_one_window_counts_twice(serve, held):
-    lengths = [len(window) for window in windows_of(held.served, CONTEXT)]
-    client = serve(max_tokens=sum(lengths) + max(lengths))
-    held.go_on.set()
-    assert client.post("/answer", json={**ASKED, "layers": True}).status_code == 200
-    assert client.post("/answer", json={**ASKED, "layers": True, "top_k": 2}).status_code == 413
+    assert "all pairs counted; send less" in found.json()["detail"]
 
 
 def windows_of(served, context):
@@ -234,7 +236,7 @@ def test_the_log_has_a_line_for_each_request_and_no_word_of_its_text(serve, capl
     def fail(self, pairs, asking):
         raise ZeroDivisionError(f"secret {pairs}")
 
-    monkeypatch.setattr(Reader, "answer_steps", fail)
+    monkeypatch.setattr(Reader, "answer_pairs", fail)
     assert client.post("/answer", json={"question": "secret?", "context": "a secret weir"}).status_code == 500
     lines = [json.loads(each.getMessage()) for each in caplog.records if each.name == "bertvision.serve"]
     assert [(line["path"], line["status"]) for line in lines if line["event"] == "request"] == [
@@ -373,23 +375,20 @@ def test_a_plain_folder_is_served_by_its_own_name(make_folder, started, monkeypa
             assert client.get("/models").json() == {"lr=1e-3": "squad2"}
 
 
-@pytest.mark.parametrize(("characters", "statuses"), [(None, [200, 413]), (400_000, [200, 200]), (199_999, [413, 413])])
-def test_the_verb_takes_the_longest_text(make_folder, started, characters, statuses):
-    more = () if characters is None else ("--max-characters", characters)
-    call("--model", f"mood={make_folder('sst2', ('bad', 'good'))}", "--device", "cpu", *more)
-    with TestClient(started[0][0].app, base_url="http://localhost") as client:
-        bodies = [json.dumps({"text": "字" * length}) for length in (200_000, 400_000)]  # escaped: six bytes each
-        found = [client.post("/classify", content=body, headers=JSON).status_code for body in bodies]
-    assert found == statuses
-
-
-def test_the_verb_takes_the_most_tokens_and_connections_but_leaves_files_to_open(make_folder, started, monkeypatch):
-    monkeypatch.setattr("resource.getrlimit", lambda which: (256, 4096))
-    given = ("--model", f"weir={make_folder()}", "--device", "cpu", "--max-tokens", 10)
-    for asked, most in ((100, 100), (1000, 128)):
-        assert call(*given, "--max-connections", asked).exit_code == 0
-        config = started[-1][0].http.keywords["connections"].config
-        assert (config.max_tokens, config.max_connections) == (10, most)
+def test_the_verb_sets_the_limits(make_folder, started):
+    given = ("--model", f"mood={make_folder('sst2', ('bad', 'good'))}", "--device", "cpu")
+    assert call(*given).exit_code == 0
+    assert call(*given, "--max-body", 100, "--max-tokens", 10).exit_code == 0
+    bodies = [
+        json.dumps({"text": "the weir"}),
+        json.dumps({"text": "a b c d e f g h i"}),
+        json.dumps({"text": "a" * 500}),
+    ]
+    statuses = []
+    for config, _ in started:
+        with TestClient(config.app, base_url="http://localhost") as client:
+            statuses.append([client.post("/classify", content=body, headers=JSON).status_code for body in bodies])
+    assert statuses == [[200, 200, 200], [200, 413, 413]]
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(make_folder, started):
