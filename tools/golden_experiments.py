@@ -221,7 +221,7 @@ def _settings(task: str, ending: str, train: list[Any], **changes: Any) -> Setti
     }
 
 
-def _commands(
+def judging_commands(
     data: str, head: str, fraction: str = "8", *, out: str = "out", encoder: str = "encoder"
 ) -> dict[str, Command]:
     """Return every verb that judges a run; those that a kind of task refuses leave their refusal."""
@@ -268,7 +268,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 ],
             )
         },
-        _commands("dev.json", "learned_pooling", "16"),
+        judging_commands("dev.json", "learned_pooling", "16"),
     ),
     # Houlsby's adapters beside trained norms; each head's best epoch.
     "answerable": Experiment(
@@ -283,7 +283,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 heads={"train": ROW_HEADS, "epochs": 3, "batch": {"windows": 12}, "lr": 0.01, "keep_best": True},
             )
         },
-        _commands("dev.json", "learned_pooling"),
+        judging_commands("dev.json", "learned_pooling"),
     ),
     # LoRA on an encoder whose norms are frozen, mean pooling, the best weights by held-out rows.
     "classes": Experiment(
@@ -299,7 +299,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 states={"source": "live", "pooling": "mean"},
             )
         },
-        _commands("dev.csv", "learned_pooling"),
+        judging_commands("dev.csv", "learned_pooling"),
     ),
     # The top block alone, with its bottom frozen; several labels a row.
     "labels": Experiment(
@@ -314,13 +314,13 @@ EXPERIMENTS: dict[str, Experiment] = {
                 finetune={**TWO_FRACTIONS, "lr": 5e-3, "fractions": [8]},
             )
         },
-        _commands("dev.csv", "learned_pooling"),
+        judging_commands("dev.csv", "learned_pooling"),
     ),
     # Half of the single weights frozen.
     "numbers": Experiment(
         write_numbers,
         {"settings": _settings("regression", "csv", [*ROW_HEADS, "regression"], tune={"frozen_share": 0.5})},
-        _commands("dev.csv", "learned_pooling"),
+        judging_commands("dev.csv", "learned_pooling"),
     ),
     # Parasites, and a linear schedule with warmup.
     "choices": Experiment(
@@ -334,7 +334,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 finetune={**TWO_FRACTIONS, "optim": {"schedule": "linear", "warmup": 0.1}},
             )
         },
-        _commands("dev.csv", "learned_pooling"),
+        judging_commands("dev.csv", "learned_pooling"),
     ),
     # Adapters and LoRA together; a readout that reads its neighbours.
     "tags": Experiment(
@@ -348,7 +348,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 finetune={**TWO_FRACTIONS, "fractions": [8], "lr": 0.01},
             )
         },
-        _commands("dev.conll", "bilstm"),
+        judging_commands("dev.conll", "bilstm"),
     ),
     # An encoder as given, compared texts, few rows: regressions of several sorts.
     "frozen": Experiment(
@@ -364,7 +364,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 ensembles=[{"of": ["learned_pooling", "regression"], "how": "mean"}],
             )
         },
-        _commands("dev.csv", "learned_pooling", "given", encoder="regression"),
+        judging_commands("dev.csv", "learned_pooling", "given", encoder="regression"),
     ),
     "contrastive": Experiment(
         write_classes,
@@ -376,7 +376,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 finetune={"objective": "contrastive", "fractions": [1], "pairs": 64, "lr": 1e-3},
             )
         },
-        _commands("dev.csv", "learned_pooling", "1"),
+        judging_commands("dev.csv", "learned_pooling", "1"),
     ),
     # A second encoder that learns from the first one's logits.
     "taught": Experiment(
@@ -392,7 +392,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         },
         {
             "teach": Command("run", {"settings": "teacher.yaml", "out": "teacher"}),
-            **_commands("dev.json", "adapter_64_shared_skip"),
+            **judging_commands("dev.json", "adapter_64_shared_skip"),
         },
     ),
     "search": Experiment(
@@ -427,7 +427,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         },
         {
             "pretrain": Command("pretrain", {"settings": "pretraining.yaml", "out": "pretrained"}),
-            **_commands("dev.csv", "learned_pooling"),
+            **judging_commands("dev.csv", "learned_pooling"),
         },
     ),
     # The pages of all committed results: those of OLD by OLD, those of NEW by NEW.

@@ -4,8 +4,8 @@
 
 Draws COUNT mutants from a fixed seed. Each changes one place of the source, such as `<` to `<=`, `+` to `-`, `and` to
 `or`, 1 to 2. It is written into a copy of TREE, and the tests of its area run until one fails. Results are added to
-OUT, a line for each; the same command goes on where it was stopped. Prints the share that was caught, by area, and every
-mutant that was not. What only names or describes is left alone: annotations, messages of errors, f-strings.
+OUT, a line for each; the same command goes on where it was stopped. Prints the share that was caught, by area, and
+every mutant that was not. What only names or describes is left alone: annotations, messages of errors, f-strings.
 """
 
 import argparse
