@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import bertvision
 from bertvision.cli import app
 
-KINDS = ("spans", "answerable", "classes", "labels", "numbers")
+KINDS = ("spans", "answerable", "classes", "labels", "numbers", "choices", "tags")
 VERBS = ("score", "analyze", "against", "compare", "ensemble")
 HERE = Path(__file__).parent
 
