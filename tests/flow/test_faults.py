@@ -27,7 +27,7 @@ pytestmark = pytest.mark.flow
 FEW = 6  # moments of a run that the suite tries
 SHARES = 8  # of all moments, each a test of its own, so that processes can share them
 STAGES = {"finetune": run_finetune, "heads": run_train_heads, "predict": run}
-PARTS = ["", "encoder", "heads", "predictions", "records", "states", "unfinished"]
+PARTS = ["", "encoder", "heads", "predictions", "records", "unfinished"]
 ONE_LINE = (BertVisionError, OSError, SafetensorError)  # what the command line prints in one line
 
 

@@ -25,12 +25,12 @@ from bertvision.manifest import check_hashes
 from bertvision.progress import SILENT, Bar, Progress
 from bertvision.settings import Settings, first_difference
 from bertvision.states.buffers import made_ahead
-from bertvision.states.memory import BUILD_TOKENS, StateRequest, StateStore, TokenStates
+from bertvision.states.memory import BUILD_TOKENS, StateRequest, StateStore, TokenStates, without_padding
 from bertvision.tables import in_units
 from bertvision.training.checkpoint import save_tensors
 from bertvision.windows.padding import Rows, lengths_of
 from bertvision.windows.step_plan import CPU_TOKENS, plan_in_order_of_length
-from bertvision.windows.tokens import read_layout
+from bertvision.windows.tokens import Layout, read_layout
 from bertvision.windows.window import Window, WindowConfig
 
 FORMAT = 1
@@ -88,9 +88,10 @@ def settings_of(request: StateRequest, fingerprint: str, config: WindowConfig, d
 
 def write_states(request: StateRequest, folder: Path, settings: Settings, progress: Progress = SILENT) -> None:
     """Extract the states of all windows into a folder, or those that it lacks."""
+    keys = window_keys(request.windows)
     settings = {
         **settings,
-        "keys": hashlib.sha256(window_keys(request.windows).tobytes()).hexdigest(),
+        "keys": hashlib.sha256(keys.tobytes()).hexdigest(),
         "shape": list(request.shape),
         "precision": request.compute.precision,
     }
@@ -99,7 +100,7 @@ def write_states(request: StateRequest, folder: Path, settings: Settings, progre
         progress.say(f"{folder}: holds these states already")
         return
     with locked(folder):
-        _write_missing(request, folder, settings, progress)
+        _write_missing(request, folder, settings, keys, progress)
 
 
 def open_folder(request: StateRequest, folder: Path, settings: Settings, progress: Progress = SILENT) -> StateStore:
@@ -137,7 +138,9 @@ def window_keys(windows: Sequence[Window]) -> npt.NDArray[np.int64]:
     return np.frombuffer(b"".join(digests), dtype="<i8").astype(np.int64)
 
 
-def _write_missing(request: StateRequest, folder: Path, settings: Settings, progress: Progress) -> None:
+def _write_missing(
+    request: StateRequest, folder: Path, settings: Settings, keys: npt.NDArray[np.int64], progress: Progress
+) -> None:
     """Go on after the last shard that is listed."""
     recover_all(folder)
     hashes = _read_hashes(folder / UNFINISHED, settings) if (folder / UNFINISHED).exists() else {}
@@ -153,10 +156,9 @@ def _write_missing(request: StateRequest, folder: Path, settings: Settings, prog
         )
     write_json(folder / UNFINISHED, {**settings, "shards": hashes})
     layout = read_layout(request.encoder.tokenizer)
-
     with progress.bar("encode", len(request.windows)) as bar:
         bar.advance(len(request.windows) - len(rows))
-        compute = partial(_compute_shard, request, before=len(layout.before), after=len(layout.after), bar=bar)
+        compute = partial(_compute_shard, request, keys=keys, layout=layout, bar=bar)
         try:
             for tensors in made_ahead(compute, missing):  # one shard is written while the next one is computed
                 path = folder / f"states-{len(hashes):05}.safetensors"
@@ -186,41 +188,42 @@ def _plan_shards(request: StateRequest) -> list[list[Rows]]:
     return shards
 
 
-def _compute_shard(request: StateRequest, shard: list[Rows], *, before: int, after: int, bar: Bar) -> dict[str, Tensor]:
+def _compute_shard(
+    request: StateRequest, shard: list[Rows], *, keys: npt.NDArray[np.int64], layout: Layout, bar: Bar
+) -> dict[str, Tensor]:
     """Compute the states of a shard's windows, and say which windows they are."""
     rows = np.concatenate(shard)
     windows = [request.windows[row] for row in rows]
     lengths = request.lengths[rows]
-    starts = np.cumsum(lengths) - lengths
     states = torch.empty(int(lengths.sum()), *request.shape, dtype=DTYPE)
     first = 0
     for batch in shard:
-        found = request.encode(batch).states.to(DTYPE).cpu().transpose(1, 2)
-        for place, length in enumerate(request.lengths[batch].tolist()):
-            states[first : first + length] = found[place, :length]
-            first += length
+        found = without_padding(request.encode(batch), DTYPE)
+        states[first : first + len(found)] = found
+        first += len(found)
         bar.advance(len(batch))
     tensors = {
         "states": states,
         "example": torch.tensor([window.example for window in windows], dtype=torch.int32),
-        "start": torch.from_numpy(starts),
+        "start": torch.from_numpy(np.cumsum(lengths) - lengths),
         "length": torch.from_numpy(lengths),
-        "key": torch.from_numpy(window_keys(windows)),
+        "key": torch.from_numpy(keys[rows]),
     }
     if request.pooling is not None:
         return tensors
-    positions = np.concatenate([_positions(window, before, after) for window in windows])
     ids = np.concatenate([window.ids for window in windows])
-    return {**tensors, "id": torch.from_numpy(ids), "position": torch.from_numpy(positions)}
+    return {**tensors, "id": torch.from_numpy(ids), "position": torch.from_numpy(_positions(windows, layout))}
 
 
-def _positions(window: Window, before: int, after: int) -> npt.NDArray[np.int32]:
-    """Number a window's tokens as those of its text, of a pair its second one; -1 where they are no part of it."""
-    start = window.context_at if window.context_at < len(window) else before
-    stop = len(window) - after
-    positions = np.full(len(window), -1, dtype=np.int32)
-    positions[start:stop] = window.first + np.arange(stop - start)
-    return positions
+def _positions(windows: Sequence[Window], layout: Layout) -> npt.NDArray[np.int32]:
+    """Number all windows' tokens as those of their text, of a pair its second one; -1: no part of it."""
+    lengths = lengths_of(windows)
+    starts = [each.context_at if each.context_at < len(each) else len(layout.before) for each in windows]
+    places = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    numbers = places - np.repeat(starts, lengths)
+    is_text = (numbers >= 0) & (places < np.repeat(lengths - len(layout.after), lengths))
+    firsts = np.repeat([each.first for each in windows], lengths)
+    return np.where(is_text, firsts + numbers, -1).astype(np.int32)
 
 
 def _read_hashes(path: Path, settings: Settings) -> dict[str, str]:

@@ -108,20 +108,33 @@ def keep_in_memory(request: StateRequest, dtype: torch.dtype, progress: Progress
             f"the states need {in_units(needed)} of memory and {in_units(room)} are free; set states.source to live, "
             f"or states.memory (GiB) to less than {needed / 2**30:.2g}"
         )
-    lengths = request.lengths
-    starts = np.cumsum(lengths) - lengths
-    states = torch.zeros(int(lengths.sum()), *request.shape, dtype=dtype)
     batches = plan_in_order_of_length(lengths_of(request.windows), BUILD_TOKENS)
+    starts = starts_of(request, batches)
+    states = torch.zeros(int(request.lengths.sum()), *request.shape, dtype=dtype)
     with progress.bar("keep states", len(request.windows)) as bar:
         for rows in processes.own(batches):
-            found = request.encode(rows).states.to(dtype).transpose(1, 2).cpu()
-            for place, row in enumerate(rows):
-                states[starts[row] : starts[row] + lengths[row]] = found[place, : lengths[row]]
+            found = without_padding(request.encode(rows), dtype)
+            start = int(starts[rows[0]])
+            states[start : start + len(found)] = found
             bar.advance(len(rows) * processes.count)
     for part in states.view(torch.uint8).flatten().split(MESSAGE_BYTES):
         processes.add_up([part])  # where one has a state, the others have zeros
     is_pooled = request.pooling is not None
-    return StateStore([states], np.zeros_like(lengths), starts, lengths, request.shape, is_pooled)
+    return StateStore([states], np.zeros_like(starts), starts, request.lengths, request.shape, is_pooled)
+
+
+def starts_of(request: StateRequest, batches: Sequence[Rows]) -> npt.NDArray[np.int64]:
+    """Return at which token each window begins where batches lie one after the other."""
+    order = np.concatenate(batches)
+    ends = np.cumsum(request.lengths[order])
+    starts = np.zeros(len(request.windows), dtype=np.int64)
+    starts[order] = ends - request.lengths[order]
+    return starts
+
+
+def without_padding(batch: StateBatch, dtype: torch.dtype) -> TokenStates:
+    """Return the states of a batch's windows one after the other, on the host."""
+    return batch.states.to(dtype).transpose(1, 2)[batch.windows.mask].cpu()
 
 
 def free_memory(meminfo: Path = Path("/proc/meminfo")) -> int:
