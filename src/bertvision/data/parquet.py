@@ -4,11 +4,10 @@ A file of some hundred bytes can name one long text a million times. So texts ar
 different texts, as most files hold them anyway, and are written out only where all of them are not too much.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bertvision.data.example import Column
 from bertvision.data.sources import LIMIT, most_unpacked
 from bertvision.errors import DataError, MissingExtraError, reason_of
 
@@ -16,7 +15,7 @@ ROWS_AT_ONCE = 1024
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 # Of texts that can be read as numbers. Others (of deltas) are read a few rows at a time.
 COUNTABLE = {"PLAIN", "PLAIN_DICTIONARY", "RLE", "RLE_DICTIONARY", "BIT_PACKED"}
-Row = Mapping[Column, Any]
+Row = dict[Any, Any]
 
 
 def read_parquet(path: Path, *, is_kept: bool) -> Iterator[Row]:
