@@ -15,7 +15,6 @@ from bertvision.encoder.load import load_encoder
 from bertvision.errors import SettingsError
 from bertvision.experiment import read_experiments
 from bertvision.progress import Silent
-from bertvision.steps import measure
 from bertvision.steps.measure import MeasuredModel
 from bertvision.steps.run import run
 from studies.__main__ import app as studies_app
@@ -146,7 +145,7 @@ def test_a_rows_size_is_the_one_that_its_record_has(path, tmp_path, one_round):
 
 
 def test_what_a_method_costs_is_measured_on_the_windows_of_its_steps(path, tmp_path, monkeypatch, one_round):
-    monkeypatch.setattr(measure, "SIZES", {"cpu": measure.Size(6, 2, 3, 1, 32, 1)})
+    monkeypatch.setattr(costs_step, "SIZES", {"cpu": costs_step.Size(6, 2, 3, 1, 32, 1)})
     seen, original = [], costs_step.tune_together
 
     def noting(context, encoder, output):
@@ -166,7 +165,7 @@ def test_what_a_method_costs_is_measured_on_the_windows_of_its_steps(path, tmp_p
 
 
 def test_a_row_answers_so_many_windows_as_often_as_its_device_allows(path, tmp_path, monkeypatch, one_round):
-    monkeypatch.setattr(measure, "SIZES", {"cpu": measure.Size(6, 1, 1, 1, 5, 3)})
+    monkeypatch.setattr(costs_step, "SIZES", {"cpu": costs_step.Size(6, 1, 1, 1, 5, 3)})
     answered, original = [], MeasuredModel.run
 
     def noting(subject, batches):
@@ -215,13 +214,13 @@ def test_rows_of_texts_are_measured_too(tmp_path, saved_encoder, monkeypatch, on
     }
     path = tmp_path / "rows.yaml"
     path.write_text(json.dumps(settings))
-    read, open_alone = {}, measure.open_alone
+    read, open_alone = {}, costs_step.open_alone
 
     def noting(encoder, config, head, *rest):
         read[config.name] = head.layers
         return open_alone(encoder, config, head, *rest)
 
-    monkeypatch.setattr(measure, "open_alone", noting)
+    monkeypatch.setattr(costs_step, "open_alone", noting)
     (costs,) = measure_methods(read_experiments(path), tmp_path / "out")
     assert list(costs.rows) == ["encoder", "learned_pooling", "last_linear", "last_regression"]
     assert read == dict.fromkeys(["output", "learned_pooling", "last_linear", "last_regression"])  # of means: the last
@@ -245,7 +244,7 @@ def pairs(tmp_path, saved_encoder, monkeypatch):
     }
     path = tmp_path / "pairs.yaml"
     path.write_text(json.dumps(settings))
-    monkeypatch.setitem(measure.SIZES, "cpu", measure.SIZES["cpu"]._replace(examples=12, answered=4))
+    monkeypatch.setitem(costs_step.SIZES, "cpu", costs_step.SIZES["cpu"]._replace(examples=12, answered=4))
     return path
 
 
