@@ -342,11 +342,14 @@ class QueuedEngine(Engine):
         """Return whether a GPU runs it."""
         return self._engine.is_on_gpu
 
-    def write(
-        self, folder: Path, calibration: Calibration, records: Sequence[RunRecord] | None, changes_of: str | None
-    ) -> None:
+    @property
+    def loaded_with(self) -> Settings:
+        """Return the options of `load` that it was loaded with."""
+        return self._engine.loaded_with
+
+    def write(self, folder: Path, calibration: Calibration, records: Sequence[RunRecord] | None) -> None:
         """Write all of the model into a folder."""
-        self._engine.write(folder, calibration, records, changes_of)
+        self._engine.write(folder, calibration, records)
 
 
 def _run_together(run: Run, taken: Sequence[Turn]) -> None:
