@@ -22,7 +22,7 @@ from benchmarks.measuring import (
     short_name,
     subject,
 )
-from benchmarks.trainer import Flags, Recipe, question_model, train_with_trainer
+from benchmarks.trainer import Flags, question_model, train_with_trainer
 from bertvision.encoder import fast_steps
 from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.finetune import finetune_encoder
@@ -224,7 +224,8 @@ class FinetuneWork:
             self._encoder,
             windows,
             flags,
-            Recipe(lr=self._lr, seed=seed),
+            lr=self._lr,
+            seed=seed,
             step_windows=size,
             workers=self._workers,
             compute=self._compute,

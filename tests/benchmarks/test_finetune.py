@@ -25,10 +25,10 @@ from benchmarks.measuring import (
     windows_like_squad,
 )
 from benchmarks.run import run_bench
-from benchmarks.trainer import Flags, Recipe, _left_as_it_was, copy_back, question_model, train_with_trainer
+from benchmarks.trainer import Flags, _left_as_it_was, question_model, train_with_trainer
 from bertvision.encoder import fast_steps
 from bertvision.encoder.encode import encode
-from bertvision.errors import FolderError, SettingsError, TrainingError
+from bertvision.errors import SettingsError, TrainingError
 from bertvision.progress import SILENT
 from bertvision.training.accounting import Meter, peak_bytes
 from bertvision.windows.batches import collate
@@ -69,9 +69,8 @@ def test_a_training_that_diverged_has_no_speed():
 
 @pytest.mark.parametrize("sides", ["today,tomorrow", "[today, tomorrow]"])
 def test_unknown_sides_are_refused(sides):
-    for name in ("finetune", "seconds-to-score"):
-        with pytest.raises(SettingsError, match="no side 'tomorrow'"):
-            run_bench(name, [f"sides={sides}"])
+    with pytest.raises(SettingsError, match="no side 'tomorrow'"):
+        run_bench("finetune", [f"sides={sides}"])
 
 
 def test_rounds_have_windows_of_their_own():
@@ -121,7 +120,7 @@ def test_operations_are_those_of_the_products(encoder):
     assert training_flops(encoder, [window]) == 6 * 2 * layer * length + 12 * 2 * 32 * length**2
 
 
-def test_trainer_starts_from_our_weights_and_they_come_back(encoder, cpu):
+def test_trainer_starts_from_our_weights(encoder, cpu):
     windows, output = windows_like_squad(12, 50), new_output(encoder, 1)
     model = question_model(encoder, output)
     batch = collate(windows, torch.arange(4).numpy(), 0)
@@ -130,13 +129,9 @@ def test_trainer_starts_from_our_weights_and_they_come_back(encoder, cpu):
     # float32: the same products in the same order
     torch.testing.assert_close(ours[..., 0][batch.mask], theirs.start_logits[batch.mask], rtol=1e-4, atol=1e-4)
     losses = train_with_trainer(
-        model, encoder, windows, Flags(windows=4), Recipe(lr=1e-2), step_windows=4, workers=0, compute=cpu
+        model, encoder, windows, Flags(windows=4), lr=1e-2, seed=1, step_windows=4, workers=0, compute=cpu
     )
     assert len(losses) == 3
-    copy_back(model, encoder, output)
-    ours = output(encode(encoder, batch), batch.mask, batch.segments)
-    theirs = model.eval()(input_ids=batch.ids, attention_mask=batch.mask.long(), token_type_ids=batch.segments)
-    torch.testing.assert_close(ours[..., 1][batch.mask], theirs.end_logits[batch.mask], rtol=1e-4, atol=1e-4)
 
 
 def test_a_plain_copy_has_the_same_weights(encoder):
@@ -174,21 +169,3 @@ def test_blocks_are_compiled_at_once_or_never():
 
 def test_random_weights_read_the_tokens_of_another_encoder(saved_encoder, tokenizer):
     assert subject("mpnet-base", str(saved_encoder)).tokenizer.get_vocab() == tokenizer.get_vocab()
-
-
-def test_sides_are_scored_and_gathered_over_calls(encoder_folder, tmp_path):
-    settings = [
-        f"encoder={encoder_folder}",
-        f"folder={tmp_path / 'sides'}",
-        "data.train='sample:train[:12]'",
-        "data.dev='sample:dev[:6]'",
-        "recipe={tokens: 1024, epochs: 0.5}",
-        "workers=0",
-    ]
-    run_bench("seconds-to-score", [*settings, "sides=trainer_padded"])
-    record = run_bench("seconds-to-score", [*settings, "sides=today,houlsby"])
-    assert [side.name for side in record.sides] == ["today", "trainer_padded", "houlsby"]
-    assert record.settings["houlsby"] == "0.5 epochs of 1024 tokens a step at 0.001, warmup 0"
-    assert all(0 <= record.figures[f"{side.name}: best F1"] <= 100 for side in record.sides)
-    with pytest.raises(FolderError, match="something else"):
-        run_bench("seconds-to-score", [*settings, "seed=2", "sides=today"])
