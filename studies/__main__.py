@@ -20,14 +20,12 @@ from bertvision.cli.console import (
     progress_for,
     results,
 )
-from bertvision.errors import EncoderError
 from bertvision.files import check_folder
 from bertvision.records import read_records
 from bertvision.tables import counted
 from studies.claims import claims_page, settle_claims
 from studies.report import report_study, write_study_report
-from studies.run import StudyPlan, StudyWork, describe_plan, foresee, missing_files, plan_study, run_study, speed_for
-from studies.speed import EncoderSpeed, kept_speed
+from studies.run import StudyPlan, StudyWork, count_work, describe_plan, missing_files, plan_study, run_study
 from studies.study import PublishedResult, Study, find_study, read_studies
 from studies.study_tables import claims_table, published_table, short_table
 
@@ -59,24 +57,17 @@ class ShownStudy(NamedTuple):
 @app.command(name="list")
 @in_one_line
 def list_studies(
-    check: Annotated[
-        bool, typer.Option("--check", help="Only build the experiments of every study, and measure nothing.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only build the experiments of every study.")] = False,
     encoder: Encoder = None,
     seeds: Seeds = 3,
-    out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """List the studies, and what each takes here.
-
-    How fast the encoder is here is measured once, in some seconds, and kept in OUT/speed.json.
-    """
+    """List the studies, and what each takes: passes over the paper's data."""
     plan = partial(plan_study, encoder=encoder, seeds=seeds)
     if check:
         _check_studies(plan)
         return
-    speed = _speed_of(encoder or "default", out)
-    shown = [_foreseen(study, plan, speed) for study in read_studies().values()]
+    shown = [_foreseen(study, plan) for study in read_studies().values()]
     if as_json:
         print_json([_plain_plan(each) for each in shown])
         return
@@ -107,7 +98,7 @@ def run_one(
     study = find_study(name)
     plan = partial(plan_study, encoder=encoder, data=data, seeds=seeds, overrides=overrides or ())
     if dry_run:
-        shown = _foreseen(study, plan, _speed_of(encoder or "default", out, is_kept=False))
+        shown = _foreseen(study, plan)
         if as_json:
             print_json(_plain_plan(shown, in_full=True))
         else:
@@ -148,20 +139,11 @@ def _check_studies(plan: Callable[[Study], StudyPlan]) -> None:
     results.print(f"{len(studies)} studies, {counted(num_runs, 'run')}: all can be built")
 
 
-def _foreseen(study: Study, plan_of: Callable[[Study], StudyPlan], speed: EncoderSpeed | None) -> ShownStudy:
+def _foreseen(study: Study, plan_of: Callable[[Study], StudyPlan]) -> ShownStudy:
     if not study.config:
         return ShownStudy(study, None, None)
     plan = plan_of(study)
-    return ShownStudy(study, plan, foresee(plan, None if speed is None else speed_for(plan, speed)))
-
-
-def _speed_of(encoder: str, out: Path, *, is_kept: bool = True) -> EncoderSpeed | None:
-    """Return how fast an encoder is here; None, and why, where it cannot be loaded, or torch is not installed."""
-    try:
-        return kept_speed(encoder, out, is_kept=is_kept)
-    except (EncoderError, ModuleNotFoundError) as error:
-        messages.print(f"no times are foreseen: {error}", markup=False)
-        return None
+    return ShownStudy(study, plan, count_work(plan))
 
 
 def _print_plan(shown: ShownStudy, *, in_full: bool = False) -> None:
@@ -177,10 +159,7 @@ def _print_plan(shown: ShownStudy, *, in_full: bool = False) -> None:
 
 
 def _plain_plan(shown: ShownStudy, *, in_full: bool = False) -> dict[str, Any]:
-    takes = None
-    if shown.work is not None:
-        seconds = shown.work.seconds
-        takes = {**shown.work._asdict(), "seconds": None if seconds is None else seconds.model_dump()}
+    takes = None if shown.work is None else shown.work._asdict()
     runs = describe_plan(shown.plan) if in_full and shown.plan is not None else []
     missing = missing_files(shown.plan) if shown.plan is not None else []
     return {**shown.study.model_dump(mode="json"), "takes": takes, "runs": runs, "missing": missing}
@@ -190,11 +169,10 @@ def _plan_lines(study: Study, work: StudyWork | None, runs: Sequence[str], missi
     if work is None:
         takes = f"cannot be run here: needs {study.needs}"
     else:
-        where = "on this machine, on the papers' data; predicting dev is extra"
-        time = "" if work.seconds is None else f"; about {work.seconds} of training {where}"
         epochs, passes = "epoch" + "s" * (work.tuning_epochs != 1), "pass" + "es" * (work.head_passes != 1)
         what = f"{work.tuning_epochs:g} {epochs} of tuning, {work.head_passes:g} {passes} of heads"
-        takes = f"takes: {counted(work.runs, 'run')}, {counted(work.seeds, 'seed')}: {what}{time}"
+        data = f"over the paper's {study.windows:,} windows of {study.tokens:g} tokens"
+        takes = f"takes: {counted(work.runs, 'run')}, {counted(work.seeds, 'seed')}: {what}, {data}"
     numbers = "; ".join(_published(each) for each in study.published) or "no number"
     return [
         f"{study.paper}; {takes}",

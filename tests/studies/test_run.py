@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from transformers import AutoConfig, AutoModel
 from typer.testing import CliRunner
 
 from bertvision.data.held_out import write_squad
@@ -20,15 +19,7 @@ from bertvision.settings import CONFIGS, read_yaml
 from bertvision.steps.run import run
 from studies.__main__ import app
 from studies.records import read_study_records
-from studies.run import (
-    foresee,
-    missing_files,
-    plan_study,
-    resample_claims,
-    run_study,
-    speed_for,
-)
-from studies.speed import EncoderSpeed, measure_speed
+from studies.run import count_work, missing_files, plan_study, resample_claims, run_study
 from studies.study import find_study, read_studies
 
 pytestmark = pytest.mark.flow
@@ -66,7 +57,7 @@ def test_every_study_can_be_planned(name, encoder):
     plan = plan_study(study, encoder, seeds=2)
     assert {each.name for each in plan.experiments} == {name}
     assert {each.seeds for each in plan.experiments} == {(1, 2)}
-    work = foresee(plan)
+    work = count_work(plan)
     assert work.tuning_epochs + work.head_passes > 0
     if encoder is not None:
         assert {each.encoder for each in plan.experiments} == {encoder}
@@ -101,8 +92,6 @@ def test_the_papers_own_encoder_is_tuned_by_its_own_recipe_wherever_it_lies(enco
     (found,) = plan.experiments
     assert found.encoder == encoder
     assert (found.finetune.lr, found.finetune.batch.windows, found.windows.max_length) == (1e-5, 4, 386)  # SPEC 5
-    measured = EncoderSpeed(encoder="any", tuning=(1.0,), frozen=(1.0,), weights=1)
-    assert speed_for(plan, measured).weights == 335_141_888 - 30_522 * 1_024  # SPEC 1
 
 
 LARGE_2021 = {  # rates and batches of heads, as wide as rows are long (SPEC 8.5)
@@ -392,33 +381,6 @@ def test_heads_of_an_early_fraction_answer_with_later_states(settings, tmp_path)
 def test_heads_of_a_fraction_that_is_not_tuned_for_are_refused(settings):
     with pytest.raises(SettingsError, match=r"`transfer` has 0\.3, which is none of finetune\.fractions"):
         build_experiment({**settings, "transfer": [0.3]})
-
-
-def test_times_are_foreseen_from_a_measured_speed(saved_encoder):
-    plan = plan_study(find_study("span_tables"), str(saved_encoder), seeds=1)
-    speed = measure_speed(str(saved_encoder), "cpu")
-    times = [foresee(plan_study(plan.study, str(saved_encoder), seeds=n), speed).seconds for n in (1, 3)]
-    once, thrice = (each.middle for each in times)
-    assert once > 0
-    assert thrice == pytest.approx(3 * once)
-    assert speed.for_encoder(2 * speed.weights).frozen == pytest.approx([each / 2 for each in speed.frozen])
-
-
-def test_words_that_are_only_looked_up_take_no_time(saved_encoder):
-    """Of BERT-base, cased and uncased differ in their words alone (SPEC 1)."""
-    speed = measure_speed(str(saved_encoder), "cpu")
-    model = AutoModel.from_pretrained(saved_encoder)
-    words = model.config.vocab_size * model.config.hidden_size
-    assert speed.weights == sum(each.numel() for each in model.parameters()) - words
-    cased, uncased = (speed_for(plan_study(find_study(name)), speed) for name in ("hulburd_freezing", "squad_2021"))
-    assert cased == uncased != speed
-
-
-def test_an_encoder_of_short_rows_is_measured_on_such(saved_encoder, tokenizer, tmp_path):
-    config = AutoConfig.from_pretrained(saved_encoder, max_position_embeddings=32)
-    AutoModel.from_config(config).save_pretrained(tmp_path / "short")
-    tokenizer.save_pretrained(tmp_path / "short")
-    assert measure_speed(str(tmp_path / "short"), "cpu").frozen[0] > 0
 
 
 def test_questions_without_an_answer_are_left_out_of_squad_1_where_that_is_asked_for(folder, saved_encoder, tmp_path):
