@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from arguments import read_arguments
+
 from bertvision.evaluate.compare_methods import Shown, predictions_of
 from bertvision.files import write_text
 from bertvision.records import read_record, record_paths, write_record
@@ -33,4 +35,5 @@ def judge_seeds(name: str, dev: str, out: Path, runs: Sequence[Path]) -> None:
 
 
 if __name__ == "__main__":
-    judge_seeds(sys.argv[1], sys.argv[2], Path(sys.argv[3]), [Path(each) for each in sys.argv[4:]])
+    study, dev, out, runs = read_arguments(__doc__, "NAME", "DEV", "OUT", "RUN...")
+    judge_seeds(study, dev, Path(out), [Path(each) for each in runs])
