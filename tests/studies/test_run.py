@@ -445,18 +445,6 @@ def test_seeds_that_were_run_one_by_one_are_judged_as_one_study(folder, saved_en
     (judged,) = read_study_records(tmp_path / "both")
     assert judged.claims == expected.claims
     assert judged.results == expected.results
-    shift = runpy.run_path(str(TOOLS / "null_shift.py"))
-    lines = [line for run in runs for work in shift["works_of"](run, dev) for line in shift["take_apart"](work)]
-    assert {(line["row"], line["seed"]) for line in lines} == {
-        (row, seed) for row in ("encoder", "adapter_386_shared_skip", "last_adapter", "null_offset") for seed in (1, 2)
-    }
-    scores = {(each.row, each.seed): each.scores for each in read_records(tmp_path / "both")}
-    for line in lines:
-        assert line["f1"] == pytest.approx(scores[line["row"], line["seed"]]["f1"], abs=1e-3)
-        assert line["best_f1"] == pytest.approx(scores[line["row"], line["seed"]]["best_f1"], abs=1e-3)
-    offset = next(line["against"]["encoder"] for line in lines if line["row"] == "null_offset")
-    assert (offset["slope"], offset["correlation"]) == pytest.approx((1, 1), abs=1e-3)  # it adds a number to all odds
-    assert "Null odds: dev, 1" in shift["page_of"](lines)
 
 
 TOOLS = Path(__file__).parents[2] / "tools"
