@@ -14,7 +14,14 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import AutoModel, BertConfig, MPNetConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import (
+    AutoModel,
+    BertConfig,
+    MPNetConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 
 from bertvision.data.example import DataConfig
 from bertvision.data.squad import read_squad
@@ -137,9 +144,7 @@ def subject(name: str, tokenizer: str | None = None) -> Encoder:
     """
     if name not in RANDOM:
         return load_encoder(name)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)
+    model = _random_model(name)
     if model.config.model_type == "mpnet":
         fuse_attention(model)  # as `load_encoder` does
     return Encoder(name, model, blank_tokenizer() if tokenizer is None else load_tokenizer(tokenizer))
@@ -147,14 +152,20 @@ def subject(name: str, tokenizer: str | None = None) -> Encoder:
 
 def save_random(name: str, folder: Path) -> str:
     """Save a known shape with random weights, as large as the default vocabulary; return its folder."""
-    pieces = load_tokenizer("default")
+    pieces, model = load_tokenizer("default"), _random_model(name)
     with torch.random.fork_rng(), quiet_transformers():
         torch.manual_seed(0)
-        model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)
         model.resize_token_embeddings(len(pieces))
         model.save_pretrained(folder)
-        pieces.save_pretrained(folder)
+    pieces.save_pretrained(folder)
     return str(folder)
+
+
+def _random_model(name: str) -> PreTrainedModel:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model: PreTrainedModel = AutoModel.from_config(RANDOM[name], trust_remote_code=False)
+    return model
 
 
 def write_questions(path: Path, data: str, count: int) -> str:
@@ -212,6 +223,11 @@ class MemoryWatch:
         self.anonymous = max(self.anonymous, 1024 * int(status["RssAnon"].split()[0]))
         if torch.cuda.is_initialized():
             self.device = max(self.device or 0, torch.cuda.max_memory_allocated())
+
+
+def file_name(data: str) -> str:
+    """Return what a record's name calls a file of questions."""
+    return Path(data).name.removesuffix(".gz").removesuffix(".json").replace(":", "-")
 
 
 def short_name(encoder: Encoder) -> str:

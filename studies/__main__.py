@@ -1,10 +1,10 @@
 """Studies of the papers: `python -m studies list | run NAME | report FOLDER | claims`."""
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -25,7 +25,7 @@ from bertvision.records import read_records
 from bertvision.tables import counted
 from studies.claims import claims_page, settle_claims
 from studies.report import report_study, write_study_report
-from studies.run import StudyPlan, StudyWork, count_work, describe_plan, missing_files, plan_study, run_study
+from studies.run import StudyPlan, count_work, describe_plan, missing_files, plan_study, run_study
 from studies.study import PublishedResult, Study, find_study, read_studies
 from studies.study_tables import claims_table, published_table, short_table
 
@@ -46,14 +46,6 @@ app = typer.Typer(
 )
 
 
-class ShownStudy(NamedTuple):
-    """A study with its plan, None where it cannot be run here, and what that takes."""
-
-    study: Study
-    plan: StudyPlan | None
-    work: StudyWork | None
-
-
 @app.command(name="list")
 @in_one_line
 def list_studies(
@@ -67,12 +59,12 @@ def list_studies(
     if check:
         _check_studies(plan)
         return
-    shown = [_foreseen(study, plan) for study in read_studies().values()]
+    plans = [(study, plan(study) if study.config else None) for study in read_studies().values()]
     if as_json:
-        print_json([_plain_plan(each) for each in shown])
+        print_json([_plain_plan(*each) for each in plans])
         return
-    for each in shown:
-        _print_plan(each)
+    for each in plans:
+        _print_plan(*each)
 
 
 @app.command(name="run")
@@ -96,15 +88,15 @@ def run_one(
     encoders.
     """
     study = find_study(name)
-    plan = partial(plan_study, encoder=encoder, data=data, seeds=seeds, overrides=overrides or ())
-    if dry_run:
-        shown = _foreseen(study, plan)
-        if as_json:
-            print_json(_plain_plan(shown, in_full=True))
-        else:
-            _print_plan(shown, in_full=True)
+    plan_of = partial(plan_study, encoder=encoder, data=data, seeds=seeds, overrides=overrides or ())
+    if not dry_run:
+        _run(plan_of(study), out, quiet, as_json)
         return
-    _run(plan(study), out, quiet, as_json)
+    plan = plan_of(study) if study.config else None
+    if as_json:
+        print_json(_plain_plan(study, plan, in_full=True))
+    else:
+        _print_plan(study, plan, in_full=True)
 
 
 @app.command(name="report")
@@ -139,50 +131,39 @@ def _check_studies(plan: Callable[[Study], StudyPlan]) -> None:
     results.print(f"{len(studies)} studies, {counted(num_runs, 'run')}: all can be built")
 
 
-def _foreseen(study: Study, plan_of: Callable[[Study], StudyPlan]) -> ShownStudy:
-    if not study.config:
-        return ShownStudy(study, None, None)
-    plan = plan_of(study)
-    return ShownStudy(study, plan, count_work(plan))
-
-
-def _print_plan(shown: ShownStudy, *, in_full: bool = False) -> None:
+def _print_plan(study: Study, plan: StudyPlan | None, *, in_full: bool = False) -> None:
     """Print what a study takes and what was published; `in_full` also every run."""
-    study = shown.study
     if in_full and study.published:
         print_table(published_table(study))
     results.print(f"\n{study.name}: {study.title}", markup=False)
-    runs = describe_plan(shown.plan) if in_full and shown.plan is not None else []
-    missing = missing_files(shown.plan) if shown.plan is not None else []
-    for line in _plan_lines(study, shown.work, runs, missing):
+    lines = [f"{study.paper}; {_takes(study, plan)}"]
+    if not in_full:  # else a table shows it
+        lines.append(f"published: {'; '.join(map(_published, study.published)) or 'no number'}")
+    lines += [f"claims: {len(study.claims)}", f"metric: {study.metric}", *(f"wrong: {each}" for each in study.wrong)]
+    if in_full and plan is not None:
+        lines += [f"run: {each}" for each in describe_plan(plan)]
+        lines += [f"missing: {each}" for each in missing_files(plan)]
+    for line in lines:
         results.print(textwrap.fill(line, 80, initial_indent="  ", subsequent_indent="    "), markup=False)
 
 
-def _plain_plan(shown: ShownStudy, *, in_full: bool = False) -> dict[str, Any]:
-    takes = None if shown.work is None else shown.work._asdict()
-    runs = describe_plan(shown.plan) if in_full and shown.plan is not None else []
-    missing = missing_files(shown.plan) if shown.plan is not None else []
-    return {**shown.study.model_dump(mode="json"), "takes": takes, "runs": runs, "missing": missing}
+def _plain_plan(study: Study, plan: StudyPlan | None, *, in_full: bool = False) -> dict[str, Any]:
+    return {
+        **study.model_dump(mode="json"),
+        "takes": None if plan is None else count_work(plan)._asdict(),
+        "runs": [] if plan is None or not in_full else describe_plan(plan),
+        "missing": [] if plan is None else missing_files(plan),
+    }
 
 
-def _plan_lines(study: Study, work: StudyWork | None, runs: Sequence[str], missing: Sequence[str]) -> list[str]:
-    if work is None:
-        takes = f"cannot be run here: needs {study.needs}"
-    else:
-        epochs, passes = "epoch" + "s" * (work.tuning_epochs != 1), "pass" + "es" * (work.head_passes != 1)
-        what = f"{work.tuning_epochs:g} {epochs} of tuning, {work.head_passes:g} {passes} of heads"
-        data = f"over the paper's {study.windows:,} windows of {study.tokens:g} tokens"
-        takes = f"takes: {counted(work.runs, 'run')}, {counted(work.seeds, 'seed')}: {what}, {data}"
-    numbers = "; ".join(_published(each) for each in study.published) or "no number"
-    return [
-        f"{study.paper}; {takes}",
-        *([] if runs else [f"published: {numbers}"]),  # else a table shows them
-        f"claims: {len(study.claims)}",
-        f"metric: {study.metric}",
-        *(f"wrong: {each}" for each in study.wrong),
-        *(f"run: {each}" for each in runs),
-        *(f"missing: {each}" for each in missing if runs),
-    ]
+def _takes(study: Study, plan: StudyPlan | None) -> str:
+    if plan is None:
+        return f"cannot be run here: needs {study.needs}"
+    work = count_work(plan)
+    epochs, passes = "epoch" + "s" * (work.tuning_epochs != 1), "pass" + "es" * (work.head_passes != 1)
+    what = f"{work.tuning_epochs:g} {epochs} of tuning, {work.head_passes:g} {passes} of heads"
+    data = f"over the paper's {study.windows:,} windows of {study.tokens:g} tokens"
+    return f"takes: {counted(work.runs, 'run')}, {counted(work.seeds, 'seed')}: {what}, {data}"
 
 
 def _published(result: PublishedResult) -> str:
