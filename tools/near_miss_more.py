@@ -20,8 +20,9 @@ from statistics import fmean
 from typing import Any
 
 from bertvision.cli.bars import TerminalProgress
+
 from bertvision.data.example import NearMissConfig, NearMissRule, Question
-from bertvision.data.near_miss import make_near_misses
+from bertvision.data.near_miss import near_misses_of
 from bertvision.data.squad import read_squad_file
 from bertvision.experiment import build_experiment
 from bertvision.files import append_text, write_json, write_text
@@ -84,7 +85,7 @@ def near_misses(
     questions: tuple[Question, ...], rules: tuple[NearMissRule, ...], draw: random.Random
 ) -> list[Question]:
     """Make all near misses of some rules, in a random order."""
-    found = [each.question for each in make_near_misses(questions, NearMissConfig(share=1, rules=rules), "train").made]
+    found = [each.question for each in near_misses_of(questions, NearMissConfig(share=1, rules=rules), "train").made]
     return draw.sample(found, len(found))
 
 

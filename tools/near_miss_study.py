@@ -24,7 +24,7 @@ from typing import Any, get_args
 
 from bertvision.analysis.groups import group_words
 from bertvision.data.example import DataConfig, NearMissConfig, NearMissRule
-from bertvision.data.near_miss import NearMisses, make_near_misses
+from bertvision.data.near_miss import NearMisses, near_misses_of
 from bertvision.data.squad import read_squad_file
 from bertvision.encoder.load import load_encoder
 from bertvision.files import write_text
@@ -129,7 +129,7 @@ def start_making(train: Path, sides: set[str]) -> dict[str, "Future[NearMisses]"
 
 def make(train: Path, config: NearMissConfig) -> NearMisses:
     """Make the near misses of one side."""
-    return make_near_misses(read_squad_file(train).examples, config, str(train))
+    return near_misses_of(read_squad_file(train).examples, config, str(train))
 
 
 def measure(

@@ -237,8 +237,9 @@ def flags_of(command: Callable[..., None]) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, parameter in inspect.signature(command).parameters.items():
         for info in getattr(parameter.annotation, "__metadata__", ()):
-            if info.param_decls:
-                options[name] = info.param_decls[0]
+            # Inside Annotated typer takes an option's first name for its default, and sorts it out later.
+            if isinstance(info.default, str) and info.default.startswith("--"):
+                options[name] = info.default
     return options
 
 
@@ -248,7 +249,7 @@ def with_flags(message: str, flags: Mapping[str, str]) -> str:
     def flag(quoted: re.Match[str]) -> str:
         name, value = quoted.groups()
         if name in flags:
-            return flags[name] if value in (None, "True") else f"{flags[name]} {value}"
+            return flags[name] if value in (None, "True") else f"{flags[name]} {shlex.quote(value)}"
         if value is not None and "overrides" in flags:
             return f"--set {shlex.quote(f'{name}={value}')}"
         return quoted[0]

@@ -80,7 +80,9 @@ def _numbers(given: str) -> list[int]:
 
 @in_one_line
 def show(
-    what: Annotated[Literal["data", "heads", "experiments"], typer.Argument(metavar="WHAT", help="data, heads or experiments.")],
+    what: Annotated[
+        Literal["data", "heads", "experiments"], typer.Argument(metavar="WHAT", help="data, heads or experiments.")
+    ],
     name: Annotated[
         str | None,
         typer.Argument(

@@ -120,7 +120,7 @@ def compare_files(
     kind = TASKS[name].kind
     unit = _choice("clusters", config.clusters, UNITS)
     if unit == "article" and kind.cluster != unit:
-        raise SettingsError(f"--clusters article: task {name} has no articles; leave it out")
+        raise SettingsError(f"`clusters=article`: task {name} has no articles; leave it out")
     metrics = kind.metrics(TASKS[name])
     if config.metric is not None:
         metrics = (_choice("metric", config.metric, {metric: metric for metric in metrics}),)
@@ -184,7 +184,7 @@ def _articles_of(questions: Sequence[Question]) -> npt.NDArray[np.int64]:
     titles = {title: number for number, title in enumerate(dict.fromkeys(each.title for each in questions))}
     if len(titles) < 2:
         raise DataError(
-            "the gold file has a single article title, so articles cannot be resampled; leave --clusters out"
+            "the gold file has a single article title, so articles cannot be resampled; leave `clusters` out"
         )
     return np.array([titles[each.title] for each in questions])
 
