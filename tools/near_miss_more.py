@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bertvision.cli.bars import TerminalProgress
+from bertvision.cli.console import TerminalProgress
 
 from bertvision.data.example import NearMissConfig, NearMissRule, Question
 from bertvision.data.near_miss import near_misses_of

@@ -354,5 +354,5 @@ def test_pickled_weights_are_refused_with_the_class_that_converts_them(make_chec
 
 
 def test_what_needs_a_model_of_ours_says_how_to_make_one_of_a_checkpoint(make_checkpoint):
-    with pytest.raises(FolderError, match=r"save it as a model first: bertvision save .*bert --out mine"):
+    with pytest.raises(FolderError, match=r"save it as a model first \(`bertvision save`\)"):
         read_model_config(make_checkpoint())
