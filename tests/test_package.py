@@ -53,7 +53,8 @@ def test_scores_and_help_need_no_torch(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("run", "squad2/minilm", *SAMPLES), ("ask", "--question", QUESTION, "--context", CONTEXT), ("show", "heads")]
+    "arguments",
+    [("run", "squad2/minilm", *SAMPLES), ("ask", "--question", QUESTION, "--context", CONTEXT), ("show", "heads")],
 )
 def test_what_needs_torch_says_so_in_one_line(arguments):
     done = call(*arguments)

@@ -20,7 +20,6 @@ from statistics import fmean
 from typing import Any
 
 from bertvision.cli.console import TerminalProgress
-
 from bertvision.data.example import NearMissConfig, NearMissRule, Question
 from bertvision.data.near_miss import near_misses_of
 from bertvision.data.squad import read_squad_file

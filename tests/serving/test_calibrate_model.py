@@ -158,7 +158,13 @@ def test_what_has_no_threshold_or_place_is_refused_in_one_line(make_folder, data
         calibrate(tmp_path, "--gold", data, "--write"),
         calibrate(tmp_path),
     ]
-    told = ["a model of rte", "a model of squad1", "--write needs a folder of your own; save the model first", "with --data FILE", "with --data FILE"]
+    told = [
+        "a model of rte",
+        "a model of squad1",
+        "--write needs a folder of your own; save the model first",
+        "with --data FILE",
+        "with --data FILE",
+    ]
     for each, words in zip(refused, told, strict=True):
         assert each.exit_code != 0
         assert words in each.stderr
