@@ -186,7 +186,7 @@ def analyze(
     span, to the gold span and to no answer, as means over the questions of a file (answers in it are optional); and
     which layer tells answerable questions apart.
 
-    Example: bertvision analyze runs/quickstart --layers --gold sample:dev
+    Example: bertvision analyze runs/mine --against runs/other
     """
     if layers:
         _analyze_layers(folder, gold, settings_of(overrides), quiet, allow_outside, as_json)
