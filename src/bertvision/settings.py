@@ -127,7 +127,7 @@ def with_overrides(settings: Settings, overrides: Iterable[str]) -> Settings:
     for override in overrides:
         path, equals, value = override.partition("=")
         if not equals or not all(path.split(".")):
-            raise SettingsError(f"{override}: expected key=value, such as `heads.epochs=3`")
+            raise SettingsError(f"setting {override!r}: expected key=value, such as `heads.epochs=3`")
         nested: Any = parse_yaml(value, f"setting {override}")
         for key in reversed(path.strip().split(".")):
             nested = {key: nested}

@@ -431,7 +431,7 @@ def test_int8_that_would_answer_otherwise_is_refused_and_nothing_is_left(exporte
         return np.where(np.abs(logits) < 1e30, -logits, logits) if has_int8 else logits
 
     monkeypatch.setattr(onnx_export, "run_graph", turned)
-    with pytest.raises(SettingsError, match=r"int8 changes this model's logits by up to .*without --int8"):
+    with pytest.raises(SettingsError, match=r"int8 changes this model's logits by up to .*without `int8`"):
         export_onnx(exported["squad2"] / "torch", tmp_path / "onnx", int8=True)
     assert list(tmp_path.iterdir()) == []
 
