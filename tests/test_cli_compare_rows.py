@@ -111,12 +111,12 @@ def test_compared_scores_are_those_that_score_prints(call, tmp_path, task):
 @pytest.mark.parametrize("verb", ["compare", "analyze"])
 @pytest.mark.parametrize("task", KINDS)
 def test_every_task_is_shown_in_80_columns(call, verb, task):
-    more = ("--against",) if verb == "analyze" else ("--resamples", 100)
-    result = call(verb, task, "--disagreements", 9, *more)
+    more = ("--against", "--disagreements", 9) if verb == "analyze" else ("--resamples", 100)
+    result = call(verb, task, *more)
     assert result.exit_code == 0, result.exception
     assert max(len(line) for line in result.stdout.splitlines() if not line.startswith(("A: ", "B: "))) <= 80
     assert "nan" not in result.stdout
-    assert "\n1. " in result.stdout  # a disagreement
+    assert ("\n1. " in result.stdout) == (verb == "analyze")  # a disagreement
 
 
 def test_the_interval_is_that_of_resampled_rows(call):
@@ -192,10 +192,9 @@ def test_own_tables_are_read_with_settings(call):
 def test_errors_in_thousands_are_written_out(call):
     gold = "text,label\na,100000\nb,300000\nc,400000\n"
     numbers = {"0": 200_000.0, "1": 200_000.0, "2": 300_000.0}
-    shown = call("compare", "regression", "--disagreements", "1", gold=gold, one=numbers).stdout
+    shown = call("compare", "regression", gold=gold, one=numbers).stdout
     (rmse,) = [line.split() for line in shown.splitlines() if line.startswith("rmse")]
     assert rmse[1] == "100,000"
-    assert "A  300,000" in shown
 
 
 def test_a_label_that_has_no_column_is_refused(call):
@@ -259,13 +258,6 @@ def test_a_folder_alone_is_not_set_against_anything(call):
     found = content_of(call("analyze", "rte", "--json"))
     assert found["against"] is None
     assert list(found["scores"]) == ["A"]
-
-
-def test_the_page_is_written_as_markdown(call, tmp_path):
-    result = call("analyze", "rte", "--against", "--out", tmp_path / "page.md")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "| true positives (entailment)" in (tmp_path / "page.md").read_text()
-    assert "only B right: 1" in (tmp_path / "page.md").read_text()
 
 
 @pytest.mark.parametrize("verb", ["compare", "analyze"])

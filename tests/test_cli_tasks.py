@@ -63,7 +63,7 @@ def settings_of(task, train, dev=None, *more):
 
 def train(call, task, data):
     """Train a model of a task; gives its MODEL_DIR."""
-    shown = call("train-heads", "tiny.yaml", "--out", task, "--quiet", *settings_of(task, data))
+    shown = call("run", "tiny.yaml", "--until", "heads", "--out", task, "--quiet", *settings_of(task, data))
     assert shown.exit_code == 0, shown.output
     return f"{task}/heads/1/last_linear"
 
@@ -160,7 +160,7 @@ def test_a_model_refuses_files_of_another_task(call):
         ("analyze", "answers", "--gold", "squad.json"),
         ("compare", "answers", "answers", "--gold", "rte.tsv"),
         ("ensemble", "answers", "rte", "--data", "squad.json", "--out", "both"),
-        ("layers", model, "--data", "squad.json"),
+        ("analyze", model, "--layers", "--gold", "squad.json"),
     ):
         refusal(call(*arguments))
 

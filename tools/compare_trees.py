@@ -141,11 +141,9 @@ def judge_kind(kind: str) -> Callable[[Get, Draw], Iterator[tuple[str, Any]]]:
                 for path in sorted((folder / model).rglob("*.json")):
                     yield f"written.{model}.{path.name}", json.loads(path.read_text())
             yield "guess_scores", read.kind.guess_scores(asked.golds, read.train.examples)
-            compare = get("evaluate.compare.CompareConfig")(
-                resamples=200, disagreements=4, task=task, settings={"data": data}
-            )
+            compare = get("evaluate.compare.CompareConfig")(resamples=200, task=task, settings={"data": data})
             compared = get("evaluate.compare.compare_files")(folder / "a", folder / "b", dev, compare).as_dict()
-            yield "compare", {key: value for key, value in compared.items() if key not in ("a", "b")}
+            yield "compare", {key: value for key, value in compared.items() if key not in ("a", "b", "disagreements")}
             found = get("evaluate.analyze.analyze_folder")(
                 folder / "a", dev, folder / "b", 4, task, {"data": data}
             ).as_dict()

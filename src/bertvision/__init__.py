@@ -13,7 +13,6 @@ from bertvision.errors import needing_torch
 from bertvision.version import VERSION
 
 if TYPE_CHECKING:
-    from bertvision.data.near_miss import write_near_misses as near_misses
     from bertvision.errors import BertVisionError as BertVisionError
     from bertvision.evaluate.analyze import analyze_folder as analyze
     from bertvision.evaluate.analyze import score_file as score
@@ -52,7 +51,6 @@ __all__ = [
     "encode",
     "ensemble",
     "load",
-    "near_misses",
     "predict",
     "read_experiment",
     "read_records",
@@ -82,7 +80,6 @@ _PLACES = {
     "encode": ("steps.encode", "encode"),
     "ensemble": ("evaluate.ensemble", "ensemble_folders"),
     "load": ("serving.predictor", "load"),
-    "near_misses": ("data.near_miss", "write_near_misses"),
     "predict": ("serving.predict_file", "predict_file"),
     "read_experiment": ("experiment", "read_experiment"),
     "read_records": ("records", "read_records"),

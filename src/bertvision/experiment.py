@@ -196,7 +196,7 @@ def read_experiment(path: str | Path, overrides: Iterable[str] = ()) -> Experime
     found = read_experiments(Path(path), overrides)
     if len(found) > 1:
         names = ", ".join(str(each.variant) for each in found)
-        raise SettingsError(f"{path}: holds {len(found)} variants; choose one with --set variant=NAME, of {names}")
+        raise SettingsError(f"{path}: holds {len(found)} variants; choose one with `variant=NAME`, of {names}")
     return found[0]
 
 
@@ -244,7 +244,7 @@ def _check_variants(origin: str, variants: Iterable[VariantSettings], overrides:
     if rated and any(each.startswith("finetune.lr=") for each in overrides):
         raise SettingsError(
             f"{origin}: {rated[0]} has its learning rate by the list in the file; leave finetune.lr out and choose one "
-            "with --set variant=NAME, or change the list"
+            "with `variant=NAME`, or change the list"
         )
 
 

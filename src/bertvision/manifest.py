@@ -13,7 +13,7 @@ from bertvision.files import read_json, sha256_of, write_json
 
 MANIFEST = "sha256.json"
 EDITABLE = ("README.md", "config.json", "model.json")  # settings that a person may change, and that are validated
-OUTSIDE = "which lies outside its folder; if you trust that, say --allow-outside (in Python allow_outside=True)"
+OUTSIDE = "which lies outside its folder; if you trust that, say `allow_outside=True`"
 
 
 def write_manifest(folder: Path, leave_out: Collection[str] = ()) -> None:

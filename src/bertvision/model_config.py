@@ -68,7 +68,7 @@ class PredictConfig(ComputeConfig):
 def read_compute(settings: Settings) -> ComputeConfig:
     """Return on what a model is to run, which must be known before it is loaded; other settings are left for later."""
     own = {name: settings[name] for name in ComputeConfig.model_fields if name in settings}
-    return validate(ComputeConfig, own, "--set")
+    return validate(ComputeConfig, own, "settings")
 
 
 def read_settings(model: UseConfig, settings: Settings, calibration: Calibration | None = None) -> PredictConfig:
@@ -76,7 +76,7 @@ def read_settings(model: UseConfig, settings: Settings, calibration: Calibration
     own = {"answers": model.answers.model_dump(mode="json"), "data": model.data.model_dump(mode="json")}
     if calibration is not None:
         own["answers"]["null_threshold"] = calibration.null_threshold
-    return validate(PredictConfig, merge(own, settings), "--set")
+    return validate(PredictConfig, merge(own, settings), "settings")
 
 
 def best_model(folder: Path) -> Path:

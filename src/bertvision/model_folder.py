@@ -242,9 +242,7 @@ def read_model_config(folder: Path) -> ModelConfig:
         hint = suggest(folder.name, [place.name for place in folder.parent.glob("*")])
         raise FolderError(f"{folder}: no such folder{hint or EXPECTED}")
     if is_checkpoint(folder):
-        raise FolderError(
-            f"{folder}: is a checkpoint of transformers; save it as a model first: bertvision save {folder} --out mine"
-        )
+        raise FolderError(f"{folder}: is a checkpoint of transformers; save it as a model first (`bertvision save`)")
     if not (folder / CONFIG).is_file():
         raise FolderError(f"{folder}: no {CONFIG} in it{EXPECTED}")
     content = read_json(folder / CONFIG)

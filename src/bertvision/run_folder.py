@@ -85,7 +85,7 @@ def is_made(folder: Path, made_by: Settings) -> bool:
         return False
     if difference := first_difference(read_json(folder / MADE_BY), made_by):
         raise FolderError(
-            f"{folder}: made by other settings ({difference}); choose another --out, or delete this folder"
+            f"{folder}: made by other settings ({difference}); choose another `out`, or delete this folder"
         )
     return True
 

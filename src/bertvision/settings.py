@@ -89,7 +89,7 @@ def read_yaml(path: Path) -> Settings:
     except OSError as error:
         raise SettingsError(
             f"{path}: cannot be read ({error.strerror}); give the path of an experiment's YAML, or a name that "
-            "`bertvision configs` lists"
+            "`bertvision show experiments` lists"
         ) from None
     except UnicodeDecodeError:
         raise SettingsError(f"{path}: is not UTF-8 text; give the path of an experiment's YAML") from None
@@ -127,8 +127,8 @@ def with_overrides(settings: Settings, overrides: Iterable[str]) -> Settings:
     for override in overrides:
         path, equals, value = override.partition("=")
         if not equals or not all(path.split(".")):
-            raise SettingsError(f"--set {override}: expected key=value, such as --set heads.epochs=3")
-        nested: Any = parse_yaml(value, f"--set {override}")
+            raise SettingsError(f"setting {override!r}: expected key=value, such as `heads.epochs=3`")
+        nested: Any = parse_yaml(value, f"setting {override}")
         for key in reversed(path.strip().split(".")):
             nested = {key: nested}
         settings = merge(settings, nested)

@@ -61,7 +61,7 @@ class TrainingResult:
         return choose_model(able).best[0].row
 
     def model_folder(self, name: str | None = None) -> Path:
-        """Return the folder of a model, by default of the best one; `load`, `predict` and `export` read it."""
+        """Return the folder of a model, by default of the best one; `load` and `predict` read it."""
         name = name or self.best
         record = next((each for each in self._models() if each.row == name), None)
         if record is None:

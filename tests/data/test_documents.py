@@ -39,7 +39,7 @@ def test_a_row_of_a_table_is_a_document(tmp_path, name, between):
 def test_a_table_without_the_column_or_with_a_bad_row_says_what_to_do(tmp_path):
     path = tmp_path / "notes.csv"
     path.write_text("id,note\n1,a\n2,b,c\n")
-    with pytest.raises(DataError, match="no column 'text' among id, note; name it with --set data.text=COLUMN"):
+    with pytest.raises(DataError, match="no column 'text' among id, note; name it with `data.text=COLUMN`"):
         list(read_documents([str(path)]))
     with pytest.raises(DataError, match="line 3: 3 fields, and the header names 2; fix the line"):
         list(read_documents([str(path)], "note"))

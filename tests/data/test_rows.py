@@ -503,15 +503,15 @@ def test_a_header_that_is_not_utf8_names_the_setting(write):
 def test_utf16_without_a_mark_names_the_setting(write, order):
     source = write("a.csv", REVIEWS.encode(f"utf-16-{order}"))
     told = refusal(source)
-    assert told.startswith("looks like UTF-16 without a byte order mark; save the file as UTF-8, or say --set ")
-    assert told.endswith(f"data.encoding=utf-16-{order}")
+    assert told.startswith("looks like UTF-16 without a byte order mark; save the file as UTF-8, or say `")
+    assert told.endswith(f"data.encoding=utf-16-{order}`")
     assert read(source, encoding=f"utf-16-{order}").split.examples == ROWS
 
 
 def test_bytes_that_are_not_of_their_encoding_are_refused(write):
     told = refusal(write("a.csv", REVIEWS.encode("utf-16")[:-1]))
     assert told.startswith("is not utf-16 text (")
-    assert told.endswith("or name its encoding, such as --set data.encoding=cp1252")
+    assert told.endswith("or name its encoding, such as `data.encoding=cp1252`")
 
 
 @pytest.mark.parametrize("given", ["utf-99", "base64", "a\0b", "rot13"])

@@ -259,8 +259,8 @@ def test_one_method_alone_is_nothing_to_compare(tmp_path):
 @pytest.mark.parametrize(
     ("against", "told"),
     [
-        ("all", r"no row 'all'; its rows are full, lora; choose one with --against"),
-        ("lora-lr0.1", r"no row 'lora-lr0.1'; its rows are .*; that variant's row is called lora: --against lora$"),
+        ("all", r"no row 'all'; its rows are full, lora; choose one with `against`"),
+        ("lora-lr0.1", r"no row 'lora-lr0.1'; its rows are .*; that variant's row is called lora: `against=lora`$"),
     ],
 )
 def test_a_row_that_is_not_there_is_named_beside_those_that_are(out, against, told):
@@ -280,7 +280,7 @@ def test_predictions_for_another_file_name_the_one_that_was_scored(out, golds, q
     if lacking == "prediction":
         write_json(predictions_of(out, "full", 1) / "predictions.json", dict(list(golds.items())[1:]))
     gold = squad_file("other.json", questions[1:] if lacking == "gold" else questions)
-    with pytest.raises(DataError, match=r"answers are not to the . questions of .*other.json.*--gold the_dev.json"):
+    with pytest.raises(DataError, match=r"answers are not to the . questions of .*other.json.*`gold=the_dev.json`"):
         compare_folder(out, str(gold), "full")
 
 

@@ -229,7 +229,10 @@ def test_weights_follow_the_held_out_f1_above_no_answer(answer, encoder, spellin
     ("options", "told"),
     [
         (("median",), "--how median: no such way to combine; known: max, mean, logits, weighted"),
-        (("weighted",), "--how weighted needs either --weights, such as 0.6,0.4, or --held-out DIR for each member"),
+        (
+            ("weighted",),
+            "--how weighted needs either --weights, such as 0.6,0.4, or --held-out folders, one for each member",
+        ),
         (("weighted", "1,x"), "--weights 1,x: expected numbers, one for each DIR, such as 0.6,0.4"),
         (("mean", "1,2"), "--how mean takes no weights"),
         (("weighted", "1,2,3"), "got 3 weights for 2 members"),

@@ -237,7 +237,8 @@ def call(saving_never, tmp_path, monkeypatch, signals_act):
 
     def train(progress):
         monkeypatch.setattr("bertvision.cli.train.progress_for", lambda quiet: progress)
-        return CliRunner().invoke(app, ["train-heads", str(tmp_path / "tiny.yaml"), "--out", str(tmp_path / "out")])
+        given = [str(tmp_path / "tiny.yaml"), "--out", str(tmp_path / "out")]
+        return CliRunner().invoke(app, ["run", *given, "--until", "heads"])
 
     return train
 

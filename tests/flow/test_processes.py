@@ -147,13 +147,15 @@ def test_commands_that_train_go_on_from_each_other_in_several_processes(saving_a
 
     # Each prints its results once, and goes on from what the one before it made.
     heads = [str(out / "heads" / fraction / "last_linear") for fraction in ("0.5", "1")]
-    assert call("bertvision", "train-heads", ending=("--processes", "2")) == heads  # tunes the encoder first
+    assert (
+        call("bertvision", "run", ending=("--until", "heads", "--processes", "2")) == heads
+    )  # tunes the encoder first
     # With --multi_gpu Accelerate starts two processes; what they run on is the experiment's device, a CPU.
     launched = ("accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "-m", "bertvision", "run")
     assert {record["row"] for record in call(*launched)} == {"encoder", "last_linear"}
 
 
-@pytest.mark.parametrize("command", ["run", "finetune", "train-heads"])
+@pytest.mark.parametrize("command", ["run", "pretrain"])
 def test_a_command_that_trains_starts_itself_as_often_as_it_is_asked_to(command, tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr("bertvision.training.processes.launch", lambda *given: started.append(given) or 3)

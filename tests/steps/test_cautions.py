@@ -80,7 +80,7 @@ def test_where_a_cpu_has_bf16_a_run_that_tunes_says_that_it_is_faster(
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx512_bf16": has_bf16}, raising=False)
     said, _ = warnings_of(["old", "new"] * 4, finetune={"fractions": fractions}, heads=FEW, precision=precision)
     tips = [text for text in said if text.startswith("tip: ")]
-    assert tips == ["tip: --set precision=bf16 makes training faster on this CPU"] * (
+    assert tips == ["tip: `precision=bf16` makes training faster on this CPU"] * (
         (has_bf16, precision, fractions) == (True, "auto", [1])
     )
 

@@ -164,8 +164,8 @@ def command(settings, tmp_path):
         str(tmp_path / "tiny.yaml"),
         "--out",
         str(out),
-        "--trials",
-        str(trials),
+        "--set",
+        f"search.trials={trials}",
         "-q",
     ]
 
@@ -381,7 +381,7 @@ def test_trials_on_states_in_memory_score_what_a_run_scores(settings, tmp_path, 
 def test_the_command_prints_the_best_trials_and_writes_what_it_found(settings, tmp_path):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(settings))
     shown = CliRunner().invoke(
-        app, ["search", str(tmp_path / "tiny.yaml"), "--out", str(tmp_path / "out"), "--trials", "5", "--quiet"]
+        app, ["search", str(tmp_path / "tiny.yaml"), "--out", str(tmp_path / "out"), "--set", "search.trials=5", "-q"]
     )
     assert shown.exit_code == 0, shown.output
     assert "The best of 5 trials" in shown.output or "trial" in shown.output

@@ -104,7 +104,7 @@ def compare_folder(out: Path, gold: str | None = None, against: str = "full") ->
     if not differences:
         raise FolderError(
             f"{out}: no row shares an experiment, a fraction and a seed with {against!r}; run the others with its "
-            f"fractions and seeds, or choose another of {_names(there)} with --against"
+            f"fractions and seeds, or choose another of {_names(there)} with `against`"
         )
     return Differences(differences, write_differences(out, differences))
 
@@ -165,7 +165,7 @@ def _check_rows(out: Path, shown: Sequence[Shown], there: Sequence[Shown], again
     if missing and against not in rows:
         raise FolderError(
             f"{out}: no predictions of {against!r}, expected {missing[0]}; rows that have them are {_names(there)}; "
-            "copy its predictions here, or choose one of those with --against"
+            "copy its predictions here, or choose one of those with `against`"
         )
     if len(rows) == 1:
         raise FolderError(
@@ -174,8 +174,8 @@ def _check_rows(out: Path, shown: Sequence[Shown], there: Sequence[Shown], again
         )
     if against not in rows:
         methods = [each.record.method for each in shown if each.record.variant == against]
-        called = [f"that variant's row is called {each}: --against {each}" for each in methods if each in rows]
-        advice = called[0] if called else "choose one with --against"
+        called = [f"that variant's row is called {each}: `against={each}`" for each in methods if each in rows]
+        advice = called[0] if called else "choose one with `against`"
         raise FolderError(f"{out}: no row {against!r}; its rows are {_names(there)}; {advice}")
 
 
@@ -216,8 +216,8 @@ def _check_covered(shown: Shown, gold: str, golds: Golds) -> None:
     if odd := answers.keys() ^ {example.id for example in golds.examples}:
         raise DataError(
             f"{shown.place}: its {len(answers):,} answers are not to the {len(golds.examples):,} {nouns} of "
-            f"{gold}, such as {min(odd)!r}; give the file that its record was scored on: --gold "
-            f"{shown.record.data['dev'].name}"
+            f"{gold}, such as {min(odd)!r}; give the file that its record was scored on: "
+            f"`gold={shown.record.data['dev'].name}`"
         )
 
 

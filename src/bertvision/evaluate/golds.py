@@ -20,7 +20,7 @@ from bertvision.settings import Config, Settings, merge, validate
 from bertvision.tasks import TASKS, read_labelled, read_task, task_name
 
 PARENTS = {"predictions": False, "predictions_held_out": True}  # whether it is of the held-out questions
-GIVE_GOLD = "give --gold FILE"
+GIVE_GOLD = "give `gold`, the file with the answers"
 
 
 class GoldConfig(Config):
@@ -166,13 +166,13 @@ def find_asked(paths: Sequence[str | Path], gold: str | None, task: str | None, 
     folders = tuple(find_predictions(Path(path)) for path in paths)
     places = [place for place in map(_find_place, folders) if place is not None]
     if len(tasks := {place.record.task for place in places}) > 1 and task is None:
-        raise SettingsError(f"the predictions are of different tasks, {' and '.join(sorted(tasks))}; give --task")
+        raise SettingsError(f"the predictions are of different tasks, {' and '.join(sorted(tasks))}; give `task`")
     name = task_name(task or next(iter(tasks), "squad2"))
     place = next((each for each in places if each.record.task == name), None)
     own = {} if place is None else dict(place.record.config.get("data", {}))
     if gold is not None:
         own.pop("encoding", None)  # of the run's own files
-    data = validate(GoldConfig, merge({"data": own}, settings), "--set").data
+    data = validate(GoldConfig, merge({"data": own}, settings), "settings").data
     return AskedRun(folders, name, data, place)
 
 

@@ -179,7 +179,7 @@ def train_vocabulary(read: Callable[[], Iterable[str]], config: VocabularyConfig
     learner.train_from_iterator(read(), trainer)
     vocabulary = learner.get_vocab()
     if len(vocabulary) < config.size:
-        smaller = f", or --set vocabulary.size={len(vocabulary)}" if len(vocabulary) >= LEAST_PIECES else ""
+        smaller = f", or `vocabulary.size={len(vocabulary)}`" if len(vocabulary) >= LEAST_PIECES else ""
         raise DataError(
             f"the text gives a vocabulary of {len(vocabulary):,} pieces, and vocabulary.size is {config.size:,}; give "
             f"more text{smaller}"

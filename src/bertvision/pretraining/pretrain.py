@@ -68,7 +68,7 @@ def pretrain(config: PretrainConfig, out: Path, progress: Progress = SILENT) -> 
             _pretrain(config, out, made_by, compute._replace(processes=processes), own)
             processes.wait()  # until all is written
         if lacking := [step for step in config.checkpoints if not (out / STEPS / str(step)).exists()]:
-            own.say(f"step {lacking[0]:,} was over before `checkpoints` named it; choose another --out to keep it")
+            own.say(f"step {lacking[0]:,} was over before `checkpoints` named it; choose another `out` to keep it")
         return read_pretraining_record(out)
 
 

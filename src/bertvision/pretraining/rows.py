@@ -111,7 +111,7 @@ def check_chunks(chunks: Chunks, *, pairs: bool) -> None:
     if pairs and len(np.unique(chunks.documents)) < 2:
         raise DataError(
             "next sentences need a second document that others are taken from, and there is one; give more documents, "
-            "or --set objective=mlm"
+            "or `objective=mlm`"
         )
 
 

@@ -113,4 +113,4 @@ def read_differences(folder: Path) -> list[DifferenceRecord]:
 
 
 def _read(path: Path) -> list[DifferenceRecord]:
-    return read_file(DifferenceFile, path, "differences", "delete it and run `bertvision compare --variants`").root
+    return read_file(DifferenceFile, path, "differences", "delete it and compare its variants again").root

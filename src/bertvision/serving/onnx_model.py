@@ -1,4 +1,4 @@
-"""Models that `bertvision export` wrote, run by onnxruntime; no torch in here."""
+"""Models saved as ONNX, run by onnxruntime; no torch in here."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -137,7 +137,7 @@ def _own_file(path: Path) -> Path:
 
 
 def is_onnx(folder: Path) -> bool:
-    """Return whether a folder is one that `bertvision export` wrote."""
+    """Return whether a folder is a model saved as ONNX."""
     config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
     return isinstance(config, dict) and config.get("format") == ONNX_FORMAT
 

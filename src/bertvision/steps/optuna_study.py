@@ -67,7 +67,7 @@ def opened_study(path: Path, name: str, made_by: Mapping[str, Any]) -> Iterator[
             finished_trials(study)  # a damaged one is told now
         if difference := first_difference(study.user_attrs.get("made_by", made_by), made_by):
             raise FolderError(
-                f"{path}: holds a search with other settings ({difference}); choose another --out, or another `name`"
+                f"{path}: holds a search with other settings ({difference}); choose another `out`, or another `name`"
             )
         study.set_user_attr("made_by", made_by)
         yield study
