@@ -169,7 +169,7 @@ def _scored(config: SecondsBench, context: RunContext, name: str) -> ScoredSide:
 def _by_us(context: RunContext) -> tuple[float, dict[str, float]]:
     (fraction,) = context.experiment.finetune.fractions
     finetune(context)
-    (record,) = (each for each in predict(context.at(context.seed, fraction)) if each.row == ENCODER)
+    (record,) = (each for each in predict(context.at(context.seed, fraction)) if each.model == ENCODER)
     return record.seconds.finetune, record.scores
 
 
@@ -191,7 +191,7 @@ def _by_trainer(config: SecondsBench, context: RunContext, name: str) -> tuple[f
     wait_for(compute.device)
     seconds = time.perf_counter() - started
     copy_back(model, encoder, output)
-    tokens = context.experiment.answers.tokens
+    tokens = context.experiment.answers.batch_tokens
     logits = logits_of(
         freeze(encoder, compute), {ENCODER: output}, context.dev.windows, "token", compute, tokens=tokens
     )[ENCODER]

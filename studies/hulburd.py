@@ -100,7 +100,7 @@ class AgainstFull(NamedTuple):
         return score_cell(statistic([record.scores[key] - theirs[record.seed] for record in ours]), sign="+")
 
     def _found(self, row: Result) -> DifferenceRecord | None:
-        return next((each for each in self.differences if self._of(each) and each.row == row.name), None)
+        return next((each for each in self.differences if self._of(each) and each.model == row.name), None)
 
     def _of(self, each: DifferenceRecord) -> bool:
         full = self.full

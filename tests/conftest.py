@@ -234,7 +234,7 @@ def invent_record(**changes: Any) -> RunRecord:
         "parameters": Parameters(total=60_000, trainable=60_000, encoder=30_000_000),
         "seconds": Seconds(finetune=100.0, heads=20.0, predict=5.0),
         "schedule_horizon": None,
-        "data": {"dev": DataFile(name="dev.json", sha256="ab" * 32, questions=11_873, dropped=0, windows=12_134)},
+        "data": {"dev": DataFile(name="dev.json", sha256="ab" * 32, examples=11_873, dropped=0, windows=12_134)},
         "encoder_fingerprint": "cd" * 32,
         "config": RECORD_CONFIG,
         "provenance": Provenance(

@@ -451,7 +451,7 @@ def test_an_ensemble_knows_the_heads_of_its_own_experiment():
         "ensemble of 'last_linear', which is not trained here; known: encoder, learned_pooling "
         "(`ensembles: []` leaves all out)"
     )
-    assert build_experiment(settings, ["heads.train=[last_linear]"]).ensembles[0].of == ("encoder", "last_linear")
+    assert build_experiment(settings, ["heads.train=[last_linear]"]).ensembles[0].models == ("encoder", "last_linear")
 
 
 def test_a_token_budget_may_be_exactly_one_window():
@@ -535,7 +535,7 @@ def test_the_committed_experiments_on_rows_read_the_first_token_as_they_did():
     assert paths
     for path in paths:
         for experiment in read_experiments(path):
-            assert (experiment.states.pooling, experiment.finetune.start, experiment.heads.start) == (
+            assert (experiment.states.pooling, experiment.finetune.initial_bias, experiment.heads.initial_bias) == (
                 "first",
                 "zero",
                 "zero",

@@ -26,10 +26,10 @@ def _cells(record: RunRecord) -> tuple[str, ...]:
     assert record.curves is not None
     curve = record.curves.threshold
     if len(curve) != POINTS:
-        raise SystemExit(f"{record.row}: {len(curve)} points in its threshold curve, expected {POINTS}: equal odds")
+        raise SystemExit(f"{record.model}: {len(curve)} points in its threshold curve, expected {POINTS}: equal odds")
     alike = [curve[POINTS - 1 - share][2] for share in SHARES]
     scores = record.scores["f1"], *alike, record.scores["best_f1"], record.scores["best_span_HasAns_f1"]
-    return (f"{record.fraction:g}", record.row, *(f"{score:.1f}" for score in scores))
+    return (f"{record.fraction:g}", record.model, *(f"{score:.1f}" for score in scores))
 
 
 if __name__ == "__main__":

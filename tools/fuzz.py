@@ -413,7 +413,7 @@ def write_model(folder: Path, task: str, labels: tuple[str, ...]) -> None:
         task=task,
         labels=labels,
         windows=WindowConfig(max_length=32, stride=4, max_question_length=8),
-        answers=AnswerConfig(max_answer_length=4, tokens=64),
+        answers=AnswerConfig(max_answer_length=4, batch_tokens=64),
     )
     save_encoder(folder, Encoder("tiny", encoder, tokenizer), built.eval(), config)
     write_json(folder / "calibration.json", {"threshold": 0.5, "temperature": 1.5})

@@ -38,14 +38,14 @@ def main(out: Path, data: Path, runs: Sequence[Path]) -> None:
 
 def _compare_run(run: Path, data: Path) -> Iterator[dict[str, Any]]:
     records = read_records(run)
-    for encoder in (record for record in records if record.row == ENCODER):
-        for head in (record for record in records if record.row in HEADS and record.seed == encoder.seed):
+    for encoder in (record for record in records if record.model == ENCODER):
+        for head in (record for record in records if record.model in HEADS and record.seed == encoder.seed):
             yield from _compare_heads(run, data, encoder, head)
 
 
 def _compare_heads(run: Path, data: Path, encoder: RunRecord, head: RunRecord) -> Iterator[dict[str, Any]]:
     folder = folder_of_seed(run, head.seed, tuple(head.config["seeds"]), head.fraction)
-    a, b = (folder.predictions(each.row) for each in (encoder, head))
+    a, b = (folder.predictions(each.model) for each in (encoder, head))
     is_kept = (a / "predictions.json").exists() and (b / "predictions.json").exists()
     config = CompareConfig(task=head.task)
     found = compare_files(a, b, str(data / head.config["data"]["dev"]), config).as_dict() if is_kept else {}
@@ -57,7 +57,7 @@ def _compare_heads(run: Path, data: Path, encoder: RunRecord, head: RunRecord) -
             raise SystemExit(
                 f"{a} and {b} do not score what their records of seed {head.seed} say: {interval}, {scores}"
             )
-        named = {"task": head.task, "head": head.row, "seed": head.seed, "metric": metric}
+        named = {"task": head.task, "head": head.model, "seed": head.seed, "metric": metric}
         kept = {name: interval[name] for name in ("a", "b", "low", "high", "p_value")}
         yield named | kept | {"difference": scores["b"] - scores["a"], "verdict": _verdict(interval)}
 

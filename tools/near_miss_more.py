@@ -84,7 +84,7 @@ def near_misses(
     questions: tuple[Question, ...], rules: tuple[NearMissRule, ...], draw: random.Random
 ) -> list[Question]:
     """Make all near misses of some rules, in a random order."""
-    found = [each.question for each in make_near_misses(questions, NearMissConfig(share=1, rules=rules), "train").made]
+    found = [each.question for each in make_near_misses(questions, NearMissConfig(fraction=1, rules=rules), "train").made]
     return draw.sample(found, len(found))
 
 

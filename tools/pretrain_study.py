@@ -264,7 +264,7 @@ class Study:
             told |= {
                 "size": (config.size.layers, config.size.hidden, config.size.heads),
                 "tokens_per_second": record.tokens_per_second,
-                "share_of_peak": record.share_of_peak,
+                "share_of_peak": record.peak_fraction,
             }
             curve = [(each.step, each.score) for each in record.training if each.score is not None]
             self._add({"model": model, "task": "pretrain", **told, "curve": curve}, record.provenance.commit)
@@ -306,7 +306,7 @@ class Study:
             records = run(build_experiment(settings, origin=f"{model}, {task}"), place)
             for each in sorted(records, key=lambda each: each.seed):
                 if each.kind != "baseline" and name in each.scores:
-                    scores.setdefault(each.row, []).append(round(each.scores[name], 3))
+                    scores.setdefault(each.model, []).append(round(each.scores[name], 3))
         shutil.rmtree(place, ignore_errors=True)
         commit, seconds = records[0].provenance.commit, round(time.monotonic() - started, 1)
         main = scores.pop(FEATURES_HEAD if task == FEATURES else ENCODER, [])

@@ -107,10 +107,10 @@ def explained(study: Path) -> Table:
 
 def _rows(study: Path) -> Iterator[tuple[str, ...]]:
     records = [read_record(path) for path in record_paths(study / "records")]
-    rows = dict.fromkeys((each.row, each.fraction) for each in records if each.row not in CONTROLS)
+    rows = dict.fromkeys((each.model, each.fraction) for each in records if each.row not in CONTROLS)
     for row, fraction in rows:
         by_row = {
-            name: {each.seed: each for each in records if (each.row, each.fraction) == (name, fraction)}
+            name: {each.seed: each for each in records if (each.model, each.fraction) == (name, fraction)}
             for name in (row, *CONTROLS)
         }
         own = by_row[row]
@@ -126,7 +126,7 @@ def f1_at(record: RunRecord, threshold: float) -> float:
     """Read F1 at a null threshold off a record's curve; at 0 it is the score itself."""
     if threshold == 0:
         return record.scores["f1"]
-    assert record.curves is not None, f"{record.row}: has no threshold curve"
+    assert record.curves is not None, f"{record.model}: has no threshold curve"
     places, _, f1 = zip(*record.curves.threshold, strict=True)
     return float(np.interp(threshold, places, f1))
 
@@ -142,7 +142,7 @@ def draw_figure(study: Path, measured: Sequence[Mapping[str, Any]]) -> None:
     left.set(xticks=range(0, 13, 2), title="Distance of [SEP] from [CLS]")
     left.legend(frameon=False, fontsize=8)
     records = [read_record(path) for path in record_paths(study / "records")]
-    means = [fmean(each.scores["f1"] for each in records if each.row == row) for row in READS]
+    means = [fmean(each.scores["f1"] for each in records if each.model == row) for row in READS]
     right.scatter(means, range(len(READS)), color=["C0" if name.startswith("0") else "0.5" for name in READS.values()])
     right.set_yticks(range(len(READS)), list(READS.values()), fontsize=8)
     right.set(xlabel="F1 at threshold 0, mean of 3 seeds", title="gte-small: layers the adapter reads")

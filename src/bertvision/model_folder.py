@@ -142,7 +142,7 @@ def _load_checkpoint(folder: Path, pooler: nn.Module | None, allow_outside: bool
         encoder_fingerprint=fingerprint(encoder.model),
         task=output.task,
         labels=output.labels,
-        texts=(1, 2) if objective.per == "row" else None,  # a checkpoint does not say which
+        text_counts=(1, 2) if objective.per == "row" else None,  # a checkpoint does not say which
         windows=windows_for(output.task, encoder),
         answers=answers_for(folder, output.task),
     )

@@ -137,7 +137,7 @@ def test_a_rows_size_is_the_one_that_its_record_has(path, tmp_path, one_round):
     costs = {each.method: each for each in measure_methods(experiments, tmp_path / "out")}
     for method, experiment in one_rate_each(experiments).items():
         for record in run(experiment, tmp_path / "runs" / method):
-            size = costs[method].rows[record.model]
+            size = costs[method].rows[record.model_family]
             assert size.parameters == record.parameters
             assert size.ship_bytes == record.efficiency.ship_bytes
             inference = record.efficiency.inference

@@ -34,7 +34,7 @@ def ask(text, answer, context=WEIR, identity="q", title="Weirs"):
 
 
 def make(*questions, rules=RULES, share=1.0, seed=1):
-    return make_near_misses(questions, NearMissConfig(share=share, seed=seed, rules=rules), "weirs.json")
+    return make_near_misses(questions, NearMissConfig(fraction=share, seed=seed, rules=rules), "weirs.json")
 
 
 def texts(*questions, seeds=range(30), **settings):
@@ -346,7 +346,7 @@ def test_a_run_learns_from_near_misses_records_them_and_is_signed_with_them(save
     context = prepare(experiment(saved_encoder, {"share": 0.5, "rules": ["negation"]}), tmp_path, SILENT)
     made = sum(context.data()["train"].near_misses.values())
     assert made
-    assert context.data()["train"].questions == plain.data()["train"].questions + made
+    assert context.data()["train"].examples == plain.data()["train"].questions + made
     assert len(context.train) > len(plain.train)
     assert context.held_out.split.examples == plain.held_out.split.examples
     made_by = plain.made_by("finetune")["train"]

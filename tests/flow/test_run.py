@@ -411,7 +411,7 @@ def test_answers_to_questions_have_intervals_and_errors_to_read(settings, out, t
         answers = json.loads(
             (out / "predictions" / f"{record.fraction:g}" / record.row / "predictions.json").read_text()
         )
-        assert own.row == record.row
+        assert own.model == record.row
         assert own.wrong >= len(own.errors) == min(own.wrong, 20)
         assert all(each.predicted == (answers[each.id] or "(no answer)") != each.gold for each in own.errors)
     page = write_report(records, tmp_path / "report", mistakes=mistakes).read_text(encoding="utf-8")

@@ -373,7 +373,7 @@ def test_shares_of_few_examples_have_exact_intervals_and_other_scores_none(made)
 
 
 def test_mistakes_are_the_examples_whose_prediction_is_not_the_gold(made, tmp_path):
-    mistakes = {each.row: each for each in read_mistakes(made.out)}
+    mistakes = {each.model: each for each in read_mistakes(made.out)}
     assert list(mistakes) == sorted(rows_of(made)[1:])
     for row, found in mistakes.items():
         answers = made.answers(row)
@@ -394,7 +394,7 @@ def test_a_regression_on_an_encoder_as_given_is_fitted_to_fewer_rows_and_judges_
     heads = {**made.settings["heads"], "train": ["regression"]}
     settings = {**made.settings, "finetune": {"fractions": []}, "heads": heads, "ensembles": []}
     record = run(build_experiment(settings), tmp_path / "out")[-1]
-    rows = record.data["train"].questions
+    rows = record.data["train"].examples
     assert [each.rows for each in record.fewer_rows] == [
         round(rows * share) for share in (0.25, 0.5) if rows * share > 3.5
     ]
@@ -653,7 +653,7 @@ def test_contrastive_tuning_gives_an_encoder_with_a_regression_and_heads_on_all_
         "heads": {"train": ["regression"]},
     }
     records = run(build_experiment(settings), tmp_path / "out")
-    scores = {(record.fraction, record.row): record.scores for record in records}
+    scores = {(record.fraction, record.model): record.scores for record in records}
     assert {fraction for fraction, _ in scores} >= {0, 1}
     # SetFit's own head is the regression on the last state, which stands beside the others as a baseline.
     assert scores[1, "encoder"] == scores[1, "last_regression"]

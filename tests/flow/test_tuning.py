@@ -71,8 +71,8 @@ def test_every_tuning_goes_the_whole_line(name, settings, out, tmp_path):
     encoder, head, both = run(build_experiment({**settings, "tune": tune}), out)
     assert encoder.parameters.trainable == trained + OUTPUT
     assert head.parameters.trainable == 3 + 1 + OUTPUT
-    assert both.row == "encoder+learned_pooling"
-    for row, model in (("encoder", out / "encoder" / "1"), (head.row, out / "heads" / "1" / head.row)):
+    assert both.model == "encoder+learned_pooling"
+    for row, model in (("encoder", out / "encoder" / "1"), (head.model, out / "heads" / "1" / head.row)):
         load_model(model)  # refuses an encoder of other weights
         predict_file(model, settings["data"]["dev"], tmp_path / row)
         files = [place / "predictions.json" for place in (tmp_path / row, out / "predictions" / "1" / row)]
@@ -85,7 +85,7 @@ def test_every_tuning_combines_with_fractions_and_with_all_layer_heads_on_top(na
     tuned = {**settings, "tune": TUNINGS[name][0]}
     records = run(build_experiment(tuned, ["finetune.fractions=[0.5, 1]"]), out)
     rows = ["encoder", "learned_pooling", "encoder+learned_pooling"]
-    assert [(record.fraction, record.row) for record in records] == [(each, row) for each in (0.5, 1) for row in rows]
+    assert [(record.fraction, record.model) for record in records] == [(each, row) for each in (0.5, 1) for row in rows]
     prints = [fingerprint(load_encoder(str(out / "encoder" / each)).model) for each in ("0.5", "1")]
     assert [record.encoder_fingerprint for record in records] == [each for each in prints for _ in rows]
     assert (prints[0] == prints[1]) == (name == "frozen")
@@ -263,7 +263,7 @@ def test_all_variants_of_a_file_are_run_side_by_side_and_reported_together(setti
     text = (out / "report.md").read_text()
     assert "Costs: modules inserted into the encoder" in text
     assert "heads:learned" in text
-    records = [each for each in read_records(out) if each.row == "encoder"]
+    records = [each for each in read_records(out) if each.model == "encoder"]
     assert {each.experiment for each in records} == {"several"}
     assert {(each.variant, each.method, each.encoder_lr) for each in records} >= {
         ("full-lr0.001", "full", 1e-3),

@@ -237,14 +237,14 @@ def test_settings_that_do_not_fit_are_refused_in_one_line(settings, message):
 
 def test_the_defaults_are_those_of_the_paper():
     config = build_pretraining({"data": {"train": "a"}, "optim": {"max_grad_norm": 2.0}})
-    assert [(each.length, each.steps, each.tokens // each.length) for each in config.stages] == [
+    assert [(each.length, each.steps, each.batch_tokens // each.length) for each in config.stages] == [
         (128, 900_000, 256),
         (512, 100_000, 256),
     ]
     assert (config.lr, config.optim.schedule, config.optim.weight_decay) == (1e-4, "linear", 0.01)
     assert config.optim.warmup * config.num_steps == 10_000
     assert (config.size.layers, config.size.hidden, config.size.heads) == (12, 768, 12)
-    assert (config.masking.share, config.masking.mask, config.masking.same, config.masking.random) == (
+    assert (config.masking.fraction, config.masking.mask, config.masking.unchanged, config.masking.random) == (
         *(0.15, 0.8, 0.1, 0.1),
     )
 

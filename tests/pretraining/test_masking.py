@@ -115,4 +115,4 @@ def test_from_left_to_right_every_token_predicts_the_next(rows):
 
 def test_shares_add_up_to_one():
     with pytest.raises(ValidationError, match="add up to 0.9, not 1"):
-        MaskingConfig(mask=0.8, same=0.1, random=0.0)
+        MaskingConfig(mask=0.8, unchanged=0.1, random=0.0)

@@ -40,7 +40,7 @@ def use(encoder, data, task, out, pooling="last", **finetune):
         "states": {"pooling": pooling},
         "device": "cpu",
     }
-    return {record.row: record for record in run(build_experiment(settings), out)}
+    return {record.model: record for record in run(build_experiment(settings), out)}
 
 
 @pytest.mark.flow

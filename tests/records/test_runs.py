@@ -49,7 +49,7 @@ def make_record(**changes):
         "layer_weights": [0.25, 0.75],
         "schedule_horizon": None,
         "notes": ['Œ "quoted"\nand broken'],
-        "data": {"dev": DataFile(name="dev.json", sha256=None, questions=3, dropped=0, windows=4)},
+        "data": {"dev": DataFile(name="dev.json", sha256=None, examples=3, dropped=0, windows=4)},
         "encoder_fingerprint": "ab" * 32,
         "config": CONFIG,
         "provenance": Provenance(

@@ -4,7 +4,7 @@ from bertvision.records import DataFile, FewerRows, main_score
 from bertvision.report.headline import headline
 
 TRAIN = {
-    name: DataFile(name=name, sha256=None, questions=rows, dropped=0, windows=rows)
+    name: DataFile(name=name, sha256=None, examples=rows, dropped=0, windows=rows)
     for name, rows in (("train", 64), ("dev", 300))
 }
 
@@ -43,7 +43,7 @@ def test_a_best_model_of_the_last_layer_is_said_to_be_one(make):
 
 def test_models_that_the_examples_cannot_tell_apart_are_said_to_be_tied(make):
     """On 8 rows that all of them have right: scipy's binomtest(8, 8) is 63.06 to 100."""
-    eight = {"dev": DataFile(name="dev", sha256=None, questions=8, dropped=0, windows=8)}
+    eight = {"dev": DataFile(name="dev", sha256=None, examples=8, dropped=0, windows=8)}
     known = {"data": eight, "intervals": {"accuracy": (63.06, 100.0)}, "behind": (0.0, 0.0)}
     names = ("regression", "learned_pooling", "last_regression")
     kinds = ("head", "head", "control")
@@ -55,7 +55,7 @@ def test_models_that_the_examples_cannot_tell_apart_are_said_to_be_tied(make):
 
 
 def test_a_score_without_an_interval_says_what_few_examples_are_worth(make_record):
-    eight = {"dev": DataFile(name="dev", sha256=None, questions=8, dropped=0, windows=8)}
+    eight = {"dev": DataFile(name="dev", sha256=None, examples=8, dropped=0, windows=8)}
     (best,) = headline([make_record(row="encoder", kind="encoder", scores={"f1": 43.5}, data=eight)])
     assert best == (
         "encoder at fraction 1: F1 at 0 43.5 (too few for an interval: each counts about 12.5 points), the best model "

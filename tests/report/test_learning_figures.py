@@ -27,7 +27,7 @@ def test_old_records_have_no_training_to_draw(make_record):
 
 
 def test_regressions_on_fewer_rows_make_a_curve_that_ends_at_all_rows(make_record):
-    train = {"train": DataFile(name="t", sha256=None, questions=40, dropped=0, windows=40)}
+    train = {"train": DataFile(name="t", sha256=None, examples=40, dropped=0, windows=40)}
     fewer = [FewerRows(rows=rows, draws=3, scores={"accuracy": score}) for rows, score in ((10, 60.0), (20, 70.0))]
     record = make_record(task="sst2", fraction=None, scores={"accuracy": 75.0}, fewer_rows=fewer, data=train)
     with house_look():

@@ -82,7 +82,7 @@ def test_a_row_has_one_rate_chosen_at_the_largest_fraction_that_all_rates_have(m
 
 
 def test_what_the_table_calls_chosen_is_what_the_report_shows(tuned):
-    shown = {(record.row, record.config["finetune"]["lr"]) for record in merge_variants(tuned)}
+    shown = {(record.model, record.config["finetune"]["lr"]) for record in merge_variants(tuned)}
     (table,) = rate_tables(Evidence([], tuned))
     chosen = {(row[1], float(row[-1].split()[0])) for row in table.texts}
     assert chosen == shown - {("top_0", 1e-2)}

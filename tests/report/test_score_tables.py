@@ -174,7 +174,7 @@ def test_the_main_score_has_its_interval_the_mean_over_seeds(make_record):
 
 
 def test_without_an_interval_few_examples_are_said_to_be_too_few(make_record):
-    few = {"dev": DataFile(name="dev", sha256=None, questions=29, dropped=0, windows=29)}
+    few = {"dev": DataFile(name="dev", sha256=None, examples=29, dropped=0, windows=29)}
     assert cell(results_table([make_record(data=few)]), "95% interval") == "too few examples"
 
 

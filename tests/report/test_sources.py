@@ -9,8 +9,8 @@ def texts_of(head, records):
 
 
 def test_data_are_listed_once_with_counts_and_the_start_of_their_hash(make_record):
-    train = DataFile(name="train.json", sha256="0123456789abcdef" * 4, questions=130_319, dropped=2, windows=131_754)
-    hub = DataFile(name="rajpurkar/squad_v2", sha256=None, questions=7, dropped=0, windows=8)
+    train = DataFile(name="train.json", sha256="0123456789abcdef" * 4, examples=130_319, dropped=2, windows=131_754)
+    hub = DataFile(name="rajpurkar/squad_v2", sha256=None, examples=7, dropped=0, windows=8)
     table = data_table([make_record(seed=seed, data={"train": train, "dev": hub}) for seed in (1, 2)])
     assert table.texts == (
         ("train", "train.json", "130,319", "2", "131,754", "0123456789ab"),
@@ -64,7 +64,7 @@ def test_every_different_config_is_written_out_once(make_record):
 
 def test_near_misses_are_counted_where_there_are_some(make_record):
     made = DataFile(
-        name="train.json", sha256=None, questions=90, dropped=0, windows=99, near_misses={"swap": 20, "cut": 5}
+        name="train.json", sha256=None, examples=90, dropped=0, windows=99, near_misses={"swap": 20, "cut": 5}
     )
     table = data_table([make_record(data={"train": made}), make_record(row="other", data={"train": made})])
     assert table.header == ("split", "file", "examples", "near misses", "dropped", "windows")

@@ -102,7 +102,7 @@ def test_the_best_trial_on_held_out_rows_is_run_and_scores_what_it_scored(settin
     assert record.best_trial.score == max(trial.score for trial in complete)
     best = read_experiment(tmp_path / "out" / "best.yaml")
     again = run(best, tmp_path / "again")
-    row = next(each for each in again if each.row == f"trial_{record.best}")
+    row = next(each for each in again if each.model == f"trial_{record.best}")
     # The same head from the same start in the same order, beside others and alone; three decimals are a row in 10^5.
     assert row.scores["held_out_accuracy"] == pytest.approx(record.best_trial.score, abs=1e-3)
     assert row.scores["accuracy"] == pytest.approx(record.dev_scores["accuracy"], abs=1e-3)
@@ -323,7 +323,7 @@ def test_fine_tuning_is_searched_with_restarts(settings, tmp_path):
     assert best.finetune.fractions == (asked["epochs"],)
     assert best.seeds == (asked["seed"],)
     assert [len(trial.scores) for trial in record.trials] == [trial.settings["epochs"] for trial in record.trials]
-    row = next(each for each in run(best, tmp_path / "again") if each.row == "encoder")
+    row = next(each for each in run(best, tmp_path / "again") if each.model == "encoder")
     assert row.scores["held_out_accuracy"] == pytest.approx(record.best_trial.score, abs=1e-3)
 
 
@@ -332,7 +332,7 @@ def test_heads_are_searched_on_the_tuned_encoder_of_their_seed(settings, tmp_pat
     record = search(build_experiment(settings), tmp_path / "out", trials=4)
     best = read_experiment(tmp_path / "out" / "best.yaml")
     assert best.finetune.fractions == (1.0,)
-    row = next(each for each in run(best, tmp_path / "again") if each.row == f"trial_{record.best}")
+    row = next(each for each in run(best, tmp_path / "again") if each.model == f"trial_{record.best}")
     assert row.scores["held_out_accuracy"] == pytest.approx(record.best_trial.score, abs=1e-3)
 
 
@@ -374,7 +374,7 @@ def test_trials_on_states_in_memory_score_what_a_run_scores(settings, tmp_path, 
     settings |= {"states": "memory", "heads": {**settings["heads"], "share": share}}
     record = search(build_experiment(settings), tmp_path / "out", trials=6)
     best = read_experiment(tmp_path / "out" / "best.yaml")
-    row = next(each for each in run(best, tmp_path / "again") if each.row == f"trial_{record.best}")
+    row = next(each for each in run(best, tmp_path / "again") if each.model == f"trial_{record.best}")
     assert row.scores["held_out_accuracy"] == pytest.approx(record.best_trial.score, abs=1e-3)
 
 
@@ -456,7 +456,7 @@ def test_questions_and_tags_are_searched_with_their_readouts(task, metric, saved
     record = search(build_experiment(settings), tmp_path / "out")
     assert len(record.trials) == 2 * 2 * 2
     best = read_experiment(tmp_path / "out" / "best.yaml")
-    row = next(each for each in run(best, tmp_path / "again") if each.row == f"trial_{record.best}")
+    row = next(each for each in run(best, tmp_path / "again") if each.model == f"trial_{record.best}")
     assert record.metric == metric
     assert row.scores[f"held_out_{metric}"] == pytest.approx(record.best_trial.score, abs=1e-3)
 

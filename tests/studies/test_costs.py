@@ -40,7 +40,7 @@ def costs(method, seconds=(0.02,), heads=None, rows=("encoder",), settings=None)
 def make(make_variant):
     """Return a function that invents a variant's record that saw 1,000 windows in an epoch and answered 200."""
     files = {
-        name: DataFile(name=name, sha256=None, questions=1, dropped=0, windows=windows)
+        name: DataFile(name=name, sha256=None, examples=1, dropped=0, windows=windows)
         for name, windows in {"train": 1000, "dev": 200}.items()
     }
     return lambda *args, **kwargs: make_variant(*args, **kwargs).model_copy(update={"data": files})

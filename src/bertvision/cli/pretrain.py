@@ -65,7 +65,7 @@ def pretrain(
 def _summary(record: "PretrainingRecord") -> str:
     told = [f"{record.steps:,} steps, {record.tokens:,} tokens in {record.seconds:,.0f} s"]
     told.append(f"{record.tokens_per_second:,.0f} tokens/s")
-    told += [f"{record.share_of_peak:.1%} of the peak"] if record.share_of_peak is not None else []
+    told += [f"{record.peak_fraction:.1%} of the peak"] if record.peak_fraction is not None else []
     if record.loss is not None:
         told.append(f"held-out loss {record.loss.words:.3f} (perplexity {record.loss.perplexity:,.1f})")
     return ", ".join(told)

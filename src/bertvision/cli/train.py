@@ -205,7 +205,7 @@ def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out
     program, trained = _program(), [record for record in records if record.kind == "head"]
     if trained:
         own = folder_of_seed(out, trained[-1].seed, experiment.seeds, trained[-1].fraction)
-        head = own.head(trained[-1].row)
+        head = own.head(trained[-1].model)
         _say_what_silence_scores(records)
         if experiment.task == "squad2":
             _show_answer(experiment, head)
@@ -226,7 +226,7 @@ def _say_how_to_use(out: Path, records: "Sequence[RunRecord]") -> None:
     _say_what_it_is_worth(choice)
     _say_what_silence_scores(records)
     if (better := better_than_models(out, records)) is not None:
-        what = "the encoder as given" if better.kind == "encoder" else f"the {better.kind} {better.row}"
+        what = "the encoder as given" if better.kind == "encoder" else f"the {better.kind} {better.model}"
         results.print(f"{what} has {_estimate(better)}, more than any model of this run", markup=False)
     seeds = len({record.seed for record in records})
     what = f"best single model (the table has means of {seeds} seeds)" if seeds > 1 else "best model"
@@ -238,7 +238,7 @@ def _say_what_it_is_worth(choice: "Choice") -> None:
     """Print the best model's main score with what it is worth, and what it is tied with."""
     best = choice.best[0]
     if scored := _estimate(best):
-        results.print(textwrap.fill(", ".join(filter(None, [f"{best.row}: {scored}", choice.ties])), 80), markup=False)
+        results.print(textwrap.fill(", ".join(filter(None, [f"{best.model}: {scored}", choice.ties])), 80), markup=False)
 
 
 def _estimate(record: "RunRecord") -> str:
@@ -246,7 +246,7 @@ def _estimate(record: "RunRecord") -> str:
     from bertvision.records import MAIN_SCORES, worth_of
     from bertvision.tables import counted
 
-    metric, examples = MAIN_SCORES[record.task], record.data["dev"].questions
+    metric, examples = MAIN_SCORES[record.task], record.data["dev"].examples
     if metric not in record.scores:
         return ""
     worth = worth_of(record.intervals.get(metric), examples)

@@ -114,7 +114,7 @@ def make_near_misses(
         for context in sorted(by_context):  # what was made before must not be made again
             found |= _of_context(by_context[context], passages[context], file, config, known, others)
             bar.advance(len(by_context[context]))
-    if config.share and not found:
+    if config.fraction and not found:
         raise DataError(
             f"{name}: none of its {num_answerable:,} answerable questions became a near miss by the rules "
             f"{', '.join(config.rules)}; try other rules or a larger share"
@@ -167,7 +167,7 @@ def _of_context(
     found: dict[str, NearMiss] = {}
     for question in sorted(questions, key=lambda each: each.id):
         random = Random(hashlib.sha256(f"{config.seed} {question.id}".encode()).digest())
-        if question.is_impossible or random.random() >= config.share:
+        if question.is_impossible or random.random() >= config.fraction:
             continue
         near = _first_good(Asked(question, passage, file), config, others, random)
         if near is not None and near.question.id not in known:

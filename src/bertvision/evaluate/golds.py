@@ -136,7 +136,7 @@ class AskedRun(NamedTuple):
         if self.data.folds is not None:
             task = read_task(self.task, self.data)
             return Golds(self.task, task.info, task.dev.examples, task.labels)
-        source = self.data.also[self.place.part] if self.place.part else self.data.dev
+        source = self.data.extra_dev_sets[self.place.part] if self.place.part else self.data.dev
         return self._read_file(source, self.place.record.data.get(self.place.part or "dev"))
 
     def _read_held_out(self, place: RunPlace) -> Golds:
@@ -203,7 +203,7 @@ def _predictions_by(model: Path) -> Path | None:
 
 
 def _predictions_of(out: Path, record: RunRecord) -> Path:
-    return folder_of_record(out, record).predictions(record.row)
+    return folder_of_record(out, record).predictions(record.model)
 
 
 def _find_place(path: Path) -> RunPlace | None:

@@ -130,7 +130,7 @@ def open_corpus(folder: Path) -> Prepared:
 
 
 def _make(config: PretrainConfig, folder: Path, made_by: Settings, progress: Progress) -> None:
-    tokenizer = _given(config.vocabulary.of) if config.vocabulary.of else _train(config, progress)
+    tokenizer = _given(config.vocabulary.encoder) if config.vocabulary.encoder else _train(config, progress)
     with quiet_transformers():
         tokenizer.save_pretrained(folder / VOCABULARY)
     write_manifest(folder / VOCABULARY)
@@ -153,7 +153,7 @@ def _train(config: PretrainConfig, progress: Progress) -> PreTrainedTokenizerBas
 
 
 def _read_train(config: CorpusConfig) -> Iterator[str]:
-    return read_documents(config.train, config.text, without=config.held_out)
+    return read_documents(config.train, config.text_column, without=config.held_out)
 
 
 def _without_text(name: str, sources: Sequence[str]) -> DataError:
@@ -239,7 +239,7 @@ def _parted(config: CorpusConfig) -> Iterator[tuple[str, str]]:
     """Return every document with the part that it belongs to."""
     if config.held_out:
         yield from ((TRAIN, document) for document in _read_train(config))
-        yield from ((HELD_OUT, document) for document in read_documents(config.held_out, config.text))
+        yield from ((HELD_OUT, document) for document in read_documents(config.held_out, config.text_column))
         return
     number, last = 0, ""
     for number, document in enumerate(_read_train(config), start=1):

@@ -188,7 +188,7 @@ class _Pretraining:
             seconds=round(seconds, 3),
             tokens_per_second=round(done.tokens / seconds, 1),
             operations=done.operations,
-            share_of_peak=None if peak is None else round(done.operations / seconds / peak, 4),
+            peak_fraction=None if peak is None else round(done.operations / seconds / peak, 4),
             loss=self._loss,
             training=thinned(self._history.points[LEARNER]),
             provenance=provenance(self._compute.name, self._compute.precision),
@@ -251,7 +251,7 @@ class _Pretraining:
         told = [f"loss {own:.3f}"] if own is not None else []
         if loss is not None:
             told.append(f"held out {loss.words:.3f} (perplexity {loss.perplexity:,.1f})")
-            told += [f"next sentences {loss.pairs_right:.1%} right"] if loss.pairs_right is not None else []
+            told += [f"next sentences {loss.pairs_accuracy:.1%} right"] if loss.pairs_accuracy is not None else []
         told.append(f"{recent.tokens / seconds:,.0f} tokens/s")
         told += [f"{recent.operations / seconds / peak:.1%} of the peak"] if peak is not None else []
         return ", ".join(told)
@@ -276,7 +276,7 @@ class _Pretraining:
         """Return about how many times the text was read after a step."""
         tokens = 0
         for stage in self._config.stages:
-            tokens += stage.tokens * min(stage.steps, max(0, step))
+            tokens += stage.batch_tokens * min(stage.steps, max(0, step))
             step -= stage.steps
         return tokens / len(self._prepared.train.ids)
 
@@ -299,7 +299,7 @@ class _Pretraining:
 
 def packs_rows(config: PretrainConfig, compute: Compute) -> bool:
     """Return whether rows are packed without padding: where that is asked for, or a GPU has the attention for it."""
-    return config.step == "packed" or (config.step == "auto" and compute.has_packed_attention)
+    return config.step_mode == "packed" or (config.step_mode == "auto" and compute.has_packed_attention)
 
 
 def held_out_loss(model: PretrainingModel, batches: Sequence[PretrainingBatch], compute: Compute) -> HeldOutLoss:
@@ -316,7 +316,7 @@ def held_out_loss(model: PretrainingModel, batches: Sequence[PretrainingBatch], 
         words=words,
         perplexity=math.exp(min(words, 700)),
         pairs=pairs if has_pairs else None,
-        pairs_right=right if has_pairs else None,
+        pairs_accuracy=right if has_pairs else None,
     )
 
 

@@ -209,14 +209,14 @@ def settings_table(config: UseConfig, calibration: Calibration) -> list[str]:
 def _scores(record: RunRecord) -> list[str]:
     data = [
         # The folder is the author's own affair.
-        (name, f"`{PurePath(file.name).name}`, {counted(file.questions, 'example')}{_sha(file.sha256)}")
+        (name, f"`{PurePath(file.name).name}`, {counted(file.examples, 'example')}{_sha(file.sha256)}")
         for name, file in record.data.items()
     ]
     made = record.provenance
     commit = "an unknown commit" if made.commit is None else f"commit {made.commit}{' (changed)' if made.dirty else ''}"
     tuned = f"tuned for {tuned_for(record.fraction)}" if record.fraction else "used as given"
     return [
-        f"## Scores of {record.run}: {record.row}, seed {record.seed}",
+        f"## Scores of {record.run}: {record.model}, seed {record.seed}",
         "",
         *_score_table(record),
         *_table(("data", "file"), data),

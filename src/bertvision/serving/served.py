@@ -89,11 +89,11 @@ class ServedModel:
 
     def logits(self, windows: Sequence[Window], progress: Progress = SILENT) -> Logits:
         """Run the model over windows: [token, column] or [window, column]."""
-        return np.concatenate(self.engine.logits(windows, self.config.answers.tokens, progress))
+        return np.concatenate(self.engine.logits(windows, self.config.answers.batch_tokens, progress))
 
     def parts(self, windows: Sequence[Window], progress: Progress = SILENT) -> list[WindowParts]:
         """Take the logits of windows apart by layers; `engine.check_parts` says whether that is possible."""
-        return self.engine.parts(windows, self.config.answers.tokens, progress)
+        return self.engine.parts(windows, self.config.answers.batch_tokens, progress)
 
     def changed(self, **settings: Any) -> "ServedModel":  # noqa: ANN401 (of the config)
         """Return the same model with some of its settings changed."""

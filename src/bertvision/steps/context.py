@@ -148,7 +148,7 @@ class RunContext:
 
     def head_windows(self) -> Sequence[Window]:
         """The windows that heads learn from: of whole questions, drawn by the seed, until the share is reached."""
-        if (share := self.experiment.heads.share) == 1:
+        if (share := self.experiment.heads.data_fraction) == 1:
             return self.train
         counts = np.bincount([window.example for window in self.train])
         order = np.random.default_rng(seed_for(self.seed, "share")).permutation(len(counts))
@@ -165,7 +165,7 @@ class RunContext:
         """The windows that the encoder is tuned on: those of train, or pairs of them."""
         if self.contrast is None:
             return self.train
-        pairs = self.experiment.finetune.pairs
+        pairs = self.experiment.finetune.pairs_per_epoch
         return contrast_windows(self.train, self.contrast, pairs, seed_for(self.seed, "pairs"))
 
     def tuning_steps(self, config: FinetuneConfig) -> list[list[Rows]]:
@@ -331,7 +331,7 @@ def _describe(split: Split[Any], windows: Sequence[Window]) -> DataFile:
     return DataFile(
         name=split.name,
         sha256=split.sha256,
-        questions=len(split.examples),
+        examples=len(split.examples),
         dropped=split.dropped,
         windows=len(windows),
     )

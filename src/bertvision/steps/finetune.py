@@ -176,7 +176,7 @@ def tune_together(
 def score_output(context: RunContext, encoder: Encoder, output: Output) -> float | None:
     """Score encoder and output layer as they are."""
     read = _reading(context, output) or partial(read_output, objective=context.objective)
-    asked, tokens = context.chosen_on, context.experiment.answers.tokens
+    asked, tokens = context.chosen_on, context.experiment.answers.batch_tokens
     logits = output_logits(encoder, output.head, read, asked.windows, context.objective.per, context.compute, tokens)
     return asked.score(asked.answer(logits), logits).get(context.metric)
 
@@ -243,7 +243,7 @@ def output_layer(context: RunContext) -> Output:
     shape = context.shape_for(wanted)
     pooling = context.experiment.states.chosen_pooling
     head = build_heads([wanted], shape, context.seed, context.objective, pooling)[wanted.name]
-    if context.experiment.finetune.start == "prior":
+    if context.experiment.finetune.initial_bias == "prior":
         start_at_prior([head], context.objective, context.train)
     output = Output(wanted, head, shape)
     if not output.is_plain:

@@ -183,7 +183,7 @@ def _scored_on(context: RunContext, heads: Sequence[HeadConfig]) -> Settings | N
 def _settings(context: RunContext) -> Settings:
     """Return the settings of all heads; folders that were made when heads learnt from all windows name no share."""
     config = context.experiment.heads
-    without = {"train", "save_every"} | ({"share"} if config.share == 1 else set())
+    without = {"train", "save_every"} | ({"share"} if config.data_fraction == 1 else set())
     return config.model_dump(mode="json", exclude=without | (set() if config.keep_best else {"keep_best"}))
 
 

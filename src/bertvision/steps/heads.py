@@ -57,7 +57,7 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
     together = [head for head in config.train if head.name in names]
     encoder, weights = frozen_encoder(context)
     heads = build_heads(together, context.shapes[pooling], context.seed, objective, pooling or "first")
-    if config.start == "prior":
+    if config.initial_bias == "prior":
         start_at_prior(heads.values(), objective, context.head_windows())
     _give_output_layer(context, heads, [head.name for head in together if reads_output_layer(head)])
     made_by = {**made_by_of(context, together), "device": context.compute.device.type}
@@ -226,7 +226,7 @@ def score_on(
     context: RunContext, encoder: Encoder, kept: KeptBatches, heads: Mapping[str, Head], asked: Answering
 ) -> dict[str, Scores]:
     """Score heads on a split; its states are kept for the next time, where they fit."""
-    tokens, layers = context.experiment.answers.tokens, context.experiment.states.chosen_layers
+    tokens, layers = context.experiment.answers.batch_tokens, context.experiment.states.chosen_layers
     per, windows = context.objective.per, asked.windows
     found = logits_of(encoder, heads, windows, per, context.compute, context.progress, tokens, layers, kept)
     return {name: asked.score(asked.answer(logits), logits) for name, logits in found.items()}

@@ -99,8 +99,8 @@ def _ensembles(
     by_name = {row.name: row for row in rows}
     ensembles = []
     for config in configs:
-        if all(name in by_name for name in config.of):  # a head may have diverged
-            members = [by_name[name] for name in config.of]
+        if all(name in by_name for name in config.models):  # a head may have diverged
+            members = [by_name[name] for name in config.models]
             total = sum(row.parameters.total for row in members)
             trainable = sum(row.parameters.trainable for row in members)
             parameters = Parameters(total=total, trainable=trainable, encoder=size)

@@ -245,7 +245,7 @@ def test_an_encoder_changed_after_its_tuning_was_removed_is_another_one(make_mod
 
 
 def test_weights_that_come_after_the_tuning_count(make_model, tmp_path):
-    plain, config = make_model(), TuneConfig(train="none", insert="houlsby:4", norms=False)
+    plain, config = make_model(), TuneConfig(train="none", insert="houlsby:4", train_norms=False)
     with torch.device("meta"):
         model = make_model()
         tune(model, config, seed=1)

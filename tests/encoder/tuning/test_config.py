@@ -36,7 +36,7 @@ def test_lora_alone_can_become_the_encoders_own_weights(insert, is_mergeable):
 
 def test_by_default_everything_is_trained_and_nothing_inserted():
     config = TuneConfig()
-    assert (config.trained, config.inserted, config.norms, config.parasites) == (("all", 0), (), True, None)
+    assert (config.trained, config.inserted, config.train_norms, config.parasites) == (("all", 0), (), True, None)
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_a_wrong_setting_is_refused_in_one_line(settings, told):
 
 
 def test_a_frozen_share_of_0_is_none():
-    assert TuneConfig(frozen_share=0) == TuneConfig()
+    assert TuneConfig(frozen_fraction=0) == TuneConfig()
 
 
 def test_a_setting_survives_json():
-    config = TuneConfig(train="top:3", insert="pfeiffer:16", norms=False, parasites={"states": "all"})
+    config = TuneConfig(train="top:3", insert="pfeiffer:16", train_norms=False, parasites={"states": "all"})
     assert validate(TuneConfig, config.model_dump(mode="json"), "tune") == config
 
 

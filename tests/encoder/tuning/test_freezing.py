@@ -45,7 +45,7 @@ def test_the_counts_are_those_of_the_thesis(vocabulary, settings, printed):
 
 def test_the_top_blocks_learn_and_nothing_else(make_model, kind):
     model = make_model(kind)
-    trained = tune(model, TuneConfig(train="top:2", norms=False), seed=1).sizes
+    trained = tune(model, TuneConfig(train="top:2", train_norms=False), seed=1).sizes
     assert trained
     assert all(".1." in name or ".2." in name for name in trained)
     assert not any("layer.0." in name or "layers.0." in name for name in trained)
@@ -113,7 +113,7 @@ def test_weights_outside_of_blocks_count_where_they_are_read(make_model, kind, w
 
 def test_dropout_still_acts_below_the_first_trained_block(make_model, batch):
     model = make_model()
-    tune(model, TuneConfig(train="top:1", norms=False), seed=1)
+    tune(model, TuneConfig(train="top:1", train_norms=False), seed=1)
     outputs = [model.train()(**batch, output_hidden_states=True).hidden_states[2] for _ in range(2)]
     quiet = [model.eval()(**batch, output_hidden_states=True).hidden_states[2] for _ in range(2)]
     assert not torch.equal(*outputs)

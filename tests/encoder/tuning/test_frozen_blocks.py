@@ -12,8 +12,8 @@ from bertvision.encoder.tuning.tune import start_tuning
 
 
 def train(model, setting):
-    config = TuneConfig(train=setting, norms=False)
-    set_trained(model, trained_names(model, config.trained, norms=config.norms))
+    config = TuneConfig(train=setting, train_norms=False)
+    set_trained(model, trained_names(model, config.trained, norms=config.train_norms))
     return model.train()  # dropout on above
 
 

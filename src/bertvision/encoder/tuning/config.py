@@ -62,9 +62,9 @@ class TuneConfig(Config):
     # houlsby:width, pfeiffer:width, lora:rank (on query and value), lora-all:rank (on every linear layer) or none;
     # adapters and LoRA together as in houlsby:64+lora-all:8
     insert: str = "none"
-    norms: bool = True  # layer norms are trained even where their block is frozen
+    train_norms: bool = True  # layer norms are trained even where their block is frozen
     parasites: ParasiteConfig | None = None
-    frozen_share: float | None = Field(None, gt=0, lt=1)  # of the single weights trained otherwise, at random; None: 0
+    frozen_fraction: float | None = Field(None, gt=0, lt=1)  # of the single weights trained otherwise, at random; None: 0
 
     @field_validator("train")
     @classmethod
@@ -90,9 +90,9 @@ class TuneConfig(Config):
 
     @model_validator(mode="after")
     def _freezes_what_is_trained(self) -> "TuneConfig":
-        if self.frozen_share and (self.inserted or self.parasites is not None):
+        if self.frozen_fraction and (self.inserted or self.parasites is not None):
             raise ValueError("frozen_share is of the encoder's own weights; leave insert and parasites out beside it")
-        if self.frozen_share and self.trained.kind == "none" and not self.norms:
+        if self.frozen_fraction and self.trained.kind == "none" and not self.train_norms:
             raise ValueError("frozen_share is of what is trained, and train: none with norms: false trains nothing")
         return self
 
@@ -112,7 +112,7 @@ class TuneConfig(Config):
     def freezes_bottom(self) -> bool:
         """Return whether nothing below the trained blocks learns; what lies there runs without dropout."""
         is_plain = not self.inserted and self.parasites is None
-        return self.trained.kind in ("top", "none") and not self.norms and is_plain
+        return self.trained.kind in ("top", "none") and not self.train_norms and is_plain
 
     @property
     def is_mergeable(self) -> bool:

@@ -208,7 +208,7 @@ class OwnPoolerConfig(PoolerBase):
 
     kind: Literal["own"] = "own"
     name: str  # of its class
-    start: str  # fingerprint of the weights that it starts from
+    initial_weights: str  # fingerprint of the weights that it starts from
     module: Any = Field(None, exclude=True)  # an nn.Module
 
 
