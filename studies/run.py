@@ -85,7 +85,9 @@ def plan_study(
 def missing_files(plan: StudyPlan) -> list[str]:
     """Name the files of a plan that are not there."""
     sources = [
-        source for each in plan.experiments for source in (each.data.train, each.data.dev, *each.data.extra_dev_sets.values())
+        source
+        for each in plan.experiments
+        for source in (each.data.train, each.data.dev, *each.data.extra_dev_sets.values())
     ]
     wholes = dict.fromkeys(parse_source(source).whole for source in sources)
     return [each for each in wholes if Path(each).suffix and not Path(each).exists()]

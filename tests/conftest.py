@@ -247,7 +247,7 @@ def invent_record(**changes: Any) -> RunRecord:
         ),
     }
     if "config" in changes:  # every record says these
-        changes["config"] = {"heads": {"share": 1.0}, "answers": {"null_threshold": 0.0}, **changes["config"]}
+        changes["config"] = {"heads": {"data_fraction": 1.0}, "answers": {"null_threshold": 0.0}, **changes["config"]}
     return RunRecord(**{**fields, **changes})
 
 
@@ -275,14 +275,14 @@ def make_variant(make_record: MakeRecord) -> MakeRecord:
         kind = "encoder" if row == "encoder" else "head"
         scores = {"exact": f1 - 3, "f1": f1, **({} if held_out is None else {"held_out_f1": held_out})}
         own = {"variant": variant, "finetune": {"lr": rate, **config.pop("finetune", {})}, **config}
-        own = {"answers": {"null_threshold": 0.0}, **own, "heads": {"share": 1.0, **own.get("heads", {})}}
+        own = {"answers": {"null_threshold": 0.0}, **own, "heads": {"data_fraction": 1.0, **own.get("heads", {})}}
         head = next((each for each in own.get("heads", {}).get("train", []) if each["name"] == row), {})
         return make_record(
             experiment="efficiency",
             variant=variant,
             method=variant.partition("-lr")[0],
             row=row,
-            setting_of=row.partition("-lr")[0] if "-lr" in row else None,
+            variant_of=row.partition("-lr")[0] if "-lr" in row else None,
             kind=kind,
             encoder_lr=rate,
             lr=head.get("lr") or (None if kind == "encoder" else 1e-3),

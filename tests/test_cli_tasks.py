@@ -91,7 +91,7 @@ BAD = {
         "'ap_glue' is not for tasks of the kind tags",
     ),
     "largest number": (
-        settings_of("regression", "numbers.csv", None, "ensembles=[{of: [encoder, last_linear]}]"),
+        settings_of("regression", "numbers.csv", None, "ensembles=[{models: [encoder, last_linear]}]"),
         "numbers have no probabilities for `max`",
     ),
     "no number": (settings_of("regression", "words.csv"), "words.csv: line 3"),

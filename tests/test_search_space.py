@@ -71,5 +71,5 @@ def test_layers_are_read_as_words_and_lists_and_stay_so_through_a_file():
 
 
 def test_values_of_the_command_line_are_checked_too():
-    with pytest.raises(SettingsError, match=r"`search.group`: Input should be greater than or equal to 1"):
-        build_experiment({}, ["search.group=0"])
+    with pytest.raises(SettingsError, match=r"`search.group_size`: Input should be greater than or equal to 1"):
+        build_experiment({}, ["search.group_size=0"])

@@ -276,7 +276,11 @@ def run_bertvision(cell: Cell, given: Given, drawn: list[Row], settings: dict[st
             label="label",
             dev=own / "dev.csv",
             encoder=given.encoder(cell.encoder),
-            settings={"data": {"also": {"test": str(own / "test.csv")}, **known}, "device": given.device, **settings},
+            settings={
+                "data": {"extra_dev_sets": {"test": str(own / "test.csv")}, **known},
+                "device": given.device,
+                **settings,
+            },
         )
         scores = {name: each.get(f"test_{asked.metric}") for name, each in result.scores.items()}
         best = result.best

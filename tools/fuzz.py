@@ -512,7 +512,7 @@ def unfinished_targets(folder: Path) -> list[Target]:
     (folder / "more.txt").write_text("of stone.")
     write_model(folder / "model", "sst2", ("0", "1"))
     data = {"train": str(folder / "text.txt"), "held_out": str(folder / "more.txt")}
-    pretraining = build_pretraining({"data": data, "vocabulary": {"of": str(folder / "model")}})
+    pretraining = build_pretraining({"data": data, "vocabulary": {"encoder": str(folder / "model")}})
     prepare_corpus(pretraining, folder / "corpus")
     tokens = [
         f"{part}/{name}" for part in ("train", "held_out") for name in ("ids.bin", "sentences.bin", "sha256.json")
@@ -531,7 +531,10 @@ def unfinished_targets(folder: Path) -> list[Target]:
             tell(study, asked, group=0, score=50.0)
     return [
         Target(
-            "corpus", folder / "corpus", (*tokens, "made_by.json"), lambda place: prepare_corpus(pretraining, place)
+            "corpus",
+            folder / "corpus",
+            (*tokens, "settings_fingerprint.json"),
+            lambda place: prepare_corpus(pretraining, place),
         ),
         Target("search", folder, ("search.db",), read_search),
         Target(

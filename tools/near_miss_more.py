@@ -84,7 +84,9 @@ def near_misses(
     questions: tuple[Question, ...], rules: tuple[NearMissRule, ...], draw: random.Random
 ) -> list[Question]:
     """Make all near misses of some rules, in a random order."""
-    found = [each.question for each in make_near_misses(questions, NearMissConfig(fraction=1, rules=rules), "train").made]
+    found = [
+        each.question for each in make_near_misses(questions, NearMissConfig(fraction=1, rules=rules), "train").made
+    ]
     return draw.sample(found, len(found))
 
 
@@ -120,7 +122,7 @@ def measure(given: argparse.Namespace, folder: Path, side: str, seed: int) -> di
             "held_out": str(given.folder / "held_out.json"),
         },
         "windows": {"max_length": 384, "stride": 128, "stride_as": "overlap"},
-        "tune": {"train": "top:6", "norms": False},
+        "tune": {"train": "top:6", "train_norms": False},
         "finetune": {
             "fractions": [1],
             "batch": {"tokens": 4096},

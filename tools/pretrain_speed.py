@@ -37,7 +37,7 @@ from bertvision.pretraining.corpus import Corpus, open_corpus
 from bertvision.pretraining.model import build_model
 from bertvision.pretraining.pretrain import pretrain
 from bertvision.progress import Silent
-from bertvision.run_folder import MADE_BY
+from bertvision.run_folder import SETTINGS_FINGERPRINT
 from bertvision.training.device import choose_compute, wait_for
 
 SIDES = ("ours", "trainer", "trainer_compiled")
@@ -60,15 +60,20 @@ def main() -> None:
         speed, per_token = measure_ours(given) if side == "ours" else measure_trainer(given, side)
         peak = choose_compute().peak
         share = None if peak is None else round(speed * per_token / peak, 4)
-        print(json.dumps({"side": side, "tokens_per_second": round(speed), "share_of_peak": share}), flush=True)
+        print(json.dumps({"side": side, "tokens_per_second": round(speed), "peak_fraction": share}), flush=True)
 
 
 def config_for(given: argparse.Namespace, steps: int) -> PretrainConfig:
     """Return the pre-training on a corpus that is there already."""
     stages = [{"length": given.length, "steps": steps, "tokens": given.tokens}]
-    settings = {key: value for key, value in read_json(given.corpus / MADE_BY).items() if key != "bytes"}
+    settings = {key: value for key, value in read_json(given.corpus / SETTINGS_FINGERPRINT).items() if key != "bytes"}
     settings["data"] = {**settings["data"], "folder": str(given.corpus)}
-    more = {"size": {**given.size, "positions": given.length}, "stages": stages, "objective": "mlm", "short_share": 0.0}
+    more = {
+        "size": {**given.size, "positions": given.length},
+        "stages": stages,
+        "objective": "mlm",
+        "short_fraction": 0.0,
+    }
     return build_pretraining({**settings, **more, "evaluate_every": -(-steps // 3), "save_every": 1e6})
 
 

@@ -143,7 +143,7 @@ class Experiment(Config):
 
     def _check_ensembles(self, kind: Kind) -> None:
         if unfit := [each.name for each in self.ensembles if each.method not in kind.hows]:
-            raise ValueError(f"ensemble {unfit[0]!r}: numbers have no probabilities for `max`; use how: mean")
+            raise ValueError(f"ensemble {unfit[0]!r}: numbers have no probabilities for `max`; use method: mean")
         known = ["encoder", *(head.name for head in self.heads.train)]
         for ensemble in self.ensembles:
             if unknown := [name for name in ensemble.models if name not in known]:
@@ -182,11 +182,11 @@ class Experiment(Config):
 
     def tuning_settings(self) -> Settings:
         """Return what decides a tuned encoder."""
-        # Whether blocks run twice changes nothing; `step: auto` is up to the device.
+        # Whether blocks run twice changes nothing; `step_mode: auto` is up to the device.
         without = {"fractions", "save_every", "gradient_checkpointing"}
-        without |= {"step"} if self.finetune.step_mode == "auto" else set()
+        without |= {"step_mode"} if self.finetune.step_mode == "auto" else set()
         without |= {"evaluate_every", "keep_best", "patience"} if not self.finetune.keeps_best else set()
-        without |= {"pairs"} if self.finetune.objective == "task" else set()
+        without |= {"pairs_per_epoch"} if self.finetune.objective == "task" else set()
         finetune = self.finetune.model_dump(mode="json", exclude=without)
         return {"finetune": finetune, "tune": None if self.tune is None else self.tune.model_dump(mode="json")}
 
@@ -273,7 +273,7 @@ def fit_to_rows(experiment: Experiment, num_rows: int, *, pairs: bool) -> Experi
     pooling = states.pooling
     if pooling == "auto":
         is_compared = not fractions or experiment.contrast == "texts"  # else a tuned encoder reads both at once
-        pooling = "compared" if pairs and is_compared else "mean"
+        pooling = "pair_difference" if pairs and is_compared else "mean"
     return experiment.model_copy(
         update={
             "finetune": finetune.model_copy(update={"fractions": fractions, "batch": batch}),

@@ -22,7 +22,7 @@ CALIBRATION = "calibration.json"  # beside it, where the model was calibrated
 ONNX_FORMAT: Literal["onnx-1"] = "onnx-1"  # where a whole number stands in a MODEL_DIR's config
 # The state of the first token, or of the last one, which alone has seen the whole row where an encoder reads from left
 # to right; the mean or the maximum over all tokens; first, mean and maximum side by side; or both texts of a pair.
-Pooling = Literal["first", "last", "mean", "max", "several", "compared"]
+Pooling = Literal["first", "last", "mean", "max", "first_mean_max", "pair_difference"]
 
 
 class Calibration(Config):

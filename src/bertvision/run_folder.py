@@ -13,7 +13,7 @@ from bertvision.records import RunRecord, fraction_name
 from bertvision.settings import Settings, first_difference
 
 EXPERIMENT = "experiment.json"
-MADE_BY = "made_by.json"
+SETTINGS_FINGERPRINT = "settings_fingerprint.json"
 PROGRESS = "progress"  # of an unfinished stage: what a training needs to go on
 RESULTS = "results.json"  # of an unfinished stage: the folders that it is to make
 TRIAL = ".bertvision-"  # begins the name of a folder in which a disk's speed is measured
@@ -79,24 +79,26 @@ def run_of(root: Path) -> Path:
     return root.parent.parent if root.parent.name == "seeds" else root
 
 
-def is_made(folder: Path, made_by: Settings) -> bool:
+def is_made(folder: Path, settings_fingerprint: Settings) -> bool:
     """Return whether a stage's result is there; refuse one that other settings made."""
-    if not (folder / MADE_BY).exists():
+    if not (folder / SETTINGS_FINGERPRINT).exists():
         return False
-    if difference := first_difference(read_json(folder / MADE_BY), made_by):
+    if difference := first_difference(read_json(folder / SETTINGS_FINGERPRINT), settings_fingerprint):
         raise FolderError(
             f"{folder}: made by other settings ({difference}); choose another --out, or delete this folder"
         )
     return True
 
 
-def write_settings(folder: Path, made_by: Settings) -> None:
+def write_settings(folder: Path, settings_fingerprint: Settings) -> None:
     """Write down which settings made a result."""
-    write_json(folder / MADE_BY, made_by)
+    write_json(folder / SETTINGS_FINGERPRINT, settings_fingerprint)
 
 
 @contextmanager
-def resumable(folder: Path, made_by: Settings, results: Sequence[Path], *, is_main: bool = True) -> Iterator[Path]:
+def resumable(
+    folder: Path, settings_fingerprint: Settings, results: Sequence[Path], *, is_main: bool = True
+) -> Iterator[Path]:
     """Return a folder for a stage's progress: kept when the block is cut short, removed when it ends well.
 
     It comes and goes together with its settings, and what lies there without them is never gone on with. `results` are
@@ -106,10 +108,10 @@ def resumable(folder: Path, made_by: Settings, results: Sequence[Path], *, is_ma
         yield folder / PROGRESS
         return
     names = [os.path.relpath(result, folder.parent.parent) for result in results]
-    if not is_made(folder, made_by):
+    if not is_made(folder, settings_fingerprint):
         with whole_folder(folder) as beside:
             write_json(beside / RESULTS, names)
-            write_settings(beside, made_by)
+            write_settings(beside, settings_fingerprint)
     elif _results_of(folder) != names:
         write_json(folder / RESULTS, names)
     yield folder / PROGRESS
@@ -137,7 +139,7 @@ def tidy(out: Path) -> None:
 def _has_ended(root: Path, stage: Path) -> bool:
     """Return whether a stage was killed after it had made all its results, so that nobody would go on with it."""
     results = _results_of(stage)
-    return bool(results) and all((root / result / MADE_BY).exists() for result in results)
+    return bool(results) and all((root / result / SETTINGS_FINGERPRINT).exists() for result in results)
 
 
 def _results_of(stage: Path) -> list[str]:

@@ -83,7 +83,9 @@ class SearchConfig(Config):
         other: Subject = "finetune" if self.target == "heads" else "heads"
         unfit = [name for name in ONLY[other] if name not in ONLY[self.target] and getattr(self, name) is not None]
         if unfit:
-            raise ValueError(f"`{unfit[0]}` is searched with `of: {other}`, and this is `of: {self.target}`; leave it out")
+            raise ValueError(
+                f"`{unfit[0]}` is searched with `of: {other}`, and this is `of: {self.target}`; leave it out"
+            )
         ranges = [name for name in ("lr", "width") if isinstance(getattr(self, name), Range)]
         if self.sampler == "grid" and ranges:
             raise ValueError(f"`sampler: grid` tries every value, and `{ranges[0]}` is a range; give a list")

@@ -128,7 +128,7 @@ TASKS: dict[TaskName, TaskInfo] = {
         _glue("mnli", "validation_matched"),
         {"": "MNLI-m.tsv", "mismatched": "MNLI-mm.tsv"},
         submits_names=True,
-        files="MNLI/train.tsv and MNLI/dev_matched.tsv, and data.also.mismatched=MNLI/dev_mismatched.tsv",
+        files="MNLI/train.tsv and MNLI/dev_matched.tsv, and data.extra_dev_sets.mismatched=MNLI/dev_mismatched.tsv",
     ),
     "qnli": TaskInfo(
         CLASSES,

@@ -349,10 +349,10 @@ def test_a_run_learns_from_near_misses_records_them_and_is_signed_with_them(save
     assert context.data()["train"].examples == plain.data()["train"].questions + made
     assert len(context.train) > len(plain.train)
     assert context.held_out.split.examples == plain.held_out.split.examples
-    made_by = plain.made_by("finetune")["train"]
-    older = {key: value for key, value in made_by.items() if key != "near_misses"}
-    assert first_difference(older, made_by) is None  # stages of older versions go on
-    assert context.made_by("finetune")["train"]["near_misses"]["rules"] == ["negation"]
+    settings_fingerprint = plain.settings_fingerprint("finetune")["train"]
+    older = {key: value for key, value in settings_fingerprint.items() if key != "near_misses"}
+    assert first_difference(older, settings_fingerprint) is None  # stages of older versions go on
+    assert context.settings_fingerprint("finetune")["train"]["near_misses"]["rules"] == ["negation"]
 
 
 def test_a_task_that_knows_no_unanswerable_question_refuses_near_misses(saved_encoder, tmp_path):

@@ -33,7 +33,7 @@ def settings(questions, squad_file, encoder_folder, tmp_path):
         "windows": {"max_length": 24, "stride": 4},
         "finetune": {"fractions": [1], "batch": {"windows": 2}, "lr": 1e-3},
         "heads": {"train": ["learned_pooling", "last_linear"], "batch": {"windows": 4}},
-        "ensembles": [{"of": ["encoder", "last_linear"]}],
+        "ensembles": [{"models": ["encoder", "last_linear"]}],
         "device": "cpu",
     }
 
@@ -156,7 +156,7 @@ def test_heads_learn_from_their_share_and_the_encoder_from_everything(settings, 
     def line_of(*overrides):
         return prepare(build_experiment(settings, overrides), tmp_path / "unused", SILENT)
 
-    whole, half = line_of(), line_of("heads.share=0.5")
+    whole, half = line_of(), line_of("heads.data_fraction=0.5")
     assert whole.head_windows() is whole.train
     assert len(half.train) == len(whole.train)
     drawn = half.head_windows()
@@ -167,18 +167,18 @@ def test_heads_learn_from_their_share_and_the_encoder_from_everything(settings, 
     most = max(sum(window.example == number for window in whole.train) for number in range(8))
     assert 0.5 * len(whole.train) <= len(drawn) < 0.5 * len(whole.train) + most
     assert kept != {window.example for window in half.at(2).head_windows()}
-    less = {window.example for window in line_of("heads.share=0.2").head_windows()}
+    less = {window.example for window in line_of("heads.data_fraction=0.2").head_windows()}
     assert less < kept  # so that a curve over shares adds questions
 
 
 def test_a_share_is_part_of_what_made_a_head_unless_it_is_all(settings, tmp_path):
     out = tmp_path / "out"
     run_with(settings, out)
-    made_by = json.loads((out / "heads" / "1" / "last_linear" / "made_by.json").read_text())
-    assert "share" not in made_by["heads"]
+    settings_fingerprint = json.loads((out / "heads" / "1" / "last_linear" / "settings_fingerprint.json").read_text())
+    assert "share" not in settings_fingerprint["heads"]
     with pytest.raises(FolderError, match=r"heads\.share was null and is now 0\.5"):
-        run_with(settings, out, "heads.share=0.5")
-    half = run_with(settings, tmp_path / "half", "heads.share=0.5")
+        run_with(settings, out, "heads.data_fraction=0.5")
+    half = run_with(settings, tmp_path / "half", "heads.data_fraction=0.5")
     whole = {record.row: record for record in run_with(settings, out)}
     assert half[0].encoder_fingerprint == whole["encoder"].encoder_fingerprint
     prints = [

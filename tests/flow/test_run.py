@@ -37,7 +37,10 @@ def settings(tiny):
         **tiny,
         "finetune": {"fractions": [0, 0.5, 1], "batch": {"windows": 2}, "lr": 1e-3},
         "heads": {"train": HEADS, "batch": {"windows": 4}},
-        "ensembles": [{"of": ["encoder", "learned_pooling"]}, {"of": ["encoder", "last_linear"], "how": "mean"}],
+        "ensembles": [
+            {"models": ["encoder", "learned_pooling"]},
+            {"models": ["encoder", "last_linear"], "method": "mean"},
+        ],
     }
 
 
@@ -385,8 +388,8 @@ def test_squad_1_has_its_own_metric_and_no_null(settings, out, squad_file, quest
 def test_a_run_folder_of_before_there_were_two_decoders_goes_on(settings, out):
     options = ("heads.epochs=2", "finetune.fractions=[1]", "ensembles=[]")
     first = run_with(settings, out, *options)
-    made_by = json.loads((out / "heads" / "1" / "last_linear" / "made_by.json").read_text())
-    assert "decoders" not in made_by["scored_on"]["answers"]
+    settings_fingerprint = json.loads((out / "heads" / "1" / "last_linear" / "settings_fingerprint.json").read_text())
+    assert "decoders" not in settings_fingerprint["scored_on"]["answers"]
     (out / "records" / "sha256.json").unlink()
     for path in (out / "records").glob("*.json"):
         record = json.loads(path.read_text())

@@ -85,7 +85,7 @@ def write_label_sets(folder: Path) -> Written:
     data = write_table(folder / "sets.csv", rows)
     unlabelled = write_table(folder / "unlabelled.csv", [row[:1] for row in rows])
     golds = {str(place): sorted(names) for place, names in enumerate(sets)}
-    return Written({"train": data, "dev": data, "separator": ";"}, unlabelled, golds)
+    return Written({"train": data, "dev": data, "label_separator": ";"}, unlabelled, golds)
 
 
 def write_numbers(folder: Path, unit: float = 1.0) -> Written:
@@ -162,7 +162,7 @@ def write_mnli(folder: Path) -> Written:
     also = write_table(folder / "dev_mismatched.tsv", [header, rows[4], rows[0]], "\t")
     unlabelled = write_table(folder / "test.tsv", [row[:4] for row in [header, *rows]], "\t")
     golds = {row[0]: row[-1] for row in rows}
-    return Written({"train": data, "dev": data, "also": {"mismatched": also}}, unlabelled, golds)
+    return Written({"train": data, "dev": data, "extra_dev_sets": {"mismatched": also}}, unlabelled, golds)
 
 
 def percent_equal(golds: list[Any], found: list[Any]) -> float:
@@ -268,13 +268,13 @@ def settings_of(case: Case, written: Written, encoder: Path) -> dict[str, Any]:
             "fractions": [int(TUNED)],
             "batch": {"windows": 16},
             "lr": 0.005,
-            "start": "zero",
+            "initial_bias": "zero",
             "dropout": 0.0,
             "optim": OPTIM,
         },
         "states": {"source": "live", "pooling": "first"},
         "heads": {**heads, **case.settings.get("heads", {})},
-        "ensembles": [{"of": ["encoder", "learned_pooling"], "how": "mean"}],
+        "ensembles": [{"models": ["encoder", "learned_pooling"], "method": "mean"}],
         "device": "cpu",
     }
 
@@ -496,7 +496,7 @@ def test_heads_read_the_chosen_layers_with_and_without_a_pooler(classes, tmp_pat
     settings, layers = {**classes, "encoder": str(tmp_path / "own")}, "states.layers=[0, 2]"
     records = run_with(settings, tmp_path / "out", layers, f"heads.train={ROW_HEADS[:2]}", "finetune.fractions=[1]")
     learned = next(record for record in records if record.row == "learned_pooling")
-    assert learned.weighed_states == [*(["pooled"] if pooler else []), 0, 2]
+    assert learned.weighted_states == [*(["pooled"] if pooler else []), 0, 2]
     assert len(learned.layer_weights) == 2 + pooler
     for name, is_cls in (("learned_pooling", True), ("ap_glue", False)):
         model, pooled = load_model(tmp_path / "out" / "heads" / "1" / name), int(is_cls and pooler)
@@ -562,12 +562,12 @@ def test_columns_that_are_read_otherwise_are_other_data(classes, tmp_path):
 @pytest.mark.parametrize("made", ["choice"], indirect=True)
 def test_a_share_of_the_examples_and_several_seeds_keep_the_rows_of_a_choice_together(made, tmp_path):
     settings = {**made.settings, "encoder": str(made.out / "encoder" / TUNED), "finetune": {"fractions": []}}
-    records = run_with(settings, tmp_path / "out", "heads.share=0.5", "seeds=[1, 2]", "heads.epochs=1")
+    records = run_with(settings, tmp_path / "out", "heads.data_fraction=0.5", "seeds=[1, 2]", "heads.epochs=1")
     assert [(record.seed, record.row) for record in records] == [(s, row) for s in (1, 2) for row in rows_of(made)]
 
 
 @pytest.mark.parametrize("fractions", ["[]", "[2]"])
-@pytest.mark.parametrize("pooling", ["mean", "several", "compared"])
+@pytest.mark.parametrize("pooling", ["mean", "first_mean_max", "pair_difference"])
 def test_a_head_on_pooled_states_predicts_from_its_folder_what_it_did_in_the_run(
     pooling, fractions, saved_encoder, tmp_path
 ):
@@ -585,7 +585,7 @@ def test_a_head_on_pooled_states_predicts_from_its_folder_what_it_did_in_the_run
         assert again.scores == records[name].scores
     assert records["regression"].lr is None
     if (pooling, fractions) == (
-        "compared",
+        "pair_difference",
         "[]",
     ):  # it is compared with torch on rows of many lengths before it is written
         assert export_onnx(place / "regression", tmp_path / "onnx", allow_outside=True).float32.largest < 1e-4
@@ -620,8 +620,8 @@ def test_numbers_are_learned_alike_in_any_unit(unit, saved_encoder, tmp_path):
 
 
 def test_compared_texts_need_two_in_every_row(classes, tmp_path):
-    with pytest.raises(SettingsError, match=r"states\.pooling: compared needs two texts.*use mean"):
-        run_with(classes, tmp_path / "out", "states.pooling=compared")
+    with pytest.raises(SettingsError, match=r"states\.pooling: pair_difference needs two texts.*use mean"):
+        run_with(classes, tmp_path / "out", "states.pooling= pair_difference")
 
 
 def test_more_epochs_of_heads_run_the_encoder_no_more_often(classes, tmp_path):

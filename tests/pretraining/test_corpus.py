@@ -60,7 +60,7 @@ def test_special_tokens_that_a_text_names_are_words_of_it(tmp_path):
     (tmp_path / "page.txt").write_text("Put [SEP] behind it. Then [MASK] a word. " * 20)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[", "]", "sep", "mask", "put", "it", ".", "word"]
     BertTokenizerFast(vocab={piece: number for number, piece in enumerate(vocabulary)}).save_pretrained(tmp_path / "of")
-    settings = {"data": {"train": str(tmp_path / "page.txt")}, "vocabulary": {"of": str(tmp_path / "of")}}
+    settings = {"data": {"train": str(tmp_path / "page.txt")}, "vocabulary": {"encoder": str(tmp_path / "of")}}
     prepared = prepare_corpus(build_pretraining(settings), tmp_path / "corpus")
     pieces = [vocabulary[number] for number in prepared.train.ids]
     assert pieces[:6] == ["put", "[", "sep", "]", "[UNK]", "it"]
@@ -223,7 +223,7 @@ def test_a_vocabulary_without_word_pieces_is_refused(make_config, tmp_path):
         ({"data": {"train": []}}, "`data.train`"),
         ({"data": {"train": "a"}, "size": {"hidden": 10, "heads": 3}}, "no multiple of `heads`"),
         ({"data": {"train": "a"}, "size": {"positions": 128}}, "rows of 512 tokens, and size.positions is 128"),
-        ({"data": {"train": "a"}, "stages": [{"length": 64, "steps": 1, "tokens": 32}]}, "less than one row"),
+        ({"data": {"train": "a"}, "stages": [{"length": 64, "steps": 1, "batch_tokens": 32}]}, "less than one row"),
         ({"data": {"train": "a"}, "checkpoints": [2_000_000]}, "names step 2000000"),
         ({"data": {"train": "a"}, "objectiv": "mlm"}, "did you mean `objective`?"),
     ],
@@ -271,7 +271,7 @@ def limited(text_file, tmp_path):
         "data": {"train": str(text_file), "held_out_every": 2},
         "vocabulary": {"size": 120},
         "size": {"layers": 1, "hidden": 8, "heads": 2, "positions": 32},
-        "stages": [{"length": 32, "steps": 1, "tokens": 64}],
+        "stages": [{"length": 32, "steps": 1, "batch_tokens": 64}],
         "device": "cpu",
     }
     (tmp_path / "tiny.yaml").write_text(json.dumps(settings))

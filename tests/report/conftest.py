@@ -48,7 +48,7 @@ def rich_records(records: list[RunRecord]) -> list[RunRecord]:
         for record in records
     ]
     config = records[0].config
-    half = {**config, "heads": {**config["heads"], "share": 0.5}}
+    half = {**config, "heads": {**config["heads"], "data_fraction": 0.5}}
     return whole + [record.model_copy(update={"config": half}) for record in whole]
 
 

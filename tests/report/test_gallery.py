@@ -103,16 +103,16 @@ def test_the_largest_layer_weight_is_not_cut_off_at_the_edge(make_record):
 
 def test_the_pooled_state_has_a_name_and_layers_keep_their_numbers(make_record):
     six_layers = ["pooled", *range(7)]
-    record = make_record(layer_weights=[0.1] * 7 + [0.3], weighed_states=six_layers)
+    record = make_record(layer_weights=[0.1] * 7 + [0.3], weighted_states=six_layers)
     shown = texts(svg_of(layer_weights, [record]))
     assert [each for each in shown if each in {"pooled", *map(str, range(9))}] == ["pooled", *map(str, range(7))]
     assert "learned_pooling: layer 6 (weight 0.30)" in describe_weights([record])
-    pooled = make_record(layer_weights=[0.3] + [0.1] * 7, weighed_states=six_layers)
+    pooled = make_record(layer_weights=[0.3] + [0.1] * 7, weighted_states=six_layers)
     assert "learned_pooling: pooled (weight 0.30)" in describe_weights([pooled])
 
 
 def test_layers_that_were_chosen_keep_their_numbers(make_record):
-    record = make_record(layer_weights=[0.1, 0.2, 0.7], weighed_states=["pooled", 4, 8])
+    record = make_record(layer_weights=[0.1, 0.2, 0.7], weighted_states=["pooled", 4, 8])
     assert "learned_pooling: layer 8 (weight 0.70)" in describe_weights([record])
     assert {"pooled", "4", "8"} <= set(texts(svg_of(layer_weights, [record])))
 
@@ -172,7 +172,7 @@ def test_every_figure_bears_any_name(name, rich_records):
 
 def test_less_data_has_a_line_over_the_shares_of_each_model(make_record):
     def made(row, share, f1):
-        return make_record(row=row, config={"heads": {"share": share}}, scores={"f1": f1})
+        return make_record(row=row, config={"heads": {"data_fraction": share}}, scores={"f1": f1})
 
     records = [made("a", 0.1, 40.0), made("a", 1.0, 50.0), made("b", 0.1, 41.0)]
     with house_look():

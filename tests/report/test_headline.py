@@ -73,7 +73,9 @@ def test_fewer_rows_tell_whether_more_would_help(make, last, verdict):
 
 def test_shares_of_the_data_tell_it_too(make):
     shares = ((0.1, 60.0), (1.0, 70.0))
-    records = [make("learned_pooling", "head", score, config={"heads": {"share": share}}) for share, score in shares]
+    records = [
+        make("learned_pooling", "head", score, config={"heads": {"data_fraction": share}}) for share, score in shares
+    ]
     assert "With 10 and 100 % of the training data learned_pooling has 60.0 and 70.0." in headline(records)[-1]
 
 

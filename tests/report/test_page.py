@@ -105,7 +105,7 @@ def test_missing_figures_are_named_with_the_command_that_makes_their_records(tmp
     for written in (text, (tmp_path / "report.md").read_text(encoding="utf-8").replace("`", "")):
         assert re.search(r"layer weights need .*learned_pooling.* bertvision run EXPERIMENT.yaml", written)
         assert re.search(r"fine-tuning curve needs .*two or more fractions.* bertvision run EXPERIMENT.yaml", written)
-        assert re.search(r"less-data curve needs .*--set heads.share=0.1 --out FOLDER/0.1", written)
+        assert re.search(r"less-data curve needs .*--set heads.data_fraction=0.1 --out FOLDER/0.1", written)
         assert re.search(r"reliability diagram needs .*probabilities.* bertvision run EXPERIMENT.yaml", written)
     drawn = {f"squad2_small-score_by_{cost}.svg" for cost in ("parameters", "training", "inference")}
     assert {path.name for path in tmp_path.rglob("*.svg")} == drawn

@@ -103,7 +103,7 @@ def test_a_task_that_nobody_knows_shows_every_score_by_its_key(make_record):
 
 
 def test_shares_of_the_data_have_a_column_only_where_there_are_several(make_record):
-    part = make_record(config={"heads": {"share": 0.1}})
+    part = make_record(config={"heads": {"data_fraction": 0.1}})
     assert "data" not in results_table([part]).header
     table = results_table([part, make_record()])
     assert [cell(table, "data", row) for row in (0, 1)] == ["10%", "100%"]

@@ -76,7 +76,7 @@ def settings(saved_encoder, tmp_path):
         "heads": {"epochs": 3, "batch": {"windows": 8}},
         "device": "cpu",
         "search": {
-            "group": 3,
+            "group_size": 3,
             "head": ["learned_pooling", "adapter_64_shared_skip", "mix4"],
             "width": [2, 4],
             "layers": ["all", [0, 2]],
@@ -371,7 +371,7 @@ def test_layers_that_the_encoder_has_not_are_told_at_the_start(settings, tmp_pat
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_trials_on_states_in_memory_score_what_a_run_scores(settings, tmp_path, share):
-    settings |= {"states": "memory", "heads": {**settings["heads"], "share": share}}
+    settings |= {"states": "memory", "heads": {**settings["heads"], "data_fraction": share}}
     record = search(build_experiment(settings), tmp_path / "out", trials=6)
     best = read_experiment(tmp_path / "out" / "best.yaml")
     row = next(each for each in run(best, tmp_path / "again") if each.model == f"trial_{record.best}")

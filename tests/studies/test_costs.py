@@ -113,7 +113,7 @@ def measured_in(tokens):
 @pytest.mark.parametrize("tokens", [16384, 131072])
 def test_a_report_says_so_where_rows_were_run_alone_in_other_batches(make, tokens):
     record = make("full", answers={"tokens": 16384}).model_copy(update={"experiment": "efficiency"})
-    note = costs_note([record], [costs("full", (0.02, 0.02), settings={"answers": {"tokens": tokens}})])
+    note = costs_note([record], [costs("full", (0.02, 0.02), settings={"answers": {"batch_tokens": tokens}})])
     text = "Inference was measured in batches of 131,072 tokens; these rows answered in 16,384 tokens."
     assert (text in note) == (tokens == 131072)
 

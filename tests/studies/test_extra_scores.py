@@ -31,7 +31,10 @@ def settings(squad_file, encoder_folder):
         "device": "cpu",
         "finetune": {"fractions": [1], "batch": {"windows": 2}, "lr": 1e-3},
         "heads": {"train": HEADS, "batch": {"windows": 4}},
-        "ensembles": [{"of": ["encoder", "learned_pooling"]}, {"of": ["encoder", "last_linear"], "how": "mean"}],
+        "ensembles": [
+            {"models": ["encoder", "learned_pooling"]},
+            {"models": ["encoder", "last_linear"], "method": "mean"},
+        ],
     }
 
 

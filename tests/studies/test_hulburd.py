@@ -8,12 +8,12 @@ from studies.hulburd import PAPER, hulburd_tables
 
 TUNINGS = {
     "full": {},
-    "top_6": {"tune": {"train": "top:6", "insert": "none", "norms": True}},
-    "top_0": {"tune": {"train": "none", "insert": "none", "norms": True}},
-    "wide": {"tune": {"train": "none", "insert": "houlsby:384", "norms": True}},
-    "full_64": {"tune": {"train": "all", "insert": "houlsby:64", "norms": True}},
-    "bitfit": {"tune": {"train": "bitfit", "insert": "none", "norms": False}},
-    "lora": {"tune": {"train": "none", "insert": "lora:4", "norms": False}},
+    "top_6": {"tune": {"train": "top:6", "insert": "none", "train_norms": True}},
+    "top_0": {"tune": {"train": "none", "insert": "none", "train_norms": True}},
+    "wide": {"tune": {"train": "none", "insert": "houlsby:384", "train_norms": True}},
+    "full_64": {"tune": {"train": "all", "insert": "houlsby:64", "train_norms": True}},
+    "bitfit": {"tune": {"train": "bitfit", "insert": "none", "train_norms": False}},
+    "lora": {"tune": {"train": "none", "insert": "lora:4", "train_norms": False}},
 }
 COSTS = CostRecord(
     experiment="efficiency",

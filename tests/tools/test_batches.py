@@ -26,7 +26,7 @@ def costs(tuned, answered, seconds):
         rows={"encoder": ROW},
         rounds=tuple(rounds),
         num_windows=5,
-        settings={"finetune": {"batch": {"tokens": tuned, "windows": None}}, "answers": {"tokens": answered}},
+        settings={"finetune": {"batch": {"tokens": tuned, "windows": None}}, "answers": {"batch_tokens": answered}},
         provenance=PLACE,
     )
 

@@ -157,7 +157,7 @@ def encode(
         str | None, typer.Option("--layers", metavar="N,N", help="Some of them; 0: the embedding output.")
     ] = None,
     pooling: Annotated[
-        Literal["first", "last", "mean", "max", "several", "compared"] | None,
+        Literal["first", "last", "mean", "max", "first_mean_max", "pair_difference"] | None,
         typer.Option("--pooling", help="One state for each window, as states.pooling names it."),
     ] = None,
     overrides: Set = None,
@@ -238,7 +238,9 @@ def _say_what_it_is_worth(choice: "Choice") -> None:
     """Print the best model's main score with what it is worth, and what it is tied with."""
     best = choice.best[0]
     if scored := _estimate(best):
-        results.print(textwrap.fill(", ".join(filter(None, [f"{best.model}: {scored}", choice.ties])), 80), markup=False)
+        results.print(
+            textwrap.fill(", ".join(filter(None, [f"{best.model}: {scored}", choice.ties])), 80), markup=False
+        )
 
 
 def _estimate(record: "RunRecord") -> str:

@@ -86,7 +86,7 @@ class DataConfig(Config):
 
     def layout(self) -> "DataConfig":
         """Return how files are laid out, without which files they are and how these are encoded."""
-        names = ("columns", "header", "quoted", "delimiter", "separator", "tagging")
+        names = ("columns", "header", "quoted", "delimiter", "label_separator", "tagging")
         return DataConfig().model_copy(update={name: getattr(self, name) for name in names})
 
     @property

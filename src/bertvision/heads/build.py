@@ -90,7 +90,7 @@ def _sized(config: HeadConfig, shape: StackShape, objective: Objective) -> AnyPo
 
     def sized(width: int) -> HeadConfig:
         pooler = config.pooler.model_copy(update={"width": width})
-        return config.model_copy(update={"pooler": pooler, "budget_of": None})
+        return config.model_copy(update={"pooler": pooler, "same_size_as": None})
 
     below, above = 1, 2
     while _size(sized(above), shape, objective) < budget:

@@ -50,7 +50,7 @@ class HeadConfig(Config):
         own = {
             "pooler": entry.pooler.model_dump(),
             "kind": entry.kind,
-            "budget_of": entry.budget_of,
+            "same_size_as": entry.same_size_as,
             "readout": entry.readout,
         }
         return {"name": name, **own, **base}
@@ -70,9 +70,9 @@ class HeadConfig(Config):
     @model_validator(mode="after")
     def _has_a_budget_it_can_meet(self) -> "HeadConfig":
         if self.same_size_as is not None and "width" not in type(self.pooler).model_fields:
-            raise ValueError(f"a pooler of kind {self.pooler.kind!r} has no width to choose; leave `budget_of` out")
-        if self.same_size_as is not None and CATALOG[known(self.same_size_as)].budget_of is not None:
-            raise ValueError(f"{self.same_size_as!r} has another head's size itself; give that one as `budget_of`")
+            raise ValueError(f"a pooler of kind {self.pooler.kind!r} has no width to choose; leave `same_size_as` out")
+        if self.same_size_as is not None and CATALOG[known(self.same_size_as)].same_size_as is not None:
+            raise ValueError(f"{self.same_size_as!r} has another head's size itself; give that one as `same_size_as`")
         return self
 
 

@@ -42,7 +42,9 @@ class VocabularyConfig(Config):
 
     size: int = Field(30_000, ge=LEAST_PIECES)
     cased: bool = False
-    encoder: str | None = None  # an encoder of BERT's kind whose vocabulary is taken; `size` and `cased` are then its own
+    encoder: str | None = (
+        None  # an encoder of BERT's kind whose vocabulary is taken; `size` and `cased` are then its own
+    )
 
 
 class SizeConfig(Config):
@@ -107,7 +109,10 @@ class PretrainConfig(Config):
     short_fraction: float = Field(0.1, ge=0, le=1)  # of rows that are cut to a random length, as BERT's code does
     # BERT's: 256 rows a step, 900,000 steps at length 128, then 100,000 at 512.
     stages: tuple[StageConfig, ...] = Field(
-        (StageConfig(length=128, steps=900_000, batch_tokens=32_768), StageConfig(length=512, steps=100_000, batch_tokens=131_072)),
+        (
+            StageConfig(length=128, steps=900_000, batch_tokens=32_768),
+            StageConfig(length=512, steps=100_000, batch_tokens=131_072),
+        ),
         min_length=1,
     )
     accumulate: int = Field(1, ge=1)  # batches that the tokens of a step are taken in, where memory is short

@@ -188,7 +188,7 @@ def with_size_of_encoder(config: PretrainConfig) -> PretrainConfig:
         "feed_forward": about.intermediate_size,
         "positions": about.max_position_embeddings,
     }
-    settings = {**config.model_dump(), "size": size, "vocabulary": {"of": config.encoder}}
+    settings = {**config.model_dump(), "size": size, "vocabulary": {"encoder": config.encoder}}
     return validate(PretrainConfig, settings, f"encoder {config.encoder}")
 
 

@@ -44,7 +44,7 @@ def merge_variants(records: Iterable[RunRecord]) -> list[RunRecord]:
     """
     found = list(records)
     plain = [record for record in found if record.method is None]
-    return [*plain, *(record.model_copy(update={"row": row}) for record, row in choose(found))]
+    return [*plain, *(record.model_copy(update={"model": row}) for record, row in choose(found))]
 
 
 def choose(records: Iterable[RunRecord]) -> list[tuple[RunRecord, str]]:

@@ -28,7 +28,7 @@ class Result:
     layer_weights: tuple[Statistic, ...] | None
 
     @property
-    def weighed_states(self) -> Sequence[State]:
+    def weighted_states(self) -> Sequence[State]:
         """Return which states the layer weights are of."""
         return self.records[0].weighted_states or range(len(self.layer_weights or ()))
 
@@ -121,7 +121,7 @@ def by_experiment(records: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
 
 def data_share(record: RunRecord) -> float:
     """Return the share of the training data that an experiment's heads were trained on."""
-    return float(record.config["heads"]["share"])
+    return float(record.config["heads"]["data_fraction"])
 
 
 def training_seconds(record: RunRecord) -> float:

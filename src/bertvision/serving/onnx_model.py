@@ -104,7 +104,7 @@ class OnnxEngine(Engine):
         )
 
     @property
-    def made_by(self) -> Settings:
+    def settings_fingerprint(self) -> Settings:
         """Return the hash of the graph."""
         return {"head": self.config.sha256, "precision": "onnx"}
 

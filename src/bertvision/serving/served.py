@@ -59,7 +59,7 @@ class Engine(ABC):
 
     @property
     @abstractmethod
-    def made_by(self) -> Settings:
+    def settings_fingerprint(self) -> Settings:
         """Return what decides the logits, beside the encoder."""
 
     @property

@@ -14,7 +14,7 @@ from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.reader_scores import reader_answers_of, reader_scores
 from bertvision.files import whole_folder
 from bertvision.heads.config import is_regression
-from bertvision.heads.head import layer_weights, weighed_states
+from bertvision.heads.head import layer_weights, weighted_states
 from bertvision.heads.logits import logits_of
 from bertvision.kinds.kind import Answering
 from bertvision.manifest import is_hashed, write_manifest
@@ -34,7 +34,7 @@ from bertvision.records import (
     write_mistakes,
     write_record,
 )
-from bertvision.run_folder import MADE_BY
+from bertvision.run_folder import SETTINGS_FINGERPRINT
 from bertvision.settings import first_difference
 from bertvision.steps.cautions import few_held_out, same_answer
 from bertvision.steps.context import RunContext
@@ -127,7 +127,7 @@ def predict(context: RunContext) -> list[RunRecord]:
         found = scored[row.name]
         if found.note is not None:
             context.progress.say(f"warning: {row.name}: {found.note}")
-        record = _record(this, row, place, found).model_copy(update={"behind": behind.get(row.name)})
+        record = _record(this, row, place, found).model_copy(update={"behind_best": behind.get(row.name)})
         write_record(context.folder.records, record)
         records.append(record)
     return records
@@ -140,7 +140,7 @@ def files_of(context: RunContext, record: RunRecord) -> list[Path]:
     models = [folder.head(record.model)] if is_head else []
     models += [folder.encoder(context.fraction)] if context.fraction is not None else []
     own = record_path(folder.records, record.model, record.fraction, record.seed)
-    return [own, *_answer_files(context, names), *(place / MADE_BY for place in models)]
+    return [own, *_answer_files(context, names), *(place / SETTINGS_FINGERPRINT for place in models)]
 
 
 def _notes(context: RunContext, rows: Sequence[ResultModel]) -> list[str]:
@@ -291,7 +291,7 @@ def _record(this: Pass, row: ResultModel, place: int, found: RowScores) -> RunRe
         ),
         efficiency=_efficiency(this, row),
         layer_weights=layer_weights(row.head) if row.head is not None else None,
-        weighted_states=weighed_states(row.head, has_pooler=this.has_pooler) if row.head is not None else None,
+        weighted_states=weighted_states(row.head, has_pooler=this.has_pooler) if row.head is not None else None,
         states=row.states,
         step_mode=row.steps,
         schedule_horizon=config.finetune.horizon,
@@ -330,9 +330,9 @@ def _own_settings(this: Pass, row: ResultModel) -> dict[str, Any]:
     if row.config is None or row.kind not in ("head", "control"):
         return {}
     if is_regression(row.config):
-        return {"setting_of": row.config.variant_of}
+        return {"variant_of": row.config.variant_of}
     lr = row.config.lr or this.context.experiment.heads.lr
-    return {"setting_of": row.config.variant_of, "lr": lr, "weight_decay": row.config.weight_decay}
+    return {"variant_of": row.config.variant_of, "lr": lr, "weight_decay": row.config.weight_decay}
 
 
 def _finished_records(context: RunContext) -> list[RunRecord] | None:

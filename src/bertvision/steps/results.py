@@ -11,7 +11,7 @@ from bertvision.metrics.squad import Scores
 from bertvision.model_folder import read_model_config
 from bertvision.records import Parameters, ResultKind, TrainingPoint, fraction_name
 from bertvision.steps.context import RunContext
-from bertvision.steps.finetune import TIMING, TuningReport, read_tuning
+from bertvision.steps.finetune import TRAINING, TuningReport, read_tuning
 from bertvision.steps.head_folders import TrainedHead, load_heads
 from bertvision.steps.heads import encoder_folder, output_layer_of
 from bertvision.steps.mistakes import Told
@@ -49,7 +49,7 @@ def list_models(context: RunContext, encoder: Encoder) -> list[ResultModel]:
     rows = [BASELINE] if context.task.kind.has_baseline else []
     if (output := output_layer_of(context)) is not None:
         place, own = encoder_folder(context), count_parameters(output)
-        tuning = read_tuning(place) if (place / TIMING).exists() else TuningReport()
+        tuning = read_tuning(place) if (place / TRAINING).exists() else TuningReport()
         learned = size + own.total if tuning.trained is None else tuning.trained
         inside = learned - own.trainable if context.fraction is not None else 0
         parameters = Parameters(total=size + own.total, trainable=learned, encoder=size)

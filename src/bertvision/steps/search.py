@@ -113,8 +113,8 @@ def _opened(
     wanted = config.trials or DEFAULT_TRIALS
     if config.sampler == "grid":
         wanted = min(config.trials or space.size, space.size)
-    made_by = {**_deciding_settings(context), "space": space.as_dict(), "of": space.of}
-    with opened_study(out / STORAGE, experiment.title, made_by) as study:
+    settings_fingerprint = {**_deciding_settings(context), "space": space.as_dict(), "target": space.of}
+    with opened_study(out / STORAGE, experiment.title, settings_fingerprint) as study:
         deadline = float("inf") if config.minutes is None else time.monotonic() + 60 * config.minutes
         yield Search(experiment, space, context, study, wanted, deadline)
 

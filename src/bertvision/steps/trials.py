@@ -57,7 +57,7 @@ def base_of(experiment: Experiment, space: Space, held_out: float | str) -> Expe
     fractions = tuning.fractions[-1:]
     if space.of == "finetune":  # whoever asks for it gets it, however few rows there are
         fractions = (float(max(_whole(space, "epochs"))),)
-        tuning = tuning.model_copy(update={"least_rows": 0, "min_steps": 0})
+        tuning = tuning.model_copy(update={"min_rows": 0, "min_steps": 0})
     return experiment.model_copy(
         update={
             "search": None,
@@ -115,7 +115,7 @@ def head_of(space: Space, trial: Trial) -> HeadConfig:
         update={
             "name": trial.name,
             "pooler": pooler,
-            "budget_of": None if has_width else base.same_size_as,
+            "same_size_as": None if has_width else base.same_size_as,
             "readout": settings["readout"],
             "dropout": float(settings["dropout"]) or None,
             "lr": float(settings["lr"]),

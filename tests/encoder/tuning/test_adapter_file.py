@@ -16,7 +16,7 @@ KEY = "bertvision_tuning"
 
 SETTINGS = [
     {"train": "none", "insert": "houlsby:4"},
-    {"train": "none", "insert": "pfeiffer:4", "norms": False},
+    {"train": "none", "insert": "pfeiffer:4", "train_norms": False},
     {"train": "top:2", "insert": "lora:2"},
     {"train": "none", "insert": "houlsby:4+lora-all:2"},
     {"train": "bitfit", "parasites": {"width": 4, "length": 9}},

@@ -125,5 +125,5 @@ def test_gradients_of_frozen_numbers_have_no_part_in_the_norm_that_is_clipped(ma
 
 
 def test_a_loop_of_ones_own_cannot_keep_single_weights_frozen(make_model):
-    with pytest.raises(SettingsError, match=r"frozen_share: 0.5 is kept by an experiment's own training"):
+    with pytest.raises(SettingsError, match=r"frozen_fraction: 0.5 is kept by an experiment's own training"):
         tune(make_model(), TuneConfig(frozen_fraction=0.5), seed=1)

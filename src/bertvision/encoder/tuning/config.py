@@ -55,7 +55,7 @@ class TuneConfig(Config):
     """What is trained inside the encoder: its own weights, what is inserted into it, and its layer norms.
 
     Hulburd's L12 is `train: all`, L6 is `train: top:6`, L0 is `train: none`, L0-A64 adds `insert: houlsby:64`.
-    As published LoRA leaves the norms alone, and BitFit their gains (it trains their biases): `norms: false`.
+    As published LoRA leaves the norms alone, and BitFit their gains (it trains their biases): `train_norms: false`.
     """
 
     train: str = "all"  # all (embeddings and pooler too), top:n blocks, bitfit (every bias) or none
@@ -64,7 +64,9 @@ class TuneConfig(Config):
     insert: str = "none"
     train_norms: bool = True  # layer norms are trained even where their block is frozen
     parasites: ParasiteConfig | None = None
-    frozen_fraction: float | None = Field(None, gt=0, lt=1)  # of the single weights trained otherwise, at random; None: 0
+    frozen_fraction: float | None = Field(
+        None, gt=0, lt=1
+    )  # of the single weights trained otherwise, at random; None: 0
 
     @field_validator("train")
     @classmethod
@@ -83,7 +85,7 @@ class TuneConfig(Config):
             )
         return insert
 
-    @field_validator("frozen_share", mode="before")
+    @field_validator("frozen_fraction", mode="before")
     @classmethod
     def _nothing_is_none(cls, given: object) -> object:
         return None if given == 0 else given
@@ -91,9 +93,13 @@ class TuneConfig(Config):
     @model_validator(mode="after")
     def _freezes_what_is_trained(self) -> "TuneConfig":
         if self.frozen_fraction and (self.inserted or self.parasites is not None):
-            raise ValueError("frozen_share is of the encoder's own weights; leave insert and parasites out beside it")
+            raise ValueError(
+                "frozen_fraction is of the encoder's own weights; leave insert and parasites out beside it"
+            )
         if self.frozen_fraction and self.trained.kind == "none" and not self.train_norms:
-            raise ValueError("frozen_share is of what is trained, and train: none with norms: false trains nothing")
+            raise ValueError(
+                "frozen_fraction is of what is trained, and train: none with train_norms: false trains nothing"
+            )
         return self
 
     @property

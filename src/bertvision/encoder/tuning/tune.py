@@ -76,8 +76,8 @@ def tune(model: PreTrainedModel, config: TuneConfig, seed: int) -> Tuned:
     """
     if config.frozen_fraction is not None:
         raise SettingsError(
-            f"frozen_share: {config.frozen_fraction:g} is kept by an experiment's own training, and another loop would "
-            "move what is frozen; run an experiment with it, or leave it out"
+            f"frozen_fraction: {config.frozen_fraction:g} is kept by an experiment's own training, and another loop "
+            "would move what is frozen; run an experiment with it, or leave it out"
         )
     names, own = trained_names(model, config.trained, norms=config.train_norms), plain_parameters(model)
     with undone_on_failure(model):
