@@ -211,7 +211,7 @@ def test_heads_are_listed_with_the_papers_share_of_bert_large():
 
 def test_heads_are_counted_for_any_shape_and_any_encoder(encoder_folder):
     small = {row["name"]: row for row in json.loads(call("heads", "--layers", 3, "--hidden", 8, "--json").stdout)}
-    assert (small["last_linear"]["trainable"], small["last_linear"]["share"]) == (18, None)
+    assert (small["last_linear"]["trainable"], small["last_linear"]["percent_of_encoder"]) == (18, None)
     assert call("heads", "--layers", 3, "--hidden", 8).exit_code == 0
     loaded = {row["name"]: row for row in json.loads(call("heads", "--encoder", encoder_folder, "--json").stdout)}
     assert loaded["learned_pooling"]["trainable"] == 3 + 1 + 66

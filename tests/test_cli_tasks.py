@@ -131,7 +131,7 @@ def test_a_table_without_a_dev_file_is_split_and_the_last_lines_say_what_the_sco
         exact = binomtest(round(record.scores["accuracy"] / 20), 5).proportion_ci()
         assert record.intervals["accuracy"] == pytest.approx((100 * exact.low, 100 * exact.high))
         if record.kind != "baseline":  # five rows cannot tell models apart: 5 to 0 is chance in 2 of 32 cases
-            assert record.behind_best[0] <= 0 <= record.behind[1]
+            assert record.behind_best[0] <= 0 <= record.behind_best[1]
     said = " ".join(shown.stdout.split())
     name, score, low, high = re.search(
         r"(\w+): accuracy ([\d.]+) on 5 examples \(95% interval ([\d.]+) to ([\d.]+)\), tied with", said

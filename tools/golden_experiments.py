@@ -215,7 +215,7 @@ def _settings(task: str, ending: str, train: list[Any], **changes: Any) -> Setti
         "finetune": {"fractions": [8], "batch": {"windows": 12}, "lr": 3e-3},
         "states": {"source": "live"},
         "heads": {"train": train, "epochs": 2, "batch": {"windows": 12}, "lr": 0.01},
-        "ensembles": [{"models": ["encoder", train[0]], "method": "mean"}],
+        "ensembles": [{"of": ["encoder", train[0]], "how": "mean"}],
         "device": "cpu",
         **changes,
     }
@@ -263,8 +263,8 @@ EXPERIMENTS: dict[str, Experiment] = {
                 finetune={**TWO_FRACTIONS, "fractions": [2, 16], "lr": 5e-3},
                 seeds=[1, 2],
                 ensembles=[
-                    {"models": ["encoder", "learned_pooling"]},
-                    {"models": ["encoder", "learned_pooling"], "method": "mean"},
+                    {"of": ["encoder", "learned_pooling"]},
+                    {"of": ["encoder", "learned_pooling"], "how": "mean"},
                 ],
             )
         },
@@ -294,7 +294,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 "csv",
                 [*ROW_HEADS, "regression"],
                 data=FILES["csv"] | HELD_OUT,
-                tune={"train": "none", "insert": "lora:4", "train_norms": False},
+                tune={"train": "none", "insert": "lora:4", "norms": False},
                 finetune={**TWO_FRACTIONS, "lr": 0.02, "keep_best": True},
                 states={"source": "live", "pooling": "mean"},
             )
@@ -309,8 +309,8 @@ EXPERIMENTS: dict[str, Experiment] = {
                 "multilabel",
                 "csv",
                 [*ROW_HEADS, "regression"],
-                data=FILES["csv"] | {"label_separator": ";"},
-                tune={"train": "top:1", "train_norms": False},
+                data=FILES["csv"] | {"separator": ";"},
+                tune={"train": "top:1", "norms": False},
                 finetune={**TWO_FRACTIONS, "lr": 5e-3, "fractions": [8]},
             )
         },
@@ -319,7 +319,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     # Half of the single weights frozen.
     "numbers": Experiment(
         write_numbers,
-        {"settings": _settings("regression", "csv", [*ROW_HEADS, "regression"], tune={"frozen_fraction": 0.5})},
+        {"settings": _settings("regression", "csv", [*ROW_HEADS, "regression"], tune={"frozen_share": 0.5})},
         judging_commands("dev.csv", "learned_pooling"),
     ),
     # Parasites, and a linear schedule with warmup.
@@ -361,7 +361,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 data=FILES["csv"] | {"columns": {"text": ["text1", "text2"], "label": "label"}},
                 finetune={"fractions": []},
                 states={"source": "live", "pooling": "compared", "layers": [0, 2]},
-                ensembles=[{"models": ["learned_pooling", "regression"], "method": "mean"}],
+                ensembles=[{"of": ["learned_pooling", "regression"], "how": "mean"}],
             )
         },
         judging_commands("dev.csv", "learned_pooling", "given", encoder="regression"),
@@ -387,7 +387,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 "squad2",
                 "json",
                 SPAN_HEADS,
-                finetune={**TWO_FRACTIONS, "teacher": {"model": "teacher/encoder/8", "loss_weight": 0.7}},
+                finetune={**TWO_FRACTIONS, "teacher": {"model": "teacher/encoder/8", "share": 0.7}},
             ),
         },
         {
@@ -416,10 +416,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 "data": {"train": ["text.jsonl"], "held_out_every": 8},
                 "vocabulary": {"size": 110},
                 "size": {"layers": 2, "hidden": 32, "heads": 4, "positions": 48},
-                "stages": [
-                    {"length": 32, "steps": 20, "batch_tokens": 512},
-                    {"length": 48, "steps": 5, "batch_tokens": 512},
-                ],
+                "stages": [{"length": 32, "steps": 20, "tokens": 512}, {"length": 48, "steps": 5, "tokens": 512}],
                 "lr": 2e-3,
                 "optim": {"warmup": 0.1},
                 "evaluate_every": 10,

@@ -1,7 +1,7 @@
 """Takes apart where rows' null odds lie, and why: python tools/null_shift.py DEV OUT RUN...
 
-RUN are run folders of SQuAD 2.0 with their predictions, DEV their dev file. Where `data.extra_dev_sets.seen` names
-questions that were trained on, these are looked at too. Writes OUT/null_shift.json, a line for each row, split, fraction and seed, and
+RUN are run folders of SQuAD 2.0 with their predictions, DEV their dev file. Where `data.also.seen` names questions that
+were trained on, these are looked at too. Writes OUT/null_shift.json, a line for each row, split, fraction and seed, and
 the means over seeds as OUT/null_shift.md. What it measures is explained at `log_odds_of` and `compare`.
 """
 

@@ -27,8 +27,9 @@ from bertvision.heads.head import Head
 from bertvision.heads.output_layer import answers_for, has_output_layer, read_output_layer, windows_for
 from bertvision.heads.poolers.config import OwnPoolerConfig
 from bertvision.hub import find_model_folder
-from bertvision.manifest import OUTSIDE, check_links, check_manifest, is_inside
+from bertvision.manifest import OUTSIDE, check_links, check_manifest
 from bertvision.model_config import CONFIG, ONNX_FORMAT, Pooling, UseConfig, best_model
+from bertvision.run_folder import is_inside
 from bertvision.settings import Settings, suggest, validate
 from bertvision.shapes import StackShape
 from bertvision.tasks import TASKS

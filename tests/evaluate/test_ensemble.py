@@ -310,7 +310,7 @@ def test_scores_are_printed_as_a_table_or_as_json(answer, encoder, squad_file, t
     assert ["model", "weight", "EM", "F1", "best", "F1", "span", "F1"] in lines
     assert [line[0] for line in lines if len(line) in (5, 6)] == ["1/encoder", "0.5/encoder", "ensemble"]
     made = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
-    assert [member["share"] for member in made["members"]] == [0.75, 0.25]
+    assert [member["weight"] for member in made["members"]] == [0.75, 0.25]
     assert (made["questions"], made["by"], made["scores"]["total"]) == (8, "tokens", 8)
 
 

@@ -57,7 +57,7 @@ def test_every_row_answers_the_held_out_articles_too(settings, tmp_path):
     whole = read_squad(settings["data"]["train"])
     assert {each.title for each in gold.examples} < {each.title for each in whole.examples}
     assert all(each in whole.examples for each in gold.examples)
-    assert [len(gold.examples), records[0].data["held_out"].questions, records[0].data["train"].questions] == [2, 2, 6]
+    assert [len(gold.examples), records[0].data["held_out"].examples, records[0].data["train"].examples] == [2, 2, 6]
     for root in (out, out / "seeds" / "2"):
         for row in ("encoder", "last_linear", "encoder+last_linear"):
             folder = root / "predictions_held_out" / "1" / row
@@ -68,7 +68,7 @@ def test_the_tuned_scores_are_those_of_dev_at_the_best_threshold_of_the_held_out
     settings, held_out, tmp_path
 ):
     out = tmp_path / "out"
-    record = next(each for each in run_with(settings, out, f"data.held_out={held_out}") if each.row == "last_linear")
+    record = next(each for each in run_with(settings, out, f"data.held_out={held_out}") if each.model == "last_linear")
 
     def scores_at(place, gold, threshold):
         folder = out / place / "1" / "last_linear"
@@ -175,11 +175,11 @@ def test_a_share_is_part_of_what_made_a_head_unless_it_is_all(settings, tmp_path
     out = tmp_path / "out"
     run_with(settings, out)
     settings_fingerprint = json.loads((out / "heads" / "1" / "last_linear" / "settings_fingerprint.json").read_text())
-    assert "share" not in settings_fingerprint["heads"]
+    assert "data_fraction" not in settings_fingerprint["heads"]
     with pytest.raises(FolderError, match=r"heads\.share was null and is now 0\.5"):
         run_with(settings, out, "heads.data_fraction=0.5")
     half = run_with(settings, tmp_path / "half", "heads.data_fraction=0.5")
-    whole = {record.row: record for record in run_with(settings, out)}
+    whole = {record.model: record for record in run_with(settings, out)}
     assert half[0].encoder_fingerprint == whole["encoder"].encoder_fingerprint
     prints = [
         (place / "heads" / "1" / "last_linear" / "head.safetensors").read_bytes() for place in (out, tmp_path / "half")
@@ -189,7 +189,7 @@ def test_a_share_is_part_of_what_made_a_head_unless_it_is_all(settings, tmp_path
 
 def test_a_file_of_its_own_can_be_held_out_of_nothing(settings, questions, held_out, tmp_path):
     record = run_with(settings, tmp_path / "out", f"data.held_out={held_out}")[0]
-    assert [record.data["held_out"].questions, record.data["train"].questions] == [104, len(questions)]
+    assert [record.data["held_out"].examples, record.data["train"].examples] == [104, len(questions)]
     assert record.scores.keys() >= NEEDS_HELD_OUT
     answered = tmp_path / "out" / "predictions_held_out" / "1" / "encoder" / "predictions.json"
     assert len(json.loads(answered.read_text())) == 104
@@ -205,7 +205,7 @@ def test_a_held_out_file_that_has_changed_is_answered_anew_and_refused_where_hea
         run_with(settings, out, f"data.held_out={apart}", f"heads.epochs={epochs}")
     write_squad(apart, moved[:2])
     record = run_with(settings, tmp_path / "once", f"data.held_out={apart}", "heads.epochs=1")[0]
-    assert record.data["held_out"].questions == 2
+    assert record.data["held_out"].examples == 2
     assert len(read_squad(str(tmp_path / "once" / "held_out.json")).examples) == 2
     with pytest.raises(FolderError, match="made by other settings .scored_on.held_out was"):
         run_with(settings, tmp_path / "twice", f"data.held_out={apart}", "heads.epochs=2")
@@ -224,7 +224,7 @@ def test_a_share_that_is_none_is_refused(settings, given):
 
 def test_both_decoders_are_scored_and_a_loaded_model_is_calibrated_for_its_own(settings, held_out, tmp_path):
     out = tmp_path / "out"
-    record = next(each for each in run_with(settings, out, f"data.held_out={held_out}") if each.row == "last_linear")
+    record = next(each for each in run_with(settings, out, f"data.held_out={held_out}") if each.model == "last_linear")
     scores = record.scores
     reader = bertvision.load(out / "heads" / "1" / "last_linear", device="cpu")
     fitted = reader.served.calibration

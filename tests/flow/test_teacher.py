@@ -49,7 +49,7 @@ def probabilities(place, windows):
 def test_a_pupil_without_labels_answers_as_its_teacher_does(settings, teacher, tmp_path, make_task):
     untaught = {**settings, "finetune": {**settings["finetune"], "fractions": [0]}}
     (start,) = run_finetune(build_experiment(untaught), tmp_path / "start")
-    (pupil,) = run_finetune(taught(settings, teacher, share=1), tmp_path / "pupil")
+    (pupil,) = run_finetune(taught(settings, teacher, loss_weight=1), tmp_path / "pupil")
     wanted, before, after = (probabilities(place, make_task("span")[0]) for place in (teacher, start, pupil))
     assert (after - wanted).abs().mean() < (before - wanted).abs().mean() / 2
 

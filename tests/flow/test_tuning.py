@@ -72,7 +72,7 @@ def test_every_tuning_goes_the_whole_line(name, settings, out, tmp_path):
     assert encoder.parameters.trainable == trained + OUTPUT
     assert head.parameters.trainable == 3 + 1 + OUTPUT
     assert both.model == "encoder+learned_pooling"
-    for row, model in (("encoder", out / "encoder" / "1"), (head.model, out / "heads" / "1" / head.row)):
+    for row, model in (("encoder", out / "encoder" / "1"), (head.model, out / "heads" / "1" / head.model)):
         load_model(model)  # refuses an encoder of other weights
         predict_file(model, settings["data"]["dev"], tmp_path / row)
         files = [place / "predictions.json" for place in (tmp_path / row, out / "predictions" / "1" / row)]

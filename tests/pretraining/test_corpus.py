@@ -141,7 +141,7 @@ def test_held_out_files_in_a_folder_of_text_are_not_trained_on(make_config, text
 
 
 def test_an_encoders_vocabulary_can_be_taken(make_config, saved_encoder, tokenizer, tmp_path):
-    prepared = prepare_corpus(make_config(vocabulary={"of": str(saved_encoder)}), tmp_path / "taken")
+    prepared = prepare_corpus(make_config(vocabulary={"encoder": str(saved_encoder)}), tmp_path / "taken")
     assert prepared.vocabulary.tokenizer.get_vocab() == tokenizer.get_vocab()
 
 
@@ -150,7 +150,7 @@ def test_cases_stay_told_apart_on_the_disk(make_config, tmp_path, cased):
     trained = prepare_corpus(make_config(vocabulary={"size": 120, "cased": cased}), tmp_path / "trained")
     folder = tmp_path / "trained" / "vocabulary"
     (folder / "config.json").write_text('{"model_type": "bert"}')
-    taken = prepare_corpus(make_config(vocabulary={"of": str(folder)}), tmp_path / "taken")
+    taken = prepare_corpus(make_config(vocabulary={"encoder": str(folder)}), tmp_path / "taken")
     text = "Bado KILU"
     for prepared in (trained, taken):
         pieces = prepared.vocabulary.tokenizer.tokenize(text)
@@ -212,7 +212,7 @@ def test_a_vocabulary_without_word_pieces_is_refused(make_config, tmp_path):
     PreTrainedTokenizerFast(tokenizer_object=Tokenizer(BPE(vocab=specials, merges=[]))).save_pretrained(folder)
     (folder / "config.json").write_text('{"model_type": "bert"}')
     assert "has no word pieces; give an encoder of BERT's kind" in refusal(
-        make_config(vocabulary={"of": str(folder)}), tmp_path / "corpus"
+        make_config(vocabulary={"encoder": str(folder)}), tmp_path / "corpus"
     )
 
 

@@ -464,7 +464,7 @@ def test_shipped_pre_trainings_are_valid(path):
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_pre_trainings_run_through_in_small(path, make_config, text_file, tmp_path):
     own = yaml.safe_load(path.read_text())
-    stages = [{**stage, "steps": 2, "tokens": 1024} for stage in own["stages"]]
+    stages = [{**stage, "steps": 2, "batch_tokens": 1024} for stage in own["stages"]]
     small = ["size.layers=1", "size.hidden=16", "size.heads=2", "vocabulary.size=120"]
     if "encoder" in own:
         size = {"layers": 1, "hidden": 16, "heads": 2, "positions": 128}

@@ -22,7 +22,7 @@ def test_differences_come_back_from_disk_and_those_with_another_row_stay(tmp_pat
     ("content", "problem"),
     [
         ("[{", r"damaged \("),
-        ('[{"row": "lora"}]', r"not differences of this version: `0\.difference`: Field required; delete it"),
+        ('[{"model": "lora"}]', r"not differences of this version: `0\.difference`: Field required; delete it"),
         ("{}", r"not differences of this version: ``: .*valid array"),
     ],
 )

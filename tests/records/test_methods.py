@@ -4,7 +4,7 @@ from bertvision.records import merge_variants
 
 
 def test_variants_become_rows_of_one_experiment(make_variant, make_record):
-    records = [make_record(), make_variant("full"), make_variant("heads"), make_variant("heads", row="ladder")]
+    records = [make_record(), make_variant("full"), make_variant("heads"), make_variant("heads", model="ladder")]
     merged = merge_variants(records)
     assert merged[0] == records[0]
     named = {(record.experiment, record.model) for record in merged[1:]}
@@ -49,7 +49,7 @@ def test_rates_are_compared_over_the_seeds_that_all_of_them_have(make_variant, s
 
 def test_a_head_is_shown_at_its_best_rate_too(make_variant):
     rates = {"ladder-lr0.001": 50.0, "ladder-lr0.003": 55.0, "mix4-lr0.001": 40.0}
-    records = [make_variant("heads", row=row, f1=held_out, held_out=held_out) for row, held_out in rates.items()]
+    records = [make_variant("heads", model=row, f1=held_out, held_out=held_out) for row, held_out in rates.items()]
     assert [(each.model, each.scores["f1"]) for each in merge_variants(records)] == [
         ("heads:ladder", 55.0),
         ("heads:mix4", 40.0),

@@ -84,7 +84,7 @@ def test_a_page_has_a_language_a_title_and_labelled_pictures(written):
 def test_what_comes_from_records_is_escaped(tmp_path, make_record):
     record = make_record(
         experiment="<script>alert(1)</script>",
-        row="<b>",
+        model="<b>",
         layer_weights=[0.5, 0.5],
         notes=["<u>note</u>"],
         config={"name": "</pre><i>"},

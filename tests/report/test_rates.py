@@ -44,7 +44,7 @@ def make_heads(make_variant):
 
     def make(scores):
         return [
-            make_variant(f"heads-lr{below}", row=row, rate=below, held_out=held_out, heads=HEADS)
+            make_variant(f"heads-lr{below}", model=row, rate=below, held_out=held_out, heads=HEADS)
             for (below, row), held_out in scores.items()
         ]
 

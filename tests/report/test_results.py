@@ -72,7 +72,7 @@ def test_records_are_split_by_experiment(make_record):
 
 def test_only_the_largest_fraction_is_kept(make_record):
     rows = results_of(
-        [make_record(fraction=fraction, row=row) for fraction, row in ((None, "a"), (0.5, "b"), (0.1, "c"))]
+        [make_record(fraction=fraction, model=row) for fraction, row in ((None, "a"), (0.5, "b"), (0.1, "c"))]
     )
     assert [row.name for row in largest_fraction(rows)] == ["b"]
 

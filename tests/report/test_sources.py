@@ -53,7 +53,7 @@ def test_an_encoder_is_named_whether_its_config_is_a_name_or_a_section(make_reco
 
 def test_a_note_names_its_rows_unless_it_is_about_all(make_record):
     head = make_record(notes=["short run", "diverged once"])
-    encoder = make_record(row="encoder", kind="encoder", notes=["short run"])
+    encoder = make_record(model="encoder", kind="encoder", notes=["short run"])
     assert notes([head, encoder]) == ["short run", "diverged once (learned_pooling)"]
 
 
@@ -66,7 +66,7 @@ def test_near_misses_are_counted_where_there_are_some(make_record):
     made = DataFile(
         name="train.json", sha256=None, examples=90, dropped=0, windows=99, near_misses={"swap": 20, "cut": 5}
     )
-    table = data_table([make_record(data={"train": made}), make_record(row="other", data={"train": made})])
+    table = data_table([make_record(data={"train": made}), make_record(model="other", data={"train": made})])
     assert table.header == ("split", "file", "examples", "near misses", "dropped", "windows")
     assert table.texts == (("train", "train.json", "90", "25", "0", "99"),)
     assert "near misses" not in data_table([make_record()]).header

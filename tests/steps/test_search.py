@@ -314,7 +314,7 @@ def test_a_grid_tries_every_value_once(settings, tmp_path):
 
 
 def test_fine_tuning_is_searched_with_restarts(settings, tmp_path):
-    settings["search"] = {"of": "finetune", "lr": [1e-3, 1e-4], "batch": [8], "epochs": [1, 2], "seed": [1, 2]}
+    settings["search"] = {"target": "finetune", "lr": [1e-3, 1e-4], "batch": [8], "epochs": [1, 2], "seed": [1, 2]}
     settings["finetune"] = {"optim": {"schedule": "linear"}}
     record = search(build_experiment(settings), tmp_path / "out", trials=3)
     best = read_experiment(tmp_path / "out" / "best.yaml")

@@ -61,7 +61,7 @@ def test_a_row_costs_what_its_windows_cost_alone(make):
 
 def test_a_head_costs_the_tuning_below_it_and_the_pass_that_trained_all_heads(make):
     both = costs("heads", heads=spent(0.01, 1.0, 9_000_000_000), rows=("encoder", "ladder"))
-    head = make("heads", row="ladder-lr0.01", heads={"epochs": 2, "share": 0.5})
+    head = make("heads", row="ladder-lr0.01", heads={"epochs": 2, "data_fraction": 0.5})
     encoder = make("heads", heads={"epochs": 3})
     (below, above) = with_costs([encoder, head], [both])
     assert (below.efficiency.heads_seconds, below.efficiency.peak_device_bytes) == (0.0, 4_000_000_000)

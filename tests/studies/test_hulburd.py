@@ -86,7 +86,7 @@ def test_differences_have_intervals_where_answers_were_compared(study):
 
 def add_best(records):
     """Return records a best F1 five above their F1, and those of `top_6` seven."""
-    gains = [7 if record.row == "top_6" else 5 for record in records]
+    gains = [7 if record.model == "top_6" else 5 for record in records]
     scores = [{**each.scores, "best_f1": each.scores["f1"] + gain} for each, gain in zip(records, gains, strict=True)]
     return [each.model_copy(update={"scores": own}) for each, own in zip(records, scores, strict=True)]
 

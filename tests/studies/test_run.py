@@ -461,7 +461,7 @@ def test_claims_about_f1_resample_articles_and_seeds_together(folder, questions,
     shown = []
     for seed, right in ((1, ("q0", "q1", "q3")), (2, golds)):
         for row, answers in (("encoder", nothing), ("adapter_386_shared_skip", {**nothing, **_only(golds, right)})):
-            record = make_record(row=row, seed=seed, scores={"f1": 0.0}, config={"seeds": [1, 2]})
+            record = make_record(model=row, seed=seed, scores={"f1": 0.0}, config={"seeds": [1, 2]})
             shown.append(Shown(record, row, tmp_path / row / str(seed)))
             write_json(shown[-1].answers, answers)
     found = resample_claims(find_study("null_offset"), shown, str(folder / "dev-v2.0.json"))

@@ -24,7 +24,7 @@ from bertvision.records import (
     record_paths,
     write_differences,
 )
-from bertvision.run_folder import folder_of_record
+from bertvision.run_folder import folder_of_record_file
 from bertvision.settings import validate
 from bertvision.tables import Cell, Number, Table
 from bertvision.tasks import task_name
@@ -150,7 +150,7 @@ def _read_golds(there: Sequence[Shown], gold: str, resamples: int) -> Resampled:
 
 def predictions_of(record: RunRecord, path: Path) -> Path:
     """Find a record's predictions: records lie in OUT/records."""
-    return folder_of_record(path.parent.parent, record).predictions(record.model)
+    return folder_of_record_file(path, record).predictions(record.model)
 
 
 def _check_rows(out: Path, shown: Sequence[Shown], there: Sequence[Shown], against: str) -> None:

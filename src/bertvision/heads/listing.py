@@ -27,7 +27,7 @@ class HeadSize(NamedTuple):
     kinds: tuple[str, ...]  # of tasks that it serves
     total: int  # running statistics included
     trainable: int
-    share: float | None  # total in percent of the encoder, as the papers have it; None where only a shape is known
+    percent_of_encoder: float | None  # total, as the papers have it; None where only a shape is known
     about: str
 
 
@@ -73,7 +73,7 @@ def _size(name: str, shape: StackShape, of_first_token: StackShape, whole: int |
 
 
 def _cells(head: HeadSize) -> tuple[Cell, ...]:
-    share = "" if head.share is None else Number(head.share, ".3f")
+    share = "" if head.percent_of_encoder is None else Number(head.percent_of_encoder, ".3f")
     return (head.name, head.scores, Number(head.trainable, ","), Number(head.total, ","), share)
 
 

@@ -11,7 +11,7 @@ from bertvision.encoder.folder import purpose_of_class
 from bertvision.encoder.load import BASE_MODEL, DEFAULT_MODEL, pypi_encoder
 from bertvision.encoder.pypi import ENCODERS
 from bertvision.errors import EncoderError, SettingsError
-from bertvision.hub import CARD, HUB_ID, downloaded_card, front_matter
+from bertvision.hub import CARD, HUB_ID, downloaded_card, front_matter, parse_snapshot
 from bertvision.model_config import Calibration, UseConfig
 from bertvision.model_folder import ModelConfig
 from bertvision.records import RunRecord, tuned_for
@@ -288,7 +288,5 @@ def _pypi_card(name: str) -> Path | None:
 
 
 def _hub_id_of(folder: Path) -> str | None:
-    """Return the hub id of a folder in the hub's cache: models--OWNER--NAME/snapshots/COMMIT."""
-    place = folder.resolve()
-    kind, *names = place.parent.parent.name.split("--")
-    return "/".join(names) if (kind, place.parent.name, len(names)) == ("models", "snapshots", 2) else None
+    snapshot = parse_snapshot(folder.resolve())
+    return None if snapshot is None else snapshot.hub_id
