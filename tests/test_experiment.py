@@ -322,7 +322,7 @@ def test_the_quickstart_reads_the_shipped_passages_and_takes_overrides():
 def test_ensembles_are_named_after_their_members_and_how_they_are_combined():
     of = ["encoder", "last_linear"]
     experiment = build_experiment(
-        {"ensembles": [{"of": of}, {"of": of, "method": "mean"}, {"of": of, "method": "logits"}]}
+        {"ensembles": [{"models": of}, {"models": of, "method": "mean"}, {"models": of, "method": "logits"}]}
     )
     assert [ensemble.name for ensemble in experiment.ensembles] == [
         "encoder+last_linear",
@@ -408,7 +408,7 @@ PAIR = ["encoder", "last_linear"]
         ({"heads": {"train": [{"name": "x", "pooler": {"kind": "cnn"}}]}}, "`heads.train.0.pooler`: Input tag 'cnn'"),
         ({"task": "classification", "finetune": "none"}, '`finetune`: Input should be an object, got "none"'),
         ({"task": "classification", "heads": 3}, "`heads`: Input should be an object, got 3"),
-        ({"ensembles": [{"models": ["encoder"]}]}, "`ensembles.0.of`: "),
+        ({"ensembles": [{"models": ["encoder"]}]}, "`ensembles.0.models`: "),
         (
             {"ensembles": [{"models": ["encoder", "cnn"]}]},
             "ensemble of 'cnn', which is not trained here; known: encoder, ",
@@ -417,8 +417,8 @@ PAIR = ["encoder", "last_linear"]
             {"heads": {"train": ["last_linear"]}, "ensembles": [{"models": ["encoder", "last_linaer"]}]},
             "ensemble of 'last_linaer', which is not trained here; did you mean `last_linear`?",
         ),
-        ({"ensembles": [{"of": PAIR, "how": "median"}]}, "`ensembles.0.how`: "),
-        ({"ensembles": [{"of": PAIR}, {"of": PAIR}]}, "two ensembles are called 'encoder+last_linear'"),
+        ({"ensembles": [{"models": PAIR, "method": "median"}]}, "`ensembles.0.method`: "),
+        ({"ensembles": [{"models": PAIR}, {"models": PAIR}]}, "two ensembles are called 'encoder+last_linear'"),
         ({"answers": {"decoders": ["reader"]}}, "`answers`: `decoders` holds `official` and, if wanted, "),
         ({"answers": {"decoders": ["official"] * 2}}, "`answers`: `decoders` holds `official` and, if wanted, "),
         (
@@ -444,7 +444,7 @@ def test_a_mistyped_choice_is_answered_with_the_nearest():
 def test_a_head_that_scores_pairs_is_no_member_of_an_ensemble():
     settings = {"heads": {"train": ["adapter_386_shared_skip_joint", "last_linear"]}}
     of = ["last_linear", "adapter_386_shared_skip_joint"]
-    assert refusal({**settings, "ensembles": [{"of": of}]}) == (
+    assert refusal({**settings, "ensembles": [{"models": of}]}) == (
         "ensemble of 'adapter_386_shared_skip_joint', whose joint readout cannot be combined token by token; "
         "leave it out"
     )

@@ -9,7 +9,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-import bertvision
+import bertvision.data
 from bertvision.cli import app
 from bertvision.data.example import GoldAnswer, NearMissConfig, Question
 from bertvision.data.held_out import write_squad
@@ -233,7 +233,7 @@ def squad(folder, name="in.json", **extra):
 
 
 def test_a_file_of_squad_1_1_becomes_one_of_2_0_with_plausible_answers(tmp_path):
-    bertvision.near_misses(squad(tmp_path), tmp_path / "out.json.gz", {"fraction": 1.0, "rules": ["number"]})
+    bertvision.data.write_near_misses(squad(tmp_path), tmp_path / "out.json.gz", {"fraction": 1.0, "rules": ["number"]})
     written = json.loads(gzip.decompress((tmp_path / "out.json.gz").read_bytes()))
     own, near = written["data"][0]["paragraphs"][0]["qas"]
     assert (written["version"], written["data"][0]["source"]) == ("v2.0", "mine")
@@ -257,7 +257,9 @@ def test_a_borrowed_question_is_written_into_the_paragraph_that_borrows_it(tmp_p
     ]
     paragraphs = [{"context": context, "qas": [qa]} for context, qa in zip((WEIR, MILL), qas, strict=True)]
     (tmp_path / "in.json").write_text(json.dumps({"data": [{"title": "Weirs", "paragraphs": paragraphs}]}))
-    bertvision.near_misses(tmp_path / "in.json", tmp_path / "out.json", {"fraction": 1.0, "rules": ["borrowed"]})
+    bertvision.data.write_near_misses(
+        tmp_path / "in.json", tmp_path / "out.json", {"fraction": 1.0, "rules": ["borrowed"]}
+    )
     own, other = json.loads((tmp_path / "out.json").read_text())["data"][0]["paragraphs"]
     assert [qa["id"] for qa in own["qas"]] == ["q"]
     assert [qa["id"] for qa in other["qas"]] == ["other", "q-near-borrowed"]
@@ -266,18 +268,22 @@ def test_a_borrowed_question_is_written_into_the_paragraph_that_borrows_it(tmp_p
 
 def test_of_a_slice_its_own_questions_are_written_alone(tmp_path):
     write_squad(tmp_path / "in.json", (WHO, ask("When was the mill sold?", "1931", MILL, "other", "Mills")))
-    bertvision.near_misses(f"{tmp_path / 'in.json'}[:1]", tmp_path / "out.json", {"fraction": 1.0, "rules": ["number"]})
+    bertvision.data.write_near_misses(
+        f"{tmp_path / 'in.json'}[:1]", tmp_path / "out.json", {"fraction": 1.0, "rules": ["number"]}
+    )
     (article,) = json.loads((tmp_path / "out.json").read_text())["data"]
     (paragraph,) = article["paragraphs"]
     assert (article["title"], [qa["id"] for qa in paragraph["qas"]]) == ("Weirs", ["q", "q-near-number"])
     with pytest.raises(DataError, match="no example in this slice of 2"):
-        bertvision.near_misses(f"{tmp_path / 'in.json'}[2:]", tmp_path / "out.json")
+        bertvision.data.write_near_misses(f"{tmp_path / 'in.json'}[2:]", tmp_path / "out.json")
 
 
 def test_made_again_from_what_was_written_nothing_is_doubled(tmp_path):
-    bertvision.near_misses(squad(tmp_path), tmp_path / "out.json", {"fraction": 1.0, "rules": ["negation"]})
+    bertvision.data.write_near_misses(squad(tmp_path), tmp_path / "out.json", {"fraction": 1.0, "rules": ["negation"]})
     with pytest.raises(DataError, match="none of its 1 answerable"):
-        bertvision.near_misses(tmp_path / "out.json", tmp_path / "two.json", {"fraction": 1.0, "rules": ["negation"]})
+        bertvision.data.write_near_misses(
+            tmp_path / "out.json", tmp_path / "two.json", {"fraction": 1.0, "rules": ["negation"]}
+        )
 
 
 def call(*arguments):

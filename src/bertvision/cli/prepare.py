@@ -78,7 +78,7 @@ def near_miss(
     from bertvision.data.near_miss import write_near_misses
 
     chosen = [rule.strip() for rule in rules.split(",")]
-    found = write_near_misses(data, out, {"share": share, "seed": seed, "rules": chosen}, progress_for(quiet))
+    found = write_near_misses(data, out, {"fraction": share, "seed": seed, "rules": chosen}, progress_for(quiet))
     if as_json:
         print_json({**found.as_dict(), "out": str(out)})
         return

@@ -117,7 +117,7 @@ def make_near_misses(
     if config.fraction and not found:
         raise DataError(
             f"{name}: none of its {num_answerable:,} answerable questions became a near miss by the rules "
-            f"{', '.join(config.rules)}; try other rules or a larger share"
+            f"{', '.join(config.rules)}; try other rules or a larger fraction"
         )
     made = tuple(found[question.id] for question in questions if question.id in found)
     return NearMisses(made, num_answerable, not any(passage.is_cased for passage in passages.values()))
@@ -136,7 +136,7 @@ def write_near_misses(
 ) -> NearMisses:
     """Write a SQuAD file, or a slice of one (`FILE[a:b]`), with near misses beside its own questions, as SQuAD 2.0.
 
-    `settings` are those of `data.near_misses`: `share`, `seed` and `rules`. All else of the file stays as it is; a name
+    `settings` are those of `data.near_misses`: `fraction`, `seed` and `rules`. All else of the file stays as it is; a name
     that ends in `.gz` is packed.
     """
     config = validate(NearMissConfig, dict(settings or {}), "near misses")
