@@ -1,7 +1,7 @@
 """Small heads on all layers of any Hugging Face encoder.
 
-Its public names stand in `__init__.pyi`, and each is imported when it is first used. `bertvision.heads`, `.tuning`, `.data`
-and `.serving` have public names of their own; all else is private and may move.
+Its public names stand in `__init__.pyi`, and each is imported when it is first used. `bertvision.heads`, `.tuning`,
+`.data` and `.serving` have public names of their own; all else is private and may move.
 """
 
 import os

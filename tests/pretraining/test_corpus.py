@@ -178,7 +178,7 @@ def test_too_little_text_for_a_vocabulary_is_refused_and_leaves_nothing(make_con
 @pytest.mark.parametrize("is_given", [True, False])
 def test_an_empty_corpus_is_refused_and_leaves_nothing(make_config, saved_encoder, tmp_path, content, is_given):
     (tmp_path / "empty.jsonl").write_text(content)
-    vocabulary = {"of": str(saved_encoder)} if is_given else {"size": 120}
+    vocabulary = {"encoder": str(saved_encoder)} if is_given else {"size": 120}
     config = make_config(data={"train": str(tmp_path / "empty.jsonl")}, vocabulary=vocabulary)
     assert "no text in it; give documents with words for data.train" in refusal(config, tmp_path / "corpus")
 

@@ -404,7 +404,7 @@ def test_documents_of_one_sentence_are_rows_of_their_own(make_config, tmp_path):
     (tmp_path / "short.jsonl").write_text("".join(lines))
     data = {"train": str(tmp_path / "short.jsonl"), "held_out_every": 10, "folder": str(tmp_path / "short")}
     names = ["ba", "do", "doki", "dokiki", "lu", "me", "no", "ri", "su", "ta", "vo", "."]
-    words = {"of": str(save_words(tmp_path / "vocabulary", names))}
+    words = {"encoder": str(save_words(tmp_path / "vocabulary", names))}
     record = pretrain(make_config(data=data, vocabulary=words), tmp_path / "out")
     assert record.train.documents == 54
     assert record.loss.pairs is not None
@@ -432,7 +432,9 @@ def test_the_command_pre_trains_and_says_what_came_out(tmp_path, make_config):
 def test_text_that_no_rows_can_be_made_of_ends_the_command_in_one_line(text, objective, message, make_config, tmp_path):
     (tmp_path / "one.txt").write_text(text)
     words = save_words(tmp_path / "vocabulary", ["ba", "do", "ki", "lu", "me", "."])
-    config = make_config(data={"train": str(tmp_path / "one.txt")}, vocabulary={"of": str(words)}, objective=objective)
+    config = make_config(
+        data={"train": str(tmp_path / "one.txt")}, vocabulary={"encoder": str(words)}, objective=objective
+    )
     (tmp_path / "mine.yaml").write_text(config.model_dump_json(exclude={"name"}))
     shown = CliRunner().invoke(app, ["pretrain", str(tmp_path / "mine.yaml"), "--out", str(tmp_path / "out"), "-q"])
     assert shown.exit_code == 2

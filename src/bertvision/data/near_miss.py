@@ -136,8 +136,8 @@ def write_near_misses(
 ) -> NearMisses:
     """Write a SQuAD file, or a slice of one (`FILE[a:b]`), with near misses beside its own questions, as SQuAD 2.0.
 
-    `settings` are those of `data.near_misses`: `fraction`, `seed` and `rules`. All else of the file stays as it is; a name
-    that ends in `.gz` is packed.
+    `settings` are those of `data.near_misses`: `fraction`, `seed` and `rules`. All else of the file stays as it is; a
+    name that ends in `.gz` is packed.
     """
     config = validate(NearMissConfig, dict(settings or {}), "near misses")
     asked = parse_source(str(source))
