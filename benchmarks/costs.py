@@ -283,7 +283,7 @@ def _heads(context: RunContext, encoder: Encoder, inside: int) -> tuple[list[Res
             head, count = heads[config.name], count_parameters(heads[config.name])
             head.layers = context.places[pooling]
             parameters = Parameters(total=count.total, trainable=count.trainable, encoder=encoder.num_parameters)
-            name = config.setting_of or config.name
+            name = config.variant_of or config.name
             rows.setdefault(name, ResultModel(name, config.kind, parameters, head, config, inside + count.total))
     return list(rows.values()), add_passes(spent)
 
@@ -365,5 +365,5 @@ def add_passes(found: Sequence[Spent]) -> Spent | None:
 def _alone(context: RunContext, encoder: Encoder, row: ResultModel, wanted: int | None = None) -> Alone:
     assert row.head is not None
     assert row.config is not None
-    tokens = context.experiment.answers.tokens
+    tokens = context.experiment.answers.batch_tokens
     return open_alone(encoder, row.config, row.head, context.dev.windows, context.compute, tokens, wanted)

@@ -176,7 +176,7 @@ class FinetuneWork:
         return run
 
     def _config(self, step: Step) -> FinetuneConfig:
-        return FinetuneConfig(fractions=(1.0,), batch=BatchConfig(tokens=self._tokens), lr=self._lr, step=step)
+        return FinetuneConfig(fractions=(1.0,), batch=BatchConfig(tokens=self._tokens), lr=self._lr, step_mode=step)
 
     def _step_windows(self, windows: Sequence[Window]) -> int:
         return round(self._tokens / float(lengths_of(windows).mean()))

@@ -158,7 +158,7 @@ class InferenceWork:
     def run_bare(self, windows: Sequence[Window]) -> None:
         """Run the encoder as it is served, but keep its last state alone."""
         encoder, pad_id = self.bare.encoder, self.torch.tokenizer.pad_token_id
-        device, tokens = torch_engine(self.torch).compute.device, self.torch.config.answers.tokens
+        device, tokens = torch_engine(self.torch).compute.device, self.torch.config.answers.batch_tokens
         for rows in plan_in_order_of_length(
             lengths_of(windows), tokens if device.type != "cpu" else min(tokens, CPU_TOKENS)
         ):

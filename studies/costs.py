@@ -129,12 +129,12 @@ def _num_passed(record: RunRecord) -> float:
     """Count the windows that heads have learnt from, until the epoch that counts."""
     config = record.config.get("heads", {})
     is_chosen = config.get("keep_best") or config.get("patience")  # there may be fewer than were planned
-    epochs = len(record.epochs) if is_chosen else config.get("epochs", 1)
+    epochs = len(record.epoch_scores) if is_chosen else config.get("epochs", 1)
     return float(config.get("share", 1.0) * epochs * record.data["train"].windows)
 
 
 def _inference(record: RunRecord, costs: CostRecord) -> Inference | None:
-    row, windows = record.model, record.data["dev"].windows
+    row, windows = record.model_family, record.data["dev"].windows
     speed = costs.speed(row)
     if speed is None:
         return None

@@ -73,7 +73,9 @@ def plan_study(
 def missing_files(plan: StudyPlan) -> list[str]:
     """Name the files of a plan that are not there."""
     sources = [
-        source for each in plan.experiments for source in (each.data.train, each.data.dev, *each.data.also.values())
+        source
+        for each in plan.experiments
+        for source in (each.data.train, each.data.dev, *each.data.extra_dev_sets.values())
     ]
     wholes = dict.fromkeys(parse_source(source).whole for source in sources)
     return [each for each in wholes if Path(each).suffix and not Path(each).exists()]
@@ -159,7 +161,7 @@ def _found(content: Any, folder: Path) -> Any:  # noqa: ANN401 (what the YAML ho
 def _head_passes(experiment: Experiment) -> float:
     """Return how often heads read the training data, all seeds together."""
     config, fractions = experiment.heads, max(1, len(experiment.finetune.fractions))
-    return fractions * config.epochs * config.share * len(experiment.seeds) if config.train else 0.0
+    return fractions * config.epochs * config.data_fraction * len(experiment.seeds) if config.train else 0.0
 
 
 def _analyses(plan: StudyPlan, out: Path) -> dict[int, dict[str, Any]]:
@@ -218,10 +220,10 @@ def _shown(plan: StudyPlan, out: Path, records: Sequence[RunRecord]) -> list[Sho
     """Name all rows as claims do, each with the folder of its predictions."""
     experiments = {each.variant: each for each in plan.experiments}
     shown = []
-    for record, row in [*((each, each.row) for each in records if each.method is None), *choose(records)]:
+    for record, row in [*((each, each.model) for each in records if each.method is None), *choose(records)]:
         own = experiments[record.variant]
         folder = folder_of_seed(out / own.folder, record.seed, own.seeds, record.fraction)
-        shown.append(Shown(record, row, folder.predictions(record.row)))
+        shown.append(Shown(record, row, folder.predictions(record.model)))
     return shown
 
 
@@ -232,7 +234,7 @@ def describe_plan(plan: StudyPlan) -> list[str]:
         seeds = ", ".join(map(str, each.seeds))
         fractions = ", ".join(map(fraction_name, each.finetune.fractions)) or "as given"
         heads = counted(len(each.heads.train), "head") + (
-            f" on {each.heads.share:.0%} of the data" if each.heads.share < 1 else ""
+            f" on {each.heads.data_fraction:.0%} of the data" if each.heads.data_fraction < 1 else ""
         )
         lines.append(f"{each.title}: {each.task}, {each.encoder}, fractions {fractions}, {heads}, seeds {seeds}")
     return lines

@@ -69,7 +69,7 @@ def call(tmp_path):
             (tmp_path / folder).mkdir(exist_ok=True)
             (tmp_path / folder / "predictions.json").write_text(json.dumps(default if given is None else given))
         folders = [str(tmp_path / "a"), *([str(tmp_path / "b")] if verb == "compare" else [])]
-        settings = ["--set", "data.separator=;"] if task == "multilabel" else []
+        settings = ["--set", "data.label_separator=;"] if task == "multilabel" else []
         against = ["--against", str(tmp_path / "b")] if "--against" in more else []
         rest = [str(each) for each in more if each != "--against"]
         gold_file = ["--task", task, "--gold", str(tmp_path / name)]
@@ -97,7 +97,7 @@ def score_of(task, path, gold, more=()):
 @pytest.mark.parametrize("task", KINDS)
 def test_compared_scores_are_those_that_score_prints(call, tmp_path, task):
     found = content_of(call("compare", task, "--resamples", 200, "--json"))
-    settings = ("--set", "data.separator=;") if task == "multilabel" else ()
+    settings = ("--set", "data.label_separator=;") if task == "multilabel" else ()
     for side, folder in (("a", tmp_path / "a"), ("b", tmp_path / "b")):
         gold = tmp_path / KINDS[task][1]
         scores = score_of(task, folder, gold, settings)

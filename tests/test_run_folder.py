@@ -11,8 +11,8 @@ def stage(tmp_path):
     return tmp_path / "unfinished" / "finetune"
 
 
-def stop(stage, made_by=None, results=()):
-    with resumable(stage, made_by or {}, results) as saved:
+def stop(stage, settings_fingerprint=None, results=()):
+    with resumable(stage, settings_fingerprint or {}, results) as saved:
         saved.mkdir()
         raise KeyboardInterrupt
 
@@ -43,7 +43,7 @@ def test_a_stage_of_other_settings_is_refused(stage):
 def test_progress_without_its_signature_is_nobodys(stage):
     with pytest.raises(KeyboardInterrupt):
         stop(stage, {"lr": 1})
-    (stage / "made_by.json").unlink()
+    (stage / "settings_fingerprint.json").unlink()
     with resumable(stage, {"lr": 2}, []) as saved:
         assert not saved.exists()
 

@@ -115,7 +115,7 @@ def test_bad_settings_of_tuning_are_refused(settings, message):
 
 def test_the_default_spelled_out_is_the_default():
     plain = build_experiment({})
-    assert build_experiment({"tune": {"train": "all", "norms": True}, "measure": {"inference": False}}) == plain
+    assert build_experiment({"tune": {"train": "all", "train_norms": True}, "measure": {"inference": False}}) == plain
     assert plain.tuning_settings()["tune"] is None
 
 

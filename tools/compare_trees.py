@@ -31,7 +31,7 @@ TASKS = {  # kind -> a task of it, what writes its files, their ending, and sett
     "span": ("squad2", experiments.write_questions, "json", {}),
     "answerable": ("answerability", experiments.write_questions, "json", {}),
     "class": ("classification", experiments.write_classes, "csv", {}),
-    "labels": ("multilabel", experiments.write_label_sets, "csv", {"separator": ";"}),
+    "labels": ("multilabel", experiments.write_label_sets, "csv", {"label_separator": ";"}),
     "number": ("regression", experiments.write_numbers, "csv", {}),
     "choice": ("swag", experiments.write_choices, "csv", {}),
     "tags": ("ner", experiments.write_sentences, "conll", {}),

@@ -180,7 +180,7 @@ def run_bertvision(cell: Cell, place: Place, drawn: list[Row], settings: dict[st
     import bertvision
 
     (task, metric), folder = TASKS[cell.task], place.tables / cell.task
-    data: dict[str, Any] = {"also": {"test": str(folder / "test.csv")}}
+    data: dict[str, Any] = {"extra_dev_sets": {"test": str(folder / "test.csv")}}
     if task == "classification":
         data["labels"] = sorted({row[-1] for row in table(place.tables, cell.task, "train")})
     with tempfile.TemporaryDirectory() as name:

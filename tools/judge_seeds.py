@@ -26,7 +26,7 @@ def judge_seeds(name: str, dev: str, out: Path, runs: Sequence[Path]) -> None:
     """Judge all records of a study below some run folders as one."""
     study = find_study(name)
     found = [(read_record(path), path) for run in runs for path in record_paths(run / "records")]
-    shown = [Shown(record, record.row, predictions_of(record, path)) for record, path in found]
+    shown = [Shown(record, record.model, predictions_of(record, path)) for record, path in found]
     record = judge(study, [each for each, _ in found], None, resample_claims(study, shown, dev))
     for each, _ in found:
         write_record(out / (each.variant or "") / "records", each)

@@ -7,8 +7,11 @@ changes no byte, so that the script can be run at any time. Afterwards `make rep
 import json
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
+
+from golden import WORDS, move_setting
 
 from bertvision.files import write_json
 
@@ -19,11 +22,44 @@ Content = dict[str, Any]
 def spell_out_settings(record: Content) -> None:
     """Write down the settings that the first records did not have, at the values that they were made with."""
     config = record["config"]
-    config.setdefault("heads", {}).setdefault("share", 1.0)
+    config.setdefault("heads", {}).setdefault("data_fraction", 1.0)
     config.setdefault("answers", {}).setdefault("null_threshold", 0.0)
 
 
-STEPS: tuple[Callable[[Content], None], ...] = (spell_out_settings,)
+# Fields of records that have another name, as dotted keys; those of their settings stand in tools/golden.yaml.
+RENAMED_FIELDS = {
+    "row": "model",
+    "place": "position",
+    "setting_of": "variant_of",
+    "epochs": "epoch_scores",
+    "behind": "behind_best",
+    "weighed_states": "weighted_states",
+    "steps": "step_mode",
+}
+
+
+def rename_words(record: Content) -> None:
+    """Write fields and settings in today's words."""
+    for old, new in RENAMED_FIELDS.items():
+        move_setting(record, old, new)
+    for name in record.get("data", {}):  # also those of `data.extra_dev_sets`
+        move_setting(record, f"data.{name}.questions", f"data.{name}.examples")
+    for row in WORDS["settings"]:
+        old, _, old_value = row["old"].partition("=")
+        new, _, new_value = (row["new"] or "").partition("=")
+        if new:  # what is gone stays, as a finished run had it
+            move_setting(record["config"], old, new, old_value, new_value)
+
+
+STEPS: tuple[Callable[[Content], None], ...] = (rename_words, spell_out_settings)
+
+
+def rewrite_record(record: Content) -> Content:
+    """Return a record of an earlier version as today's version reads it."""
+    record = deepcopy(record)
+    for step in STEPS:
+        step(record)
+    return record
 
 
 def rewrite(results: Path) -> int:
@@ -31,9 +67,7 @@ def rewrite(results: Path) -> int:
     changed = 0
     for path in sorted(results.rglob("records/*.json")):
         content = path.read_text(encoding="utf-8")
-        record = json.loads(content)
-        for step in STEPS:
-            step(record)
+        record = rewrite_record(json.loads(content))
         if record != json.loads(content):
             write_json(path, record)
             changed += 1

@@ -22,7 +22,8 @@ BASE = "base"  # the same with a larger encoder
 
 NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$"  # of what gets a folder of its own: no path leads out of OUT
 
-CONFIGS = Path(__file__).parent / "configs"  # experiments that come with the package
+PACKAGE = Path(__file__).parent
+CONFIGS = PACKAGE / "configs"  # experiments that come with the package
 
 MOST_VALUES = 100_000  # of a YAML file with its aliases written out; nested ones grow like 9 ** n
 

@@ -32,7 +32,7 @@ def ask(text, answer, context=WEIR, identity="q", title="Weirs"):
 
 
 def make(*questions, rules=RULES, share=1.0, seed=1):
-    return near_misses_of(questions, NearMissConfig(share=share, seed=seed, rules=rules), "weirs.json")
+    return near_misses_of(questions, NearMissConfig(fraction=share, seed=seed, rules=rules), "weirs.json")
 
 
 def texts(*questions, seeds=range(30), **settings):
@@ -230,7 +230,7 @@ def squad(folder, name="in.json", **extra):
 
 
 def test_a_file_of_squad_1_1_becomes_one_of_2_0_with_plausible_answers(tmp_path):
-    make_near_misses(squad(tmp_path), tmp_path / "out.json.gz", {"share": 1.0, "rules": ["number"]})
+    make_near_misses(squad(tmp_path), tmp_path / "out.json.gz", {"fraction": 1.0, "rules": ["number"]})
     written = json.loads(gzip.decompress((tmp_path / "out.json.gz").read_bytes()))
     own, near = written["data"][0]["paragraphs"][0]["qas"]
     assert (written["version"], written["data"][0]["source"]) == ("v2.0", "mine")
@@ -254,7 +254,7 @@ def test_a_borrowed_question_is_written_into_the_paragraph_that_borrows_it(tmp_p
     ]
     paragraphs = [{"context": context, "qas": [qa]} for context, qa in zip((WEIR, MILL), qas, strict=True)]
     (tmp_path / "in.json").write_text(json.dumps({"data": [{"title": "Weirs", "paragraphs": paragraphs}]}))
-    make_near_misses(tmp_path / "in.json", tmp_path / "out.json", {"share": 1.0, "rules": ["borrowed"]})
+    make_near_misses(tmp_path / "in.json", tmp_path / "out.json", {"fraction": 1.0, "rules": ["borrowed"]})
     own, other = json.loads((tmp_path / "out.json").read_text())["data"][0]["paragraphs"]
     assert [qa["id"] for qa in own["qas"]] == ["q"]
     assert [qa["id"] for qa in other["qas"]] == ["other", "q-near-borrowed"]
@@ -263,7 +263,7 @@ def test_a_borrowed_question_is_written_into_the_paragraph_that_borrows_it(tmp_p
 
 def test_of_a_slice_its_own_questions_are_written_alone(tmp_path):
     write_squad(tmp_path / "in.json", (WHO, ask("When was the mill sold?", "1931", MILL, "other", "Mills")))
-    make_near_misses(f"{tmp_path / 'in.json'}[:1]", tmp_path / "out.json", {"share": 1.0, "rules": ["number"]})
+    make_near_misses(f"{tmp_path / 'in.json'}[:1]", tmp_path / "out.json", {"fraction": 1.0, "rules": ["number"]})
     (article,) = json.loads((tmp_path / "out.json").read_text())["data"]
     (paragraph,) = article["paragraphs"]
     assert (article["title"], [qa["id"] for qa in paragraph["qas"]]) == ("Weirs", ["q", "q-near-number"])
@@ -272,13 +272,13 @@ def test_of_a_slice_its_own_questions_are_written_alone(tmp_path):
 
 
 def test_made_again_from_what_was_written_nothing_is_doubled(tmp_path):
-    make_near_misses(squad(tmp_path), tmp_path / "out.json", {"share": 1.0, "rules": ["negation"]})
+    make_near_misses(squad(tmp_path), tmp_path / "out.json", {"fraction": 1.0, "rules": ["negation"]})
     with pytest.raises(DataError, match="none of its 1 answerable"):
-        make_near_misses(tmp_path / "out.json", tmp_path / "two.json", {"share": 1.0, "rules": ["negation"]})
+        make_near_misses(tmp_path / "out.json", tmp_path / "two.json", {"fraction": 1.0, "rules": ["negation"]})
 
 
 def test_what_was_made_is_counted_by_rule(tmp_path):
-    made = make_near_misses(squad(tmp_path), tmp_path / "out.json", {"share": 1, "rules": ["number"]})
+    made = make_near_misses(squad(tmp_path), tmp_path / "out.json", {"fraction": 1, "rules": ["number"]})
     assert made.summary == "1 near misses from 1 answerable questions (number 1)"
     assert made.counts == dict.fromkeys(RULES, 0) | {"number": 1}
 
@@ -286,12 +286,12 @@ def test_what_was_made_is_counted_by_rule(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"share": 1.5}, "share"),
-        ({"share": float("nan")}, "share"),
+        ({"fraction": 1.5}, "share"),
+        ({"fraction": float("nan")}, "share"),
         ({"rules": ["name", "spelling"]}, "rules"),
         ({"rules": ["name", "name"]}, "twice"),
         ({"rules": []}, "rules"),
-        ({"rules": ["name"], "share": 1}, "none of its 1 answerable questions became a near miss"),
+        ({"rules": ["name"], "fraction": 1}, "none of its 1 answerable questions became a near miss"),
     ],
 )
 def test_what_cannot_be_made_is_refused(tmp_path, settings, told):
@@ -327,18 +327,18 @@ def experiment(saved_encoder, near_misses, task="squad2"):
 
 def test_a_run_learns_from_near_misses_records_them_and_is_signed_with_them(saved_encoder, tmp_path):
     plain = prepare(experiment(saved_encoder, None), tmp_path, SILENT)
-    context = prepare(experiment(saved_encoder, {"share": 0.5, "rules": ["negation"]}), tmp_path, SILENT)
+    context = prepare(experiment(saved_encoder, {"fraction": 0.5, "rules": ["negation"]}), tmp_path, SILENT)
     made = sum(context.data()["train"].near_misses.values())
     assert made
-    assert context.data()["train"].questions == plain.data()["train"].questions + made
+    assert context.data()["train"].examples == plain.data()["train"].examples + made
     assert len(context.train) > len(plain.train)
     assert context.held_out.split.examples == plain.held_out.split.examples
-    made_by = plain.made_by("finetune")["train"]
-    older = {key: value for key, value in made_by.items() if key != "near_misses"}
-    assert first_difference(older, made_by) is None  # stages of older versions go on
-    assert context.made_by("finetune")["train"]["near_misses"]["rules"] == ["negation"]
+    settings_fingerprint = plain.settings_fingerprint("finetune")["train"]
+    older = {key: value for key, value in settings_fingerprint.items() if key != "near_misses"}
+    assert first_difference(older, settings_fingerprint) is None  # stages of older versions go on
+    assert context.settings_fingerprint("finetune")["train"]["near_misses"]["rules"] == ["negation"]
 
 
 def test_a_task_that_knows_no_unanswerable_question_refuses_near_misses(saved_encoder, tmp_path):
     with pytest.raises((SettingsError, DataError), match=r"squad2 and answerability|use task: squad2"):
-        prepare(experiment(saved_encoder, {"share": 0.5}, task="squad1"), tmp_path, SILENT)
+        prepare(experiment(saved_encoder, {"fraction": 0.5}, task="squad1"), tmp_path, SILENT)

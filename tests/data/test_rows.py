@@ -310,7 +310,7 @@ def test_regression_reads_numbers(write):
     ],
 )
 def test_several_labels_of_a_row_are_read_from_a_cell_or_from_columns(write, name, content, columns, separator):
-    split, labels = read(write(name, content), "multilabel", columns=columns, separator=separator)
+    split, labels = read(write(name, content), "multilabel", columns=columns, label_separator=separator)
     assert labels == ("a", "b", "c")
     assert [row.label for row in split.examples] == [(1, 1, 0), (0, 0, 0), (0, 0, 1)]
 

@@ -24,7 +24,7 @@ from bertvision.records import (
 )
 
 PLACE = Provenance(commit=None, dirty=None, device="cpu", precision="float32", python="3.11", versions={})
-DEV = DataFile(name="the_dev.json", sha256=None, questions=8, dropped=0, windows=8)
+DEV = DataFile(name="the_dev.json", sha256=None, examples=8, dropped=0, windows=8)
 
 
 def make_row(out, variant, seed, answers, /, held_out=50.0, **changes):
@@ -34,12 +34,12 @@ def make_row(out, variant, seed, answers, /, held_out=50.0, **changes):
         variant=variant,
         method=variant.partition("-lr")[0],
         task="squad2",
-        row="encoder",
+        model="encoder",
         kind="encoder",
         fraction=1.0,
         seed=seed,
         scores={"f1": 0.0, "held_out_f1": held_out},
-        epochs=[],
+        epoch_scores=[],
         parameters=Parameters(total=2, trainable=2, encoder=1),
         seconds=Seconds(finetune=1.0, heads=None, predict=1.0),
         schedule_horizon=None,
@@ -94,7 +94,7 @@ def out(tmp_path, golds):
 
 def test_rows_that_a_report_shows_are_compared_question_by_question(out, squad_file):
     (found,) = compare_folder(out, str(squad_file()), "full").differences
-    assert (found.experiment, found.row, found.fraction, found.against) == ("study", "lora", 1.0, "full")
+    assert (found.experiment, found.model, found.fraction, found.against) == ("study", "lora", 1.0, "full")
     assert found.seeds == (1, 2)
     # Of eight questions one has no answer, which both get right; two others are right in one seed of two.
     assert found.difference == pytest.approx(100 * (5 + 2 * 0.5) / 8)
@@ -111,7 +111,7 @@ def test_every_seed_is_told_by_itself(out, squad_file):
 def test_comparisons_with_another_row_stay_in_the_file_and_those_with_the_same_are_made_anew(out, squad_file):
     for against in ("full", "lora", "full"):
         compare_folder(out, str(squad_file()), against)
-    assert [(each.row, each.against) for each in read_differences(out)] == [("full", "lora"), ("lora", "full")]
+    assert [(each.model, each.against) for each in read_differences(out)] == [("full", "lora"), ("lora", "full")]
 
 
 def test_a_seed_that_one_side_lacks_does_not_count(out, squad_file):
@@ -227,7 +227,7 @@ def test_a_row_of_two_tasks_is_refused(out):
 
 def test_variants_of_another_task_do_not_stand_in_the_way_of_those_with_answers(out, squad_file):
     make_row(out, "frozen", 1, {"0": "equivalent"}, task="mrpc")
-    assert [each.row for each in compare_folder(out, str(squad_file()), "full").differences] == ["lora"]
+    assert [each.model for each in compare_folder(out, str(squad_file()), "full").differences] == ["lora"]
 
 
 def test_the_first_predictions_that_are_missing_are_named(out):

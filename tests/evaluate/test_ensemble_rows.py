@@ -78,7 +78,7 @@ def test_two_runs_of_rte_are_joined_by_their_probabilities(entailing, write, tmp
         [{"accuracy": 50.0}, {"accuracy": 50.0}],
     )
     assert (out / "RTE.tsv").read_text() == "index\tprediction\n0\tentailment\n1\tnot_entailment\n"
-    assert read(out, "ensemble.json")["how"] == way.how
+    assert read(out, "ensemble.json")["method"] == way.how
 
 
 def test_an_ensemble_of_ensembles_is_one_and_can_be_scored_again(entailing, write, tmp_path):

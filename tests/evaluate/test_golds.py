@@ -31,8 +31,8 @@ def run(make_record, tmp_path, monkeypatch):
             folder.mkdir(parents=True)
             (folder / "predictions.json").write_text(json.dumps(found))
             digest = hashlib.sha256((tmp_path / "dev.csv").read_bytes()).hexdigest()
-            described = DataFile(name=dev, sha256=digest, questions=4, dropped=0, windows=4)
-            record = make_record(row=row, kind="head", fraction=None, seed=seed, task=task).model_copy(
+            described = DataFile(name=dev, sha256=digest, examples=4, dropped=0, windows=4)
+            record = make_record(model=row, kind="head", fraction=None, seed=seed, task=task).model_copy(
                 update={
                     "scores": {"accuracy": 100 * sum(found[key] == RIGHT[key] for key in RIGHT) / 4},
                     "data": {"dev": described},

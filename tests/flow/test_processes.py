@@ -62,7 +62,7 @@ def experiments(folder, encoder):
     parts = [sentences[:stop] for stop in (1, 3, 4, 6, 7)]
     (folder / "words.conll").write_text("\n".join("".join(f"{w} {t}\n" for w, t in part) for part in parts))
     shared = {"encoder": str(encoder), "device": "cpu", "windows": {"max_length": 24, "stride": 4}}
-    tune = {"fractions": [0.5, 2], "batch": {"windows": 3}, "min_steps": 0, "least_rows": 0, "dropout": 0.0, "lr": 1e-3}
+    tune = {"fractions": [0.5, 2], "batch": {"windows": 3}, "min_steps": 0, "min_rows": 0, "dropout": 0.0, "lr": 1e-3}
     heads = {"train": ["learned_pooling", "last_linear"], "batch": {"windows": 3}, "epochs": 2, "min_steps": 0}
 
     def experiment(task, data, **more):
@@ -77,7 +77,7 @@ def experiments(folder, encoder):
         "classes": experiment("classification", classes, finetune={"fractions": []}),
         "contrast": experiment("classification", classes, finetune=contrast),
         "choices": experiment("swag", write_rows(folder, "choices.jsonl", choices), states="memory"),
-        "frozen": experiment("squad2", questions, tune={"train": "top:1", "norms": False}, states="live"),
+        "frozen": experiment("squad2", questions, tune={"train": "top:1", "train_norms": False}, states="live"),
     }
 
 

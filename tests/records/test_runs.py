@@ -37,19 +37,19 @@ def make_record(**changes):
     fields = {
         "experiment": "invented",
         "task": "squad2",
-        "row": "learned_pooling",
+        "model": "learned_pooling",
         "kind": "head",
-        "place": 1,
+        "position": 1,
         "fraction": 0.3,
         "seed": 1,
         "scores": {"exact": 100 / 3, "f1": 0.1 + 0.2, "total": 3},
-        "epochs": [{"exact": 12.5}, {"exact": 100 / 3}],
+        "epoch_scores": [{"exact": 12.5}, {"exact": 100 / 3}],
         "parameters": Parameters(total=10, trainable=9, encoder=1_000),
         "seconds": Seconds(finetune=1.5, heads=None, predict=0.25),
         "layer_weights": [0.25, 0.75],
         "schedule_horizon": None,
         "notes": ['Œ "quoted"\nand broken'],
-        "data": {"dev": DataFile(name="dev.json", sha256=None, questions=3, dropped=0, windows=4)},
+        "data": {"dev": DataFile(name="dev.json", sha256=None, examples=3, dropped=0, windows=4)},
         "encoder_fingerprint": "ab" * 32,
         "config": CONFIG,
         "provenance": Provenance(
@@ -86,10 +86,10 @@ def test_a_records_bytes_depend_on_its_content_alone(tmp_path):
 )
 def test_a_records_file_is_named_after_what_sets_it_apart(tmp_path, fraction, name):
     assert fraction_name(fraction) == name
-    record = make_record(row="encoder+last_linear-mean", kind="ensemble", fraction=fraction, seed=7)
+    record = make_record(model="encoder+last_linear-mean", kind="ensemble", fraction=fraction, seed=7)
     path = write_record(tmp_path, record)
     assert path == tmp_path / f"encoder+last_linear-mean-{name}-seed7.json"
-    assert path == record_path(tmp_path, record.row, fraction, 7)
+    assert path == record_path(tmp_path, record.model, fraction, 7)
     assert path.is_file()
 
 
@@ -105,7 +105,7 @@ def test_records_are_found_at_any_depth_and_other_files_are_passed_over(tmp_path
 
 def rows_of(*names_and_kinds):
     """Rows of one fraction, in the order in which the experiment lists them."""
-    return [make_record(row=row, kind=kind, place=place) for place, (row, kind) in enumerate(names_and_kinds)]
+    return [make_record(model=row, kind=kind, position=place) for place, (row, kind) in enumerate(names_and_kinds)]
 
 
 def shuffled(records):
@@ -160,7 +160,7 @@ def spoiled(**changes):
         (b"\xff", "damaged ("),
         (b"[]", "not a record of this version: ``: "),
         (spoiled(format=2), "not a record of this version (format 2): `format`: "),
-        (spoiled(row="gone"), "not a record of this version (format 1): `row`: Field required"),
+        (spoiled(model="gone"), "not a record of this version (format 1): `model`: Field required"),
         (spoiled(speed=3), "not a record of this version (format 1): `speed`: Extra inputs are not permitted"),
         (spoiled(seed="1"), "not a record of this version (format 1): `seed`: Input should be a valid integer"),
         (

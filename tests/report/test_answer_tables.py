@@ -26,8 +26,8 @@ def make_mistakes(record, **more):
 def classes(make_record):
     confusions = {"no": {"no": 110, "yes": 38}, "yes": {"no": 50, "yes": 1102}}
     return [
-        make_record(task="sst2", row="good", scores={"accuracy": 80.0}, confusions=confusions, place=1),
-        make_record(task="sst2", row="bad", scores={"accuracy": 70.0}, place=2),
+        make_record(task="sst2", model="good", scores={"accuracy": 80.0}, confusions=confusions, position=1),
+        make_record(task="sst2", model="bad", scores={"accuracy": 70.0}, position=2),
     ]
 
 

@@ -16,7 +16,7 @@ from bertvision.training.checkpoint import fingerprint
 from bertvision.windows.window import WindowConfig, cut_windows
 
 WINDOWS = WindowConfig(max_length=18, stride=4)  # most contexts need several
-ANSWERS = AnswerConfig(max_answer_length=4, tokens=64)
+ANSWERS = AnswerConfig(max_answer_length=4, batch_tokens=64)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ def write_runs(make_record, folder, experiment, gains, encoder="somewhere/gte-sm
     for row, kind, values in (("encoder", "encoder", [0.0] * len(gains)), ("adapter_386_shared", "head", gains)):
         for seed, gain in enumerate(values, start=1):
             record = make_record(
-                row=row, kind=kind, seed=seed, experiment=experiment, fraction=1.0, scores={"f1": 50 + gain}
+                model=row, kind=kind, seed=seed, experiment=experiment, fraction=1.0, scores={"f1": 50 + gain}
             )
             record = record.model_copy(update={"config": {"encoder": encoder}})
             write_record(folder / "results" / experiment / "records", record)
@@ -90,7 +90,7 @@ def test_runs_under_a_condition_speak_of_its_claims_alone(tmp_path, make_record)
         for row, gain in (("adapter_386_shared_skip", 3.0), ("last_adapter", 0.0)):
             for seed in (1, 2, 3):
                 scores = {"f1": 50 + gain + seed / 10}
-                record = make_record(row=row, seed=seed, experiment=experiment, fraction=1.0, scores=scores)
+                record = make_record(model=row, seed=seed, experiment=experiment, fraction=1.0, scores=scores)
                 write_record(tmp_path / "results" / experiment / "records", record)
         assert settled(tmp_path, text).status == status
 

@@ -65,7 +65,7 @@ def test_every_study_can_be_planned(name, encoder):
     rows = {"encoder"} if plan.experiments[0].variant is None else {str(each.method) for each in plan.experiments}
     for each in plan.experiments:
         own = "" if each.method is None else f"{each.method}:"
-        heads = [head.setting_of or head.name for head in each.heads.train]
+        heads = [head.variant_of or head.name for head in each.heads.train]
         rows |= {f"{own}{row}" for row in (*heads, *(ensemble.name for ensemble in each.ensembles))}
         rows |= {f"{own}{row}-of-{fraction:g}" for row in heads for fraction in each.transfer or ()}
     named = [each.row for each in study.published] + list(study.controls)
@@ -149,7 +149,7 @@ def test_committed_records_are_of_the_settings_that_the_study_has_today(name):
         asked, made = leaves(planned[record.variant].model_dump(mode="json")), leaves(record.config)
         assert set(made["finetune.fractions"]) <= set(asked.pop("finetune.fractions"))
         differs = {key for key, value in asked.items() if key in made and made[key] != value}
-        assert differs <= set(FREE), record.row
+        assert differs <= set(FREE), record.model
 
 
 # Experiments of configs/ whose records lie below a folder of the same name.
@@ -174,7 +174,7 @@ def test_committed_records_are_of_the_settings_that_the_experiment_has_today(pat
     for record in read_records(RECORDED.parent / path.parent.name / path.stem):
         asked, made = leaves(experiments[record.variant].model_dump(mode="json")), leaves(record.config)
         differs = [key for key, value in asked.items() if key in made and made[key] != value]
-        assert [key for key in differs if not key.startswith(CHANGED)] == [], record.row
+        assert [key for key in differs if not key.startswith(CHANGED)] == [], record.model
 
 
 @pytest.mark.parametrize("name", read_studies())
@@ -340,7 +340,7 @@ def test_an_encoder_that_another_run_tuned_by_the_same_settings_is_not_tuned_aga
 
 def test_controls_of_the_null_threshold_learn_in_the_same_pass_from_the_encoders_own_scores(settings, tmp_path):
     records = run(build_experiment(settings), tmp_path / "out")
-    trained = {(each.row, each.fraction): each for each in records}
+    trained = {(each.model, each.fraction): each for each in records}
     assert trained["null_offset", 1].parameters.trainable == 1
     assert trained["null_offset_scale", 1].parameters.trainable == 2
     assert trained["null_offset", 1].kind == "control"
@@ -365,7 +365,7 @@ def test_a_null_offset_needs_an_output_layer_to_correct(settings, tmp_path):
 
 def test_heads_of_an_early_fraction_answer_with_later_states(settings, tmp_path):
     settings = {**settings, "heads": {**settings["heads"], "train": ["last_linear"]}, "transfer": [0.5]}
-    records = {(each.row, each.fraction): each for each in run(build_experiment(settings), tmp_path / "out")}
+    records = {(each.model, each.fraction): each for each in run(build_experiment(settings), tmp_path / "out")}
     moved = records["last_linear-of-0.5", 1]
     assert moved.head_fraction == 0.5
     assert ("last_linear-of-0.5", 0.5) not in records
@@ -402,7 +402,7 @@ def test_heads_on_some_layers_are_trained_kept_and_asked_with_others(folder, sav
     record = run_study(plan_study(find_study("mechanism"), str(saved_encoder), folder, 2, overrides), tmp_path / "out")
     rows = {each.row: each for each in record.results}
     assert {"adapter_last", "adapter_ends", "adapter_copies", "joint_last"} <= rows.keys()
-    sizes = {each.row: each.parameters.trainable for each in read_records(tmp_path / "out")}
+    sizes = {each.model: each.parameters.trainable for each in read_records(tmp_path / "out")}
     assert sizes["adapter_copies"] == sizes["adapter_386_shared"]
     assert (
         sizes["adapter_386_shared"] - sizes["adapter_last"] == 2 * 2 * 12
@@ -423,7 +423,7 @@ def test_claims_about_f1_resample_articles_and_seeds_together(folder, questions,
     shown = []
     for seed, right in ((1, ("q0", "q1", "q3")), (2, golds)):
         for row, answers in (("encoder", nothing), ("adapter_386_shared_skip", {**nothing, **_only(golds, right)})):
-            record = make_record(row=row, seed=seed, scores={"f1": 0.0}, config={"seeds": [1, 2]})
+            record = make_record(model=row, seed=seed, scores={"f1": 0.0}, config={"seeds": [1, 2]})
             shown.append(Shown(record, row, tmp_path / row / str(seed)))
             write_json(shown[-1].answers, answers)
     found = resample_claims(find_study("null_offset"), shown, str(folder / "dev-v2.0.json"))

@@ -110,7 +110,7 @@ def search(
 ) -> None:
     """Search for the best settings on held-out rows.
 
-    Tries heads, rates, widths, layers and more (or, with search.of=finetune, BERT's grid), as the experiment's `search`
+    Tries heads, rates, widths, layers and more (or, with search.target=finetune, BERT's grid), as the experiment's `search`
     says. Heads are trained in groups that share one pass over the states. TPE chooses, hopeless trials are pruned, and
     all are scored on held-out rows; the dev set is read at the end, for the best. Writes OUT/best.yaml (which `run`
     takes), best/, search.json, trials.csv and importance.png. When it was stopped, the same command goes on. Needs
@@ -188,7 +188,7 @@ def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out
     program, trained = _program(), [record for record in records if record.kind == "head"]
     if trained:
         own = folder_of_seed(out, trained[-1].seed, experiment.seeds, trained[-1].fraction)
-        head = own.head(trained[-1].row)
+        head = own.head(trained[-1].model)
         _say_what_silence_scores(records)
         if experiment.task == "squad2":
             _show_answer(experiment, head)
@@ -209,7 +209,7 @@ def _say_how_to_use(out: Path, records: "Sequence[RunRecord]") -> None:
     _say_what_it_is_worth(choice)
     _say_what_silence_scores(records)
     if (better := better_than_models(out, records)) is not None:
-        what = "the encoder as given" if better.kind == "encoder" else f"the {better.kind} {better.row}"
+        what = "the encoder as given" if better.kind == "encoder" else f"the {better.kind} {better.model}"
         results.print(f"{what} has {_estimate(better)}, more than any model of this run", markup=False)
     seeds = len({record.seed for record in records})
     what = f"best single model (the table has means of {seeds} seeds)" if seeds > 1 else "best model"
@@ -221,7 +221,9 @@ def _say_what_it_is_worth(choice: "Choice") -> None:
     """Print the best model's main score with what it is worth, and what it is tied with."""
     best = choice.best[0]
     if scored := _estimate(best):
-        results.print(textwrap.fill(", ".join(filter(None, [f"{best.row}: {scored}", choice.ties])), 80), markup=False)
+        results.print(
+            textwrap.fill(", ".join(filter(None, [f"{best.model}: {scored}", choice.ties])), 80), markup=False
+        )
 
 
 def _estimate(record: "RunRecord") -> str:
@@ -229,7 +231,7 @@ def _estimate(record: "RunRecord") -> str:
     from bertvision.records import MAIN_SCORES, worth_of
     from bertvision.tables import counted
 
-    metric, examples = MAIN_SCORES[record.task], record.data["dev"].questions
+    metric, examples = MAIN_SCORES[record.task], record.data["dev"].examples
     if metric not in record.scores:
         return ""
     worth = worth_of(record.intervals.get(metric), examples)
@@ -355,7 +357,7 @@ def _folder(out: Path | None, experiment: "Experiment") -> Path:
 def _pretraining_summary(record: "PretrainingRecord") -> str:
     told = [f"{record.steps:,} steps, {record.tokens:,} tokens in {record.seconds:,.0f} s"]
     told.append(f"{record.tokens_per_second:,.0f} tokens/s")
-    told += [f"{record.share_of_peak:.1%} of the peak"] if record.share_of_peak is not None else []
+    told += [f"{record.peak_fraction:.1%} of the peak"] if record.peak_fraction is not None else []
     if record.loss is not None:
         told.append(f"held-out loss {record.loss.words:.3f} (perplexity {record.loss.perplexity:,.1f})")
     return ", ".join(told)

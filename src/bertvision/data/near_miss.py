@@ -100,10 +100,10 @@ def near_misses_of(
         for context in sorted(by_context):  # what was made before must not be made again
             found |= _of_context(by_context[context], passages[context], file, config, known, others)
             bar.advance(len(by_context[context]))
-    if config.share and not found:
+    if config.fraction and not found:
         raise DataError(
             f"{name}: none of its {num_answerable:,} answerable questions became a near miss by the rules "
-            f"{', '.join(config.rules)}; try other rules or a larger share"
+            f"{', '.join(config.rules)}; try other rules or a larger fraction"
         )
     made = tuple(found[question.id] for question in questions if question.id in found)
     return NearMisses(made, num_answerable, not any(passage.is_cased for passage in passages.values()))
@@ -122,8 +122,8 @@ def make_near_misses(
 ) -> NearMisses:
     """Write a SQuAD file, or a slice of one (`FILE[a:b]`), with near misses beside its own questions, as SQuAD 2.0.
 
-    `settings` are those of `data.near_misses`: `share`, `seed` and `rules`. All else of the file stays as it is; a name
-    that ends in `.gz` is packed.
+    `settings` are those of `data.near_misses`: `fraction`, `seed` and `rules`. All else of the file stays as it is; a
+    name that ends in `.gz` is packed.
     """
     config = validate(NearMissConfig, dict(settings or {}), "near misses")
     asked = parse_source(str(source))
@@ -153,7 +153,7 @@ def _of_context(
     found: dict[str, NearMiss] = {}
     for question in sorted(questions, key=lambda each: each.id):
         random = Random(hashlib.sha256(f"{config.seed} {question.id}".encode()).digest())
-        if question.is_impossible or random.random() >= config.share:
+        if question.is_impossible or random.random() >= config.fraction:
             continue
         near = _first_good(Asked(question, passage, file), config, others, random)
         if near is not None and near.question.id not in known:

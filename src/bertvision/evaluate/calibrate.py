@@ -25,7 +25,7 @@ from bertvision.evaluate.calibration import (
 )
 from bertvision.evaluate.confidence import Answers, build_answers
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
-from bertvision.run_folder import run_of
+from bertvision.run_folder import parse_run_path
 from bertvision.tables import Page, Table, counted, number_cell
 
 
@@ -143,12 +143,12 @@ def _find_held_out(folder: Path, held_out: Path | None, gold: str | None) -> Hel
         raise SettingsError("`held_out` and `held_out_gold` go together; give both or neither")
     if held_out is not None and gold is not None:
         return HeldOut(held_out, gold)
-    place = folder.resolve()
-    stage, root = place.parent.parent, place.parent.parent.parent
-    beside, questions = root / "predictions_held_out" / place.parent.name / place.name, run_of(root) / "held_out.json"
-    if stage.name != "predictions" or not beside.is_dir() or not questions.is_file():
+    place = parse_run_path(folder) or parse_run_path(folder.resolve())
+    if place is None or place.is_model or place.is_held_out or place.part:
         return None
-    return HeldOut(folder.parent.parent.parent / beside.relative_to(root), str(questions))
+    if not place.held_out_predictions.is_dir() or not place.held_out.is_file():
+        return None
+    return HeldOut(place.held_out_predictions, str(place.held_out))
 
 
 def _held_out_answers(held_out: HeldOut, judged: Sequence[Question]) -> Answers:

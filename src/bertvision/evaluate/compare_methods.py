@@ -24,7 +24,7 @@ from bertvision.records import (
     record_paths,
     write_differences,
 )
-from bertvision.run_folder import folder_of_record
+from bertvision.run_folder import folder_of_record_file
 from bertvision.settings import validate
 from bertvision.tables import Cell, Number, Table
 from bertvision.tasks import task_name
@@ -150,7 +150,7 @@ def _read_golds(there: Sequence[Shown], gold: str, resamples: int) -> Resampled:
 
 def predictions_of(record: RunRecord, path: Path) -> Path:
     """Find a record's predictions: records lie in OUT/records."""
-    return folder_of_record(path.parent.parent, record).predictions(record.row)
+    return folder_of_record_file(path, record).predictions(record.model)
 
 
 def _check_rows(out: Path, shown: Sequence[Shown], there: Sequence[Shown], against: str) -> None:
@@ -232,7 +232,7 @@ def _compare(
             has_bests = row.bests.keys() & other.bests.keys() >= set(seeds)  # so that both are of the same seeds
             yield DifferenceRecord(
                 experiment=row.experiment,
-                row=row.row,
+                model=row.row,
                 fraction=row.fraction,
                 against=against,
                 seeds=tuple(seeds),
@@ -260,7 +260,7 @@ def _heading(each: DifferenceRecord) -> str:
 
 def _cells(each: DifferenceRecord) -> tuple[Cell, ...]:
     best: tuple[Cell, ...] = ("", "") if each.best is None else _apart_cells(each.best)
-    return (each.row, *_apart_cells(each), *best)
+    return (each.model, *_apart_cells(each), *best)
 
 
 def _apart_cells(each: Apart) -> tuple[Cell, ...]:

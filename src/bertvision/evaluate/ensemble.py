@@ -85,12 +85,12 @@ class Ensembled(NamedTuple):
         members = [
             {
                 "folder": str(folder),
-                "share": None if self.shares is None else self.shares[place],
+                "weight": None if self.shares is None else self.shares[place],
                 "scores": None if self.member_scores is None else self.member_scores[place],
             }
             for place, folder in enumerate(self.folders)
         ]
-        return {self.nouns: len(self.predictions), "by": self.by, "members": members, "scores": self.scores}
+        return {self.nouns: len(self.predictions), "combined_by": self.by, "members": members, "scores": self.scores}
 
     def as_table(self) -> list[tuple[str, ...]]:
         """Return a header, and the scores of each member and of the ensemble; a file without golds has no scores."""
@@ -170,8 +170,8 @@ def _score(
 def _description(made: Ensembled, data: str, how: How, config: AnswerConfig) -> dict[str, Any]:
     return {
         "members": [str(folder) for folder in made.folders],
-        "how": how,
-        "by": made.by,
+        "method": how,
+        "combined_by": made.by,
         "weights": made.shares,
         "data": data,
         "answers": config.model_dump(mode="json"),

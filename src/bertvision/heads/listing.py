@@ -27,7 +27,7 @@ class HeadSize(NamedTuple):
     kinds: tuple[str, ...]  # of tasks that it serves
     total: int  # running statistics included
     trainable: int
-    share: float  # total in percent of the encoder, as the papers have it
+    percent_of_encoder: float  # total, as the papers have it
     about: str
 
 
@@ -78,7 +78,7 @@ def _cells(head: HeadSize) -> tuple[Cell, ...]:
         head.scores,
         Number(head.trainable, ","),
         Number(head.total, ","),
-        Number(head.share, ".3f"),
+        Number(head.percent_of_encoder, ".3f"),
     )
 
 

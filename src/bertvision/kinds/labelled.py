@@ -226,7 +226,7 @@ class TextRowKind(LabelKind):
             is_published=info.hub is not None,
             header=data.header,
             form=data.form,
-            separator=data.separator,
+            separator=data.label_separator,
             hub=info.hub,
         )
 
