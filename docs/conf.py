@@ -28,8 +28,8 @@ RESULTS = Path(__file__).parent.parent / "results"
 def heads_page() -> str:
     """Write the catalog at BERT-large's shape."""
     rows = [
-        f"| `{size.name}` | {size.origin} | {size.scores} | {size.trainable:,} | {size.total:,} | {size.percent_of_encoder:.3f} "
-        f"| {size.about} |"
+        f"| `{size.name}` | {size.origin} | {size.scores} | {size.trainable:,} | {size.total:,} | "
+        f"{size.percent_of_encoder:.3f} | {size.about} |"
         for size in list_heads(None, 25, 1024).heads
     ]
     head = (

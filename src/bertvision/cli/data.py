@@ -38,7 +38,7 @@ def encode(
         str | None, typer.Option("--layers", metavar="N,N", help="Some of them; 0: the embedding output.")
     ] = None,
     pooling: Annotated[
-        Literal["first", "last", "mean", "max", "several", "compared"] | None,
+        Literal["first", "last", "mean", "max", "first_mean_max", "pair_difference"] | None,
         typer.Option("--pooling", help="One state for each window, as states.pooling names it."),
     ] = None,
     overrides: Set = None,
