@@ -111,10 +111,10 @@ def search(
     """Search for the best settings on held-out rows.
 
     Tries heads, rates, widths, layers and more (or, with search.target=finetune, BERT's grid), as the experiment's
-    `search` says. Heads are trained in groups that share one pass over the states. TPE chooses, hopeless trials are pruned, and
-    all are scored on held-out rows; the dev set is read at the end, for the best. Writes OUT/best.yaml (which `run`
-    takes), best/, search.json, trials.csv and importance.png. When it was stopped, the same command goes on. Needs
-    'bertvision[search]'.
+    `search` says. Heads are trained in groups that share one pass over the states. TPE chooses, hopeless trials are
+    pruned, and all are scored on held-out rows; the dev set is read at the end, for the best. Writes OUT/best.yaml
+    (which `run` takes), best/, search.json, trials.csv and importance.png. When it was stopped, the same command
+    goes on. Needs 'bertvision[search]'.
 
     Example: bertvision search my.yaml --set search.trials=100
     """
