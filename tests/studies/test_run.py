@@ -185,7 +185,7 @@ def test_every_study_dry_runs_on_a_tiny_encoder_and_makes_nothing(name, saved_en
     text = " ".join(shown.stdout.split())
     study = find_study(name)
     assert f"{name}: {study.title}" in text
-    assert ("takes: " in text and "on this machine" in text and "run: " in text) == bool(study.config)
+    assert ("takes: " in text and "over the paper's" in text and "run: " in text) == bool(study.config)
     assert list(tmp_path.iterdir()) == []
 
 
