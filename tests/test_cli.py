@@ -243,6 +243,7 @@ def test_heads_are_counted_for_any_encoder(encoder_folder):
         (("run", "nowhere.yaml"), "cannot be read"),
         (("run", "CONFIG", "--set", "heads.epoch=3"), "did you mean `epochs`"),
         (("run", "CONFIG", "--set", "heads"), "expected key=value"),
+        (("run", "CONFIG", "--set", "out=3"), "unknown key `out`"),
         (("run", "CONFIG", "--set", "encoder=no/where"), "`default` or the folder of an encoder"),
         (("run", "CONFIG", "--set", "data.dev=nowhere.json"), "cannot be read"),
         (("run", "CONFIG", "--set", "recipe=paper-v3"), "no recipe"),

@@ -100,7 +100,7 @@ def test_sentences_end_at_points_and_blank_lines():
         ("a.gz", b"no gzip", "the .gz file is damaged or cut off"),
         ("a.xz", lzma.compress(b"word " * 1000)[:40], "the .xz file is damaged or cut off"),
         ("a.jsonl", b"{", "line 1: is not JSON"),
-        ("a.jsonl", b'{"txt": "a"}', "no text under 'text'; name its key with --set data.text_column=KEY"),
+        ("a.jsonl", b'{"txt": "a"}', "no text under 'text'; name its key with `data.text_column=KEY`"),
         ("a.jsonl", b'{"text": 3}', "no text under 'text'"),
         ("a.csv", b"text,id\na,1\ncaf\xe9,2\n", "line 3: column `text` is not UTF-8 text; .* in UTF-8"),
         ("a.csv", b"caf\xe9,text\na,b\n", "its header is not UTF-8 text"),

@@ -231,7 +231,7 @@ def test_a_bad_row_is_refused_with_line_and_column_and_can_be_dropped(write, nam
     source = write(name, GOOD[name] + row)
     message = refusal(source)
     assert message.startswith(problem)
-    assert message.endswith("or leave it out with --set data.on_bad=drop")
+    assert message.endswith("or leave it out with `data.on_bad=drop`")
     split = read(source, on_bad="drop").split
     assert ([each.id for each in split.examples], split.dropped) == (["0"], 1)
 
@@ -453,8 +453,7 @@ def test_texts_full_of_semicolons_in_a_table_of_one_column_stay_whole(write):
         (
             SEMICOLONS,
             ColumnsConfig(text="text"),
-            "; with `;` between cells it has 2 columns (review, stars): correct data.columns, or "
-            "--set 'data.delimiter=\";\"'",
+            '; with `;` between cells it has 2 columns (review, stars): correct data.columns, or `data.delimiter=";"`',
         ),
         (
             "x;b\ny;a\nz;a\n",
@@ -464,7 +463,7 @@ def test_texts_full_of_semicolons_in_a_table_of_one_column_stay_whole(write):
         (
             "x\tb\ny\ta\n",
             ColumnsConfig(text=0, label=1),
-            "with a tab between cells it has 2 columns (x, b): correct data.columns, or --set 'data.delimiter=\"\\t\"'",
+            'with a tab between cells it has 2 columns (x, b): correct data.columns, or `data.delimiter="\\t"`',
         ),
         ("x|b\ny|a\n", ColumnsConfig(text=0, label=1), "it has 1 columns; say with data.columns"),
     ],
@@ -485,7 +484,7 @@ def test_an_encoding_can_be_named(write):
     assert "line 2: column `review` is not UTF-8 text; save the file as UTF-8, or name its encoding" in refusal(
         write("a.csv", raw)
     )
-    assert "--set data.encoding=cp1252" in refusal(write("a.csv", raw))
+    assert "`data.encoding=cp1252`" in refusal(write("a.csv", raw))
     assert read(write("a.csv", raw), encoding="Windows-1252").split.examples[0].texts == ("“Café”",)
 
 

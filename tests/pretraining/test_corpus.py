@@ -169,7 +169,7 @@ def refusal(config, folder):
 
 
 def test_too_little_text_for_a_vocabulary_is_refused_and_leaves_nothing(make_config, tmp_path):
-    assert "give more text, or --set vocabulary.size=" in refusal(
+    assert "give more text, or `vocabulary.size=" in refusal(
         make_config(vocabulary={"size": 5000}), tmp_path / "corpus"
     )
 

@@ -41,7 +41,7 @@ STEERING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 UNSEEN = re.compile(f"[\x00-\x08\x0b-\x1f]|{STEERING.pattern}")  # all but tabs and line ends
 
 # A parameter or a setting as messages of the library quote it: `gold`, `allow_outside=True`, `heads.epochs=3`.
-QUOTED = re.compile(r"`([a-z_][a-z_0-9.]*)(?:=([^`]*))?`")
+QUOTED = re.compile(r"(?<!column )(?<!key )`([a-z_][a-z_0-9.]*)(?:=([^`]*))?`")
 SECONDS_BETWEEN_NOTES = 0.5
 SHORT = 1.0  # seconds: shorter work leaves no line, lest dozens of quick epochs bury the results
 SECONDS_BETWEEN_LINES = 60.0  # of a log file, on work that is not done
