@@ -211,7 +211,7 @@ def test_a_class_of_train_that_one_model_alone_gives_is_known_to_both(call):
     )
     assert found["types"]["A"]["w"] == {
         "gold": 0,
-        "found": 0,
+        "predicted": 0,
         "right": 0,
         "precision": None,
         "recall": None,
@@ -238,7 +238,7 @@ def test_classes_are_analyzed_as_the_papers_do(call):
 
 def test_entities_are_analyzed_by_type_and_shown_with_their_words(call):
     found = content_of(call("analyze", "ner", "--against", "--json"))
-    assert found["types"]["A"]["PER"] == {"gold": 1, "found": 1, "right": 0, "precision": 0, "recall": 0, "f1": 0}
+    assert found["types"]["A"]["PER"] == {"gold": 1, "predicted": 1, "right": 0, "precision": 0, "recall": 0, "f1": 0}
     assert found["types"]["B"]["PER"]["f1"] == 100
     first, second = found["against"]["disagreements"]
     assert (first["gold"], first["a"], first["better"]) == (["PER: Anna Berg"], ["PER: Anna"], "only B right")

@@ -14,6 +14,7 @@ from typing import Any
 from golden import WORDS, move_setting
 
 from bertvision.files import write_json
+from bertvision.records import DIFFERENCES_FILE
 
 RESULTS = Path(__file__).parents[1] / "results"
 Content = dict[str, Any]
@@ -62,6 +63,18 @@ def rewrite_record(record: Content) -> Content:
     return record
 
 
+def rewrite_differences(path: Path) -> int:
+    """Write a file of differences in today's words; return whether it changed."""
+    content = path.read_text(encoding="utf-8")
+    differences = json.loads(content)
+    for each in differences:
+        move_setting(each, "row", "model")
+    if differences == json.loads(content):
+        return 0
+    write_json(path, differences)
+    return 1
+
+
 def rewrite(results: Path) -> int:
     """Take every step on every record of a run below a folder; return how many records changed."""
     changed = 0
@@ -71,7 +84,7 @@ def rewrite(results: Path) -> int:
         if record != json.loads(content):
             write_json(path, record)
             changed += 1
-    return changed
+    return changed + sum(map(rewrite_differences, sorted(results.rglob(DIFFERENCES_FILE))))
 
 
 if __name__ == "__main__":

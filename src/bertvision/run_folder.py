@@ -24,6 +24,28 @@ PARTS = ("encoder", "figures", "heads", "predictions", "predictions_held_out", "
 ENCODER, HEADS = "encoder", "heads"
 PREDICTIONS, HELD_OUT_PREDICTIONS = "predictions", "predictions_held_out"
 RECORDS = "records"
+_MODEL_FILES = ("head.safetensors", "model.json", "settings_fingerprint.json", "sha256.json", "training.json")
+_ENCODER_FILES = ("adapters.safetensors", "lora.safetensors", "model.safetensors*", "config.json", "*token*", "vocab*")
+_PREDICTION_FILES = (
+    "best_spans.json",
+    "logits.safetensors",
+    "nbest_predictions.json",
+    "null_odds.json",
+    "paper_v1_predictions.json",
+    "predictions.conll",
+    "predictions.json",
+    "probabilities.json",
+    "sha256.json",
+)
+# Every file that a finished run may leave in OUT and, but for the first and last line, in OUT/seeds/SEED.
+FILES = {
+    "": ("experiment.json", "held_out.json", "training.jsonl", "report.html", "report.md", "tables.tex"),
+    "encoder/FRACTION/": (*_MODEL_FILES, *_ENCODER_FILES),
+    "heads/FRACTION/HEAD/": _MODEL_FILES,
+    "predictions/FRACTION/MODEL/": (*_PREDICTION_FILES, "mistakes.json"),
+    "predictions_held_out/FRACTION/MODEL/": _PREDICTION_FILES,
+    "records/": ("*-seed*.json", "sha256.json"),
+}
 FRACTION = re.compile(r"given|[0-9][0-9.e+-]*")  # as `fraction_name` writes it
 
 

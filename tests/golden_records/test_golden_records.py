@@ -6,9 +6,10 @@ writes the files again, and their difference is part of the change.
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import chdir
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import golden
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 
 import bertvision
 from bertvision.cli import app
+from bertvision.run_folder import FILES
 
 KINDS = ("spans", "answerable", "classes", "labels", "numbers", "choices", "tags")
 VERBS = ("score", "analyze", "against", "compare", "ensemble")
@@ -87,6 +89,12 @@ def made(request, tmp_path_factory) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_a_run_leaves_the_files_that_it_left(made):
     found, golden_record = made
     assert found["files"] == golden_record["files"]
+
+
+def test_every_file_that_a_run_leaves_stands_in_the_table_of_its_folder(made):
+    patterns = [re.sub("[A-Z]{4,}", "*", folder) + name for folder, names in FILES.items() for name in names]
+    left = [path.removeprefix("out/") for path in made[0]["files"]]
+    assert [path for path in left if not any(PurePath(path).match(pattern) for pattern in patterns)] == []
 
 
 def test_what_judges_a_run_prints_the_json_that_it_printed(made):

@@ -110,7 +110,7 @@ def test_a_task_without_no_answer_has_spans_alone(model, questions, squad_file):
     answerable = [each for each in questions if each.answers]
     found = layers_of_file(folder, str(squad_file(chosen=answerable)))
     assert found.total.best is not None
-    assert (found.total.null, found.total.difference, found.total.apart) == (None, None, None)
+    assert (found.total.null, found.total.difference, found.total.has_minus_no_answer) == (None, None, None)
     (section,) = found.as_page().tables
     assert section.header[:4] == ("part", "weight", "best", "gold")
 
@@ -122,7 +122,12 @@ def test_a_file_without_answers_has_no_gold_spans(model, squad_file, tmp_path):
             del question["answers"], question["is_impossible"]
     (tmp_path / "asked.json").write_text(json.dumps(content))
     found = layers_of_file(model()[0], str(tmp_path / "asked.json"))
-    assert (found.golds, found.total.gold, found.total.has_answer, found.total.apart) == (0, None, None, None)
+    assert (found.golds, found.total.gold, found.total.has_answer, found.total.has_minus_no_answer) == (
+        0,
+        None,
+        None,
+        None,
+    )
     assert found.total.difference is not None
 
 
@@ -155,7 +160,15 @@ def test_the_verb_prints_json_with_everything(model, squad_file):
     result = call(folder, "--gold", squad_file(), "--json")
     found = json.loads(result.stdout)
     assert [each["name"] for each in found["parts"]] == ["layer 0", "layer 1", "layer 2", "bias"]
-    assert set(found["total"]) >= {"best", "gold", "null", "difference", "has_answer", "no_answer", "apart"}
+    assert set(found["total"]) >= {
+        "best",
+        "gold",
+        "null",
+        "difference",
+        "has_answer",
+        "no_answer",
+        "has_minus_no_answer",
+    }
 
 
 @pytest.mark.parametrize("name", ["lp_adapter_386", "adapter_386_shared_skip_joint"])
