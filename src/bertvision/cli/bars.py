@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichBars
 
-from bertvision.cli.console import messages
+from bertvision.cli.console import harmless, messages
 from bertvision.progress import Bar
 
 SECONDS_BETWEEN_NOTES = 0.5
@@ -32,16 +32,16 @@ class TerminalProgress:
             self._print_finished(f"{what}: {total:,}", started)
             return
         columns = (
-            TextColumn("{task.description:<14}"),
+            TextColumn("{task.description:<14}", markup=False),
             BarColumn(bar_width=18),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
         )
         with RichBars(*columns, console=messages, transient=self._is_passing) as bars:
-            yield TerminalBar(bars, bars.add_task(what, total=total, note=""))
+            yield TerminalBar(bars, bars.add_task(harmless(what), total=total, note=""))
             bars.live.transient = self._is_passing or time.perf_counter() - started < SHORT
 
     def _print_finished(self, what: str, started: float) -> None:

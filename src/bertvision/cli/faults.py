@@ -16,8 +16,8 @@ from bertvision.errors import is_out_of_memory, is_panic, reason_of
 DEBUG = "BERTVISION_DEBUG"  # in the environment: show tracebacks
 ISSUES = "please report it, with that file"
 CURES = {
-    errno.ENOSPC: "free some space, or choose a folder on another disk; the same command then goes on",
-    errno.EDQUOT: "free some of your quota, or choose a folder on another disk; the same command then goes on",
+    errno.ENOSPC: "free some space, or choose a folder on another disk; then give the same command again",
+    errno.EDQUOT: "free some of your quota, or choose a folder on another disk; then give the same command again",
     errno.EROFS: "choose a folder that can be written to",
     errno.EACCES: "choose another folder or change its permissions",
     errno.EPERM: "choose another folder or change its permissions",
