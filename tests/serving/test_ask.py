@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 import bertvision
 from bertvision.cli import app
 from bertvision.data.example import Question
+from bertvision.serving.answers import percent
 from bertvision.windows.window import cut_windows
 
 CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
@@ -38,7 +39,7 @@ def test_plain_text_holds_answer_probability_and_alternatives(folder):
     shown = ask("--model", folder, "--context", CONTEXT, "--null-threshold", "1e6")
     lines = shown.stdout.splitlines()
     assert lines[0] == expected[0].text
-    assert lines[1].startswith(f"probability {expected[0].probability:.1%}")
+    assert lines[1].startswith(f"probability {percent(expected[0].probability)}")
     assert lines[2] == "as asked, always an answer"
     assert f"[{expected[0].text}]" in lines[4]
     assert [line.split("%  ")[1] for line in lines[-2:]] == [each.text or "(no answer)" for each in expected[1:]]
