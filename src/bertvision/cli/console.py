@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Parameters = ParamSpec("Parameters")
 RESUMABLE = ("quickstart", "run", "finetune", "train_heads", "pretrain", "search")
 STOPPED = "the same run goes on from its last saving (see save_every)"
-# All but tabs and line ends: control characters, line ends of Unicode, what turns the direction of text, halves of pairs.
+# All but tabs and line ends: control characters, line ends of Unicode, what turns the direction of text, half pairs.
 UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
