@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 
 from bertvision.errors import FolderError, reason_of
+from bertvision.files import path_of
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")  # of a model
 CARD = "README.md"  # a model's own page
@@ -34,7 +35,7 @@ def hub_problem() -> str | None:
 
 def find_model_folder(model: str | PurePath) -> Path:
     """Return the path of a model; one that is no path here and looks like a hub id is downloaded first."""
-    place = Path(model)
+    place = path_of(model, FolderError)
     hub_id = place.as_posix()  # a path's own separator is another one on Windows
     if place.exists() or place.parent.is_dir() or not HUB_ID.fullmatch(hub_id):
         return place

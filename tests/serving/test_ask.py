@@ -3,6 +3,7 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from transformers import PreTrainedTokenizerBase
 from typer.testing import CliRunner
 
 import bertvision
@@ -92,6 +93,18 @@ def test_every_question_is_answered(folder):
     assert [[answer["text"] for answer in each["answers"]] for each in found] == [
         [answer.text for answer in answers] for answers in expected
     ]
+
+
+def test_a_text_is_tokenised_once_for_all_questions(folder, monkeypatch):
+    tokenised, call = [], PreTrainedTokenizerBase.__call__
+
+    def note(self, text, *more, **options):
+        tokenised.extend([text] if isinstance(text, str) else text)
+        return call(self, text, *more, **options)
+
+    monkeypatch.setattr(PreTrainedTokenizerBase, "__call__", note)
+    assert ask("--model", folder, "--context", CONTEXT, asked=[QUESTION, "who?", "when?"]).exit_code == 0
+    assert tokenised.count(CONTEXT) == 1
 
 
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
