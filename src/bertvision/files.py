@@ -15,10 +15,10 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedIOBase
 from json.encoder import encode_basestring_ascii
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
-from bertvision.errors import BertVisionError, FolderError
+from bertvision.errors import FolderError
 from bertvision.locks import LOCK, held, removed
 from bertvision.strict_json import parse_json
 
@@ -223,16 +223,6 @@ def check_file(path: Path) -> Path:
         raise FolderError(f"{path}: is a folder; give the name of a file")
     check_folder(path.parent)
     return path
-
-
-def path_of(name: str | PurePath, kind: type[BertVisionError]) -> Path:
-    """Return a name as a path; refuse one that the system takes for none, such as one of 5,000 letters."""
-    try:
-        Path(name).exists()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise kind(f"{str(name)[:80]}...: is no place of a folder ({reason}); give a folder or a hub id") from None
-    return Path(name)
 
 
 def exists(source: str) -> bool:

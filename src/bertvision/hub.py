@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 
-from bertvision.errors import FolderError, reason_of
-from bertvision.files import path_of
+from bertvision.errors import BertVisionError, FolderError, reason_of
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")  # of a model
 CARD = "README.md"  # a model's own page
@@ -31,6 +30,16 @@ def hub_problem() -> str | None:
     except Exception:  # of its HTTP library, which is another one in other versions
         return unreachable
     return unreachable if answer.status_code >= 500 else None  # a proxy that does not reach it says so
+
+
+def path_of(name: str | PurePath, kind: type[BertVisionError]) -> Path:
+    """Return a name as a path; refuse one that the system takes for none, such as one of 5,000 letters."""
+    try:
+        Path(name).exists()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise kind(f"{str(name)[:80]}...: is no place of a folder ({reason}); give a folder or a hub id") from None
+    return Path(name)
 
 
 def find_model_folder(model: str | PurePath) -> Path:

@@ -13,8 +13,7 @@ from bertvision.encoder.folder import CHANGES_FILE, apply_changes, build_encoder
 from bertvision.encoder.pypi import ENCODERS, SAFETENSORS
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, apply_adapters, load_adapters
 from bertvision.errors import EncoderError, FolderError, told_as
-from bertvision.files import path_of
-from bertvision.hub import CARD, download, without_hub
+from bertvision.hub import CARD, download, path_of, without_hub
 from bertvision.manifest import OUTSIDE, check_links, check_manifest
 from bertvision.settings import BASE, DEFAULT
 from bertvision.shapes import StackShape
