@@ -48,7 +48,10 @@ def write_to_a_full_disk():
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        (write_to_a_full_disk, "No space left on device; free some space"),
+        (
+            write_to_a_full_disk,
+            "No space left on device; free some space, or choose a folder on another disk; then give the same",
+        ),
         (SafetensorError("I/O error: No space left on device (os error 28)"), "No space left on device; free some"),
         (OSError(errno.EDQUOT, "Disk quota exceeded", "out/a"), "out/a: Disk quota exceeded; free some of your quota"),
         (OSError(errno.EROFS, "Read-only file system", "a"), "a: Read-only file system; choose a folder that can be"),

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
-from bertvision.cli import console
+from bertvision.cli import app, console
 from bertvision.cli.console import fail, print_json, print_page
 from bertvision.tables import Page, Table
 
@@ -23,6 +24,19 @@ def test_json_holds_no_letter_that_steers_a_terminal(letter, capsys):
     printed = capsys.readouterr().out
     assert printed.isascii()
     assert json.loads(printed) == {"text": letter}
+
+
+@pytest.mark.parametrize("letter", ["\x1b", "\r", "\x08", "\x7f", "\x9b", "\u2028", "\u202e"])
+def test_no_text_of_a_strangers_steers_a_terminal(letter, tmp_path):
+    """Neither the label of a table, nor the name of a file in an error."""
+    table = tmp_path / "rows.jsonl"
+    label = f"re{letter}d"
+    table.write_text("".join(json.dumps({"text": "weir", "label": each}) + "\n" for each in (label, label, "b", "b")))
+    listed = CliRunner().invoke(app, ["show", "data", str(table), "--task", "classification"])
+    refused = CliRunner().invoke(app, ["show", "data", f"no{letter}where.csv", "--task", "classification"])
+    assert "re" in listed.output
+    assert "where.csv" in refused.stderr
+    assert letter not in listed.output + refused.output
 
 
 def test_json_is_ascii_where_standard_output_is(monkeypatch):

@@ -124,6 +124,38 @@ def test_a_pooler_without_features_and_a_name_that_is_taken_are_refused(train):
         train(heads=["last_linear"], poolers={"last_linear": FirstLayers(32)})
 
 
+class OneState(FirstLayers):
+    def forward(self, states):
+        return states
+
+
+class AllLayers(FirstLayers):
+    def forward(self, states, mask, segments):
+        return states
+
+
+class Pairs(FirstLayers):
+    def forward(self, states, mask, segments):
+        return states[:, 0], mask
+
+
+@pytest.mark.parametrize(
+    ("pooler", "told"),
+    [
+        (OneState, r"OneState: forward\(states, mask, segments\) fails \(TypeError: .* return \[2, 1, 32\]"),
+        (AllLayers, r"gives \[2, 3, 1, 32\] for states of \[2, 3, 1, 32\]; return \[2, 1, 32\]: batch, tokens"),
+        (Pairs, r"Pairs: forward\(states, mask, segments\) gives tuple"),
+    ],
+)
+def test_a_pooler_that_makes_something_else_of_states_is_refused_in_a_line_before_any_training(
+    train, tmp_path, pooler, told
+):
+    with pytest.raises(SettingsError, match=told) as refused:
+        train(poolers={"mine": pooler(32)}, out=tmp_path / "run")
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "run" / "encoder").exists()
+
+
 def test_a_model_that_the_result_does_not_have_is_named_with_those_it_has(train):
     with pytest.raises(SettingsError, match="no model 'lst' in this result; known: encoder, last_linear"):
         train(heads=["last_linear"]).load("lst")

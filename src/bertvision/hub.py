@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from bertvision.errors import FolderError, reason_of
+from bertvision.errors import BertVisionError, FolderError, reason_of
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")  # of a model
 CARD = "README.md"  # a model's own page
@@ -51,9 +51,19 @@ def hub_problem() -> str | None:
     return unreachable if answer.status_code >= 500 else None  # a proxy that does not reach it says so
 
 
+def path_of(name: str | PurePath, kind: type[BertVisionError]) -> Path:
+    """Return a name as a path; refuse one that the system takes for none, such as one of 5,000 letters."""
+    try:
+        Path(name).exists()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise kind(f"{str(name)[:80]}...: is no place of a folder ({reason}); give a folder or a hub id") from None
+    return Path(name)
+
+
 def find_model_folder(model: str | PurePath) -> Path:
     """Return the path of a model; one that is no path here and looks like a hub id is downloaded first."""
-    place = Path(model)
+    place = path_of(model, FolderError)
     hub_id = place.as_posix()  # a path's own separator is another one on Windows
     if place.exists() or place.parent.is_dir() or not HUB_ID.fullmatch(hub_id):
         return place

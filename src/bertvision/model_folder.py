@@ -161,7 +161,8 @@ def _check_fit(folder: Path, config: ModelConfig, encoder: Encoder) -> None:
     given = shape_of_states(encoder, pooling=pooling)
     own = range(given.layers) if config.state_layers is None else config.state_layers
     # An encoder's own output layer is made for all states, of which it reads one; other heads for those that they read.
-    fits = config.layers in (given.layers, len(own)) and all(0 <= place < given.layers for place in own)
+    fits = config.layers in (given.layers, len(own)) and len(own) <= given.layers
+    fits = fits and all(0 <= place < given.layers for place in own)
     if not fits or config.hidden != given.hidden:
         raise FolderError(
             f"{folder / CONFIG}: its head reads {config.layers} states of width {config.hidden}, its encoder gives "

@@ -224,7 +224,8 @@ def read_labelled(
     refused = NOT_QUESTIONS if info.kind.asks_questions else TABLES_ALONE if info.kind.labels_words else {}
     if (ending := ending_of(parse_source(source).whole)) in refused:
         what, other = refused[ending]
-        raise DataError(f"{source}: is {what}, and task {name} needs {info.files}; give one, or a task such as {other}")
+        or_task = "" if need == "optional" else f", or a task such as {other}"  # a model has its own
+        raise DataError(f"{source}: is {what}, and task {name} needs {info.files}; give one{or_task}")
     split = hub_split or (info.hub.split if info.hub is not None else None) or "validation"
     labels = labels or data.labels or info.labels
     return info.kind.read(info, source, Reading(data, labels, split, need, CAN_DROP if can_drop else ""))

@@ -287,6 +287,12 @@ def test_a_number_that_is_none_is_refused(write, text):
     assert "give a number" in message
 
 
+@pytest.mark.parametrize("text", ["nan", " NaN "])
+def test_what_programs_write_for_a_missing_label_is_no_class(write, text):
+    source = write("a.csv", f"review,stars\nGood,high\nBad,{text}\n")
+    assert refusal(source).startswith(f"line 3: column `stars` is '{text.strip()}', as programs write what is missing")
+
+
 def test_regression_reads_numbers(write):
     split, labels = read(
         write("a.jsonl", [{"review": "x", "stars": 4}, {"review": "y", "stars": "-2.5e1"}]), "regression"

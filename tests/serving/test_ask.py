@@ -3,11 +3,13 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from transformers import PreTrainedTokenizerBase
 from typer.testing import CliRunner
 
 import bertvision
 from bertvision.cli import app
 from bertvision.data.example import Question
+from bertvision.serving.answers import percent
 from bertvision.windows.window import cut_windows
 
 CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
@@ -38,7 +40,7 @@ def test_plain_text_holds_answer_probability_and_alternatives(folder):
     shown = ask("--model", folder, "--context", CONTEXT, "--null-threshold", "1e6")
     lines = shown.stdout.splitlines()
     assert lines[0] == expected[0].text
-    assert lines[1].startswith(f"probability {expected[0].probability:.1%}")
+    assert lines[1].startswith(f"probability {percent(expected[0].probability)}")
     assert lines[2] == "as asked, always an answer"
     assert f"[{expected[0].text}]" in lines[4]
     assert [line.split("%  ")[1] for line in lines[-2:]] == [each.text or "(no answer)" for each in expected[1:]]
@@ -89,6 +91,18 @@ def test_every_question_is_answered(folder):
     assert [[answer["text"] for answer in each["answers"]] for each in found] == [
         [answer.text for answer in answers] for answers in expected
     ]
+
+
+def test_a_text_is_tokenised_once_for_all_questions(folder, monkeypatch):
+    tokenised, call = [], PreTrainedTokenizerBase.__call__
+
+    def note(self, text, *more, **options):
+        tokenised.extend([text] if isinstance(text, str) else text)
+        return call(self, text, *more, **options)
+
+    monkeypatch.setattr(PreTrainedTokenizerBase, "__call__", note)
+    assert ask("--model", folder, "--context", CONTEXT, asked=[QUESTION, "who?", "when?"]).exit_code == 0
+    assert tokenised.count(CONTEXT) == 1
 
 
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])

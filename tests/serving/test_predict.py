@@ -37,6 +37,18 @@ def refusal(*arguments, stdin=None):
     return shown.stderr
 
 
+def test_advice_names_what_predict_needs_and_what_a_model_can_do(folder, shared_reader, tmp_path):
+    (tmp_path / "rows.csv").write_text("review,stars\nweir,5\n")
+    told = refusal(folder, "--data", tmp_path / "rows.csv")
+    assert "no column `text` in it" in told
+    assert "say with data.columns.text=NAME which one holds it" in told
+    assert "label" not in told
+    (tmp_path / "words.conll").write_text("weir O\n")
+    told = refusal(shared_reader.served.folder, "--data", tmp_path / "words.conll")
+    assert "is a file of tagged words" in told
+    assert "a task such as" not in told
+
+
 def check(text, expected, name="text"):
     """Compare a table with what the library says."""
     lines = list(csv.DictReader(io.StringIO(text, newline="")))

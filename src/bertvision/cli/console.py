@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 Parameters = ParamSpec("Parameters")
 RESUMABLE = ("quickstart", "run", "pretrain", "search")
 STOPPED = "the same run goes on from its last saving (see save_every)"
-# What JSON leaves as it is: later control characters, line ends, what turns the direction of text, halves of pairs.
-STEERING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-UNSEEN = re.compile(f"[\x00-\x08\x0b-\x1f]|{STEERING.pattern}")  # all but tabs and line ends
+# All but tabs and line ends: control characters, line ends of Unicode, what turns the direction of text, half pairs.
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 # A parameter or a setting as messages of the library quote it: `gold`, `allow_outside=True`, `heads.epochs=3`.
 QUOTED = re.compile(r"(?<!column )(?<!key )`([a-z_][a-z_0-9.]*)(?:=([^`]*))?`")
@@ -49,8 +48,8 @@ LONGEST_SILENCE = 10.0  # seconds without a line in a log file, after which shor
 DEBUG = "BERTVISION_DEBUG"  # in the environment: show tracebacks
 ISSUES = "please report it, with that file"
 CURES = {
-    errno.ENOSPC: "free some space, or choose a folder on another disk; the same command then goes on",
-    errno.EDQUOT: "free some of your quota, or choose a folder on another disk; the same command then goes on",
+    errno.ENOSPC: "free some space, or choose a folder on another disk; then give the same command again",
+    errno.EDQUOT: "free some of your quota, or choose a folder on another disk; then give the same command again",
     errno.EROFS: "choose a folder that can be written to",
     errno.EACCES: "choose another folder or change its permissions",
     errno.EPERM: "choose another folder or change its permissions",
@@ -81,9 +80,27 @@ def is_main() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) == 1 or os.environ.get("RANK", "0") == "0"
 
 
+def harmless(text: str) -> str:
+    """Escape what could steer a terminal, as JSON would: texts, labels and names of files come from strangers."""
+    return UNSEEN.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+class Terminal(Console):
+    """A console whose texts are all harmless."""
+
+    def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401 (as rich's own)
+        """Print objects; texts are no markup of rich's unless that is asked for."""
+        shown = (harmless(each) if isinstance(each, str) else each for each in objects)
+        super().print(*shown, **{"markup": False, **options})
+
+
 # What the user asked for goes to standard output, all else to standard error; `sample:train:` is no emoji.
-results = Console(highlight=False, emoji=False, soft_wrap=True, quiet=not is_main())
-messages = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True, quiet=not is_main())
+results = Terminal(highlight=False, emoji=False, soft_wrap=True, quiet=not is_main())
+messages = Terminal(stderr=True, highlight=False, emoji=False, soft_wrap=True, quiet=not is_main())
 
 Config = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="An experiment: my.yaml, or a name of `show experiments`.")
@@ -182,7 +199,7 @@ def show_analysis(page: Page, content: Mapping[str, Any], as_json: bool) -> None
 def print_json(content: Any) -> None:  # noqa: ANN401 (anything that JSON can hold)
     """Print JSON: letters as they are, escaped where they could steer a terminal or standard output is not UTF-8."""
     text = json.dumps(content, indent=2, ensure_ascii=results.encoding != "utf-8")
-    results.print(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text), markup=False, emoji=False)
+    results.print(text)
 
 
 def print_csv(lines: Sequence[Mapping[str, Any]]) -> None:
@@ -190,7 +207,7 @@ def print_csv(lines: Sequence[Mapping[str, Any]]) -> None:
     from bertvision.predictions.files import to_csv
 
     text = to_csv(lines)
-    typer.echo((UNSEEN.sub("\ufffd", text) if results.is_terminal else text).encode(), nl=False)
+    typer.echo((harmless(text) if results.is_terminal else text).encode(), nl=False)
 
 
 def in_one_line(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
@@ -260,8 +277,8 @@ def with_flags(message: str, flags: Mapping[str, str]) -> str:
 def fail(message: str, code: int = 2) -> NoReturn:
     """Say what is wrong and end; a bug is told by whichever process has it."""
     if code == 1 and not is_main():
-        typer.echo(f"error: {' '.join(message.split())}", err=True)
-    messages.print(f"error: {' '.join(message.split())}", markup=False)
+        typer.echo(f"error: {harmless(' '.join(message.split()))}", err=True)
+    messages.print(f"error: {' '.join(message.split())}")
     raise typer.Exit(code) from None
 
 
@@ -361,16 +378,16 @@ class TerminalProgress:
         from rich.progress import Progress as RichBars
 
         columns = (
-            TextColumn("{task.description:<14}"),
+            TextColumn("{task.description:<14}", markup=False),
             BarColumn(bar_width=18),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
         )
         with RichBars(*columns, console=messages, transient=self._is_passing) as bars:
-            yield TerminalBar(bars, bars.add_task(what, total=total, note=""))
+            yield TerminalBar(bars, bars.add_task(harmless(what), total=total, note=""))
             bars.live.transient = self._is_passing or time.perf_counter() - started < SHORT
 
     def _print_finished(self, what: str, started: float) -> None:

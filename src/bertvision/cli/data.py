@@ -185,4 +185,5 @@ def _list_experiments(shipped: Mapping[str, Path], as_json: bool) -> None:
         return
     width = max(map(len, about))
     for name, line in about.items():
-        results.print(f"{name:<{width}}  {textwrap.shorten(line, 78 - width, placeholder=' ...')}", markup=False)
+        shown = textwrap.shorten(line, results.width - width - 2, placeholder=" ...") if results.is_terminal else line
+        results.print(f"{name:<{width}}  {shown}")

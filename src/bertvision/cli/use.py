@@ -82,8 +82,8 @@ def ask(
     for question in questions:
         pairs += pair_questions(question, texts[0] if len(texts) == 1 else texts)[0]
     found = []
-    for number, pair in enumerate(pairs):
-        (answers,) = reader.answer_pairs([pair], asking, passing_progress(quiet=False))
+    answered = zip(pairs, reader.answer_each(pairs, asking, passing_progress(quiet=False)), strict=True)
+    for number, (pair, answers) in enumerate(answered):
         if as_json:
             found.append({"question": pair[0], "answers": [_as_json(each, texts, names) for each in answers]})
             continue

@@ -7,8 +7,8 @@ from bertvision.errors import SettingsError
 from bertvision.heads.catalog import kinds_of, reads_one_state, serves
 from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import Count, Head, count_parameters
-from bertvision.heads.poolers.build import build_pooler
-from bertvision.heads.poolers.config import AnyPooler
+from bertvision.heads.poolers.build import build_pooler, check_own
+from bertvision.heads.poolers.config import AnyPooler, OwnPoolerConfig
 from bertvision.heads.readouts import (
     BILSTM_WIDTH,
     BiLstmReadout,
@@ -42,6 +42,8 @@ def build_head(config: HeadConfig, shape: StackShape, objective: Objective = SPA
     pooler, features = build_pooler(_sized(config, shape, objective), own)
     head = Head(pooler, _build_readout(config, own, features, objective), config.dropout, chosen)
     head.pooling = pooling_of(config, objective, pooling)
+    if isinstance(config.pooler, OwnPoolerConfig):
+        check_own(pooler, own, features, tokens=3 if head.pooling is None else 1)
     return head
 
 

@@ -17,6 +17,8 @@ from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment, fit_to_rows
 from bertvision.heads.build import pooling_of
 from bertvision.heads.config import HeadConfig
+from bertvision.heads.poolers.config import OwnPoolerConfig
+from bertvision.heads.training import build_heads
 from bertvision.kinds.facts import Contrast, Cutting
 from bertvision.kinds.kind import Answering, ExtraScore
 from bertvision.model_config import CONFIG, Pooling
@@ -254,7 +256,7 @@ def prepare(
         extra_scores=extra_scores,
         progress=progress,
     )
-    return RunContext(
+    context = RunContext(
         experiment=experiment,
         out=out,
         task=task,
@@ -272,6 +274,10 @@ def prepare(
         progress=progress,
         seed=experiment.seeds[0],
     )
+    for head in experiment.heads.train:
+        if isinstance(head.pooler, OwnPoolerConfig):  # somebody's own code is tried before anything expensive starts
+            build_heads([head], context.shape_for(head), context.seed, objective, experiment.states.chosen_pooling)
+    return context
 
 
 def _is_pairs(windows: Sequence[Window]) -> bool:

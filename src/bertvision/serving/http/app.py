@@ -38,7 +38,7 @@ from bertvision.serving.http.schema import (
     describe_problems,
 )
 from bertvision.serving.predictor import Predictor
-from bertvision.serving.reader import Asking, Reader
+from bertvision.serving.reader import Asking, Reader, pair_questions
 from bertvision.serving.served import list_texts, pair_up
 from bertvision.serving.tagger import Tagger
 from bertvision.serving.xray import XrayQuestion, xray_answer
@@ -242,7 +242,7 @@ def _add_models(app: FastAPI, service: Service) -> None:
         """Answer questions about contexts."""
         name, reader = service.find(asked.model, Reader)
         service.check_size(asked.question, asked.context)
-        pairs, _ = pair_up(asked.question, asked.context)
+        pairs, _ = pair_questions(asked.question, asked.context)
         how = Asking(asked.top_k, asked.null_threshold, asked.max_answer_length, asked.layers)
         fitted = reader.served.calibration
         threshold = fitted.threshold if asked.null_threshold is None else asked.null_threshold
