@@ -241,7 +241,8 @@ def read_fields(name: str, folder: Path) -> Fields:
         if str(inside) in inputs or inside.name == DONE or path.suffix == ".log":
             continue
         fields.update(read_file(path, f"{name}/{inside}:"))
-    return fields
+    here = str(folder)  # which a model that stands on an encoder elsewhere names
+    return {field: each.replace(here, "HERE") if isinstance(each, str) else each for field, each in fields.items()}
 
 
 def read_file(path: Path, prefix: str) -> Iterator[tuple[str, Any]]:
