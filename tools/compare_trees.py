@@ -4,9 +4,9 @@
 
 Data of every kind, drawn from fixed seeds, goes through the public functions of windows, predictions, scoring and kinds
 of both trees. Prints the largest difference of each field that is not equal to the bit and not expected by
-`golden.yaml`, and each function that a tree does not have; ends with 1 if there is anything to print. Functions have the
-names of commit 4be0c02 here. Where NEW calls one otherwise, NEW_NAMES says how: whoever moves or renames it edits one
-line.
+`golden.yaml`, and each function that a tree does not have; ends with 1 if there is anything to print. Functions have
+the names of commit 4be0c02 here. Where NEW calls one otherwise, NEW_NAMES says how: whoever moves or renames it edits
+one line.
 """
 
 import argparse
