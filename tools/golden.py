@@ -28,6 +28,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,7 +84,10 @@ def plan(tree: Path, name: str, kept: Path, *, is_new: bool) -> Making:
     experiment = EXPERIMENTS[name]
     commands = {each: command_line(*command, is_new=is_new) for each, command in experiment.commands.items()}
     settings = {each: in_words_of(content, is_new=is_new) for each, content in experiment.settings.items()}
-    parts = [hash_of(tree / "src"), hash_of(HERE / "golden_experiments.py"), json.dumps([commands, settings, SETTLED])]
+    parts = [hash_of(tree / "src"), hash_of(kept / "tiny"), json.dumps([commands, settings, SETTLED])]
+    with TemporaryDirectory() as data:
+        experiment.write(Path(data))
+        parts.append(hash_of(Path(data)))
     parts += [hash_of(tree / "results")] if experiment.reads_results else []
     key = hashlib.sha256("".join(parts).encode()).hexdigest()[:12]
     return Making(tree, name, commands, settings, kept / f"{name}-{key}")

@@ -303,7 +303,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         },
         judging_commands("dev.csv", "learned_pooling"),
     ),
-    # The top block alone, with its bottom frozen; several labels a row.
+    # The top block alone, with its bottom frozen (and live: the oldest tree could keep its output, which rounds
+    # otherwise); several labels a row.
     "labels": Experiment(
         write_label_sets,
         {
@@ -313,7 +314,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 [*ROW_HEADS, "regression"],
                 data=FILES["csv"] | {"separator": ";"},
                 tune={"train": "top:1", "norms": False},
-                finetune={**TWO_FRACTIONS, "lr": 5e-3, "fractions": [8]},
+                finetune={**TWO_FRACTIONS, "lr": 5e-3, "fractions": [8], "bottom": "live"},
             )
         },
         judging_commands("dev.csv", "learned_pooling"),
