@@ -6,7 +6,7 @@ from os.path import commonpath
 from pathlib import Path
 from typing import NamedTuple, cast, get_args
 
-from bertvision.records import RunRecord, merge_variants, read_record, record_paths
+from bertvision.records import RunRecord, located_records, merge_variants
 from bertvision.report.renderers import to_markdown
 from bertvision.tables import Cells, Column, Number, Table
 from studies.records import SeedMean, read_study_records
@@ -69,17 +69,16 @@ def _speaks(group: RecordGroup, study: Study, conditions: Collection[str]) -> bo
 def read_groups(folder: Path) -> list[RecordGroup]:
     """Read the records below a folder, by experiment and encoder, each method at its best learning rate."""
     found: dict[tuple[str, str], list[tuple[Path, RunRecord]]] = {}
-    for path in record_paths(folder):
-        record = read_record(path)
+    for record, run in located_records(folder):
         encoder = _short_name(str(record.config.get("encoder", "")))
-        found.setdefault((record.experiment, encoder), []).append((path, record))
+        found.setdefault((record.experiment, encoder), []).append((run, record))
     studies = read_study_records(folder)
     groups = []
     for (experiment, encoder), pairs in sorted(found.items()):
         records = [record for _, record in pairs]
         own = [each for each in studies if (each.study, _short_name(each.encoder)) == (experiment, encoder)]
         analyses = {seed: analysis for each in own for seed, analysis in zip(each.seeds, each.analyses, strict=False)}
-        place = Path(commonpath([path.parent for path, _ in pairs])).relative_to(folder.parent).as_posix()
+        place = Path(commonpath([run for run, _ in pairs])).relative_to(folder.parent).as_posix()
         tasks = frozenset(record.task for record in records)
         resampled = {
             claim.text: (claim.ours.low, claim.ours.high)
@@ -88,7 +87,7 @@ def read_groups(folder: Path) -> list[RecordGroup]:
             if claim.ours is not None and claim.ours.low is not None and claim.ours.high is not None
         }
         findings = Findings(merge_variants(records), analyses, resampled)
-        groups.append(RecordGroup(place.removesuffix("/records"), experiment, encoder, tasks, findings))
+        groups.append(RecordGroup(place, experiment, encoder, tasks, findings))
     return groups
 
 

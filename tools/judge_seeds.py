@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bertvision.evaluate.compare_methods import Shown, predictions_of
 from bertvision.files import write_text
-from bertvision.records import read_record, record_paths, write_record
+from bertvision.records import located_records, write_record
 
 sys.path.append(str(Path(__file__).parents[1]))  # benchmarks and studies are in no wheel
 from studies.records import write_study
@@ -23,8 +23,8 @@ from studies.verdicts import judge
 def judge_seeds(name: str, dev: str, out: Path, runs: Sequence[Path]) -> None:
     """Judge all records of a study below some run folders as one."""
     study = find_study(name)
-    found = [(read_record(path), path) for run in runs for path in record_paths(run / "records")]
-    shown = [Shown(record, record.row, predictions_of(record, path)) for record, path in found]
+    found = [each for run in runs for each in located_records(run)]
+    shown = [Shown(record, record.row, predictions_of(record, run)) for record, run in found]
     record = judge(study, [each for each, _ in found], None, resample_claims(study, shown, dev))
     for each, _ in found:
         write_record(out / (each.variant or "") / "records", each)

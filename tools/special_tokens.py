@@ -30,7 +30,7 @@ from matplotlib.figure import Figure
 from bertvision.data.squad import read_squad_file
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.files import read_json, write_json, write_text
-from bertvision.records import RunRecord, read_record, record_paths
+from bertvision.records import RunRecord, read_records
 from bertvision.report.renderers import to_markdown
 from bertvision.tables import Table
 from bertvision.windows.window import WindowConfig, cut_windows
@@ -106,7 +106,7 @@ def explained(study: Path) -> Table:
 
 
 def _rows(study: Path) -> Iterator[tuple[str, ...]]:
-    records = [read_record(path) for path in record_paths(study / "records")]
+    records = read_records(study)
     rows = dict.fromkeys((each.row, each.fraction) for each in records if each.row not in CONTROLS)
     for row, fraction in rows:
         by_row = {
@@ -141,7 +141,7 @@ def draw_figure(study: Path, measured: Sequence[Mapping[str, Any]]) -> None:
     left.set(xlabel="layer (0: embeddings)", ylabel="norm of the first token's state = 1", ylim=(0, None))
     left.set(xticks=range(0, 13, 2), title="Distance of [SEP] from [CLS]")
     left.legend(frameon=False, fontsize=8)
-    records = [read_record(path) for path in record_paths(study / "records")]
+    records = read_records(study)
     means = [fmean(each.scores["f1"] for each in records if each.row == row) for row in READS]
     right.scatter(means, range(len(READS)), color=["C0" if name.startswith("0") else "0.5" for name in READS.values()])
     right.set_yticks(range(len(READS)), list(READS.values()), fontsize=8)
