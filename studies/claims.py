@@ -14,6 +14,7 @@ from studies.study import Claim, Status, Study, read_studies
 from studies.study_tables import interval_text
 from studies.verdicts import Findings, judge_claim
 
+HEADLINE = "headline"  # the study whose claims stand first
 STATUS_BY_VERDICT: dict[str | None, Status] = {
     "holds": "confirmed",
     "does not hold": "contradicted",
@@ -51,12 +52,13 @@ class Settled(NamedTuple):
 
 
 def settle_claims(folder: Path) -> list[Settled]:
-    """Judge every claim by the records below a folder, experiment by experiment."""
+    """Judge every claim by the records below a folder, experiment by experiment; the headline's paper comes first."""
     groups, studies = read_groups(folder), read_studies()
+    in_order = sorted(studies.values(), key=lambda study: study.paper != studies[HEADLINE].paper)
     conditions = {name for name, study in studies.items() if study.is_condition}
     return [
         _settle(study, claim, [group for group in groups if _speaks(group, study, conditions)])
-        for study in studies.values()
+        for study in in_order
         for claim in study.claims
     ]
 
