@@ -29,6 +29,13 @@ def spell_out_settings(record: Content) -> None:
     config.setdefault("answers", {}).setdefault("null_threshold", 0.0)
 
 
+def drop_ensemble_weights(record: Content) -> None:
+    """Drop the weights of an ensemble's members, a setting that is gone, where none were given."""
+    for ensemble in record["config"].get("ensembles", []):
+        if "weights" in ensemble and ensemble["weights"] is None:
+            del ensemble["weights"]
+
+
 def thin_training(record: Content) -> None:
     """Keep the first and last of a training's points, those with a score, and an even choice of the others."""
     points = record.get("training", [])
@@ -41,7 +48,7 @@ def thin_training(record: Content) -> None:
     record["training"] = [points[number] for number in sorted(kept)]
 
 
-STEPS: tuple[Callable[[Content], None], ...] = (spell_out_settings, thin_training)
+STEPS: tuple[Callable[[Content], None], ...] = (spell_out_settings, drop_ensemble_weights, thin_training)
 
 
 def rewrite(results: Path) -> int:

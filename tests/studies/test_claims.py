@@ -104,3 +104,17 @@ def test_every_claim_has_one_line_and_one_status(tmp_path):
     papers, counts, *_ = zip(*summary_table(found).texts, strict=True)
     assert papers == tuple(table.title for table in tables)
     assert sum(map(int, counts)) == len(found)
+
+
+def test_the_headline_comes_first_then_the_rest_of_its_paper(tmp_path):
+    (tmp_path / "results").mkdir()
+    first, *others = settle_claims(tmp_path / "results")
+    assert first.claim.text == "One epoch of BERT and one of the head equal BERT after two epochs."
+    papers = [each.study.paper for each in others]
+    assert papers[: papers.count("BERTVision 2020")] == ["BERTVision 2020"] * papers.count("BERTVision 2020")
+    assert sorted(set(papers), key=papers.index)[1:] == [
+        "BERT 2018",
+        "BERTVision 2021",
+        "Our own finding",
+        "Hulburd 2019",
+    ]

@@ -32,6 +32,14 @@ def test_an_experiments_records_become_one_file_each_with_what_it_lacked(tmp_pat
     assert second == whole
 
 
+def test_weights_of_ensembles_go_where_none_were_given(tmp_path):
+    made = {"config": {"ensembles": [{"of": ["a", "b"], "weights": None}, {"of": ["a", "c"], "weights": [1, 2]}]}}
+    write(tmp_path / "records" / "a+b-1-seed1.json", made)
+    TOOL["rewrite"](tmp_path)
+    (record,) = packed(tmp_path / "records.jsonl.xz")
+    assert record["config"]["ensembles"] == [{"of": ["a", "b"]}, {"of": ["a", "c"], "weights": [1, 2]}]
+
+
 def test_variants_share_the_file_of_their_experiment(tmp_path):
     for variant in ("full", "top_1"):
         write(tmp_path / "study" / variant / "records" / "encoder-1-seed1.json", {"variant": variant, "config": {}})
