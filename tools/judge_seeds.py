@@ -1,8 +1,8 @@
 """Judges a study that was run seed by seed: python tools/judge_seeds.py NAME DEV OUT RUN...
 
 Each RUN is the run folder of some seeds (`python -m studies run NAME --set seeds='[3]' --out OUT3`: OUT3/NAME), so that
-several can run at once. Writes OUT/study.json and study.md as that does, and their records to OUT/records, or
-OUT/VARIANT/records.
+several can run at once. Writes OUT/study.json and study.md as that does, their records to OUT/records, or
+OUT/VARIANT/records, and of the headline all answers to OUT/predictions.jsonl.xz.
 """
 
 import sys
@@ -14,6 +14,8 @@ from bertvision.files import write_text
 from bertvision.records import located_records, write_record
 
 sys.path.append(str(Path(__file__).parents[1]))  # benchmarks and studies are in no wheel
+from studies.claims import HEADLINE
+from studies.kept_predictions import keep_predictions
 from studies.records import write_study
 from studies.run import resample_claims, study_page
 from studies.study import find_study
@@ -29,6 +31,10 @@ def judge_seeds(name: str, dev: str, out: Path, runs: Sequence[Path]) -> None:
     for each, _ in found:
         write_record(out / (each.variant or "") / "records", each)
     write_study(out, record)
+    if name == HEADLINE:
+        places = [place for claim in study.claims for place in (claim.one, claim.other) if place is not None]
+        with_odds = {(place.row, float(place.fraction)) for place in places if place.score == "best_f1"}
+        keep_predictions(out, shown, Path(dev), with_odds)
     write_text(out / "study.md", study_page(study, record))
 
 
