@@ -1,6 +1,7 @@
 """Every claim of the papers, and what the records below a folder say of it."""
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from math import inf
 from os.path import commonpath
 from pathlib import Path
@@ -136,9 +137,15 @@ def further_evidence(settled: Sequence[Settled]) -> Table:
 
 
 def strongest(each: Settled) -> list[ClaimEvidence]:
-    """Return the evidence that a status rests on: the most seeds, then the narrowest interval; of a conflict, both."""
+    """Return the evidence that a status rests on, of a conflict both sides.
+
+    The most seeds come first, then the paper's own score, then the narrowest interval.
+    """
     told = {found.status for found in each.evidence} - {"cannot tell"} or {"cannot tell"}
-    return [max((found for found in each.evidence if found.status == status), key=_weight) for status in sorted(told)]
+    return [
+        max((found for found in each.evidence if found.status == status), key=partial(_weight, each.study))
+        for status in sorted(told)
+    ]
 
 
 def _by_paper(settled: Sequence[Settled]) -> dict[str, list[Settled]]:
@@ -146,9 +153,9 @@ def _by_paper(settled: Sequence[Settled]) -> dict[str, list[Settled]]:
     return {paper: [each for each in settled if each.study.paper == paper] for paper in papers}
 
 
-def _weight(found: ClaimEvidence) -> tuple[int, float]:
+def _weight(study: Study, found: ClaimEvidence) -> tuple[int, bool, float]:
     low, high = found.ours.low, found.ours.high
-    return found.ours.seeds, -inf if low is None or high is None else low - high
+    return found.ours.seeds, found.score in study.scores, -inf if low is None or high is None else low - high
 
 
 def count_statuses(settled: Sequence[Settled]) -> dict[Status, int]:
