@@ -1,4 +1,4 @@
-"""Studies of the papers: `python -m studies list | run NAME | report FOLDER | claims`."""
+"""Studies of the papers: `python -m studies list | run NAME | report FOLDER | rescore FOLDER | claims`."""
 
 import textwrap
 from collections.abc import Callable
@@ -24,6 +24,7 @@ from bertvision.files import check_folder
 from bertvision.records import read_records
 from bertvision.tables import counted
 from studies.claims import claims_page, settle_claims
+from studies.kept_predictions import rescore
 from studies.report import report_study, write_study_report
 from studies.run import StudyPlan, count_work, describe_plan, missing_files, plan_study, run_study
 from studies.study import PublishedResult, Study, find_study, read_studies
@@ -114,6 +115,21 @@ def report_folder(
     written = report_study(folder, out or folder)
     print_records(written.records, as_json)
     messages.print(f"report: {written.page}", markup=False)
+
+
+@app.command(name="rescore")
+@in_one_line
+def rescore_kept(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Records of a study with kept predictions.")],
+    gold: Annotated[Path, typer.Option("--gold", metavar="DEV", help="The dev file, dev-v2.0.json.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Also write them as files, a folder each row.")] = None,
+) -> None:
+    """Score a study's kept dev predictions again, with the official scores, beside what its records hold.
+
+    With --out, every row's predictions.json is as the official evaluate-v2.0.py reads it. Rows that claims compare at
+    their best thresholds also have best_spans.json and null_odds.json.
+    """
+    print_table(rescore(folder, gold, out))
 
 
 @app.command(name="claims")

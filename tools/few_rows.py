@@ -16,6 +16,7 @@ first, so that what is finished at any moment is balanced. Sides:
 
 import argparse
 import json
+import lzma
 import tempfile
 import time
 from collections import Counter
@@ -268,8 +269,9 @@ def cell_of(record: dict[str, Any]) -> Cell:
 
 def read_records(out: Path) -> list[dict[str, Any]]:
     """Read all finished cells of a folder, also those of several files."""
-    paths = sorted(out.glob("*.jsonl"))
-    return [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines() if line]
+    plain = [path.read_text(encoding="utf-8") for path in sorted(out.glob("*.jsonl"))]
+    packed = [lzma.decompress(path.read_bytes()).decode("utf-8") for path in sorted(out.glob("*.jsonl.xz"))]
+    return [json.loads(line) for text in [*plain, *packed] for line in text.splitlines() if line]
 
 
 def report(records: Sequence[dict[str, Any]]) -> str:

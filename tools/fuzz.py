@@ -320,7 +320,7 @@ def record_targets(folder: Path) -> list[Target]:
         "costs": read_costs,
     }
     patterns = {
-        "record": "*-seed*.json",
+        "record": "records.jsonl.xz",
         "bench": "bench/*.json",
         "differences": "differences.json",
         "costs": "costs/*.json",

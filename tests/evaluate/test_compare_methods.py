@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +18,7 @@ from bertvision.records import (
     Provenance,
     RunRecord,
     Seconds,
+    located_records,
     read_differences,
     write_record,
 )
@@ -366,10 +366,9 @@ def test_two_models_or_the_variants_of_one_run_are_compared(out, given, told):
 
 def test_without_a_gold_file_variants_are_compared_on_what_their_run_answered(out, squad_file):
     path = str(squad_file())
-    for record in (out / "full" / "records").parent.parent.glob("*/records/*.json"):
-        content = json.loads(record.read_text())
-        content["config"]["data"] = {"train": path, "dev": path}
-        record.write_text(json.dumps(content))
+    data = {"train": path, "dev": path}
+    for record, run in located_records(out):
+        write_record(run / "records", record.model_copy(update={"config": {**record.config, "data": data}}))
     asked = [CliRunner().invoke(app, ["compare", str(out), "--variants", *more]) for more in ([], ["--gold", path])]
     assert [each.exit_code for each in asked] == [0, 0], asked[0].output
     assert asked[0].stdout == asked[1].stdout

@@ -1,4 +1,5 @@
 import json
+import lzma
 import math
 import os
 import random
@@ -8,6 +9,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
+import bertvision
 from bertvision.errors import FolderError
 from bertvision.records import (
     MAIN_SCORES,
@@ -101,6 +103,33 @@ def test_records_are_found_at_any_depth_and_other_files_are_passed_over(tmp_path
     (tmp_path / ".learned_pooling-1-seed1.json.part").write_text("half")
     (tmp_path / "report-seed1.md").write_text("no JSON")
     assert [record.experiment for record in read_records(tmp_path)] == ["e0", "e1", "e2"]
+
+
+def pack(path, *records, cut=None):
+    """Write records as an experiment's packed file has them; the file may break off."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(f"{each.model_dump_json()}\n" for each in records)
+    path.write_bytes(lzma.compress(lines.encode())[:cut])
+
+
+def test_packed_records_are_read_like_those_with_a_file_each(tmp_path):
+    one, other, third = (make_record(experiment=name) for name in ("e1", "e2", "e3"))
+    pack(tmp_path / "a" / "records.jsonl.xz", third, one)
+    write_record(tmp_path / "b" / "records", other)
+    assert bertvision.read_records(tmp_path) == [one, other, third]
+    assert bertvision.read_records(tmp_path / "a") == [one, third]
+
+
+def test_a_packed_file_that_breaks_off_is_refused(tmp_path):
+    path = tmp_path / "records.jsonl.xz"
+    pack(path, make_record(), cut=-40)
+    assert refusal(read_records, tmp_path).startswith(f"{path}: damaged (")
+
+
+def test_a_packed_record_of_another_version_is_refused_by_its_field(tmp_path):
+    path = tmp_path / "records.jsonl.xz"
+    path.write_bytes(lzma.compress(make_record().model_dump_json().replace('"format":1', '"format":9').encode()))
+    assert refusal(read_records, tmp_path).startswith(f"{path}: a line is not a record of this version: `format`: ")
 
 
 def rows_of(*names_and_kinds):

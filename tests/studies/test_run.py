@@ -127,8 +127,9 @@ def test_glue_of_2018_is_tuned_at_four_rates_of_which_held_out_rows_choose():
 
 
 RECORDED = Path(__file__).parents[2] / "results/reproduce"
-# What a user may choose without making another study of it; a run may also leave out fractions.
-FREE = ("data.train", "data.dev", "seeds", "precision", "answers.n_best")
+# What a user may choose without making another study of it; a run may also leave out fractions. A decoder more adds
+# scores and changes none.
+FREE = ("data.train", "data.dev", "seeds", "precision", "answers.n_best", "answers.decoders")
 
 
 def leaves(settings, place=""):
@@ -164,6 +165,7 @@ CHANGED = (
     "heads.train",
     "heads.batch",
     "ensembles",
+    "answers.decoders",
 )  # --set of docs/, and fields since
 
 

@@ -20,11 +20,9 @@ from bertvision.records import (
     RunRecord,
     choose,
     fraction_name,
-    read_record,
-    record_paths,
+    located_records,
     write_differences,
 )
-from bertvision.run_folder import folder_of_record_file
 from bertvision.settings import validate
 from bertvision.tables import Cell, Number, Table
 from bertvision.tasks import task_name
@@ -116,19 +114,19 @@ def resample_rows(shown: Sequence[Shown], gold: str, resamples: int = RESAMPLES)
 
 def _find_shown(out: Path) -> list[Shown]:
     """Find the rows that a report shows; refuse a folder without variants."""
-    places = [(read_record(path), path) for path in record_paths(out)]
+    places = located_records(out)
     if not places:
         lack = "no records (*-seed*.json) below it" if out.is_dir() else "no such folder"
         raise FolderError(f"{out}: {lack}; give the run folder of an experiment with `variants`")
-    path_of = {id(record): path for record, path in places if record.method is not None}
-    if not path_of:
+    run_of = {id(record): run for record, run in places if record.method is not None}
+    if not run_of:
         raise FolderError(
             f"{out}: no record of a variant among its {len(places):,}, such as {places[0][0].run}, expected "
             "those of an experiment with `variants`; compare two predictions with `bertvision compare`"
         )
-    chosen = choose(record for record, _ in places if id(record) in path_of)
+    chosen = choose(record for record, _ in places if id(record) in run_of)
     models = [(record, row) for record, row in chosen if record.kind != "baseline"]  # these have no predictions
-    return [Shown(record, row, predictions_of(record, path_of[id(record)])) for record, row in models]
+    return [Shown(record, row, predictions_of(record, run_of[id(record)])) for record, row in models]
 
 
 def _of_one_task(out: Path, shown: Sequence[Shown], against: str) -> Sequence[Shown]:
@@ -148,9 +146,9 @@ def _read_golds(there: Sequence[Shown], gold: str, resamples: int) -> Resampled:
     return Resampled(golds, cluster, Draw(units, resamples, SEED))
 
 
-def predictions_of(record: RunRecord, path: Path) -> Path:
-    """Find a record's predictions: records lie in OUT/records."""
-    return folder_of_record_file(path, record).predictions(record.model)
+def predictions_of(record: RunRecord, run: Path) -> Path:
+    """Find a record's predictions in its run folder."""
+    return folder_of_record(run, record).predictions(record.model)
 
 
 def _check_rows(out: Path, shown: Sequence[Shown], there: Sequence[Shown], against: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from bertvision.errors import FolderError
-from bertvision.records.record import Provenance, Record, read_file, write_hashed
+from bertvision.records.record import Provenance, Record, read_file, read_packed, write_hashed
 from bertvision.settings import Config
 
 ResultKind = Literal["baseline", "encoder", "head", "control", "ensemble"]  # baseline: an answer that reads nothing
@@ -32,6 +32,7 @@ MAIN_SCORES = {
     "regression": "pearson",
 }
 MISTAKES_FILE = "mistakes.json"
+PACKED_RECORDS = "records.jsonl.xz"  # all records of an experiment in one file, as they lie in results/
 Interval = tuple[float, float]
 
 
@@ -203,14 +204,30 @@ def read_records(folder: str | Path) -> list[RunRecord]:
     folder = Path(folder)
     if not folder.is_dir():
         raise FolderError(f"{folder}: no such folder; give a run's folder or its `records` folder")
-    records = [read_record(path) for path in record_paths(folder)]
+    records = [record for record, _ in located_records(folder)]
     if not records:
         raise FolderError(f"{folder}: no records (*-seed*.json) in it; `bertvision run` writes them to OUT/records")
     return in_order(records)
 
 
+def located_records(folder: Path) -> list[tuple[RunRecord, Path]]:
+    """Read every record below a folder, each with the run folder that it is of."""
+    alone = [(read_record(path), _run_of(path)) for path in record_paths(folder)]
+    packs = sorted(folder.rglob(PACKED_RECORDS))
+    packed = [
+        (each, path.parent / (each.variant or ""))
+        for path in packs
+        for each in read_packed(RunRecord, path, "a record")
+    ]
+    return alone + packed
+
+
+def _run_of(path: Path) -> Path:
+    return path.parent.parent if path.parent.name == "records" else path.parent
+
+
 def record_paths(folder: Path) -> list[Path]:
-    """List the records below a folder, in a fixed order."""
+    """List the records below a folder that have a file each, in a fixed order."""
     return sorted(path for path in folder.rglob("*-seed*.json") if not path.name.startswith("."))
 
 
