@@ -23,6 +23,7 @@ from bertvision.records import (
     located_records,
     write_differences,
 )
+from bertvision.run_folder import folder_of_record
 from bertvision.settings import validate
 from bertvision.tables import Cell, Number, Table
 from bertvision.tasks import task_name
