@@ -188,7 +188,6 @@ def test_a_folder_is_analyzed_against_another(call, folder, tmp_path):
     found = json.loads(call(*arguments, "--disagreements", 1, "--json").stdout)
     assert found["groups"]["question type"]["no answer"]["B"] == {"exact": 50.0, "f1": 50.0, "abstained": 50.0}
     assert found["groups"]["question word"]["which"]["A"] == {"exact": None, "f1": None, "abstained": None}
-    assert found["second_answers"]["paper"] is None
     assert found["against"]["context_lengths"]["only A"] == {
         "questions": 1,
         "mean_words": 11.0,

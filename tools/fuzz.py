@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT))  # studies, whose records of costs are read, are in no wheel
 SECONDS = 30  # for one mutation; none takes one
 MEMORY = 8 * 1024**3  # of addresses, beyond which memory is refused
 PIECES = [
