@@ -85,7 +85,7 @@ def _tuning_batch(settings: Mapping[str, Any]) -> str:
 
 
 def _answers_batch(settings: Mapping[str, Any]) -> str:
-    tokens = (settings.get("answers") or {}).get("tokens")
+    tokens = (settings.get("answers") or {}).get("batch_tokens")
     return "" if tokens is None else f"{tokens:,} tokens"
 
 
