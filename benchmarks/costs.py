@@ -297,7 +297,9 @@ def _pass(
     pooling: Pooling | None,
 ) -> Spent:
     passes = size_for(context.compute).passes
-    config = context.experiment.heads.model_copy(update={"train": tuple(own), "share": 1.0, "epochs": 1 + passes})
+    config = context.experiment.heads.model_copy(
+        update={"train": tuple(own), "data_fraction": 1.0, "epochs": 1 + passes}
+    )
     states = context.experiment.states.model_copy(update={"source": "live", "folder": None})
     live = replace(context, experiment=context.experiment.model_copy(update={"heads": config, "states": states}))
     meter = Meter(context.compute.device)

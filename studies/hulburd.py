@@ -144,7 +144,7 @@ def _printed(record: RunRecord) -> Printed | None:
     is_other = (
         tune.get("parasites")
         or tune.get("frozen_fraction")
-        or not tune.get("norms", True)
+        or not tune.get("train_norms", True)
         or _output(record) is not None
     )
     if is_other or record.config.get("heads", {}).get("train"):  # the encoder of heads is the full one again

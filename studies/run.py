@@ -191,7 +191,7 @@ def resample_claims(study: Study, shown: Sequence[Shown], dev: str) -> dict[str,
     info = TASKS[task_name(shown[0].record.task)]
     if study.task is None or (info.kind.cluster, MAIN_SCORES[shown[0].record.task]) != ("article", "f1"):
         return {}
-    findings = Findings([each.record.model_copy(update={"row": each.row}) for each in shown])
+    findings = Findings([each.record.model_copy(update={"model": each.row}) for each in shown])
     wanted = {claim.text: pair for claim in study.claims if (pair := _rows_of(study, claim, findings)) is not None}
     rows = {place for one, other, _ in wanted.values() for place in (one, other)}
     chosen = [each for each in shown if (each.row, each.record.fraction) in rows]

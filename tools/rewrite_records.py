@@ -44,17 +44,22 @@ RENAMED_FIELDS = {
 }
 
 
+def rename_settings(settings: Content) -> None:
+    """Write settings of an experiment in today's words; what is gone stays, as a finished run had it."""
+    for row in WORDS["settings"]:
+        old, _, old_value = row["old"].partition("=")
+        new, _, new_value = (row["new"] or "").partition("=")
+        if new:
+            move_setting(settings, old, new, old_value, new_value)
+
+
 def rename_words(record: Content) -> None:
     """Write fields and settings in today's words."""
     for old, new in RENAMED_FIELDS.items():
         move_setting(record, old, new)
     for name in record.get("data", {}):  # also those of `data.extra_dev_sets`
         move_setting(record, f"data.{name}.questions", f"data.{name}.examples")
-    for row in WORDS["settings"]:
-        old, _, old_value = row["old"].partition("=")
-        new, _, new_value = (row["new"] or "").partition("=")
-        if new:  # what is gone stays, as a finished run had it
-            move_setting(record["config"], old, new, old_value, new_value)
+    rename_settings(record["config"])
 
 
 def drop_ensemble_weights(record: Content) -> None:
@@ -87,15 +92,17 @@ def rewrite_record(record: Content) -> Content:
     return record
 
 
-def rewrite_differences(path: Path) -> int:
-    """Write a file of differences in today's words; return whether it changed."""
+def rewrite_beside(path: Path) -> int:
+    """Write a file of differences or costs in today's words; return whether it changed."""
     content = path.read_text(encoding="utf-8")
-    differences = json.loads(content)
-    for each in differences:
+    found = json.loads(content)
+    for each in found if isinstance(found, list) else ():
         move_setting(each, "row", "model")
-    if differences == json.loads(content):
+    if isinstance(found, dict):
+        rename_settings(found["settings"])
+    if found == json.loads(content):
         return 0
-    write_json(path, differences)
+    write_json(path, found)
     return 1
 
 
@@ -118,7 +125,8 @@ def rewrite(results: Path) -> int:
     for path in sorted(path for name in ALSO_PACKED for path in results.rglob(name)):
         written += [path] * _write_packed(path.with_name(f"{path.name}.xz"), path.read_bytes())
         remove_file(path)
-    return len(written) + sum(map(rewrite_differences, sorted(results.rglob(DIFFERENCES_FILE))))
+    beside = sorted((*results.rglob(DIFFERENCES_FILE), *results.rglob("costs*/*.json")))
+    return len(written) + sum(map(rewrite_beside, beside))
 
 
 def _pack_of(path: Path, record: Content) -> Path:

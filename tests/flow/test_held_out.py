@@ -176,7 +176,7 @@ def test_a_share_is_part_of_what_made_a_head_unless_it_is_all(settings, tmp_path
     run_with(settings, out)
     settings_fingerprint = json.loads((out / "heads" / "1" / "last_linear" / "settings_fingerprint.json").read_text())
     assert "data_fraction" not in settings_fingerprint["heads"]
-    with pytest.raises(FolderError, match=r"heads\.share was null and is now 0\.5"):
+    with pytest.raises(FolderError, match=r"heads\.data_fraction was null and is now 0\.5"):
         run_with(settings, out, "heads.data_fraction=0.5")
     half = run_with(settings, tmp_path / "half", "heads.data_fraction=0.5")
     whole = {record.model: record for record in run_with(settings, out)}

@@ -11,7 +11,10 @@ def make_mistakes(record, **more):
         return Mistake(split=split, id="7", texts={"text": text}, gold="no", predicted="yes", probability=0.914)
 
     fields = {
-        **{key: getattr(record, key) for key in ("experiment", "variant", "task", "row", "place", "fraction", "seed")},
+        **{
+            key: getattr(record, key)
+            for key in ("experiment", "variant", "task", "model", "position", "fraction", "seed")
+        },
         "examples": 300,
         "wrong": 82,
         "errors": [shown("dev", f"error {number} <b>") for number in range(12)],

@@ -74,7 +74,9 @@ def test_one_task_makes_no_table(make_task_records, make_record):
 
 def test_encoders_have_a_table_each(make_task_records):
     records = [
-        record.model_copy(update={"config": {"encoder": encoder}, "experiment": f"{record.task}_{encoder}"})
+        record.model_copy(
+            update={"config": {**record.config, "encoder": encoder}, "experiment": f"{record.task}_{encoder}"}
+        )
         for encoder in ("b", "a")
         for record in made(make_task_records, ["cola", "rte"])
     ]
