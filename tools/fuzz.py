@@ -334,6 +334,9 @@ def record_targets(folder: Path) -> list[Target]:
         place.mkdir(parents=True)
         for path in paths[: 1 if kind == "differences" else 2]:
             shutil.copy(path, place)
+        if kind == "record":  # also one with a file of its own, as runs write them
+            alone = lzma.decompress(paths[0].read_bytes()).splitlines()[0]
+            (place / "encoder-1-seed1.json").write_bytes(alone)
         names = tuple(path.name for path in place.iterdir())
         targets.append(Target(kind, place, names, lambda own, reader=reader, kind=kind: reader(folder / kind)))
     return targets

@@ -166,6 +166,7 @@ CHANGED = (
     "heads.batch",
     "ensembles",
     "answers.decoders",
+    "states.source",
 )  # --set of docs/, and fields since
 
 
