@@ -30,7 +30,9 @@ def gold(tmp_path):
 
 def keep(folder, make_record, **values):
     recorded = {"exact": 12.5, "f1": 34.5, "best_f1": 56.5}
-    write_record(folder / "records", make_record(model="encoder", kind="encoder", fraction=1.0, seed=1, scores=recorded))
+    write_record(
+        folder / "records", make_record(model="encoder", kind="encoder", fraction=1.0, seed=1, scores=recorded)
+    )
     line = {"model": "encoder", "fraction": 1.0, "seed": 1, **values}
     (folder / "predictions.jsonl.xz").write_bytes(lzma.compress(json.dumps(line).encode()))
 
