@@ -70,7 +70,7 @@ def experiments(folder, encoder):
         return {**shared, **given, **more, "name": task}
 
     accumulated = {**tune, "batch": {"tokens": 64}, "accumulate": 2, "gradient_checkpointing": True}
-    contrast = {**tune, "objective": "contrastive", "pairs": 10, "fractions": [1], "batch": {"windows": 6}}
+    contrast = {**tune, "objective": "contrastive", "pairs_per_epoch": 10, "fractions": [1], "batch": {"windows": 6}}
     return {
         "spans": experiment("squad2", questions, finetune=accumulated, states="memory"),
         "tags": experiment("ner", folder / "words.conll", states="live"),

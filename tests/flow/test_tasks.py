@@ -649,7 +649,7 @@ def test_contrastive_tuning_gives_an_encoder_with_a_regression_and_heads_on_all_
         "encoder": str(encoder_folder),
         "device": "cpu",
         "windows": {"max_length": 16},
-        "finetune": {"objective": "contrastive", "fractions": [0, 1], "pairs": 400, "lr": 1e-3},
+        "finetune": {"objective": "contrastive", "fractions": [0, 1], "pairs_per_epoch": 400, "lr": 1e-3},
         "heads": {"train": ["regression"]},
     }
     records = run(build_experiment(settings), tmp_path / "out")

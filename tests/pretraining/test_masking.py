@@ -95,7 +95,7 @@ def test_masks_are_drawn_anew_and_alike_from_one_seed(rows, prepared):
 
 
 def test_random_tokens_are_never_special_ones(rows, prepared):
-    for found in masked(rows, prepared, mask=0.0, same=0.0, random=1.0):
+    for found in masked(rows, prepared, mask=0.0, unchanged=0.0, random=1.0):
         assert not np.isin(found.ids[found.places], prepared.vocabulary.tokenizer.all_special_ids).any()
 
 

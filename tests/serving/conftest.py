@@ -103,11 +103,11 @@ def held(shared_reader, monkeypatch):
 def make_record(encoder):
     """Return a function that makes a record of the tiny encoder's."""
 
-    def make(row="learned_pooling", fraction=1.0, seed=1, scores=TUNED, seeds=(1, 2), weights=None):
+    def make(model="learned_pooling", fraction=1.0, seed=1, scores=TUNED, seeds=(1, 2), weights=None):
         return RunRecord(
             experiment="weirs",
             task="squad2",
-            model=row,
+            model=model,
             kind="head",
             fraction=fraction,
             seed=seed,

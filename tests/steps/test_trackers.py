@@ -12,8 +12,8 @@ from bertvision.training.history import TrainingLine
 
 POINT = {"epoch": 0.5, "loss": 0.7, "score": None, "lr": 1e-3, "seconds": 1.0, "seed": 2}
 LINES = [
-    TrainingLine(step=3, row="encoder", fraction=None, **POINT),
-    TrainingLine(step=1, row="last_linear", fraction=0.5, **{**POINT, "score": 80.0}),
+    TrainingLine(step=3, model="encoder", fraction=None, **POINT),
+    TrainingLine(step=1, model="last_linear", fraction=0.5, **{**POINT, "score": 80.0}),
 ]
 
 

@@ -185,12 +185,12 @@ def test_a_claim_is_judged_by_the_first_score_that_records_have(records):
 @pytest.mark.parametrize("row", ["encoder", "learned_pooling"])
 def test_a_seed_that_either_side_lacks_does_not_count(records, row):
     study = make_study()
-    left = [each for each in records if (each.row, each.seed) != (row, 2)]
+    left = [each for each in records if (each.model, each.seed) != (row, 2)]
     ours = judge_claim(study, study.claims[0], Findings(left)).ours
     # Of gains 3, 4 and 5 the first and the last, whose deviation is the root of 2: 4 +- 12.706.
     assert (ours.mean, ours.seeds) == (4.0, 2)
     assert (ours.low, ours.high) == pytest.approx((4 - 12.706, 4 + 12.706))
-    alone = [each for each in left if (each.row, each.seed) != (row, 3)]
+    alone = [each for each in left if (each.model, each.seed) != (row, 3)]
     judged = judge_claim(study, study.claims[0], Findings(alone, resampled={study.claims[0].text: (1.0, 5.0)}))
     assert (judged.ours.seeds, judged.ours.low, judged.verdict) == (1, None, "cannot tell")
 

@@ -52,7 +52,7 @@ def test_by_default_everything_is_trained_and_nothing_inserted():
         ({"insert": "none:3"}, "got 'none:3'"),
         ({"insert": "lora:2+lora-all:2"}, "got 'lora:2+lora-all:2'"),
         ({"insert": "houlsby:2+pfeiffer:2"}, "got 'houlsby:2+pfeiffer:2'"),
-        ({"norms": "yes"}, "`norms`"),
+        ({"train_norms": "yes"}, "`train_norms`"),
         ({"layers": 3}, "unknown key `layers`"),
         ({"parasites": {"states": 0}}, "expected 1 or more states, or all, got 0"),
         ({"parasites": {"width": 0}}, "`parasites.width`"),
