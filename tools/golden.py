@@ -4,9 +4,9 @@
 
 Each experiment of `golden_experiments.py` is run by both trees on this machine, with one thread. Then every file that
 it wrote and all that its commands printed is compared: scores, predictions, weights, fingerprints, the list of files.
-Prints each field that differs, with both values. Ends with 1 if one of them is not in the list of expected differences
-in `golden.yaml`, which also holds the words that the trees call things by. What a tree has made is kept by the content
-of its `src`, so that a second run makes only what changed.
+Prints each field that differs and is not in the list of expected differences in `golden.yaml`, with both values, and
+ends with 1 if there is one. That file also holds the words that the trees call things by. What a tree has made is kept
+by the content of its `src`, so that a second run makes only what changed.
 """
 
 import argparse
@@ -422,9 +422,11 @@ def hash_of(path: Path) -> str:
 
 
 def print_differences(differences: list[Difference], *, every: bool) -> None:
-    """Print a line for each, those of one file up to a limit."""
+    """Print those that are not expected, of one file up to a limit, or every difference."""
     printed: Counter[str] = Counter()
     for each in differences:
+        if each.because and not every:
+            continue
         file = each.field.partition(":")[0]
         printed[file] += 1
         if every or printed[file] <= LINES:
@@ -446,7 +448,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--cache", type=Path, default=TREE / "runs" / "golden", help="where makings are kept [default: runs/golden]"
     )
     parser.add_argument("--new-words-in-both", action="store_true", help="OLD_TREE, too, has the new words")
-    parser.add_argument("--every", action="store_true", help="print every field, however many of a file differ")
+    parser.add_argument("--every", action="store_true", help="print also what is expected, and every field of a file")
     asked = parser.parse_args(arguments)
     names = asked.only or list(EXPERIMENTS)
     old, new, kept = asked.old.resolve(), asked.new.resolve(), asked.cache.resolve()
