@@ -86,7 +86,7 @@ def test_records_the_file_and_callbacks_have_the_same_course_of_training(setting
     assert row_of(records, "last_regression").training == row_of(records, "majority").training == []
     written = lines_of(tmp_path / "out")
     assert written == [point.model_dump() for point in seen.points]
-    own = [line for line in written if (line["row"], line["fraction"]) == ("last_linear", 3.0)]
+    own = [line for line in written if (line["model"], line["fraction"]) == ("last_linear", 3.0)]
     assert [line["loss"] for line in own] == [point.loss for point in head.training]
 
 
@@ -171,7 +171,7 @@ def test_a_run_that_was_stopped_anywhere_ends_with_the_same_records_and_no_step_
             run_with(settings, out, *chosen, callbacks=[Seen(points)])
         again = run_with(settings, out, *chosen)
         assert timeless(again) == timeless(whole)
-        steps = [(line["row"], line["fraction"], line["step"]) for line in lines_of(out)]
+        steps = [(line["model"], line["fraction"], line["step"]) for line in lines_of(out)]
         assert len(set(steps)) == len(steps) == len(lines_of(tmp_path / "whole"))
 
 

@@ -118,7 +118,7 @@ def test_a_history_that_was_stopped_goes_on_and_its_file_holds_no_step_twice(tmp
         each.mark()
     assert gone_on.points == whole.points
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line["step"] for line in lines if line["row"] == "one"] == [each.step for each in whole.points["one"]]
+    assert [line["step"] for line in lines if line["model"] == "one"] == [each.step for each in whole.points["one"]]
 
 
 def test_a_file_keeps_the_lines_of_other_rows_and_fractions(tmp_path):
@@ -127,7 +127,7 @@ def test_a_file_keeps_the_lines_of_other_rows_and_fractions(tmp_path):
         TrainingLog(path, 1, fraction).begin({"one": [point(1)], "two": [point(1)]})
     TrainingLog(path, 1, 0.5).begin({"one": [point(7)]})
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    found = sorted((line["row"], line["fraction"] or 0, line["step"]) for line in lines)
+    found = sorted((line["model"], line["fraction"] or 0, line["step"]) for line in lines)
     assert found == [("one", 0, 1), ("one", 0.5, 7), ("one", 1.0, 1), ("two", 0, 1), ("two", 0.5, 1), ("two", 1.0, 1)]
 
 
