@@ -82,7 +82,7 @@ def test_scores_are_numbers_that_show_their_interval_and_their_number_of_rows(tr
 
 def test_without_a_dev_file_a_fifth_of_the_examples_is_scored_and_not_learned_from(train):
     data = train(heads=["last_linear"]).records[0].data
-    assert (data["train"].questions, data["dev"].questions) == (19, 5)
+    assert (data["train"].examples, data["dev"].examples) == (19, 5)
 
 
 def test_the_folder_lasts_as_long_as_the_result_unless_one_is_named(train, tmp_path):

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from bertvision.errors import BertVisionError, FolderError, reason_of
 
@@ -13,6 +14,24 @@ CARD_START = 2_000_000  # characters of it in which its front matter ends; bench
 SECONDS = 5.0  # that a hub which answers has for it
 # Of models: nothing that could be unpickled or run.
 MODEL_FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", CARD]
+
+
+class Snapshot(NamedTuple):
+    """A folder in the hub's cache, models--OWNER--NAME/snapshots/COMMIT, whose files are links to `blobs`."""
+
+    hub_id: str | None  # None where the folders above are named otherwise
+    blobs: Path
+
+
+def parse_snapshot(folder: Path) -> Snapshot | None:
+    """Return what a folder of the hub's cache is, or None for any other folder."""
+    snapshots = folder.parent
+    repository = snapshots.parent
+    if snapshots.name != "snapshots":
+        return None
+    kind, *names = repository.name.split("--")
+    is_model = kind == "models" and len(names) == 2
+    return Snapshot("/".join(names) if is_model else None, repository / "blobs")
 
 
 def hub_problem() -> str | None:

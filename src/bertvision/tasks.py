@@ -128,7 +128,7 @@ TASKS: dict[TaskName, TaskInfo] = {
         _glue("mnli", "validation_matched"),
         {"": "MNLI-m.tsv", "mismatched": "MNLI-mm.tsv"},
         submits_names=True,
-        files="MNLI/train.tsv and MNLI/dev_matched.tsv, and data.also.mismatched=MNLI/dev_mismatched.tsv",
+        files="MNLI/train.tsv and MNLI/dev_matched.tsv, and data.extra_dev_sets.mismatched=MNLI/dev_mismatched.tsv",
     ),
     "qnli": TaskInfo(
         CLASSES,
@@ -193,7 +193,7 @@ def read_task(name: TaskName, data: DataConfig, *, with_dev: bool = True) -> Tas
         train, dev = fold(train, data.fold, data.folds)
     also = {
         key: read_labelled(name, source, data, labels, hub_split=f"validation_{key}").split
-        for key, source in (data.also.items() if with_dev else ())
+        for key, source in (data.extra_dev_sets.items() if with_dev else ())
     }
     return Task(name, train, dev, labels, also)
 

@@ -23,7 +23,7 @@ def folder(make_folder):
 
 def ask(*arguments, stdin=None, asked=(QUESTION,)):
     questions = [part for each in asked for part in ("--question", each)]
-    command = ["ask", *questions, "--device", "cpu", *map(str, arguments)]
+    command = ["ask", *questions, *map(str, arguments)]
     return CliRunner().invoke(app, command, input=stdin, env={"COLUMNS": "80"})
 
 
@@ -61,21 +61,19 @@ def test_json_holds_letters_as_they_are(folder):
 
 
 def test_a_bar_on_a_terminal_counts_the_windows_and_vanishes(folder, monkeypatch):
-    def show_on_terminal(*more):
+    def show_on_terminal():
         terminal = Console(file=StringIO(), force_terminal=True, width=100)
-        for module in ("bars", "console"):  # bars takes its messages from console when it is imported
-            monkeypatch.setattr(f"bertvision.cli.{module}.messages", terminal)
-        shown = ask("--model", folder, "--context", f"{CONTEXT} " * 20, *more)
+        monkeypatch.setattr("bertvision.cli.console.messages", terminal)
+        shown = ask("--model", folder, "--context", f"{CONTEXT} " * 20)
         assert shown.exit_code == 0, shown.output
-        return terminal.file.getvalue(), shown.stdout
+        return terminal.file.getvalue()
 
-    drawn, answered = show_on_terminal()
+    drawn = show_on_terminal()
     reader = bertvision.load(folder, device="cpu")
     question = Question("q", QUESTION, f"{CONTEXT} " * 20, (), "")
     windows = cut_windows([question], reader.served.tokenizer, reader.served.config.windows, labelled=False)
     assert f"{len(windows)}/{len(windows)}" in drawn
     assert drawn.endswith("\x1b[2K")  # the line is empty again
-    assert show_on_terminal("--quiet") == ("", answered)
 
 
 def test_elsewhere_nothing_is_said_meanwhile(folder):
@@ -113,7 +111,7 @@ def test_all_files_are_asked_and_the_file_and_line_of_the_answer_are_named(folde
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     files = [part for name in order for part in ("--file", tmp_path / name)]
-    arguments = ("--model", folder, *files, "--null-threshold", "inf", "--top-k", 100, "--max-answer-length", 1)
+    arguments = ("--model", folder, *files, "--null-threshold", "inf", "--top-k", 100)
     (found,) = json.loads(ask(*arguments, "--json").stdout)
     answers = [each for each in found["answers"] if each["text"]]
     assert {each["file"] for each in answers} == {str(tmp_path / name) for name in texts}

@@ -234,7 +234,7 @@ def test_what_cannot_be_answered_is_refused_in_one_line(folder, make_shared, squ
     assert "text 2 is empty" in refusal(folder, "a", " ")
     assert "there is no text" in refusal(folder, "-", stdin="\n\n")
     told = refusal(make_shared(), "who built the weir?")
-    assert "a model of squad2 needs --data FILE" in told
+    assert "a model of squad2 needs a file as --data" in told
     assert "`bertvision ask`" in told
-    assert "a model of swag needs --data FILE" in refusal(make_shared("swag", ("0", "1")), "the weir")
+    assert "a model of swag needs a file as --data" in refusal(make_shared("swag", ("0", "1")), "the weir")
     assert "no such folder" in refusal(tmp_path / "nowhere", "the weir")

@@ -160,7 +160,7 @@ def _quoted_lines(path: Path, text: str, delimiter: str, advice: str) -> Iterato
                 yield Line(f"{path}: line {first}", cells)
             first = reader.line_num + 1
     except csv.Error as error:
-        advice = advice or "; fix it, or say --set data.quoted=false"
+        advice = advice or "; fix it, or say `data.quoted=false`"
         raise DataError(f"{path}: line {first}: not quoted as CSV is ({error}){advice}") from None
 
 

@@ -15,13 +15,13 @@ from bertvision.encoder.tuning.adapter_file import ADAPTERS, apply_adapters, loa
 from bertvision.errors import EncoderError, FolderError, told_as
 from bertvision.hub import CARD, download, path_of, without_hub
 from bertvision.manifest import OUTSIDE, check_links, check_manifest
-from bertvision.settings import BASE, DEFAULT
+from bertvision.settings import BASE, DEFAULT, PACKAGE
 from bertvision.shapes import StackShape
 from bertvision.windows.tokens import check_tokenizer
 
 DEFAULT_MODEL, BASE_MODEL = "default-model", "base-model"  # the encoders of the models that ship
 # What differs from an encoder of PyPI, and a head.
-SHIPPED = {name: Path(__file__).parent.parent / f"{name}_model" for name in (DEFAULT, BASE)}
+SHIPPED = {name: PACKAGE / f"{name}_model" for name in (DEFAULT, BASE)}
 KNOWN = (*SHIPPED, DEFAULT_MODEL, BASE_MODEL)  # names of encoders that a model may name without leading anywhere
 FILES = [
     "config.json",

@@ -86,13 +86,13 @@ def _build_readout(config: HeadConfig, shape: StackShape, features: int, objecti
 
 def _sized(config: HeadConfig, shape: StackShape, objective: Objective) -> AnyPooler:
     """Return the pooler's config with the width whose size comes nearest to the head that sets the budget."""
-    if config.budget_of is None:
+    if config.same_size_as is None:
         return config.pooler
-    budget = _size(HeadConfig.model_validate(config.budget_of), shape, objective)
+    budget = _size(HeadConfig.model_validate(config.same_size_as), shape, objective)
 
     def sized(width: int) -> HeadConfig:
         pooler = config.pooler.model_copy(update={"width": width})
-        return config.model_copy(update={"pooler": pooler, "budget_of": None})
+        return config.model_copy(update={"pooler": pooler, "same_size_as": None})
 
     below, above = 1, 2
     while _size(sized(above), shape, objective) < budget:

@@ -1,4 +1,4 @@
-"""Models that `bertvision export` wrote, run by onnxruntime; no torch in here."""
+"""Models saved as ONNX, run by onnxruntime; no torch in here."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from bertvision.errors import FolderError, MissingExtraError, SettingsError, told_as
 from bertvision.files import read_json, sha256_of
-from bertvision.hub import without_hub
+from bertvision.hub import parse_snapshot, without_hub
 from bertvision.manifest import check_manifest
 from bertvision.model_config import CONFIG, ONNX_FORMAT, Calibration, UseConfig
 from bertvision.predictions.logits import Logits
@@ -104,7 +104,7 @@ class OnnxEngine(Engine):
         )
 
     @property
-    def made_by(self) -> Settings:
+    def settings_fingerprint(self) -> Settings:
         """Return the hash of the graph."""
         return {"head": self.config.sha256, "precision": "onnx"}
 
@@ -130,14 +130,15 @@ class OnnxEngine(Engine):
 def _own_file(path: Path) -> Path:
     """Refuse a link to a file elsewhere, maybe a secret one; the hub's cache keeps its own as such links."""
     folder = path.parent.resolve()
-    blobs = folder.parent.parent / "blobs" if folder.parent.name == "snapshots" else folder
-    if path.is_symlink() and path.resolve().parent not in (folder, blobs):
+    snapshot = parse_snapshot(folder)
+    allowed = (folder,) if snapshot is None else (folder, snapshot.blobs)
+    if path.is_symlink() and path.resolve().parent not in allowed:
         raise FolderError(f"{path}: is a link to a file elsewhere; put the file itself there to save the model")
     return path
 
 
 def is_onnx(folder: Path) -> bool:
-    """Return whether a folder is one that `bertvision export` wrote."""
+    """Return whether a folder is a model saved as ONNX."""
     config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
     return isinstance(config, dict) and config.get("format") == ONNX_FORMAT
 

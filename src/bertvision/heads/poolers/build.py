@@ -114,7 +114,7 @@ def describe_own(module: nn.Module) -> OwnPoolerConfig:
             f"{type(module).__name__}: a pooler needs `features`, the width of what it makes of each token, "
             f"got {features!r}; set self.features in its __init__"
         )
-    return OwnPoolerConfig(name=type(module).__name__, start=fingerprint(module), module=module)
+    return OwnPoolerConfig(name=type(module).__name__, initial_weights=fingerprint(module), module=module)
 
 
 def check_own(module: nn.Module, shape: StackShape, features: int, tokens: int) -> None:

@@ -137,7 +137,7 @@ class Service:
             raise HTTPException(
                 413,
                 f"{error.tokens:,} tokens, in windows that overlap; send at most {self._config.max_tokens:,} in one "
-                "request (serve --max-tokens)",
+                "request (the server's limit, max_tokens)",
             ) from None
         except queue.BusyError:
             raise HTTPException(429, "too many requests wait; try again later", headers=AGAIN) from None
@@ -145,7 +145,7 @@ class Service:
             raise HTTPException(503, ENDING, headers=CLOSE | AGAIN) from None
         except TimeoutError:
             raise HTTPException(
-                504, f"no result within {self._config.timeout:g} s; send less at once (or serve --timeout)"
+                504, f"no result within {self._config.timeout:g} s; send less at once (the server's limit, timeout)"
             ) from None
 
     def _waiting(self) -> tuple[dict[str, int], dict[str, int]]:
