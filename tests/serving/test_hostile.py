@@ -11,7 +11,7 @@ from bertvision.encoder.load import load_encoder
 from bertvision.errors import EncoderError, FolderError, SettingsError
 from bertvision.model_folder import load_model
 
-OUTSIDE = r"which lies outside its folder; if you trust that, say --allow-outside \(in Python allow_outside=True\)"
+OUTSIDE = "which lies outside its folder; if you trust that, say `allow_outside=True`"
 
 
 def change(path, **changes):
@@ -57,18 +57,10 @@ def test_a_hub_id_in_a_model_needs_to_be_allowed(make_folder, monkeypatch):
 
 def test_changes_to_another_encoder_than_the_default_one_need_to_be_allowed(make_folder, monkeypatch):
     folder = make_folder()
-    about = {"base": "nobody/nothing", "fingerprint": "0", "sha256": {}}
+    about = {"base": "nobody/nothing", "fingerprint": "0"}
     (folder / "changes.json").write_text(json.dumps(about))
     monkeypatch.setattr("bertvision.encoder.load.download", lambda *given: pytest.fail("asked the hub"))
     with pytest.raises(FolderError, match=f"its changes belong to 'nobody/nothing', {OUTSIDE}"):
-        bertvision.load(folder, device="cpu")
-
-
-def test_a_manifest_names_files_of_its_own_folder_alone(make_folder):
-    folder = make_folder()
-    about = {"base": "default", "fingerprint": "0", "sha256": {"../../secret": "0"}}
-    (folder / "changes.json").write_text(json.dumps(about))
-    with pytest.raises(FolderError, match="which is no file of the folder"):
         bertvision.load(folder, device="cpu")
 
 
