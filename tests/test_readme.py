@@ -16,7 +16,7 @@ def read(path):
 
 def tagging_f1(experiment, row, fraction=None):
     records = read_records(ROOT / "results" / "ner" / experiment)
-    found = [each.scores["f1"] for each in records if (each.row, each.fraction) == (row, fraction)]
+    found = [each.scores["f1"] for each in records if (each.model, each.fraction) == (row, fraction)]
     assert len(found) == 5
     return f"{fmean(found):.1f}"
 

@@ -286,8 +286,8 @@ def test_what_was_made_is_counted_by_rule(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"fraction": 1.5}, "share"),
-        ({"fraction": float("nan")}, "share"),
+        ({"fraction": 1.5}, "fraction"),
+        ({"fraction": float("nan")}, "fraction"),
         ({"rules": ["name", "spelling"]}, "rules"),
         ({"rules": ["name", "name"]}, "twice"),
         ({"rules": []}, "rules"),

@@ -232,8 +232,10 @@ def test_gradient_checkpointing_runs_blocks_again_and_changes_nothing_that_is_le
 
 @pytest.mark.parametrize("step", ["packed", "bucketed"])
 def test_gradient_checkpointing_is_refused_where_steps_are_replayed(step):
-    with pytest.raises(SettingsError, match=f"gradient_checkpointing does not go with step: {step}; use step: auto"):
-        make_config(gradient_checkpointing=True, step=step)
+    with pytest.raises(
+        SettingsError, match=f"gradient_checkpointing does not go with step_mode: {step}; use step_mode: auto"
+    ):
+        make_config(gradient_checkpointing=True, step_mode=step)
 
 
 def test_gradient_checkpointing_is_refused_in_an_encoder_that_has_none(windows, encoder, cpu, monkeypatch):

@@ -93,7 +93,7 @@ def test_parasites_are_not_packed(tokenizer):
 
 def tuned(step, kind, encoder, windows, objective, **more):
     """Return all weights after some steps without dropout, and how far they have moved."""
-    config = {"fractions": [2], "batch": {"windows": 4}, "lr": 1e-3, "dropout": 0, "step": step, **more}
+    config = {"fractions": [2], "batch": {"windows": 4}, "lr": 1e-3, "dropout": 0, "step_mode": step, **more}
     config = validate(FinetuneConfig, config, "test")
     output = build_heads([HeadConfig.model_validate("last_linear")], encoder.shape, 1, objective)["last_linear"]
     both = nn.ModuleList([encoder.model, output])

@@ -75,7 +75,8 @@ def test_every_tuning_goes_the_whole_line(name, settings, out, tmp_path):
     for row, model in (("encoder", out / "encoder" / "1"), (head.model, out / "heads" / "1" / head.model)):
         load_model(model)  # refuses an encoder of other weights
         predict_file(model, settings["data"]["dev"], tmp_path / row)
-        files = [place / "predictions.json" for place in (tmp_path / row, out / "predictions" / "1" / row)]
+        folders = (tmp_path / row / "official", out / "predictions" / "1" / row)
+        files = [place / "predictions.json" for place in folders]
         assert json.loads(files[0].read_text()) == json.loads(files[1].read_text())
     assert run(build_experiment({**settings, "tune": tune}), out) == [encoder, head, both]  # nothing is done again
 
@@ -212,7 +213,8 @@ def test_a_head_of_the_catalog_can_be_the_output_layer(head, settings, out, tmp_
     assert records[0].parameters.trainable == load_encoder(settings["encoder"]).num_parameters + size
     assert sum(weight.numel() for weight in model.head.parameters()) == size
     predict_file(out / "encoder" / "1", settings["data"]["dev"], tmp_path / "again")
-    files = [place / "predictions.json" for place in (tmp_path / "again", out / "predictions" / "1" / "encoder")]
+    folders = (tmp_path / "again" / "official", out / "predictions" / "1" / "encoder")
+    files = [place / "predictions.json" for place in folders]
     assert json.loads(files[0].read_text()) == json.loads(files[1].read_text())
 
 

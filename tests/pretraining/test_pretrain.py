@@ -280,7 +280,7 @@ def test_what_is_finished_is_not_taken_for_what_goes_on_from_another_encoder_und
     assert pretrain(config, out) == record
     shutil.rmtree(first)
     pretrain(make_config(seed=2), first)
-    with pytest.raises(FolderError, match="encoder: made by other settings .start was "):
+    with pytest.raises(FolderError, match="encoder: made by other settings .initial_encoder was "):
         pretrain(config, out)
 
 
@@ -524,8 +524,8 @@ def test_packed_steps_are_for_gpus_in_bf16_unless_they_are_asked_for(make_config
     assert [packs_rows(make_config(), each) for each in (cpu, gpu, gpu._replace(dtype=torch.float32))] == [
         *(False, True, False)
     ]
-    assert packs_rows(make_config(step="packed"), cpu)
-    assert not packs_rows(make_config(step="eager"), gpu)
+    assert packs_rows(make_config(step_mode="packed"), cpu)
+    assert not packs_rows(make_config(step_mode="eager"), gpu)
 
 
 def test_one_source_may_stand_without_brackets():

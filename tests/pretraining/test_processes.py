@@ -28,8 +28,8 @@ from bertvision.windows.step_plan import WHOLE, Part
 STAGES = [{"length": 32, "steps": 3, "batch_tokens": 224}, {"length": 64, "steps": 3, "batch_tokens": 64}]
 WAYS = {
     "pairs": {"accumulate": 2},
-    "words": {"objective": "mlm", "step": "packed", "masking": {"whole_words": True}},
-    "ltr": {"objective": "ltr", "step": "packed"},
+    "words": {"objective": "mlm", "step_mode": "packed", "masking": {"whole_words": True}},
+    "ltr": {"objective": "ltr", "step_mode": "packed"},
 }
 # Pre-trains in turn, and kills the process of one rank after some steps of what is called `killed`.
 SCRIPT = """

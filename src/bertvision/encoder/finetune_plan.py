@@ -57,7 +57,9 @@ class FinetuneConfig(Config):
     @model_validator(mode="after")
     def _replays_or_recomputes(self) -> "FinetuneConfig":
         if self.gradient_checkpointing and self.step_mode in ("packed", "bucketed"):
-            raise ValueError(f"gradient_checkpointing does not go with step: {self.step_mode}; use step: auto or eager")
+            raise ValueError(
+                f"gradient_checkpointing does not go with step_mode: {self.step_mode}; use step_mode: auto or eager"
+            )
         return self
 
     @model_validator(mode="after")
