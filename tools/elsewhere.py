@@ -14,13 +14,13 @@ import numpy as np
 
 import bertvision
 from bertvision.data.example import Question
-from bertvision.encoder.load import SHIPPED
 from bertvision.evaluate.calibration import Decision, judge, scores_at
 from bertvision.evaluate.confidence import Answers, Floats
 from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.reader_scores import reader_answers
 from bertvision.files import read_json, sha256_of, write_json
 from bertvision.metrics.resampling import Draw, bounds_of, resample_means
+from bertvision.model_config import SHIPPED
 from bertvision.records.record import provenance
 from bertvision.report.renderers import to_markdown
 from bertvision.serving.reader import Reader

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import bertvision
-from bertvision.encoder.load import SHIPPED
 from bertvision.evaluate.calibration import (
     Decision,
     calibration_error,
@@ -30,6 +29,7 @@ from bertvision.evaluate.reader_scores import reader_answers
 from bertvision.files import sha256_of
 from bertvision.hub import CARD
 from bertvision.manifest import MANIFEST
+from bertvision.model_config import SHIPPED
 from bertvision.records import Provenance, provenance
 from bertvision.records.record import Record, read_file, write_file
 from bertvision.report.renderers import to_markdown
