@@ -20,6 +20,7 @@ from bertvision.evaluate.golds import read_questions
 from bertvision.files import sha256_of
 from bertvision.model_config import SHIPPED
 from bertvision.serving.onnx_model import OnnxEngine
+from bertvision.serving.reader import Reader
 from bertvision.serving.torch_model import open_model
 from bertvision.training.device import choose_compute
 
@@ -79,6 +80,31 @@ app([*{given!r}, "--layers"])
     assert done.stdout.splitlines()[0] == "Hannah Coyle"
     assert done.stderr == "error: this needs the package torch: pip install 'bertvision[train]'\n"
     assert done.returncode == 2
+
+
+def test_a_saved_one_is_calibrated_without_torch_and_used_by_either(tmp_path, squad_file):
+    code = f"""
+import sys
+sys.modules |= dict.fromkeys(("torch", "jaxtyping", "transformers", "huggingface_hub", "matplotlib"))
+import bertvision
+bertvision.load("default").save_pretrained("mine")
+bertvision.calibrate("mine", {str(squad_file())!r}, write=True)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    fitted = json.loads((tmp_path / "mine" / "calibration.json").read_text())
+    before = bertvision.load("default").served.calibration
+    by_torch = open_model(tmp_path / "mine", choose_compute("cpu", "float32"))
+    for served in (bertvision.load(tmp_path / "mine").served, by_torch):
+        assert served.calibration.model_dump() == fitted
+        assert served.calibration.threshold != before.threshold
+    assert f"| null threshold | {fitted['threshold']:.4f} |" in (tmp_path / "mine" / "README.md").read_text()
+
+
+def test_its_xray_is_torchs(reader):
+    by_torch = Reader(open_model(Path("default"), choose_compute("cpu", "float32")))
+    found, expected = (bertvision.xray(each, "Who built the weir?", CONTEXT) for each in (reader, by_torch))
+    assert found.as_dict() == expected.as_dict()
+    assert [token.text for token in found.tokens][:3] == ["[CLS]", "Who", "built"]
 
 
 def test_layers_add_up_to_the_score(reader):

@@ -55,6 +55,10 @@ class FileTokenizer:
             encodings = encode(texts, add_special_tokens=add_special_tokens)
         return Encoded(encodings, is_one=isinstance(texts, str), with_offsets=return_offsets_mapping)
 
+    def convert_ids_to_tokens(self, ids: int) -> str:
+        """Return the piece that an id stands for."""
+        return self.backend.id_to_token(ids) or ""
+
 
 def read_tokenizer(folder: Path) -> FileTokenizer:
     """Read the tokenizer of an exported model."""

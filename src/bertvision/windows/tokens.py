@@ -33,6 +33,10 @@ class Tokenizer(Protocol):
         """Return ids, and offsets where they are asked for."""
         ...
 
+    def convert_ids_to_tokens(self, ids: int) -> Any:  # noqa: ANN401 (a text; of several ids, transformers has several)
+        """Return the piece that an id stands for."""
+        ...
+
 
 class Layout(NamedTuple):
     """The special tokens that an encoder wants around one text (nothing between), or around two."""
