@@ -22,7 +22,7 @@ from bertvision.manifest import write_manifest
 from bertvision.model_config import CALIBRATION
 from bertvision.model_folder import LORA, Model, load_model, save_head
 from bertvision.serving.reader import Reader
-from bertvision.serving.torch_model import saved_config, with_states
+from bertvision.serving.torch_model import saved_config, torch_engine
 from bertvision.training.checkpoint import fingerprint, save_tensors
 
 
@@ -31,12 +31,12 @@ def save_as_changes(reader: Reader, folder: Path, base: str) -> Path:
 
     `base` is an encoder that whoever loads the folder has or gets: `default`, `base`, or a hub id.
     """
-    served = with_states(reader.served)
-    model = load_model(served.folder, allow_outside=served.allow_outside)
+    served, engine = reader.served, torch_engine(reader.served)
+    model = load_model(served.folder, allow_outside=engine.allow_outside)
     with given_folder(folder) as beside:
         _write(beside, replace(model, config=saved_config(model.config, served.calibration)), base)
         write_json(beside / CALIBRATION, served.calibration.model_dump(mode="json"))
-        write_text(beside / CARD, served.card())
+        write_text(beside / CARD, engine.card(served.calibration))
         write_manifest(beside)
     return folder
 
