@@ -102,7 +102,7 @@ class OnnxEngine(Engine):
 
     @cached_property
     def _with_states(self) -> Engine:
-        if is_onnx(self.folder):
+        if not (self.folder / ONNX_CONFIG).is_file():
             raise SettingsError(
                 f"{self.folder.name}: is an exported ONNX model, which gives logits and no layers' states; load the "
                 "PyTorch folder that it was exported from"
