@@ -27,7 +27,8 @@ test: $(VENV)/.dev
 fuzz: $(VENV)/.dev
 	CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -W ignore tools/fuzz.py $(ARGS)
 
-# Kills before every file operation of a run and at random moments of every stage, full disks, folders that vanish; and
+# Kills before every file operation of a run and at random moments of every stage, full disks, folders that vanish, slow
+# clients of the server; and
 # the benchmarks that start many processes.
 # On more cores: make faults PROCESSES=16
 PROCESSES ?= 4

@@ -283,7 +283,7 @@ def _heads(context: RunContext, encoder: Encoder, inside: int) -> tuple[list[Res
             head, count = heads[config.name], count_parameters(heads[config.name])
             head.layers = context.places[pooling]
             parameters = Parameters(total=count.total, trainable=count.trainable, encoder=encoder.num_parameters)
-            name = config.setting_of or config.name
+            name = config.variant_of or config.name
             rows.setdefault(name, ResultModel(name, config.kind, parameters, head, config, inside + count.total))
     return list(rows.values()), add_passes(spent)
 
@@ -297,7 +297,9 @@ def _pass(
     pooling: Pooling | None,
 ) -> Spent:
     passes = size_for(context.compute).passes
-    config = context.experiment.heads.model_copy(update={"train": tuple(own), "share": 1.0, "epochs": 1 + passes})
+    config = context.experiment.heads.model_copy(
+        update={"train": tuple(own), "data_fraction": 1.0, "epochs": 1 + passes}
+    )
     states = context.experiment.states.model_copy(update={"source": "live", "folder": None})
     live = replace(context, experiment=context.experiment.model_copy(update={"heads": config, "states": states}))
     meter = Meter(context.compute.device)
@@ -365,5 +367,5 @@ def add_passes(found: Sequence[Spent]) -> Spent | None:
 def _alone(context: RunContext, encoder: Encoder, row: ResultModel, wanted: int | None = None) -> Alone:
     assert row.head is not None
     assert row.config is not None
-    tokens = context.experiment.answers.tokens
+    tokens = context.experiment.answers.batch_tokens
     return open_alone(encoder, row.config, row.head, context.dev.windows, context.compute, tokens, wanted)

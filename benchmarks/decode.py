@@ -4,7 +4,6 @@ That way is written plainly below: the best starts with the best ends, in loops.
 time: windows have no padding, and offsets need no reading from a data set.
 """
 
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from benchmarks.measuring import measure_in_turns
+from benchmarks.measuring import file_name, measure_in_turns
 from bertvision.data.example import Question
 from bertvision.data.squad import read_squad
 from bertvision.encoder.load import load_tokenizer
@@ -55,10 +54,9 @@ def bench_decode(config: DecodeBench, progress: Progress = SILENT) -> BenchRecor
     }
     measured = measure_in_turns(sides, config.rounds, compute.device, progress)
     names = {"data": Path(config.data).name, "encoder": Path(config.encoder).name}  # the folders are this machine's
-    data = re.sub(r"\.json(\.gz)?$", "", names["data"]).replace(":", "-")
     return BenchRecord(
         name="decode",
-        variant=f"{names['encoder']}-{data}",
+        variant=f"{names['encoder']}-{file_name(config.data)}",
         about="from logits in memory to answers with runners-up and official scores",
         settings={**config.model_dump(mode="json"), **names},
         sides=measured,

@@ -17,16 +17,15 @@ from benchmarks.measuring import (
     Timing,
     clear,
     cudnn_attention,
-    plain_copy,
     read_bench_data,
     short_name,
     subject,
 )
-from benchmarks.trainer import Flags, Recipe, question_model, train_with_trainer
+from benchmarks.trainer import Flags, question_model, train_with_trainer
 from bertvision.encoder import fast_steps
 from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.finetune import finetune_encoder
-from bertvision.encoder.finetune_plan import FinetuneConfig, StepKind, plan_steps
+from bertvision.encoder.finetune_plan import FinetuneConfig, StepKind
 from bertvision.encoder.load import Encoder
 from bertvision.errors import SettingsError, TrainingError, reason_of
 from bertvision.heads.config import output_head
@@ -44,9 +43,8 @@ Step = StepKind | Literal["auto"]
 WARM_UP = 0.25  # of a round's windows
 # Sides whose name ends so run without cuDNN's attention; the others with it, as torch and Trainer come.
 NO_CUDNN = "_no_cudnn"
-TODAY, COMPILED = "today", "compiled"  # as it was before; as long trainings are
+COMPILED = "compiled"  # as long trainings are
 STEPS: dict[str, Step] = {
-    TODAY: "eager",
     "eager": "eager",
     "bucketed": "bucketed",
     "packed": "packed",
@@ -63,7 +61,7 @@ TRAINERS = {
 }
 BEST = ("trainer_padded", "trainer_grouped", "trainer_compiled", "trainer_grouped_compiled")
 GPU_SIDES = (
-    *(TODAY, "eager" + NO_CUDNN, "bucketed" + NO_CUDNN, "packed" + NO_CUDNN, COMPILED + NO_CUDNN, "run_qa"),
+    *("eager" + NO_CUDNN, "bucketed" + NO_CUDNN, "packed" + NO_CUDNN, COMPILED + NO_CUDNN, "run_qa"),
     *(name + ending for name in BEST for ending in ("", NO_CUDNN)),
 )
 CPU_SIDES = ("auto", "trainer_grouped", "trainer_dynamic", "trainer_padded")
@@ -140,7 +138,7 @@ def bench_finetune(config: FinetuneBench, progress: Progress = SILENT) -> BenchR
             **{f"{name} left out": why for name, why in left_out.items()},
         },
         sides=tuple(_side(name, each) for name, each in runs.items()),
-        figures={**_figures(runs, encoder, parts[1], compute), **_compared(runs), **work.new_shapes(parts)},
+        figures={**_figures(runs, encoder, parts[1], compute), **_compared(runs)},
         provenance=provenance(compute.name, compute.precision),
     )
 
@@ -177,22 +175,8 @@ class FinetuneWork:
         clear(self._compute.device)
         return run
 
-    def new_shapes(self, parts: Sequence[Sequence[Window]]) -> dict[str, float]:
-        """Return which share of eager steps has a shape that no window batch of this process had before, by round."""
-        seen: set[tuple[int, int]] = set()
-        shares = []
-        for number, windows in enumerate(parts):
-            lengths = lengths_of(windows)
-            steps = plan_steps(windows, self._config("eager"), number + 1)
-            shapes = [(len(rows), int(lengths[rows].max())) for step in steps for rows in step]
-            shares.append(100 * fmean(shape not in seen for shape in shapes))
-            seen |= set(shapes)
-        return {
-            f"eager steps of a new shape, per cent, round {number}": shares[number] for number in range(1, len(parts))
-        }
-
     def _config(self, step: Step) -> FinetuneConfig:
-        return FinetuneConfig(fractions=(1.0,), batch=BatchConfig(tokens=self._tokens), lr=self._lr, step=step)
+        return FinetuneConfig(fractions=(1.0,), batch=BatchConfig(tokens=self._tokens), lr=self._lr, step_mode=step)
 
     def _step_windows(self, windows: Sequence[Window]) -> int:
         return round(self._tokens / float(lengths_of(windows).mean()))
@@ -202,7 +186,8 @@ class FinetuneWork:
         return Clock(self._compute.device, skipped=len(windows) // size // 4)
 
     def _run_ours(self, name: str, windows: Sequence[Window], seed: int) -> Run:
-        encoder, output = self._copy(as_it_was=name == TODAY), new_output(self._encoder, seed)
+        encoder = replace(self._encoder, model=deepcopy(self._encoder.model))
+        output = new_output(encoder, seed)
         watch = Watch(self._clock(windows, self._step_windows(windows)))
         with compiling(at_once=name == COMPILED):
             for _ in finetune_encoder(
@@ -210,11 +195,6 @@ class FinetuneWork:
             ):
                 pass
         return Run(watch.clock.stop(), last_quarter(watch.losses()))
-
-    def _copy(self, as_it_was: bool) -> Encoder:
-        if as_it_was:
-            return plain_copy(self._encoder)
-        return replace(self._encoder, model=deepcopy(self._encoder.model))
 
     def _run_trainer(self, flags: Flags, windows: Sequence[Window], seed: int) -> Run:
         model, size = question_model(self._encoder, new_output(self._encoder, seed)), self._step_windows(windows)
@@ -224,7 +204,8 @@ class FinetuneWork:
             self._encoder,
             windows,
             flags,
-            Recipe(lr=self._lr, seed=seed),
+            lr=self._lr,
+            seed=seed,
             step_windows=size,
             workers=self._workers,
             compute=self._compute,
@@ -342,12 +323,11 @@ def training_flops(encoder: Encoder, windows: Sequence[Window]) -> float:
 
 
 def _compared(runs: Mapping[str, Sequence[Run]]) -> dict[str, float]:
-    """Return how many times as fast our fastest side is as today's, and as Trainer's fastest."""
+    """Return how many times as fast our fastest side is as Trainer's fastest."""
     speeds = {name: median(run.speed for run in each) for name, each in runs.items()}
     trainers = {name: speed for name, speed in speeds.items() if name.removesuffix(NO_CUDNN) in TRAINERS}
     ours = {name: speed for name, speed in speeds.items() if name not in trainers}
     rivals = {
-        "today": [name for name in ours if name == TODAY],
         "Trainer's fastest as it comes": [name for name in trainers if not name.endswith(NO_CUDNN)],
         "Trainer's fastest without cuDNN's attention": [name for name in trainers if name.endswith(NO_CUDNN)],
     }

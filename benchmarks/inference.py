@@ -1,6 +1,5 @@
 """A reader in torch, ONNX and int8 side by side, and what its head adds to the bare encoder; on a GPU torch alone."""
 
-import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from benchmarks.measuring import measure_in_turns
+from benchmarks.measuring import file_name, measure_in_turns
 from bertvision.data.example import Question
 from bertvision.encoder.encode import encode
 from bertvision.errors import SettingsError
@@ -75,10 +74,9 @@ def bench_inference(config: InferenceBench, progress: Progress = SILENT) -> Benc
         measured = measure_in_turns(sides, config.rounds, compute.device, progress)
         logits = {name: served.logits(answering.windows) for name, served in work.by_name.items()}
     is_scored = asked.has_golds and (work.torch.config.task != "squad1" or all(each.answers for each in questions))
-    data = re.sub(r"\.json(\.gz)?$", "", Path(config.data).name).replace(":", "-")
     record = BenchRecord(
         name="inference",
-        variant=f"{place.name}-{data}",
+        variant=f"{place.name}-{file_name(config.data)}",
         about="a batch of windows to logits, and questions to answers one by one",
         settings={
             **config.model_dump(mode="json"),
@@ -160,7 +158,7 @@ class InferenceWork:
     def run_bare(self, windows: Sequence[Window]) -> None:
         """Run the encoder as it is served, but keep its last state alone."""
         encoder, pad_id = self.bare.encoder, self.bare.encoder.tokenizer.pad_token_id
-        device, tokens = torch_engine(self.torch).compute.device, self.torch.config.answers.tokens
+        device, tokens = torch_engine(self.torch).compute.device, self.torch.config.answers.batch_tokens
         for rows in plan_in_order_of_length(
             lengths_of(windows), tokens if device.type != "cpu" else min(tokens, CPU_TOKENS)
         ):

@@ -1,6 +1,5 @@
 """What benchmarks share: sides timed in turns, encoders of given or random weights, windows as long as SQuAD's."""
 
-import csv
 import gc
 import json
 import sys
@@ -8,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,16 +14,23 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import AutoModel, BertConfig, MPNetConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import (
+    AutoModel,
+    BertConfig,
+    MPNetConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 
-from bertvision.data.example import TextRow
+from bertvision.data.example import DataConfig
 from bertvision.data.squad import read_squad
 from bertvision.encoder.load import Encoder, load_encoder, load_tokenizer, quiet_transformers
 from bertvision.encoder.mpnet import fuse_attention
-from bertvision.errors import DataError
 from bertvision.kinds.classes import CLASSES
 from bertvision.progress import SILENT, Progress
 from bertvision.records import Side
+from bertvision.tasks import read_labelled
 from bertvision.training.accounting import Meter, device_joules, peak_bytes
 from bertvision.training.device import wait_for
 from bertvision.training.objective import SPANS, Objective
@@ -139,9 +144,7 @@ def subject(name: str, tokenizer: str | None = None) -> Encoder:
     """
     if name not in RANDOM:
         return load_encoder(name)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)
+    model = _random_model(name)
     if model.config.model_type == "mpnet":
         fuse_attention(model)  # as `load_encoder` does
     return Encoder(name, model, blank_tokenizer() if tokenizer is None else load_tokenizer(tokenizer))
@@ -149,14 +152,20 @@ def subject(name: str, tokenizer: str | None = None) -> Encoder:
 
 def save_random(name: str, folder: Path) -> str:
     """Save a known shape with random weights, as large as the default vocabulary; return its folder."""
-    pieces = load_tokenizer("default")
+    pieces, model = load_tokenizer("default"), _random_model(name)
     with torch.random.fork_rng(), quiet_transformers():
         torch.manual_seed(0)
-        model = AutoModel.from_config(RANDOM[name], trust_remote_code=False)
         model.resize_token_embeddings(len(pieces))
         model.save_pretrained(folder)
-        pieces.save_pretrained(folder)
+    pieces.save_pretrained(folder)
     return str(folder)
+
+
+def _random_model(name: str) -> PreTrainedModel:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model: PreTrainedModel = AutoModel.from_config(RANDOM[name], trust_remote_code=False)
+    return model
 
 
 def write_questions(path: Path, data: str, count: int) -> str:
@@ -172,16 +181,6 @@ def write_questions(path: Path, data: str, count: int) -> str:
     whole = {"version": "v2.0", "data": [{"title": str(n), "paragraphs": each} for n, each in enumerate(articles)]}
     path.write_text(json.dumps(whole), encoding="utf-8")
     return str(path)
-
-
-def plain_copy(encoder: Encoder) -> Encoder:
-    """Copy an encoder's weights into the model as transformers builds it, without what loading changes in it."""
-    with torch.random.fork_rng():
-        model = AutoModel.from_config(encoder.model.config, trust_remote_code=False)
-    model.load_state_dict(encoder.model.state_dict(), strict=False)  # all but a pooler that the encoder has not
-    if getattr(encoder.model, "pooler", None) is None:
-        model.pooler = None
-    return replace(encoder, model=model)
 
 
 def clear(device: torch.device) -> None:
@@ -226,6 +225,11 @@ class MemoryWatch:
             self.device = max(self.device or 0, torch.cuda.max_memory_allocated())
 
 
+def file_name(data: str) -> str:
+    """Return what a record's name calls a file of questions."""
+    return Path(data).name.removesuffix(".gz").removesuffix(".json").replace(":", "-")
+
+
 def short_name(encoder: Encoder) -> str:
     """Return the last part of an encoder's place, for a record's name."""
     return encoder.name.rstrip("/").rpartition("/")[2]
@@ -268,7 +272,7 @@ class BenchData(NamedTuple):
 
 
 def read_bench_data(data: str, encoder: Encoder, count: int, spare: int = 0) -> BenchData:
-    """Make windows like SQuAD's, or read the first of a SQuAD file or of a GLUE file of pairs (RTE/train.tsv).
+    """Make windows like SQuAD's, or read the first of a SQuAD file or of RTE (train.tsv).
 
     So many more are `spare`, as far as a file has them.
     """
@@ -276,21 +280,10 @@ def read_bench_data(data: str, encoder: Encoder, count: int, spare: int = 0) -> 
     if data == "squad":
         windows = windows_like_squad(every, encoder.model.config.vocab_size)
     elif Path(data).suffix == ".tsv":
-        rows, classes = _read_pairs(Path(data))
-        windows = cut_rows(rows[:every], encoder.tokenizer, 384, "class")
-        name, objective = Path(data).parent.name.lower(), Objective(CLASSES, classes)
+        read = read_labelled("rte", data, DataConfig())
+        windows = cut_rows(read.split.examples[:every], encoder.tokenizer, 384, "class")
+        name, objective = "rte", Objective(CLASSES, len(read.labels))
     else:
         questions = read_squad(data).examples[:every]
         windows = cut_windows(questions, encoder.tokenizer, WindowConfig())
     return BenchData(name, windows[:count], objective, windows[count:every])
-
-
-def _read_pairs(path: Path) -> tuple[list[TextRow], int]:
-    """Read a GLUE file of pairs, as far as a benchmark needs it, and count its classes."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    if not rows or not {"sentence1", "sentence2", "label"} <= rows[0].keys():
-        raise DataError(f"{path}: expected the columns sentence1, sentence2 and label, as in GLUE's RTE and WNLI")
-    labels = sorted({row["label"] for row in rows})
-    pairs = [(row["sentence1"], row["sentence2"], labels.index(row["label"])) for row in rows]
-    return [TextRow(str(number), (one, other), label) for number, (one, other, label) in enumerate(pairs)], len(labels)

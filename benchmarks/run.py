@@ -1,7 +1,6 @@
 """Every benchmark by name, and the command that runs one: `make bench NAME=heads`."""
 
 from collections.abc import Callable, Iterable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -10,18 +9,16 @@ import typer
 from benchmarks.costs import bench_costs
 from benchmarks.decode import DecodeBench, bench_decode
 from benchmarks.finetune import FinetuneBench, bench_finetune
-from benchmarks.growth import GrowthBench, bench_growth
 from benchmarks.heads import HeadsBench, bench_heads
 from benchmarks.inference import InferenceBench, bench_inference
 from benchmarks.memory import MemoryBench, bench_memory
 from benchmarks.processes import ProcessesBench, bench_processes
 from benchmarks.search import SearchBench, bench_search
-from benchmarks.seconds_to_score import SecondsBench, bench_seconds
 from benchmarks.serve import ServeBench, bench_serve
 from benchmarks.shards import ShardsBench, bench_shards
 from benchmarks.startup import StartupBench, bench_startup
 from benchmarks.states import StatesBench, bench_states
-from benchmarks.tables import FIGURES, bench_tables
+from benchmarks.tables import bench_tables
 from benchmarks.windows import WindowsBench, bench_windows
 from bertvision.cli.console import (
     Json,
@@ -54,8 +51,6 @@ BENCHES = {
     "heads": Bench(HeadsBench, bench_heads),
     "states": Bench(StatesBench, bench_states),
     "finetune": Bench(FinetuneBench, bench_finetune),
-    "seconds-to-score": Bench(SecondsBench, bench_seconds),
-    "growth": Bench(GrowthBench, bench_growth),
     "search": Bench(SearchBench, bench_search),
     "decode": Bench(DecodeBench, bench_decode),
     "inference": Bench(InferenceBench, bench_inference),
@@ -91,8 +86,7 @@ def bench(
 
     heads: many heads in one pass, against the bare encoder, plain code and a pass for each head. states: live
     states against those in memory, extracted and the papers' padded ones. finetune: windows a second of our steps
-    and of transformers' Trainer. seconds-to-score: until a reader's best F1. growth: how cost grows with the size
-    of a step, layers, heads and data. search: head trials in groups, against one after another. decode: logits to
+    and of transformers' Trainer. search: head trials in groups, against one after another. decode: logits to
     scored answers, against run_qa's algorithm. inference: a reader on the CPU in torch, ONNX and int8, with their
     scores, and its head against the bare encoder. shards: predictions of files of any size, by one process, several
     and Ray. memory: peaks of every stage at 1x and 10x as much data. processes: a run in one process and in two.
@@ -111,12 +105,6 @@ def bench(
         return
     record = run_bench(name, overrides or (), progress_for(quiet))
     path = write_bench_record(check_folder(out), record)
-    if record.name in FIGURES and find_spec("matplotlib") is not None:
-        from benchmarks.figures import (
-            write_bench_figure,
-        )  # where it is not there, records are all there is
-
-        write_bench_figure(path, record)
     if as_json:
         print_json(record.model_dump(mode="json"))
         return

@@ -57,7 +57,7 @@ def _commands(config: StartupBench, folder: Path) -> dict[str, list[str]]:
     (folder / "predictions.json").write_text(json.dumps({"q": "1887"}))
     verb = [sys.executable, "-m", "bertvision"]
     files = ["--gold", str(folder / "gold.json"), "--predictions", str(folder / "predictions.json")]
-    question = ["--question", str(asked["question"]), "--context", CONTEXT, "--device", "cpu", "--quiet"]
+    question = ["--question", str(asked["question"]), "--context", CONTEXT]
     return {
         HELP: [*verb, "--help"],
         SCORE: [*verb, "score", "squad1", *files],

@@ -2,11 +2,11 @@
 
 from statistics import median
 
-from bertvision.records import BenchRecord, bench_file
+from bertvision.records import BenchRecord
 from bertvision.report.renderers import to_markdown
 from bertvision.tables import Cell, Number, Table
 
-FIGURES = ("growth",)  # benchmarks that have one, drawn by `benchmarks.figures`
+RETIRED = ("growth", "seconds-to-score")  # measured once: the benchmarks are in commit 4be0c02
 PLAIN = (str, int, float, bool)  # settings that fit into a line
 
 
@@ -49,13 +49,16 @@ def bench_chapter(record: BenchRecord) -> str:
         [
             f"### {record.name}: {record.variant} on {where.device}",
             "",
-            f"{record.about[0].upper()}{record.about[1:]}. `make bench NAME={record.name}` ({settings}); "
+            f"{record.about[0].upper()}{record.about[1:]}. {_command(record.name)} ({settings}); "
             f"{where.precision}, {versions}, commit {commit}; {_rounds(len(record.sides[0].seconds))}.",
             "",
             *map(to_markdown, bench_tables(record)),
-            *([f"![{record.about}](_generated/{bench_file(record)}.png)", ""] if record.name in FIGURES else []),
         ]
     )
+
+
+def _command(name: str) -> str:
+    return f"Benchmark `{name}` of commit 4be0c02" if name in RETIRED else f"`make bench NAME={name}`"
 
 
 def _rounds(count: int) -> str:

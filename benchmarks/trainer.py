@@ -44,17 +44,6 @@ class Flags:
     best: bool = True  # bf16 on a GPU, TF32 for what is left in float32, workers, pinned memory
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """What is learned, however it is run."""
-
-    lr: float = 1e-4
-    epochs: float = 1.0
-    schedule: str = "constant"
-    warmup: float = 0.0  # share of all steps
-    seed: int = 1
-
-
 class QuestionTrainer(Trainer):
     """Trainer that keeps every step's loss on the device."""
 
@@ -76,12 +65,6 @@ def question_model(encoder: Encoder, output: Head) -> PreTrainedModel:
     return model
 
 
-def copy_back(model: PreTrainedModel, encoder: Encoder, output: Head) -> None:
-    """Copy what was learned into our encoder and output layer."""
-    encoder.model.load_state_dict(model.base_model.state_dict(), strict=False)
-    _last_layer(output.readout).load_state_dict(_last_layer(model).state_dict())
-
-
 def _last_layer(module: nn.Module) -> nn.Linear:
     """Find what gives the scores of start and end, here and in transformers."""
     layer = getattr(module, "qa_outputs", None) or module.linear
@@ -94,8 +77,9 @@ def train_with_trainer(
     encoder: Encoder,
     windows: Sequence[Window],
     flags: Flags,
-    recipe: Recipe,
     *,
+    lr: float,
+    seed: int,
     step_windows: int,
     workers: int,
     compute: Compute,
@@ -107,12 +91,11 @@ def train_with_trainer(
         arguments = TrainingArguments(
             output_dir=folder,
             per_device_train_batch_size=size,
-            num_train_epochs=recipe.epochs,
-            learning_rate=recipe.lr,
-            lr_scheduler_type=recipe.schedule,
-            warmup_steps=round(recipe.warmup * recipe.epochs * (len(windows) // size)),
+            num_train_epochs=1,
+            learning_rate=lr,
+            lr_scheduler_type="constant",
             weight_decay=0.01,  # as ours
-            seed=recipe.seed,
+            seed=seed,
             save_strategy="no",
             logging_strategy="no",
             report_to="none",

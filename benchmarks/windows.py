@@ -3,7 +3,6 @@
 That way is written plainly below, as transformers' `run_qa.py` has it. Peak memory is that of a process of its own.
 """
 
-import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -15,7 +14,7 @@ from typing import Any
 from pydantic import Field
 from transformers import PreTrainedTokenizerBase
 
-from benchmarks.measuring import measure_in_turns
+from benchmarks.measuring import file_name, measure_in_turns
 from bertvision.data.example import Question
 from bertvision.data.squad import read_squad
 from bertvision.encoder.load import load_tokenizer
@@ -50,10 +49,9 @@ def bench_windows(config: WindowsBench, progress: Progress = SILENT) -> BenchRec
     figures = {f"{name}: windows": float(count) for name, count in counts.items()}
     figures |= {f"{side.name}: windows a second": counts[side.name] / median(side.seconds) for side in measured}
     figures |= {f"{name}: peak memory, MB, file and libraries included": _peak_alone(config, name) for name in ways}
-    data = re.sub(r"\.json(\.gz)?$", "", names["data"]).replace(":", "-")
     return BenchRecord(
         name="windows",
-        variant=f"{names['encoder']}-{data}",
+        variant=f"{names['encoder']}-{file_name(config.data)}",
         about="from questions and contexts in memory to labelled windows of 384 tokens",
         settings={**config.model_dump(mode="json"), **names},
         sides=measured,

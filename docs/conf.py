@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from benchmarks.figures import write_bench_figure
-from benchmarks.tables import FIGURES, bench_chapter
+from benchmarks.tables import bench_chapter
 from bertvision.heads.catalog import CATALOG, KINDS
 from bertvision.heads.listing import list_heads
-from bertvision.records import MAIN_SCORES, bench_file, read_bench_records
+from bertvision.records import MAIN_SCORES, read_bench_records
 from bertvision.report.measures import TASKS
 from bertvision.version import VERSION
 
@@ -29,8 +28,8 @@ RESULTS = Path(__file__).parent.parent / "results"
 def heads_page() -> str:
     """Write the catalog at BERT-large's shape."""
     rows = [
-        f"| `{size.name}` | {size.origin} | {size.scores} | {size.trainable:,} | {size.total:,} | {size.share:.3f} "
-        f"| {size.about} |"
+        f"| `{size.name}` | {size.origin} | {size.scores} | {size.trainable:,} | {size.total:,} | "
+        f"{size.percent_of_encoder:.3f} | {size.about} |"
         for size in list_heads(None, 25, 1024).heads
     ]
     head = (
@@ -60,12 +59,8 @@ def kinds_page() -> str:
 
 
 def benchmarks_page() -> str:
-    """Write every benchmark that was recorded, and draw those that have a figure."""
-    records = read_bench_records(RESULTS / "bench")
-    for record in records:
-        if record.name in FIGURES:
-            write_bench_figure(GENERATED / bench_file(record), record)
-    return "\n".join(map(bench_chapter, records))
+    """Write every benchmark that was recorded."""
+    return "\n".join(map(bench_chapter, read_bench_records(RESULTS / "bench")))
 
 
 GENERATED.mkdir(exist_ok=True)

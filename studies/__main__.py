@@ -1,10 +1,10 @@
-"""Studies of the papers: `python -m studies list | run NAME | report FOLDER | claims`."""
+"""Studies of the papers: `python -m studies list | run NAME | report FOLDER | rescore FOLDER | claims`."""
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -20,14 +20,13 @@ from bertvision.cli.console import (
     progress_for,
     results,
 )
-from bertvision.errors import EncoderError
 from bertvision.files import check_folder
 from bertvision.records import read_records
 from bertvision.tables import counted
 from studies.claims import claims_page, settle_claims
+from studies.kept_predictions import rescore
 from studies.report import report_study, write_study_report
-from studies.run import StudyPlan, StudyWork, describe_plan, foresee, missing_files, plan_study, run_study, speed_for
-from studies.speed import EncoderSpeed, kept_speed
+from studies.run import StudyPlan, count_work, describe_plan, missing_files, plan_study, run_study
 from studies.study import PublishedResult, Study, find_study, read_studies
 from studies.study_tables import claims_table, published_table, short_table
 
@@ -48,40 +47,25 @@ app = typer.Typer(
 )
 
 
-class ShownStudy(NamedTuple):
-    """A study with its plan, None where it cannot be run here, and what that takes."""
-
-    study: Study
-    plan: StudyPlan | None
-    work: StudyWork | None
-
-
 @app.command(name="list")
 @in_one_line
 def list_studies(
-    check: Annotated[
-        bool, typer.Option("--check", help="Only build the experiments of every study, and measure nothing.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only build the experiments of every study.")] = False,
     encoder: Encoder = None,
     seeds: Seeds = 3,
-    out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """List the studies, and what each takes here.
-
-    How fast the encoder is here is measured once, in some seconds, and kept in OUT/speed.json.
-    """
+    """List the studies, and what each takes: passes over the paper's data."""
     plan = partial(plan_study, encoder=encoder, seeds=seeds)
     if check:
         _check_studies(plan)
         return
-    speed = _speed_of(encoder or "default", out)
-    shown = [_foreseen(study, plan, speed) for study in read_studies().values()]
+    plans = [(study, plan(study) if study.config else None) for study in read_studies().values()]
     if as_json:
-        print_json([_plain_plan(each) for each in shown])
+        print_json([_plain_plan(*each) for each in plans])
         return
-    for each in shown:
-        _print_plan(each)
+    for each in plans:
+        _print_plan(*each)
 
 
 @app.command(name="run")
@@ -105,15 +89,15 @@ def run_one(
     encoders.
     """
     study = find_study(name)
-    plan = partial(plan_study, encoder=encoder, data=data, seeds=seeds, overrides=overrides or ())
-    if dry_run:
-        shown = _foreseen(study, plan, _speed_of(encoder or "default", out, is_kept=False))
-        if as_json:
-            print_json(_plain_plan(shown, in_full=True))
-        else:
-            _print_plan(shown, in_full=True)
+    plan_of = partial(plan_study, encoder=encoder, data=data, seeds=seeds, overrides=overrides or ())
+    if not dry_run:
+        _run(plan_of(study), out, quiet, as_json)
         return
-    _run(plan(study), out, quiet, as_json)
+    plan = plan_of(study) if study.config else None
+    if as_json:
+        print_json(_plain_plan(study, plan, in_full=True))
+    else:
+        _print_plan(study, plan, in_full=True)
 
 
 @app.command(name="report")
@@ -133,6 +117,21 @@ def report_folder(
     messages.print(f"report: {written.page}", markup=False)
 
 
+@app.command(name="rescore")
+@in_one_line
+def rescore_kept(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Records of a study with kept predictions.")],
+    gold: Annotated[Path, typer.Option("--gold", metavar="DEV", help="The dev file, dev-v2.0.json.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Also write them as files, a folder each row.")] = None,
+) -> None:
+    """Score a study's kept dev predictions again, with the official scores, beside what its records hold.
+
+    With --out, every row's predictions.json is as the official evaluate-v2.0.py reads it. Rows that claims compare at
+    their best thresholds also have best_spans.json and null_odds.json.
+    """
+    print_table(rescore(folder, gold, out))
+
+
 @app.command(name="claims")
 @in_one_line
 def claims(
@@ -148,63 +147,39 @@ def _check_studies(plan: Callable[[Study], StudyPlan]) -> None:
     results.print(f"{len(studies)} studies, {counted(num_runs, 'run')}: all can be built")
 
 
-def _foreseen(study: Study, plan_of: Callable[[Study], StudyPlan], speed: EncoderSpeed | None) -> ShownStudy:
-    if not study.config:
-        return ShownStudy(study, None, None)
-    plan = plan_of(study)
-    return ShownStudy(study, plan, foresee(plan, None if speed is None else speed_for(plan, speed)))
-
-
-def _speed_of(encoder: str, out: Path, *, is_kept: bool = True) -> EncoderSpeed | None:
-    """Return how fast an encoder is here; None, and why, where it cannot be loaded, or torch is not installed."""
-    try:
-        return kept_speed(encoder, out, is_kept=is_kept)
-    except (EncoderError, ModuleNotFoundError) as error:
-        messages.print(f"no times are foreseen: {error}", markup=False)
-        return None
-
-
-def _print_plan(shown: ShownStudy, *, in_full: bool = False) -> None:
+def _print_plan(study: Study, plan: StudyPlan | None, *, in_full: bool = False) -> None:
     """Print what a study takes and what was published; `in_full` also every run."""
-    study = shown.study
     if in_full and study.published:
         print_table(published_table(study))
     results.print(f"\n{study.name}: {study.title}", markup=False)
-    runs = describe_plan(shown.plan) if in_full and shown.plan is not None else []
-    missing = missing_files(shown.plan) if shown.plan is not None else []
-    for line in _plan_lines(study, shown.work, runs, missing):
+    lines = [f"{study.paper}; {_takes(study, plan)}"]
+    if not in_full:  # else a table shows it
+        lines.append(f"published: {'; '.join(map(_published, study.published)) or 'no number'}")
+    lines += [f"claims: {len(study.claims)}", f"metric: {study.metric}", *(f"wrong: {each}" for each in study.wrong)]
+    if in_full and plan is not None:
+        lines += [f"run: {each}" for each in describe_plan(plan)]
+        lines += [f"missing: {each}" for each in missing_files(plan)]
+    for line in lines:
         results.print(textwrap.fill(line, 80, initial_indent="  ", subsequent_indent="    "), markup=False)
 
 
-def _plain_plan(shown: ShownStudy, *, in_full: bool = False) -> dict[str, Any]:
-    takes = None
-    if shown.work is not None:
-        seconds = shown.work.seconds
-        takes = {**shown.work._asdict(), "seconds": None if seconds is None else seconds.model_dump()}
-    runs = describe_plan(shown.plan) if in_full and shown.plan is not None else []
-    missing = missing_files(shown.plan) if shown.plan is not None else []
-    return {**shown.study.model_dump(mode="json"), "takes": takes, "runs": runs, "missing": missing}
+def _plain_plan(study: Study, plan: StudyPlan | None, *, in_full: bool = False) -> dict[str, Any]:
+    return {
+        **study.model_dump(mode="json"),
+        "takes": None if plan is None else count_work(plan)._asdict(),
+        "runs": [] if plan is None or not in_full else describe_plan(plan),
+        "missing": [] if plan is None else missing_files(plan),
+    }
 
 
-def _plan_lines(study: Study, work: StudyWork | None, runs: Sequence[str], missing: Sequence[str]) -> list[str]:
-    if work is None:
-        takes = f"cannot be run here: needs {study.needs}"
-    else:
-        where = "on this machine, on the papers' data; predicting dev is extra"
-        time = "" if work.seconds is None else f"; about {work.seconds} of training {where}"
-        epochs, passes = "epoch" + "s" * (work.tuning_epochs != 1), "pass" + "es" * (work.head_passes != 1)
-        what = f"{work.tuning_epochs:g} {epochs} of tuning, {work.head_passes:g} {passes} of heads"
-        takes = f"takes: {counted(work.runs, 'run')}, {counted(work.seeds, 'seed')}: {what}{time}"
-    numbers = "; ".join(_published(each) for each in study.published) or "no number"
-    return [
-        f"{study.paper}; {takes}",
-        *([] if runs else [f"published: {numbers}"]),  # else a table shows them
-        f"claims: {len(study.claims)}",
-        f"metric: {study.metric}",
-        *(f"wrong: {each}" for each in study.wrong),
-        *(f"run: {each}" for each in runs),
-        *(f"missing: {each}" for each in missing if runs),
-    ]
+def _takes(study: Study, plan: StudyPlan | None) -> str:
+    if plan is None:
+        return f"cannot be run here: needs {study.needs}"
+    work = count_work(plan)
+    epochs, passes = "epoch" + "s" * (work.tuning_epochs != 1), "pass" + "es" * (work.head_passes != 1)
+    what = f"{work.tuning_epochs:g} {epochs} of tuning, {work.head_passes:g} {passes} of heads"
+    data = f"over the paper's {study.windows:,} windows of {study.tokens:g} tokens"
+    return f"takes: {counted(work.runs, 'run')}, {counted(work.seeds, 'seed')}: {what}, {data}"
 
 
 def _published(result: PublishedResult) -> str:

@@ -1,12 +1,13 @@
 """Every claim of the papers, and what the records below a folder say of it."""
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from math import inf
 from os.path import commonpath
 from pathlib import Path
 from typing import NamedTuple, cast, get_args
 
-from bertvision.records import RunRecord, merge_variants, read_record, record_paths
+from bertvision.records import RunRecord, located_records, merge_variants
 from bertvision.report.renderers import to_markdown
 from bertvision.tables import Cells, Column, Number, Table
 from studies.records import SeedMean, read_study_records
@@ -14,6 +15,7 @@ from studies.study import Claim, Status, Study, read_studies
 from studies.study_tables import interval_text
 from studies.verdicts import Findings, judge_claim
 
+HEADLINE = "headline"  # the study whose claims stand first
 STATUS_BY_VERDICT: dict[str | None, Status] = {
     "holds": "confirmed",
     "does not hold": "contradicted",
@@ -51,12 +53,13 @@ class Settled(NamedTuple):
 
 
 def settle_claims(folder: Path) -> list[Settled]:
-    """Judge every claim by the records below a folder, experiment by experiment."""
+    """Judge every claim by the records below a folder, experiment by experiment; the headline's paper comes first."""
     groups, studies = read_groups(folder), read_studies()
+    in_order = sorted(studies.values(), key=lambda study: study.paper != studies[HEADLINE].paper)
     conditions = {name for name, study in studies.items() if study.is_condition}
     return [
         _settle(study, claim, [group for group in groups if _speaks(group, study, conditions)])
-        for study in studies.values()
+        for study in in_order
         for claim in study.claims
     ]
 
@@ -69,17 +72,16 @@ def _speaks(group: RecordGroup, study: Study, conditions: Collection[str]) -> bo
 def read_groups(folder: Path) -> list[RecordGroup]:
     """Read the records below a folder, by experiment and encoder, each method at its best learning rate."""
     found: dict[tuple[str, str], list[tuple[Path, RunRecord]]] = {}
-    for path in record_paths(folder):
-        record = read_record(path)
+    for record, run in located_records(folder):
         encoder = _short_name(str(record.config.get("encoder", "")))
-        found.setdefault((record.experiment, encoder), []).append((path, record))
+        found.setdefault((record.experiment, encoder), []).append((run, record))
     studies = read_study_records(folder)
     groups = []
     for (experiment, encoder), pairs in sorted(found.items()):
         records = [record for _, record in pairs]
         own = [each for each in studies if (each.study, _short_name(each.encoder)) == (experiment, encoder)]
         analyses = {seed: analysis for each in own for seed, analysis in zip(each.seeds, each.analyses, strict=False)}
-        place = Path(commonpath([path.parent for path, _ in pairs])).relative_to(folder.parent).as_posix()
+        place = Path(commonpath([run for run, _ in pairs])).relative_to(folder.parent).as_posix()
         tasks = frozenset(record.task for record in records)
         resampled = {
             claim.text: (claim.ours.low, claim.ours.high)
@@ -88,7 +90,7 @@ def read_groups(folder: Path) -> list[RecordGroup]:
             if claim.ours is not None and claim.ours.low is not None and claim.ours.high is not None
         }
         findings = Findings(merge_variants(records), analyses, resampled)
-        groups.append(RecordGroup(place.removesuffix("/records"), experiment, encoder, tasks, findings))
+        groups.append(RecordGroup(place, experiment, encoder, tasks, findings))
     return groups
 
 
@@ -135,9 +137,15 @@ def further_evidence(settled: Sequence[Settled]) -> Table:
 
 
 def strongest(each: Settled) -> list[ClaimEvidence]:
-    """Return the evidence that a status rests on: the most seeds, then the narrowest interval; of a conflict, both."""
+    """Return the evidence that a status rests on, of a conflict both sides.
+
+    The most seeds come first, then the paper's own score, then the narrowest interval.
+    """
     told = {found.status for found in each.evidence} - {"cannot tell"} or {"cannot tell"}
-    return [max((found for found in each.evidence if found.status == status), key=_weight) for status in sorted(told)]
+    return [
+        max((found for found in each.evidence if found.status == status), key=partial(_weight, each.study))
+        for status in sorted(told)
+    ]
 
 
 def _by_paper(settled: Sequence[Settled]) -> dict[str, list[Settled]]:
@@ -145,9 +153,9 @@ def _by_paper(settled: Sequence[Settled]) -> dict[str, list[Settled]]:
     return {paper: [each for each in settled if each.study.paper == paper] for paper in papers}
 
 
-def _weight(found: ClaimEvidence) -> tuple[int, float]:
+def _weight(study: Study, found: ClaimEvidence) -> tuple[int, bool, float]:
     low, high = found.ours.low, found.ours.high
-    return found.ours.seeds, -inf if low is None or high is None else low - high
+    return found.ours.seeds, found.score in study.scores, -inf if low is None or high is None else low - high
 
 
 def count_statuses(settled: Sequence[Settled]) -> dict[Status, int]:

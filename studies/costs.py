@@ -85,7 +85,7 @@ def _tuning_batch(settings: Mapping[str, Any]) -> str:
 
 
 def _answers_batch(settings: Mapping[str, Any]) -> str:
-    tokens = (settings.get("answers") or {}).get("tokens")
+    tokens = (settings.get("answers") or {}).get("batch_tokens")
     return "" if tokens is None else f"{tokens:,} tokens"
 
 
@@ -129,12 +129,12 @@ def _num_passed(record: RunRecord) -> float:
     """Count the windows that heads have learnt from, until the epoch that counts."""
     config = record.config.get("heads", {})
     is_chosen = config.get("keep_best") or config.get("patience")  # there may be fewer than were planned
-    epochs = len(record.epochs) if is_chosen else config.get("epochs", 1)
-    return float(config.get("share", 1.0) * epochs * record.data["train"].windows)
+    epochs = len(record.epoch_scores) if is_chosen else config.get("epochs", 1)
+    return float(config.get("data_fraction", 1.0) * epochs * record.data["train"].windows)
 
 
 def _inference(record: RunRecord, costs: CostRecord) -> Inference | None:
-    row, windows = record.model, record.data["dev"].windows
+    row, windows = record.model_family, record.data["dev"].windows
     speed = costs.speed(row)
     if speed is None:
         return None

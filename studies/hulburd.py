@@ -100,7 +100,7 @@ class AgainstFull(NamedTuple):
         return score_cell(statistic([record.scores[key] - theirs[record.seed] for record in ours]), sign="+")
 
     def _found(self, row: Result) -> DifferenceRecord | None:
-        return next((each for each in self.differences if self._of(each) and each.row == row.name), None)
+        return next((each for each in self.differences if self._of(each) and each.model == row.name), None)
 
     def _of(self, each: DifferenceRecord) -> bool:
         full = self.full
@@ -142,7 +142,10 @@ def _printed(record: RunRecord) -> Printed | None:
     """Return the paper's model that was trained in the same way; None where there is none."""
     tune = record.config.get("tune") or {}
     is_other = (
-        tune.get("parasites") or tune.get("frozen_share") or not tune.get("norms", True) or _output(record) is not None
+        tune.get("parasites")
+        or tune.get("frozen_fraction")
+        or not tune.get("train_norms", True)
+        or _output(record) is not None
     )
     if is_other or record.config.get("heads", {}).get("train"):  # the encoder of heads is the full one again
         return None

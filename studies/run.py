@@ -21,25 +21,14 @@ from bertvision.tasks import TASKS, task_name
 from studies.paper_scores import extra_scores
 from studies.records import StudyRecord, write_study
 from studies.second import score_paper_seconds
-from studies.speed import EncoderSpeed, TimeRange
 from studies.study import Claim, Study, is_own_encoder, study_config
 from studies.study_tables import study_tables
 from studies.verdicts import Bounds, Findings, fraction_at, judge, judge_claim
 
 DATA = "data/"  # where shipped experiments look for their files
-# Weights of the papers' encoders, poolers included (SPEC 1) and word embeddings not, for these are only looked up: to
-# foresee times without having them. By them BERT-base is 7.8 times as slow as MiniLM; a CPU measured 7.3 and 8.1.
-WEIGHTS = {
-    "bert-base-cased": 86_041_344,
-    "bert-base-uncased": 86_041_344,
-    "bert-large-cased": 303_887_360,
-    "bert-large-uncased": 303_887_360,
-    "gte-small": 21_491_712,
-}
 RESAMPLES = 2_000  # of articles and seeds: enough for the ends of an interval
 RESAMPLED = {"f1": "scores", "best_f1": "bests"}  # scores of questions, and what holds their resamples
 RowPlace = tuple[str, float | None]  # a row, and its fraction
-PER_HEAD = 0.1  # of the encoder's forward pass, that a head's step costs: 20 heads cost 1.75 passes (docs/log.md)
 
 
 class StudyWork(NamedTuple):
@@ -49,7 +38,6 @@ class StudyWork(NamedTuple):
     seeds: int
     tuning_epochs: float
     head_passes: float
-    seconds: TimeRange | None = None  # None where no speed was measured
 
 
 class StudyPlan(NamedTuple):
@@ -85,33 +73,23 @@ def plan_study(
 def missing_files(plan: StudyPlan) -> list[str]:
     """Name the files of a plan that are not there."""
     sources = [
-        source for each in plan.experiments for source in (each.data.train, each.data.dev, *each.data.also.values())
+        source
+        for each in plan.experiments
+        for source in (each.data.train, each.data.dev, *each.data.extra_dev_sets.values())
     ]
     wholes = dict.fromkeys(parse_source(source).whole for source in sources)
     return [each for each in wholes if Path(each).suffix and not Path(each).exists()]
 
 
-def foresee(plan: StudyPlan, speed: EncoderSpeed | None = None) -> StudyWork:
-    """Count the passes of a plan over the papers' training data, and how long they would take at a speed."""
-    study, experiments = plan.study, plan.experiments
+def count_work(plan: StudyPlan) -> StudyWork:
+    """Count the passes of a plan over the papers' training data."""
+    experiments = plan.experiments
     # Runs that differ in their heads alone share one tuned encoder.
     tuned = {(each.task, str(each.tuning_settings()), str(each.windows)): each for each in experiments}
     epochs = [max(each.finetune.fractions, default=0.0) * len(each.seeds) for each in tuned.values()]
-    passes = [_head_passes(each) for each in experiments]
-    share = 1 / len({each.task for each in experiments})  # the study's windows are those of all its tasks
-    work = StudyWork(
-        len(experiments), len(experiments[0].seeds), sum(epochs) * share, sum(each for each, _ in passes) * share
-    )
-    if speed is None:
-        return work
-    costs = sum(passed * (1 + PER_HEAD * heads) for passed, heads in passes) * share
-    tokens = study.windows * study.tokens
-    return work._replace(seconds=speed.seconds(tokens * work.tuning_epochs, tokens * costs))
-
-
-def speed_for(plan: StudyPlan, measured: EncoderSpeed) -> EncoderSpeed:
-    """Return the speed of a plan's own encoder, where its size is known; else that of the one that was measured."""
-    return measured.for_encoder(WEIGHTS.get(Path(plan.experiments[0].encoder).name, measured.weights))
+    num_tasks = len({each.task for each in experiments})  # the study's windows are those of all its tasks
+    passes = sum(map(_head_passes, experiments))
+    return StudyWork(len(experiments), len(experiments[0].seeds), sum(epochs) / num_tasks, passes / num_tasks)
 
 
 def run_study(plan: StudyPlan, out: Path, progress: Progress = SILENT) -> StudyRecord:
@@ -180,11 +158,10 @@ def _found(content: Any, folder: Path) -> Any:  # noqa: ANN401 (what the YAML ho
     return f"{found}{content.removeprefix(whole)}"
 
 
-def _head_passes(experiment: Experiment) -> tuple[float, int]:
-    """Return how often heads read the training data, all seeds together, and how many heads there are."""
-    config, heads = experiment.heads, len(experiment.heads.train)
-    fractions = max(1, len(experiment.finetune.fractions))
-    return (fractions * config.epochs * config.share * len(experiment.seeds) if heads else 0.0), heads
+def _head_passes(experiment: Experiment) -> float:
+    """Return how often heads read the training data, all seeds together."""
+    config, fractions = experiment.heads, max(1, len(experiment.finetune.fractions))
+    return fractions * config.epochs * config.data_fraction * len(experiment.seeds) if config.train else 0.0
 
 
 def _analyses(plan: StudyPlan, out: Path) -> dict[int, dict[str, Any]]:
@@ -214,7 +191,7 @@ def resample_claims(study: Study, shown: Sequence[Shown], dev: str) -> dict[str,
     info = TASKS[task_name(shown[0].record.task)]
     if study.task is None or (info.kind.cluster, MAIN_SCORES[shown[0].record.task]) != ("article", "f1"):
         return {}
-    findings = Findings([each.record.model_copy(update={"row": each.row}) for each in shown])
+    findings = Findings([each.record.model_copy(update={"model": each.row}) for each in shown])
     wanted = {claim.text: pair for claim in study.claims if (pair := _rows_of(study, claim, findings)) is not None}
     rows = {place for one, other, _ in wanted.values() for place in (one, other)}
     chosen = [each for each in shown if (each.row, each.record.fraction) in rows]
@@ -243,10 +220,10 @@ def _shown(plan: StudyPlan, out: Path, records: Sequence[RunRecord]) -> list[Sho
     """Name all rows as claims do, each with the folder of its predictions."""
     experiments = {each.variant: each for each in plan.experiments}
     shown = []
-    for record, row in [*((each, each.row) for each in records if each.method is None), *choose(records)]:
+    for record, row in [*((each, each.model) for each in records if each.method is None), *choose(records)]:
         own = experiments[record.variant]
         folder = folder_of_seed(out / own.folder, record.seed, own.seeds, record.fraction)
-        shown.append(Shown(record, row, folder.predictions(record.row)))
+        shown.append(Shown(record, row, folder.predictions(record.model)))
     return shown
 
 
@@ -257,7 +234,7 @@ def describe_plan(plan: StudyPlan) -> list[str]:
         seeds = ", ".join(map(str, each.seeds))
         fractions = ", ".join(map(fraction_name, each.finetune.fractions)) or "as given"
         heads = counted(len(each.heads.train), "head") + (
-            f" on {each.heads.share:.0%} of the data" if each.heads.share < 1 else ""
+            f" on {each.heads.data_fraction:.0%} of the data" if each.heads.data_fraction < 1 else ""
         )
         lines.append(f"{each.title}: {each.task}, {each.encoder}, fractions {fractions}, {heads}, seeds {seeds}")
     return lines

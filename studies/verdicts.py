@@ -221,7 +221,7 @@ def fraction_at(place: NumberPlace, findings: Findings) -> float | None:
 
 
 def _records_at(place: NumberPlace, findings: Findings) -> list[RunRecord]:
-    found = [record for record in findings.records if record.row == place.row]
+    found = [record for record in findings.records if record.model == place.row]
     if place.fraction == "last":
         fraction = max((_order(record) for record in found), default=GIVEN)
     else:
@@ -239,8 +239,8 @@ def _value(place: NumberPlace, score: str, record: RunRecord) -> float | None:
     if place.epoch is None:
         return record.scores.get(score)
     if place.epoch == "best":
-        return max((each[score] for each in record.epochs if score in each), default=None)
-    return record.epochs[place.epoch - 1].get(score) if place.epoch <= len(record.epochs) else None
+        return max((each[score] for each in record.epoch_scores if score in each), default=None)
+    return record.epoch_scores[place.epoch - 1].get(score) if place.epoch <= len(record.epoch_scores) else None
 
 
 def _last_third(weights: Sequence[float] | None) -> float | None:

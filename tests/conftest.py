@@ -214,7 +214,7 @@ RECORD_CONFIG = {
     "task": "squad2",
     "encoder": {"name": "gte-small", "max_length": 384},
     "finetune": {"fractions": [0.1, 1.0], "optim": {"lr": 0.0001, "schedule": "linear"}, "batch": {"tokens": 8192}},
-    "heads": {"train": [{"name": "learned_pooling"}, {"name": "last_linear"}], "epochs": 1, "share": 1.0},
+    "heads": {"train": [{"name": "learned_pooling"}, {"name": "last_linear"}], "epochs": 1, "data_fraction": 1.0},
     "answers": {"null_threshold": 0.0},
     "seeds": [1, 2],
 }
@@ -225,16 +225,16 @@ def invent_record(**changes: Any) -> RunRecord:
     fields: dict[str, Any] = {
         "experiment": "squad2_small",
         "task": "squad2",
-        "row": "learned_pooling",
+        "model": "learned_pooling",
         "kind": "head",
         "fraction": 1.0,
         "seed": 1,
         "scores": {"exact": 53.6, "f1": 57.9, "best_f1": 65.7, "best_span_HasAns_f1": 80.2},
-        "epochs": [],
+        "epoch_scores": [],
         "parameters": Parameters(total=60_000, trainable=60_000, encoder=30_000_000),
         "seconds": Seconds(finetune=100.0, heads=20.0, predict=5.0),
         "schedule_horizon": None,
-        "data": {"dev": DataFile(name="dev.json", sha256="ab" * 32, questions=11_873, dropped=0, windows=12_134)},
+        "data": {"dev": DataFile(name="dev.json", sha256="ab" * 32, examples=11_873, dropped=0, windows=12_134)},
         "encoder_fingerprint": "cd" * 32,
         "config": RECORD_CONFIG,
         "provenance": Provenance(
@@ -247,7 +247,7 @@ def invent_record(**changes: Any) -> RunRecord:
         ),
     }
     if "config" in changes:  # every record says these
-        changes["config"] = {"heads": {"share": 1.0}, "answers": {"null_threshold": 0.0}, **changes["config"]}
+        changes["config"] = {"heads": {"data_fraction": 1.0}, "answers": {"null_threshold": 0.0}, **changes["config"]}
     return RunRecord(**{**fields, **changes})
 
 
@@ -263,7 +263,7 @@ def make_variant(make_record: MakeRecord) -> MakeRecord:
 
     def make(
         variant: str,
-        row: str = "encoder",
+        model: str = "encoder",
         f1: float = 70.0,
         held_out: float | None = None,
         seed: int = 1,
@@ -272,17 +272,17 @@ def make_variant(make_record: MakeRecord) -> MakeRecord:
         fraction: float = 1.0,
         **config: Any,
     ) -> RunRecord:
-        kind = "encoder" if row == "encoder" else "head"
+        kind = "encoder" if model == "encoder" else "head"
         scores = {"exact": f1 - 3, "f1": f1, **({} if held_out is None else {"held_out_f1": held_out})}
         own = {"variant": variant, "finetune": {"lr": rate, **config.pop("finetune", {})}, **config}
-        own = {"answers": {"null_threshold": 0.0}, **own, "heads": {"share": 1.0, **own.get("heads", {})}}
-        head = next((each for each in own.get("heads", {}).get("train", []) if each["name"] == row), {})
+        own = {"answers": {"null_threshold": 0.0}, **own, "heads": {"data_fraction": 1.0, **own.get("heads", {})}}
+        head = next((each for each in own.get("heads", {}).get("train", []) if each["name"] == model), {})
         return make_record(
             experiment="efficiency",
             variant=variant,
             method=variant.partition("-lr")[0],
-            row=row,
-            setting_of=row.partition("-lr")[0] if "-lr" in row else None,
+            model=model,
+            variant_of=model.partition("-lr")[0] if "-lr" in model else None,
             kind=kind,
             encoder_lr=rate,
             lr=head.get("lr") or (None if kind == "encoder" else 1e-3),
@@ -312,7 +312,7 @@ def records() -> list[RunRecord]:
     """Two fractions of an encoder, a head that weighs three layers, a control and an ensemble, each with two seeds."""
     return [
         invent_record(
-            row=row,
+            model=row,
             kind=kind,
             fraction=fraction,
             seed=seed,
@@ -335,10 +335,10 @@ def invent_task(task: str, scores: dict[str, float], **changes: Any) -> list[Run
     nothing = Parameters(total=0, trainable=0, encoder=0)
     common = {"experiment": task, "task": task, **changes}
     return [
-        invent_record(row="majority", kind="baseline", scores=scores, parameters=nothing, fraction=None, **common),
+        invent_record(model="majority", kind="baseline", scores=scores, parameters=nothing, fraction=None, **common),
         *(
             invent_record(
-                row=row, kind=kind, seed=seed, scores={key: value + seed for key, value in scores.items()}, **common
+                model=row, kind=kind, seed=seed, scores={key: value + seed for key, value in scores.items()}, **common
             )
             for row, kind in (("encoder", "encoder"), ("learned_pooling", "head"))
             for seed in (1, 2)

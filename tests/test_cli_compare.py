@@ -86,31 +86,25 @@ def refusal(result):
 
 
 def test_two_files_are_compared(call, write):
-    result = call("compare", write("a.json", ONE), write("b.json", OTHER), "--resamples", 500, "--disagreements", 1)
+    result = call("compare", write("a.json", ONE), write("b.json", OTHER), "--resamples", 500)
     assert result.exit_code == 0, result.exception
     lines = result.stdout.splitlines()
     assert lines[0] == "4 questions"
     assert next(line.split()[:4] for line in lines if line.startswith("exact")) == ["exact", "50.00", "75.00", "+25.00"]
     assert next(line.split() for line in lines if line.startswith("all")) == ["all", "1", "1", "2", "0", "4"]
     assert "all questions: p 1.0000." in result.stdout
-    assert "1. only B right: who (Weir)" in lines
-    assert "2. " not in result.stdout
 
 
 def test_the_same_command_prints_the_same_bytes(call, write):
     arguments = ("compare", write("a.json", ONE), write("b.json", OTHER), "--json")
     assert call(*arguments).stdout == call(*arguments).stdout
-    assert call(*arguments).stdout != call(*arguments, "--seed", 2).stdout
 
 
 def test_json_has_everything(call, write):
-    result = call(
-        "compare", write("a.json", ONE), write("b.json", OTHER), "--metric", "exact", "--disagreements", 9, "--json"
-    )
+    result = call("compare", write("a.json", ONE), write("b.json", OTHER), "--metric", "exact", "--json")
     found = json.loads(result.stdout)
     assert [each["metric"] for each in found["differences"]] == ["exact"]
     assert found["outcomes"]["has answer"] == {"both": 1, "only_a": 0, "only_b": 1, "neither": 0}
-    assert [each["id"] for each in found["disagreements"]] == ["who", "why", "where"]
     assert (found["resampled"], found["units"], found["resamples"], found["seed"]) == ("question", 4, 10_000, 1)
 
 
@@ -179,26 +173,20 @@ def test_a_folder_is_analyzed(call, folder):
     assert max(len(line) for line in result.stdout.splitlines() if not line.startswith("A: ")) <= 80
 
 
-def test_a_folder_is_analyzed_against_another(call, folder, tmp_path):
-    one, other, page = folder("a", ONE), folder("b", OTHER), tmp_path / "page.md"
-    arguments = ("analyze", one, "--against", other)
+def test_a_folder_is_analyzed_against_another(call, folder):
+    arguments = ("analyze", folder("a", ONE), "--against", folder("b", OTHER))
     printed = call(*arguments).stdout
     assert "3. only A right: where (Weir)" in printed
     assert max(len(line) for line in printed.splitlines() if not line.startswith(("A: ", "B: "))) <= 80
     found = json.loads(call(*arguments, "--disagreements", 1, "--json").stdout)
-    assert found["groups"]["question type"]["no answer"]["B"] == {"exact": 50.0, "f1": 50.0, "declined": 50.0}
-    assert found["groups"]["question word"]["which"]["A"] == {"exact": None, "f1": None, "declined": None}
-    assert found["second_answers"]["paper"] is None
+    assert found["groups"]["question type"]["no answer"]["B"] == {"exact": 50.0, "f1": 50.0, "abstained": 50.0}
+    assert found["groups"]["question word"]["which"]["A"] == {"exact": None, "f1": None, "abstained": None}
     assert found["against"]["context_lengths"]["only A"] == {
         "questions": 1,
         "mean_words": 11.0,
         "mean_pieces": None,
     }
     assert len(found["against"]["disagreements"]) == 1
-    result = call(*arguments, "--out", page)
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "| has answer" in page.read_text()
-    assert "only A right: where (Weir)" in page.read_text()
 
 
 def test_contexts_are_measured_in_word_pieces_where_the_folder_has_logits(call, folder):
@@ -254,10 +242,6 @@ def test_folders_of_other_data_are_refused(call, folder):
     assert "b: 1 of its 1 questions are not in the gold file" in refusal(
         call("analyze", folder("a", ONE), "--against", other)
     )
-
-
-def test_the_page_cannot_be_a_folder(call, folder, tmp_path):
-    assert "is a folder; give the name of a file" in refusal(call("analyze", folder("a", ONE), "--out", tmp_path))
 
 
 def test_neither_verb_needs_torch():

@@ -20,7 +20,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from bertvision.cli import app
-from bertvision.cli.faults import StoppedError, exit_code, explain, stopped_by_signals
+from bertvision.cli.console import StoppedError, exit_code, explain, stopped_by_signals
 
 
 def raised_by(fault):
@@ -48,7 +48,10 @@ def write_to_a_full_disk():
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        (write_to_a_full_disk, "No space left on device; free some space"),
+        (
+            write_to_a_full_disk,
+            "No space left on device; free some space, or choose a folder on another disk; then give the same",
+        ),
         (SafetensorError("I/O error: No space left on device (os error 28)"), "No space left on device; free some"),
         (OSError(errno.EDQUOT, "Disk quota exceeded", "out/a"), "out/a: Disk quota exceeded; free some of your quota"),
         (OSError(errno.EROFS, "Read-only file system", "a"), "a: Read-only file system; choose a folder that can be"),
@@ -131,7 +134,7 @@ def test_a_stopped_command_says_so_and_ends_with_its_signals_code(monkeypatch, e
 def test_a_full_standard_output_is_one_line():
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "bertvision", "heads", "--json"],
+            [sys.executable, "-m", "bertvision", "show", "heads", "--json"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

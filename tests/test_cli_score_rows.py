@@ -95,7 +95,7 @@ def test_a_submission_of_glue_is_scored(score):
     ],
 )
 def test_every_kind_is_scored(score, task, gold, gold_name, predictions, scores):
-    more = ("--set", "data.separator=;") if task == "multilabel" else ()
+    more = ("--set", "data.label_separator=;") if task == "multilabel" else ()
     assert scores_of(score(task, gold, predictions, *more, gold_name=gold_name)) == pytest.approx(scores)
 
 

@@ -63,7 +63,7 @@ def settings_of(task, train, dev=None, *more):
 
 def train(call, task, data):
     """Train a model of a task; gives its MODEL_DIR."""
-    shown = call("train-heads", "tiny.yaml", "--out", task, "--quiet", *settings_of(task, data))
+    shown = call("run", "tiny.yaml", "--until", "heads", "--out", task, "--quiet", *settings_of(task, data))
     assert shown.exit_code == 0, shown.output
     return f"{task}/heads/1/last_linear"
 
@@ -91,7 +91,7 @@ BAD = {
         "'ap_glue' is not for tasks of the kind tags",
     ),
     "largest number": (
-        settings_of("regression", "numbers.csv", None, "ensembles=[{of: [encoder, last_linear]}]"),
+        settings_of("regression", "numbers.csv", None, "ensembles=[{models: [encoder, last_linear]}]"),
         "numbers have no probabilities for `max`",
     ),
     "no number": (settings_of("regression", "words.csv"), "words.csv: line 3"),
@@ -125,13 +125,13 @@ def test_a_table_without_a_dev_file_is_split_and_the_last_lines_say_what_the_sco
     assert "own.csv: 5 of its 24 rows are dev (fold 1 of 5): scored, and not learned from" in " ".join(
         shown.stderr.split()
     )
-    records = {each.row: each for each in read_records(tmp_path / "out")}
-    assert {each.data["dev"].questions for each in records.values()} == {5}
+    records = {each.model: each for each in read_records(tmp_path / "out")}
+    assert {each.data["dev"].examples for each in records.values()} == {5}
     for record in records.values():
         exact = binomtest(round(record.scores["accuracy"] / 20), 5).proportion_ci()
         assert record.intervals["accuracy"] == pytest.approx((100 * exact.low, 100 * exact.high))
         if record.kind != "baseline":  # five rows cannot tell models apart: 5 to 0 is chance in 2 of 32 cases
-            assert record.behind[0] <= 0 <= record.behind[1]
+            assert record.behind_best[0] <= 0 <= record.behind_best[1]
     said = " ".join(shown.stdout.split())
     name, score, low, high = re.search(
         r"(\w+): accuracy ([\d.]+) on 5 examples \(95% interval ([\d.]+) to ([\d.]+)\), tied with", said
@@ -160,7 +160,7 @@ def test_a_model_refuses_files_of_another_task(call):
         ("analyze", "answers", "--gold", "squad.json"),
         ("compare", "answers", "answers", "--gold", "rte.tsv"),
         ("ensemble", "answers", "rte", "--data", "squad.json", "--out", "both"),
-        ("layers", model, "--data", "squad.json"),
+        ("analyze", model, "--layers", "--gold", "squad.json"),
     ):
         refusal(call(*arguments))
 

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
-from bertvision.cli import bars
+from bertvision.cli import app, console
 from bertvision.cli.console import fail, print_json, print_page
 from bertvision.tables import Page, Table
 
@@ -23,6 +24,19 @@ def test_json_holds_no_letter_that_steers_a_terminal(letter, capsys):
     printed = capsys.readouterr().out
     assert printed.isascii()
     assert json.loads(printed) == {"text": letter}
+
+
+@pytest.mark.parametrize("letter", ["\x1b", "\r", "\x08", "\x7f", "\x9b", "\u2028", "\u202e"])
+def test_no_text_of_a_strangers_steers_a_terminal(letter, tmp_path):
+    """Neither the label of a table, nor the name of a file in an error."""
+    table = tmp_path / "rows.jsonl"
+    label = f"re{letter}d"
+    table.write_text("".join(json.dumps({"text": "weir", "label": each}) + "\n" for each in (label, label, "b", "b")))
+    listed = CliRunner().invoke(app, ["show", "data", str(table), "--task", "classification"])
+    refused = CliRunner().invoke(app, ["show", "data", f"no{letter}where.csv", "--task", "classification"])
+    assert "re" in listed.output
+    assert "where.csv" in refused.stderr
+    assert letter not in listed.output + refused.output
 
 
 def test_json_is_ascii_where_standard_output_is(monkeypatch):
@@ -47,8 +61,8 @@ def test_one_blank_line_stands_between_two_tables_with_and_without_a_note(capsys
 )
 def test_a_log_file_has_lines_of_long_work_and_one_now_and_then_of_short_work(monkeypatch, capsys, seconds, printed):
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(bars, "time", SimpleNamespace(perf_counter=lambda: clock.now))
-    progress = bars.TerminalProgress()
+    monkeypatch.setattr(console, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    progress = console.TerminalProgress()
     for each in seconds:
         with progress.bar("epoch", 8):
             clock.now += each
@@ -57,8 +71,8 @@ def test_a_log_file_has_lines_of_long_work_and_one_now_and_then_of_short_work(mo
 
 def test_a_log_file_says_now_and_then_how_long_work_will_still_take(monkeypatch, capsys):
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(bars, "time", SimpleNamespace(perf_counter=lambda: clock.now))
-    with bars.TerminalProgress().bar("predict", 1000) as bar:
+    monkeypatch.setattr(console, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    with console.TerminalProgress().bar("predict", 1000) as bar:
         for _ in range(10):
             clock.now += 45
             bar.advance(100, lambda: f"second {clock.now:.0f}")

@@ -321,7 +321,9 @@ def test_the_quickstart_reads_the_shipped_passages_and_takes_overrides():
 
 def test_ensembles_are_named_after_their_members_and_how_they_are_combined():
     of = ["encoder", "last_linear"]
-    experiment = build_experiment({"ensembles": [{"of": of}, {"of": of, "how": "mean"}, {"of": of, "how": "logits"}]})
+    experiment = build_experiment(
+        {"ensembles": [{"models": of}, {"models": of, "method": "mean"}, {"models": of, "method": "logits"}]}
+    )
     assert [ensemble.name for ensemble in experiment.ensembles] == [
         "encoder+last_linear",
         "encoder+last_linear-mean",
@@ -361,8 +363,8 @@ PAIR = ["encoder", "last_linear"]
         ({"precision": "fp16"}, "`precision`: "),
         ({"data": {"on_bad": "ignore"}}, "`data.on_bad`: "),
         (
-            {"data": {"also": {"../../victim": "dev.json"}}},
-            "`data.also.../../victim.[key]`: String should match pattern",
+            {"data": {"extra_dev_sets": {"../../victim": "dev.json"}}},
+            "`data.extra_dev_sets.../../victim.[key]`: String should match pattern",
         ),
         ({"seeds": []}, "`seeds`: "),
         ({"seeds": [1, 2, 1]}, "`seeds` holds one twice: [1, 2, 1]"),
@@ -406,14 +408,17 @@ PAIR = ["encoder", "last_linear"]
         ({"heads": {"train": [{"name": "x", "pooler": {"kind": "cnn"}}]}}, "`heads.train.0.pooler`: Input tag 'cnn'"),
         ({"task": "classification", "finetune": "none"}, '`finetune`: Input should be an object, got "none"'),
         ({"task": "classification", "heads": 3}, "`heads`: Input should be an object, got 3"),
-        ({"ensembles": [{"of": ["encoder"]}]}, "`ensembles.0.of`: "),
-        ({"ensembles": [{"of": ["encoder", "cnn"]}]}, "ensemble of 'cnn', which is not trained here; known: encoder, "),
+        ({"ensembles": [{"models": ["encoder"]}]}, "`ensembles.0.models`: "),
         (
-            {"heads": {"train": ["last_linear"]}, "ensembles": [{"of": ["encoder", "last_linaer"]}]},
+            {"ensembles": [{"models": ["encoder", "cnn"]}]},
+            "ensemble of 'cnn', which is not trained here; known: encoder, ",
+        ),
+        (
+            {"heads": {"train": ["last_linear"]}, "ensembles": [{"models": ["encoder", "last_linaer"]}]},
             "ensemble of 'last_linaer', which is not trained here; did you mean `last_linear`?",
         ),
-        ({"ensembles": [{"of": PAIR, "how": "median"}]}, "`ensembles.0.how`: "),
-        ({"ensembles": [{"of": PAIR}, {"of": PAIR}]}, "two ensembles are called 'encoder+last_linear'"),
+        ({"ensembles": [{"models": PAIR, "method": "median"}]}, "`ensembles.0.method`: "),
+        ({"ensembles": [{"models": PAIR}, {"models": PAIR}]}, "two ensembles are called 'encoder+last_linear'"),
         ({"answers": {"decoders": ["reader"]}}, "`answers`: `decoders` holds `official` and, if wanted, "),
         ({"answers": {"decoders": ["official"] * 2}}, "`answers`: `decoders` holds `official` and, if wanted, "),
         (
@@ -439,19 +444,19 @@ def test_a_mistyped_choice_is_answered_with_the_nearest():
 def test_a_head_that_scores_pairs_is_no_member_of_an_ensemble():
     settings = {"heads": {"train": ["adapter_386_shared_skip_joint", "last_linear"]}}
     of = ["last_linear", "adapter_386_shared_skip_joint"]
-    assert refusal({**settings, "ensembles": [{"of": of}]}) == (
+    assert refusal({**settings, "ensembles": [{"models": of}]}) == (
         "ensemble of 'adapter_386_shared_skip_joint', whose joint readout cannot be combined token by token; "
         "leave it out"
     )
 
 
 def test_an_ensemble_knows_the_heads_of_its_own_experiment():
-    settings = {"heads": {"train": ["learned_pooling"]}, "ensembles": [{"of": ["encoder", "last_linear"]}]}
+    settings = {"heads": {"train": ["learned_pooling"]}, "ensembles": [{"models": ["encoder", "last_linear"]}]}
     assert refusal(settings) == (
         "ensemble of 'last_linear', which is not trained here; known: encoder, learned_pooling "
         "(`ensembles: []` leaves all out)"
     )
-    assert build_experiment(settings, ["heads.train=[last_linear]"]).ensembles[0].of == ("encoder", "last_linear")
+    assert build_experiment(settings, ["heads.train=[last_linear]"]).ensembles[0].models == ("encoder", "last_linear")
 
 
 def test_a_token_budget_may_be_exactly_one_window():
@@ -480,7 +485,7 @@ def test_heads_take_at_least_300_steps_on_any_number_of_rows(rows, size, epochs)
 def test_few_rows_leave_the_encoder_as_it_is_and_more_tune_it_for_three_epochs():
     experiment = build_experiment({"task": "mrpc"})
     few, more = (fit_to_rows(experiment, rows, pairs=True) for rows in (1999, 2000))
-    assert (few.finetune.fractions, few.states.pooling) == ((), "compared")
+    assert (few.finetune.fractions, few.states.pooling) == ((), "pair_difference")
     assert (more.finetune.fractions, more.states.pooling) == ((3.0,), "mean")
     assert fit_to_rows(experiment, 64, pairs=False).states.pooling == "mean"
 
@@ -498,7 +503,7 @@ def test_contrastive_tuning_is_setfits_epoch_whatever_the_number_of_rows():
 def test_contrastive_tuning_on_numbers_compares_the_texts_that_heads_compare_too():
     experiment = build_experiment({"task": "stsb", "finetune": {"objective": "contrastive"}})
     fitted = fit_to_rows(experiment, 64, pairs=True)
-    assert (fitted.contrast, fitted.states.pooling) == ("texts", "compared")
+    assert (fitted.contrast, fitted.states.pooling) == ("texts", "pair_difference")
 
 
 @pytest.mark.parametrize("task", ["squad2", "answerability", "swag", "ner"])
@@ -535,7 +540,7 @@ def test_the_committed_experiments_on_rows_read_the_first_token_as_they_did():
     assert paths
     for path in paths:
         for experiment in read_experiments(path):
-            assert (experiment.states.pooling, experiment.finetune.start, experiment.heads.start) == (
+            assert (experiment.states.pooling, experiment.finetune.initial_bias, experiment.heads.initial_bias) == (
                 "first",
                 "zero",
                 "zero",

@@ -16,7 +16,7 @@ def folder(make_record, tmp_path):
 
 
 def record_of(make_record, row, kind, f1):
-    return make_record(row=row, kind=kind, fraction=None, scores={"f1": f1})
+    return make_record(model=row, kind=kind, fraction=None, scores={"f1": f1})
 
 
 @pytest.mark.parametrize(

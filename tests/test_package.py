@@ -61,7 +61,7 @@ def test_scores_and_help_need_no_torch(tmp_path):
     [
         (("run", "squad2/minilm", *SAMPLES), "torch"),
         (("ask", "--model", "base", "--question", QUESTION, "--context", CONTEXT), "torch"),
-        (("heads",), "torch"),
+        (("show", "heads"), "torch"),
     ],
 )
 def test_what_needs_torch_says_so_in_one_line(arguments, package):
@@ -74,17 +74,17 @@ def test_settings_and_data_are_checked_without_torch(tmp_path):
     (tmp_path / "rows.csv").write_text("text,label\ngood bread,good\nbad soup,bad\n")
     settings = {"task": "classification", "data": {"train": "rows.csv", "dev": "rows.csv"}}
     (tmp_path / "rows.yaml").write_text(yaml.safe_dump(settings))
-    stages = ("run", "finetune", "train-heads")
+    stages = (("run",), ("run", "--until", "encoder"), ("run", "--until", "heads"))
     missing, review = ("--set", "data.train=none.csv"), ("--set", "data.columns.text=review")
     told = {
-        **{(verb, "rows.yaml", "--set", "colour=blue"): "rows.yaml: unknown key `colour`" for verb in stages},
+        **{(*verb, "rows.yaml", "--set", "colour=blue"): "rows.yaml: unknown key `colour`" for verb in stages},
         ("search", "rows.yaml", "--set", "search.colour=blue"): "rows.yaml: unknown key `search.colour`",
         ("pretrain", "rows.yaml"): "rows.yaml: `task` belongs to an experiment",
-        **{(verb, "rows.yaml", *missing): "none.csv: cannot be read" for verb in stages},
+        **{(*verb, "rows.yaml", *missing): "none.csv: cannot be read" for verb in stages},
         ("run", "rows.yaml", "--set", "data.dev=none.csv"): "none.csv: cannot be read",
         ("run", "rows.yaml", *review): "rows.csv: no column `review`",
-        ("inspect", "none.csv", "--task", "classification"): "none.csv: cannot be read",
-        ("inspect", "rows.csv", "--task", "classification", *review): "rows.csv: no column `review`",
+        ("show", "data", "none.csv", "--task", "classification"): "none.csv: cannot be read",
+        ("show", "data", "rows.csv", "--task", "classification", *review): "rows.csv: no column `review`",
         ("calibrate", "nowhere", "--data", "x.json"): "nowhere: no such folder",
     }
     code = f"""
@@ -114,7 +114,7 @@ def test_a_report_without_matplotlib_has_its_tables_and_names_the_extra(tmp_path
 
 
 def test_heads_are_counted_without_transformers():
-    code = "import sys; sys.modules['transformers'] = None; from bertvision.cli import app; app(['heads'])"
+    code = "import sys; sys.modules['transformers'] = None; from bertvision.cli import app; app(['show', 'heads'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "learned_pooling" in done.stdout
 

@@ -1,9 +1,12 @@
 import json
+from pathlib import Path
 
 import pytest
 
 from bertvision.errors import FolderError
-from bertvision.run_folder import resumable, tidy, write_settings
+from bertvision.run_folder import FILES, parse_run_path, resumable, tidy, write_settings
+
+PAGE = Path(__file__).parents[1] / "docs" / "run_folder.md"
 
 
 @pytest.fixture
@@ -11,8 +14,8 @@ def stage(tmp_path):
     return tmp_path / "unfinished" / "finetune"
 
 
-def stop(stage, made_by=None, results=()):
-    with resumable(stage, made_by or {}, results) as saved:
+def stop(stage, settings_fingerprint=None, results=()):
+    with resumable(stage, settings_fingerprint or {}, results) as saved:
         saved.mkdir()
         raise KeyboardInterrupt
 
@@ -43,7 +46,7 @@ def test_a_stage_of_other_settings_is_refused(stage):
 def test_progress_without_its_signature_is_nobodys(stage):
     with pytest.raises(KeyboardInterrupt):
         stop(stage, {"lr": 1})
-    (stage / "made_by.json").unlink()
+    (stage / "settings_fingerprint.json").unlink()
     with resumable(stage, {"lr": 2}, []) as saved:
         assert not saved.exists()
 
@@ -81,3 +84,43 @@ def test_what_a_killed_run_left_beside_its_files_is_tidied_away(tmp_path):
         (tmp_path / name).touch()
     tidy(tmp_path)
     assert {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()} == set(mine)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("runs/a/encoder/0.3", ("runs/a", "encoder", "0.3", "encoder", "")),
+        ("runs/a/heads/given/mix4", ("runs/a", "heads", "given", "mix4", "")),
+        ("runs/a/seeds/2/heads/1/mix4", ("runs/a/seeds/2", "heads", "1", "mix4", "")),
+        ("runs/a/predictions/1e-05/encoder+mix4", ("runs/a", "predictions", "1e-05", "encoder+mix4", "")),
+        ("runs/a/predictions/1/encoder/seen", ("runs/a", "predictions", "1", "encoder", "seen")),
+        ("runs/a/predictions_held_out/1/mix4", ("runs/a", "predictions_held_out", "1", "mix4", "")),
+        ("predictions/a/heads/1/mix4", ("predictions/a", "heads", "1", "mix4", "")),
+    ],
+)
+def test_a_path_says_where_in_a_run_folder_it_lies(path, expected):
+    found = parse_run_path(Path(path))
+    assert (str(found.root), *found[1:]) == expected
+    assert str(found.out) == expected[0].removesuffix("/seeds/2")
+
+
+@pytest.mark.parametrize("path", ["runs/a", "runs/a/records", "runs/a/predictions/1", "runs/a/heads/1", "my-model"])
+def test_other_paths_say_nothing_of_a_run(path):
+    assert parse_run_path(Path(path)) is None
+
+
+def test_a_heads_path_leads_to_its_predictions():
+    found = parse_run_path(Path("a/seeds/2/heads/1/mix4"))
+    assert found.is_model
+    assert str(found.predictions) == "a/seeds/2/predictions/1/mix4"
+    assert str(found.held_out) == "a/held_out.json"
+
+
+def test_the_page_about_run_folders_names_every_file():
+    page = PAGE.read_text(encoding="utf-8")
+    for folder, names in FILES.items():
+        assert (
+            f"`OUT/{folder.replace('FRACTION', '<fraction>').replace('HEAD', '<head>').replace('MODEL', '<model>')}"
+            in page
+        )
+        assert [name for name in names if "*" not in name and f"{name}`" not in page] == []

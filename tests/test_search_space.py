@@ -33,7 +33,7 @@ def test_every_kind_has_a_default_space_of_heads_that_serve_it(kind):
 
 
 def test_the_default_of_fine_tuning_is_the_grid_of_berts_paper():
-    space = space_of(SearchConfig(of="finetune"), KINDS["class"], (1, 2, 3))
+    space = space_of(SearchConfig(target="finetune"), KINDS["class"], (1, 2, 3))
     assert space.values["lr"] == (5e-5, 4e-5, 3e-5, 2e-5)
     assert (space.values["batch"], space.values["epochs"]) == ((16, 32), (2, 3, 4))
     assert space.size == 4 * 2 * 3 * 3
@@ -57,7 +57,7 @@ def test_a_trials_head_has_its_settings():
     settings = {"head": "mix4", "lr": 0.01, "weight_decay": 0.1, "width": 12, "dropout": 0.3, "readout": "joint"}
     head = head_of(space, Trial(5, {**settings, "layers": "all", "seed": 1}))
     assert (head.name, head.lr, head.weight_decay, head.dropout, head.readout) == ("trial_5", 0.01, 0.1, 0.3, "joint")
-    assert (head.pooler.kind, head.pooler.width, head.budget_of) == ("mix4", 12, None)
+    assert (head.pooler.kind, head.pooler.width, head.same_size_as) == ("mix4", 12, None)
     plain = head_of(
         space, Trial(6, {**settings, "head": "learned_pooling", "dropout": 0.0, "layers": "all", "seed": 1})
     )
@@ -71,5 +71,5 @@ def test_layers_are_read_as_words_and_lists_and_stay_so_through_a_file():
 
 
 def test_values_of_the_command_line_are_checked_too():
-    with pytest.raises(SettingsError, match=r"`search.group`: Input should be greater than or equal to 1"):
-        build_experiment({}, ["search.group=0"])
+    with pytest.raises(SettingsError, match=r"`search.group_size`: Input should be greater than or equal to 1"):
+        build_experiment({}, ["search.group_size=0"])

@@ -198,12 +198,12 @@ def test_the_last_override_wins():
 @pytest.mark.parametrize("override", ["lr", "=1", "optim.=1", ".lr=1", "optim..warmup=1", ""])
 def test_an_override_without_key_or_value_is_refused_with_an_example(override):
     message = refusal(with_overrides, {}, [override])
-    assert message == f"--set {override}: expected key=value, such as --set heads.epochs=3"
+    assert message == f"setting {override!r}: expected key=value, such as `heads.epochs=3`"
 
 
 def test_an_override_whose_value_is_no_yaml_is_refused():
     assert refusal(with_overrides, {}, ["lr=[1"]) == (
-        "--set lr=[1: not valid YAML: expected ',' or ']', but got its end (line 1, column 3)"
+        "setting lr=[1: not valid YAML: expected ',' or ']', but got its end (line 1, column 3)"
     )
 
 

@@ -82,7 +82,7 @@ def test_scores_are_numbers_that_show_their_interval_and_their_number_of_rows(tr
 
 def test_without_a_dev_file_a_fifth_of_the_examples_is_scored_and_not_learned_from(train):
     data = train(heads=["last_linear"]).records[0].data
-    assert (data["train"].questions, data["dev"].questions) == (19, 5)
+    assert (data["train"].examples, data["dev"].examples) == (19, 5)
 
 
 def test_the_folder_lasts_as_long_as_the_result_unless_one_is_named(train, tmp_path):
@@ -122,6 +122,38 @@ def test_a_pooler_without_features_and_a_name_that_is_taken_are_refused(train):
         train(poolers={"mine": nn.Linear(2, 2)})
     with pytest.raises(SettingsError, match="two heads are called 'last_linear'"):
         train(heads=["last_linear"], poolers={"last_linear": FirstLayers(32)})
+
+
+class OneState(FirstLayers):
+    def forward(self, states):
+        return states
+
+
+class AllLayers(FirstLayers):
+    def forward(self, states, mask, segments):
+        return states
+
+
+class Pairs(FirstLayers):
+    def forward(self, states, mask, segments):
+        return states[:, 0], mask
+
+
+@pytest.mark.parametrize(
+    ("pooler", "told"),
+    [
+        (OneState, r"OneState: forward\(states, mask, segments\) fails \(TypeError: .* return \[2, 1, 32\]"),
+        (AllLayers, r"gives \[2, 3, 1, 32\] for states of \[2, 3, 1, 32\]; return \[2, 1, 32\]: batch, tokens"),
+        (Pairs, r"Pairs: forward\(states, mask, segments\) gives tuple"),
+    ],
+)
+def test_a_pooler_that_makes_something_else_of_states_is_refused_in_a_line_before_any_training(
+    train, tmp_path, pooler, told
+):
+    with pytest.raises(SettingsError, match=told) as refused:
+        train(poolers={"mine": pooler(32)}, out=tmp_path / "run")
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "run" / "encoder").exists()
 
 
 def test_a_model_that_the_result_does_not_have_is_named_with_those_it_has(train):

@@ -44,7 +44,7 @@ def test_one_variant_can_be_chosen(path):
     assert read_experiment(path, ["variant=full"]).variant == "full"
     with pytest.raises(SettingsError, match=r"no variant 'half'; known: full, top_1-lr0\.0001, top_1-lr0\.0003"):
         read_experiments(path, ["variant=half"])
-    with pytest.raises(SettingsError, match=r"holds 3 variants; choose one with --set variant=NAME, of full, top_1"):
+    with pytest.raises(SettingsError, match=r"holds 3 variants; choose one with `variant=NAME`, of full, top_1"):
         read_experiment(path)
 
 
@@ -115,7 +115,7 @@ def test_bad_settings_of_tuning_are_refused(settings, message):
 
 def test_the_default_spelled_out_is_the_default():
     plain = build_experiment({})
-    assert build_experiment({"tune": {"train": "all", "norms": True}, "measure": {"inference": False}}) == plain
+    assert build_experiment({"tune": {"train": "all", "train_norms": True}, "measure": {"inference": False}}) == plain
     assert plain.tuning_settings()["tune"] is None
 
 

@@ -31,12 +31,12 @@ def save_as_changes(reader: Reader, folder: Path, base: str) -> Path:
 
     `base` is an encoder that whoever loads the folder has or gets: `default`, `base`, or a hub id.
     """
-    served, engine = reader.served, torch_engine(reader.served)
-    model = load_model(served.folder, allow_outside=engine.allow_outside)
+    engine, calibration = torch_engine(reader.served), reader.served.calibration
+    model = load_model(engine.folder, allow_outside=engine.allow_outside)
     with given_folder(folder) as beside:
-        _write(beside, replace(model, config=saved_config(model.config, served.calibration)), base)
-        write_json(beside / CALIBRATION, served.calibration.model_dump(mode="json"))
-        write_text(beside / CARD, engine.card(served.calibration))
+        _write(beside, replace(model, config=saved_config(model.config, calibration)), base)
+        write_json(beside / CALIBRATION, calibration.model_dump(mode="json"))
+        write_text(beside / CARD, engine.card(calibration))
         write_manifest(beside)
     return folder
 

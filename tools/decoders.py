@@ -4,11 +4,11 @@ HELD_OUT and ANSWERS are folders of `bertvision predict`, whose logits are decod
 decoder are fitted on the held-out questions. Writes OUT.json, and the same as a table to OUT.md.
 """
 
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from arguments import read_arguments
 
 from bertvision.evaluate.calibration import (
     Decision,
@@ -89,4 +89,7 @@ def _cell(measure: str, value: float) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), sys.argv[4], Path(sys.argv[5]))
+    held_out, held_out_gold, answers, gold, out = read_arguments(
+        __doc__, "HELD_OUT", "HELD_OUT_GOLD", "ANSWERS", "GOLD", "OUT"
+    )
+    main(Path(held_out), held_out_gold, Path(answers), gold, Path(out))

@@ -13,10 +13,11 @@ paragraph answers and the sentence does not.
 import gzip
 import hashlib
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from arguments import read_arguments
 
 from bertvision.data.passages import Passage, stems_of, topic_words
 from bertvision.files import write_text
@@ -92,4 +93,4 @@ def _first_byte(text: str) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(*map(Path, read_arguments(__doc__, "TRAIN_OPEN", "FOLDER")))

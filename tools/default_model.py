@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from arguments import read_arguments
 from changes import save_as_changes
 from pages import BEGIN, END
 
@@ -76,4 +77,5 @@ def _publish(name: str, saved: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    name, model = read_arguments(__doc__, "NAME", "MODEL_DIR")
+    main(name, Path(model))

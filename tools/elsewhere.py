@@ -6,11 +6,11 @@ docs/elsewhere.md tells how the questions were made.
 """
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from arguments import read_arguments
 
 from bertvision.data.example import Question
 from bertvision.evaluate.calibration import Decision, judge, scores_at
@@ -198,4 +198,4 @@ def _cell(name: str, value: float) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*read_arguments(__doc__, "NAME..."))

@@ -27,12 +27,12 @@ CALLS: tuple[tuple[str, ...], ...] = (
     ("score", "squad2", "--gold", "sample:dev[:20]", "--predictions", "answers/predictions.json"),
     ("compare", "answers", "answers", "--task", "squad2", "--gold", "sample:dev[:20]"),
     ("save", "default", "--out", "mine"),
+    ("save", "default", "--onnx", "--out", "graph"),
     ("calibrate", "mine", "--data", "sample:dev[:40]", "--write"),
     ("serve", "--help"),  # a server would not end
-    ("heads",),
-    ("layers", "default", "--data", "sample:dev[:5]"),
-    ("inspect", "sample:dev", "--task", "squad2"),
-    ("export", "default", "--onnx", "graph"),
+    ("show", "heads"),
+    ("show", "data", "sample:dev", "--task", "squad2"),
+    ("analyze", "default", "--layers", "--gold", "sample:dev[:5]"),
     ("run", "sample/heads", "--out", "run", "--set", "finetune.fractions=[]"),
     ("report", str(ROOT / "results" / "ner"), "--out", "page"),
 )

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT))  # studies, whose records of costs are read, are in no wheel
 SECONDS = 30  # for one mutation; none takes one
 MEMORY = 8 * 1024**3  # of addresses, beyond which memory is refused
 PIECES = [
@@ -319,7 +320,7 @@ def record_targets(folder: Path) -> list[Target]:
         "costs": read_costs,
     }
     patterns = {
-        "record": "*-seed*.json",
+        "record": "records.jsonl.xz",
         "bench": "bench/*.json",
         "differences": "differences.json",
         "costs": "costs/*.json",
@@ -333,6 +334,9 @@ def record_targets(folder: Path) -> list[Target]:
         place.mkdir(parents=True)
         for path in paths[: 1 if kind == "differences" else 2]:
             shutil.copy(path, place)
+        if kind == "record":  # also one with a file of its own, as runs write them
+            alone = lzma.decompress(paths[0].read_bytes()).splitlines()[0]
+            (place / "encoder-1-seed1.json").write_bytes(alone)
         names = tuple(path.name for path in place.iterdir())
         targets.append(Target(kind, place, names, lambda own, reader=reader, kind=kind: reader(folder / kind)))
     return targets
@@ -413,7 +417,7 @@ def write_model(folder: Path, task: str, labels: tuple[str, ...]) -> None:
         task=task,
         labels=labels,
         windows=WindowConfig(max_length=32, stride=4, max_question_length=8),
-        answers=AnswerConfig(max_answer_length=4, tokens=64),
+        answers=AnswerConfig(max_answer_length=4, batch_tokens=64),
     )
     save_encoder(folder, Encoder("tiny", encoder, tokenizer), built.eval(), config)
     write_json(folder / "calibration.json", {"threshold": 0.5, "temperature": 1.5})
@@ -512,7 +516,7 @@ def unfinished_targets(folder: Path) -> list[Target]:
     (folder / "more.txt").write_text("of stone.")
     write_model(folder / "model", "sst2", ("0", "1"))
     data = {"train": str(folder / "text.txt"), "held_out": str(folder / "more.txt")}
-    pretraining = build_pretraining({"data": data, "vocabulary": {"of": str(folder / "model")}})
+    pretraining = build_pretraining({"data": data, "vocabulary": {"encoder": str(folder / "model")}})
     prepare_corpus(pretraining, folder / "corpus")
     tokens = [
         f"{part}/{name}" for part in ("train", "held_out") for name in ("ids.bin", "sentences.bin", "sha256.json")
@@ -531,7 +535,10 @@ def unfinished_targets(folder: Path) -> list[Target]:
             tell(study, asked, group=0, score=50.0)
     return [
         Target(
-            "corpus", folder / "corpus", (*tokens, "made_by.json"), lambda place: prepare_corpus(pretraining, place)
+            "corpus",
+            folder / "corpus",
+            (*tokens, "settings_fingerprint.json"),
+            lambda place: prepare_corpus(pretraining, place),
         ),
         Target("search", folder, ("search.db",), read_search),
         Target(

@@ -23,9 +23,12 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +39,7 @@ HERE = Path(__file__).parent
 TREE = HERE.parent
 WORDS: dict[str, Any] = yaml.safe_load((HERE / "golden.yaml").read_text(encoding="utf-8"))
 MEASURED: list[str] = WORDS["measured"]
+SETTLED = [pattern for pattern in MEASURED if "/" not in pattern]  # of any file's fields: constants in records
 PRINTED = "printed"  # folder of what commands printed, and their exit status
 DONE = "done.json"  # in an experiment's folder when all its commands have ended: the input files
 COMMANDS = "commands.json"
@@ -80,7 +84,10 @@ def plan(tree: Path, name: str, kept: Path, *, is_new: bool) -> Making:
     experiment = EXPERIMENTS[name]
     commands = {each: command_line(*command, is_new=is_new) for each, command in experiment.commands.items()}
     settings = {each: in_words_of(content, is_new=is_new) for each, content in experiment.settings.items()}
-    parts = [hash_of(tree / "src"), hash_of(HERE / "golden_experiments.py"), json.dumps([commands, settings, MEASURED])]
+    parts = [hash_of(tree / "src"), hash_of(kept / "tiny"), json.dumps([commands, settings, SETTLED])]
+    with TemporaryDirectory() as data:
+        experiment.write(Path(data))
+        parts.append(hash_of(Path(data)))
     parts += [hash_of(tree / "results")] if experiment.reads_results else []
     key = hashlib.sha256("".join(parts).encode()).hexdigest()[:12]
     return Making(tree, name, commands, settings, kept / f"{name}-{key}")
@@ -155,12 +162,18 @@ def printing_to(out: Path, errors: Path) -> Iterator[None]:
 
 
 def settle_measured(folder: Path) -> None:
-    """Replace what is measured in records by constants, so that reports of them can be compared."""
+    """Replace what is measured in records by constants, so that reports of them can be compared; also their hashes."""
     for path in folder.glob("*/records/*.json"):
         content = json.loads(path.read_text(encoding="utf-8"))
         settled = _settled(content, f"x/{path}:")
-        if settled != content:
-            path.write_text(json.dumps(settled, indent=2) + "\n", encoding="utf-8")
+        if settled == content:
+            continue
+        path.write_text(json.dumps(settled, indent=2) + "\n", encoding="utf-8")
+        manifest = path.with_name("sha256.json")
+        if manifest.exists():
+            hashes = json.loads(manifest.read_text())
+            hashes["sha256"][path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            manifest.write_text(json.dumps(hashes, indent=2) + "\n")
 
 
 def _settled(value: Any, field: str) -> Any:  # noqa: ANN401 (JSON)
@@ -168,7 +181,7 @@ def _settled(value: Any, field: str) -> Any:  # noqa: ANN401 (JSON)
         return {key: _settled(each, _joined(field, key)) for key, each in value.items()}
     if isinstance(value, list):
         return [_settled(each, _joined(field, str(index))) for index, each in enumerate(value)]
-    if value is None or not is_measured(field):
+    if value is None or not any(fnmatchcase(field, pattern) for pattern in SETTLED):
         return value
     return "0" * 40 if isinstance(value, str) else type(value)(1)
 
@@ -232,7 +245,8 @@ def read_fields(name: str, folder: Path) -> Fields:
         if str(inside) in inputs or inside.name == DONE or path.suffix == ".log":
             continue
         fields.update(read_file(path, f"{name}/{inside}:"))
-    return fields
+    here = str(folder)  # which a model that stands on an encoder elsewhere names
+    return {field: each.replace(here, "HERE") if isinstance(each, str) else each for field, each in fields.items()}
 
 
 def read_file(path: Path, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -252,13 +266,13 @@ def read_file(path: Path, prefix: str) -> Iterator[tuple[str, Any]]:
         try:
             loaded = json.loads(text) if suffix == ".json" else yaml.safe_load(text)
         except ValueError:
-            yield from _lines(text, prefix)
+            yield f"{prefix}(lines)", Lines(text.splitlines())
             return
         yield from _leaves(loaded, prefix)
     elif suffix == ".jsonl":
         yield from _leaves([json.loads(line) for line in text.splitlines()], prefix)
     else:
-        yield from _lines(text, prefix)
+        yield f"{prefix}(lines)", Lines(text.splitlines())
 
 
 def _leaves(value: Any, field: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (JSON)
@@ -274,11 +288,6 @@ def _joined(field: str, key: str) -> str:
     return f"{field}{key}" if field.endswith(":") else f"{field}.{key}"
 
 
-def _lines(text: str, prefix: str) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        yield f"{prefix}line {number}", line
-
-
 def _tensors(content: bytes, prefix: str) -> Iterator[tuple[str, Any]]:
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
@@ -291,6 +300,10 @@ def _tensors(content: bytes, prefix: str) -> Iterator[tuple[str, Any]]:
         else:
             array = np.frombuffer(raw, DTYPES[facts["dtype"]])
         yield _joined(prefix, name), Tensor(facts["dtype"], tuple(facts["shape"]), array)
+
+
+class Lines(list[str]):
+    """The lines of a text file, of which only those that differ are told."""
 
 
 class Tensor(NamedTuple):
@@ -312,14 +325,29 @@ def compare(old: Fields, new: Fields) -> list[Difference]:
     old = {renamed(field): value for field, value in old.items()}
     found = []
     for field in dict.fromkeys([*old, *new]):
-        is_in_both = field in old and field in new
-        if is_measured(field) and (is_in_both or ":line " in field):
+        if is_measured(field) and field in old and field in new:
             continue
-        one, other = old.get(field, ABSENT), new.get(field, ABSENT)
         if is_whole_file_absent(field, old, new) and not field.endswith(":(file)"):
             continue  # one line for the file is enough
-        if not is_equal(one, other):
-            found.append(Difference(field, *shown(one, other), reason_for(field)))
+        one, other = old.get(field, ABSENT), new.get(field, ABSENT)
+        if is_equal(one, other):
+            continue
+        for each, *values in differing_lines(field, one, other) or [(field, one, other)]:
+            texts = shown(*values)
+            found.append(Difference(each, *texts, reason_for(each, *texts, WORDS["expected"])))
+    return found
+
+
+def differing_lines(field: str, old: Any, new: Any) -> list[tuple[str, str, str]]:  # noqa: ANN401 (any value)
+    """Return the lines that differ between two texts; a line that only one of them has stands beside an absent one."""
+    if not isinstance(old, Lines) or not isinstance(new, Lines):
+        return []
+    file = field.removesuffix("(lines)")
+    found = []
+    for kind, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind != "equal":
+            pairs = zip_longest(old[start:end], new[new_start:new_end], fillvalue=ABSENT)
+            found += [(f"{file}line {new_start + n}", one, other) for n, (one, other) in enumerate(pairs, start=1)]
     return found
 
 
@@ -341,17 +369,17 @@ def shown(one: Any, other: Any) -> tuple[str, str]:  # noqa: ANN401 (any value)
     if isinstance(one, Tensor) and isinstance(other, Tensor) and one[:2] == other[:2]:
         apart = np.abs(one.values.astype(np.float64) - other.values.astype(np.float64))
         return str(one), f"{np.count_nonzero(apart)} of {apart.size} values differ, by {apart.max():.3g} at most"
-    return _short(one), _short(other)
+    return _text(one), _text(other)
 
 
-def _short(value: Any) -> str:  # noqa: ANN401 (any value)
-    text = (
-        value
-        if isinstance(value, str) and value == ABSENT
-        else repr(value)
-        if not isinstance(value, Tensor)
-        else str(value)
-    )
+def _text(value: Any) -> str:  # noqa: ANN401 (any value)
+    if isinstance(value, Tensor) or (isinstance(value, str) and value == ABSENT):
+        return str(value)
+    return repr(value)
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a text, as much as is printed."""
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
@@ -360,9 +388,18 @@ def is_measured(field: str) -> bool:
     return any(fnmatchcase(field, pattern) for pattern in MEASURED)
 
 
-def reason_for(field: str) -> str | None:
-    """Return the sentence that asks for a difference."""
-    return next((row["because"] for row in WORDS["expected"] if fnmatchcase(field, row["field"])), None)
+def reason_for(field: str, old: str, new: str, expected: list[dict[str, Any]]) -> str | None:
+    """Return the sentence that asks for a difference: field and both values fit one row's patterns."""
+    difference = (field, old, new)
+    for group in expected:
+        if any(all(map(fits, difference, patterns)) for patterns in group["fields"]):
+            return str(group["because"])
+    return None
+
+
+def fits(text: str, pattern: str) -> bool:
+    """Whether a text is a pattern's, where only `*` stands for anything."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL) is not None
 
 
 # The command.
@@ -392,7 +429,7 @@ def print_differences(differences: list[Difference], *, every: bool) -> None:
         printed[file] += 1
         if every or printed[file] <= LINES:
             because = f"   (expected: {each.because})" if each.because else ""
-            print(f"{each.field}\n    {each.old} -> {each.new}{because}")
+            print(f"{each.field}\n    {shortened(each.old)} -> {shortened(each.new)}{because}")
     for file, count in printed.items():
         if not every and count > LINES:
             print(f"{file}: {count - LINES} more fields differ; --every shows them")

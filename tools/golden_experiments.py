@@ -244,6 +244,7 @@ def judging_commands(
 
 TWO_FRACTIONS = {"fractions": [0.5, 8], "batch": {"windows": 12}, "lr": 3e-3, "dropout": 0.0}
 HELD_OUT = {"held_out": 0.25}
+BOTH_DECODERS = {"decoders": ["official", "reader"]}
 FILES = {"csv": {"train": "train.csv", "dev": "dev.csv"}, "json": {"train": "train.json", "dev": "dev.json"}}
 
 REPORTS = ("squad2/catalog", "squad2/efficiency", "squad2/minilm", "squad2/paper_batch", "glue", "classification")
@@ -262,6 +263,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 data=FILES["json"] | HELD_OUT,
                 finetune={**TWO_FRACTIONS, "fractions": [2, 16], "lr": 5e-3},
                 seeds=[1, 2],
+                answers=BOTH_DECODERS,
                 ensembles=[
                     {"of": ["encoder", "learned_pooling"]},
                     {"of": ["encoder", "learned_pooling"], "how": "mean"},
@@ -301,7 +303,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         },
         judging_commands("dev.csv", "learned_pooling"),
     ),
-    # The top block alone, with its bottom frozen; several labels a row.
+    # The top block alone, with its bottom frozen (and live: the oldest tree could keep its output, which rounds
+    # otherwise); several labels a row.
     "labels": Experiment(
         write_label_sets,
         {
@@ -311,7 +314,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 [*ROW_HEADS, "regression"],
                 data=FILES["csv"] | {"separator": ";"},
                 tune={"train": "top:1", "norms": False},
-                finetune={**TWO_FRACTIONS, "lr": 5e-3, "fractions": [8]},
+                finetune={**TWO_FRACTIONS, "lr": 5e-3, "fractions": [8], "bottom": "live"},
             )
         },
         judging_commands("dev.csv", "learned_pooling"),
@@ -388,6 +391,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 "json",
                 SPAN_HEADS,
                 finetune={**TWO_FRACTIONS, "teacher": {"model": "teacher/encoder/8", "share": 0.7}},
+                answers=BOTH_DECODERS,
             ),
         },
         {

@@ -5,9 +5,10 @@ that set is scored (`python -m studies run no_null`).
 """
 
 import json
-import sys
 from collections.abc import Collection
 from pathlib import Path
+
+from arguments import read_arguments
 
 from bertvision.data.squad import load_squad
 from bertvision.files import write_text
@@ -24,4 +25,5 @@ def leave_out(source: Path, target: Path, sources: Collection[str]) -> int:
 
 
 if __name__ == "__main__":
-    print(leave_out(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]), "articles left out")  # noqa: T201
+    source, target, sources = read_arguments(__doc__, "IN", "OUT", "SOURCE...")
+    print(leave_out(Path(source), Path(target), sources), "articles left out")

@@ -1,16 +1,14 @@
 """Measures a reader on long documents: a question's own paragraph among paragraphs of other articles.
 
     python -m tools.long_documents default dev-v2.0.json.gz results/default_model/long-default.json [--questions 300]
-    python -m tools.long_documents default held_out.json RULES.json --apart 30 --rules
 
 A page has 500 words. The same questions are asked about their paragraph alone (0 pages) and about texts of 1, 5, 20 and
 50 pages, in which it stands anywhere. Other paragraphs are those of other titles or, where a file has no titles that
 mean anything, those more than `--apart` paragraphs away. -1 pages are the paragraphs that are left out there: the
 article in its order, a text on one subject. (Of its unanswerable questions, another paragraph may answer some.) Every
-answer becomes a line of OUT.jsonl; a second call goes
-on. OUT.json has the scores at the model's own null threshold, and OUT.md the table. `--rules` decodes with other
-rules too, for choosing among them: on held-out questions, never on dev. `make pages` puts a record results/
-default_model/long-NAME*.json into the card of the model that ships, if it is of that model.
+answer becomes a line of OUT.jsonl; a second call goes on. OUT.json has the scores at the model's own null threshold,
+and OUT.md the table. `make pages` puts a record results/default_model/long-NAME*.json into the card of the model that
+ships, if it is of that model.
 """
 
 import argparse
@@ -31,7 +29,7 @@ from bertvision.evaluate.calibration import calibration_error, reliability_bins
 from bertvision.files import append_text, sha256_of, write_json, write_text
 from bertvision.metrics.squad import answer_worths, score_squad2
 from bertvision.model_config import Calibration
-from bertvision.predictions.logits import Logits, TextGrid, grid_of, text_grid
+from bertvision.predictions.logits import grid_of, text_grid
 from bertvision.predictions.reader_decoder import OWN_NULL, pool_answers
 from bertvision.records import provenance
 from bertvision.report.renderers import to_markdown
@@ -47,11 +45,6 @@ ALONE, ARTICLE = 0, -1
 PAGES = (ALONE, ARTICLE, 1, 5, 20, 50)
 NAMES = {ALONE: "its paragraph", ARTICLE: "its article"}
 SENTENCES = ("-sentence", "-rest")
-SHIPPED = "shipped"
-# Rules: how much a window's own null score counts (`pool_answers`), and what the log of the number of windows adds to
-# the score of "no answer". 0 and 0: raw logits and the lowest null score, as run_qa has it.
-SHARES = (0.0, 0.5, 1.0)
-PER_LOG_WINDOW = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 SCORES = ("f1", "exact", "HasAns_f1", "NoAns_f1", "best_f1")
 RESAMPLES = 2000
 SECTION = """## Long documents
@@ -87,7 +80,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--pages", type=int, nargs="+", default=PAGES)
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--apart", type=int, help="leave out so many paragraphs around the question's own")
-    parser.add_argument("--rules", action="store_true", help="decode in other ways too")
     parser.add_argument("--device", default="auto")
     parser.add_argument(
         "--precision", default="auto", help="bf16 is what a GPU takes, and is fast on a CPU that has it"
@@ -110,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _settings(given: argparse.Namespace) -> dict[str, Any]:
     """Return all that a document and its answers depend on."""
-    kept = {name: getattr(given, name) for name in ("model", "seed", "questions", "apart", "rules")}
+    kept = {name: getattr(given, name) for name in ("model", "seed", "questions", "apart")}
     return {**kept, "data": given.data.name, "sha256": sha256_of(given.data), "own_null": OWN_NULL}
 
 
@@ -132,7 +124,7 @@ def _measure(
         if time.monotonic() > until:
             return
         document = build_document(question, questions, pages, given.seed, given.apart)
-        found = ask(reader, question, document, given.rules)
+        found = ask(reader, question, document)
         append_text(lines, json.dumps({"pages": pages, "id": question.id, **found}) + "\n")
         if number % 20 == 0:
             print(f"{number}/{len(todo)}: {pages} pages, {found['seconds']:.2f} s", flush=True)
@@ -182,7 +174,7 @@ def _part(question: Question, questions: Sequence[Question], apart: int | None) 
     return article, others
 
 
-def ask(reader: Reader, question: Question, document: Document, rules: bool) -> dict[str, Any]:
+def ask(reader: Reader, question: Question, document: Document) -> dict[str, Any]:
     """Read a document and answer, as the reader does; with what it took."""
     served, asked = reader.served, Question("", question.text, document.text, (), "")
     forget_peaks(torch_engine(served).compute.device)
@@ -190,24 +182,15 @@ def ask(reader: Reader, question: Question, document: Document, rules: bool) -> 
     windows = cut_windows([asked], served.tokenizer, served.config.windows, labelled=False)
     logits = served.logits(windows)
     grid = text_grid(grid_of(windows, [asked.id]), [asked.context])
-    shipped = _decode(reader, grid, logits, OWN_NULL, document)
-    seconds = time.perf_counter() - started
-    found = {SHIPPED: shipped}
-    if rules:
-        found |= {f"{own}": _decode(reader, grid, logits, own, document) for own in SHARES}
-    size = {"windows": len(windows), "characters": len(document.text), "words": len(document.text.split())}
-    return {**size, "seconds": seconds, **_peaks(served), "found": found}
-
-
-def _decode(reader: Reader, grid: TextGrid, logits: Logits, own_null: float, document: Document) -> dict[str, Any]:
-    """Return the best answer, whether it stands in the question's own paragraph, its odds and probabilities."""
-    served = reader.served
-    pooled = pool_answers(grid, logits, served.config.answers, has_null=True, own_null=own_null)
+    pooled = pool_answers(grid, logits, served.config.answers, has_null=True, own_null=OWN_NULL)
     shares = pooled.shares(served.calibration.threshold, served.calibration.temperature)
     start, end = pooled.spans.bounds[pooled.span_at[shares.best[0]]].tolist()
+    seconds = time.perf_counter() - started
     return {
+        **{"windows": len(windows), "characters": len(document.text), "words": len(document.text.split())},
+        **{"seconds": seconds, **_peaks(served)},
         "text": grid.text[start:end],
-        "is_own": start < document.end and document.start < end,
+        "is_own": start < document.end and document.start < end,  # in the question's own paragraph
         "null_odds": float(shares.null_odds[0]),
         "probability": float(shares.answers[shares.best[0]]),
         "null_probability": float(shares.nothing[0]),
@@ -232,8 +215,6 @@ def write_record(out: Path, drawn: Sequence[Question], served: ServedModel) -> N
     calibration, compute = served.calibration, torch_engine(served).compute
     rows = [{"pages": pages, **_row(found, questions, calibration)} for pages, found in sorted(by_pages.items())]
     record = {"settings": settings, "calibration": calibration.model_dump(mode="json"), "documents": rows}
-    if settings["rules"]:
-        record["rules"] = list(_compared(by_pages, questions, calibration))
     made = provenance(compute.name, str(compute.dtype).removeprefix("torch."))
     write_json(out, {**record, "provenance": made.model_dump(mode="json")})
     write_text(out.with_suffix(".md"), to_markdown(table_of(rows)))
@@ -241,10 +222,10 @@ def write_record(out: Path, drawn: Sequence[Question], served: ServedModel) -> N
 
 
 def _row(lines: Sequence[dict[str, Any]], questions: dict[str, Question], calibration: Calibration) -> dict[str, Any]:
-    asked, found = [questions[each["id"]] for each in lines], [each["found"][SHIPPED] for each in lines]
+    asked = [questions[each["id"]] for each in lines]
     cost = {name: median(each[name] for each in lines) for name in ("windows", "words", "characters", "seconds")}
     peaks = {name: _most(each[name] for each in lines) for name in ("process_mb", "device_mb")}
-    return {"questions": len(lines), **cost, **peaks, **scores_of(asked, found, calibration.threshold)}
+    return {"questions": len(lines), **cost, **peaks, **scores_of(asked, lines, calibration.threshold)}
 
 
 def _most(values: Iterator[float | None]) -> float | None:
@@ -276,32 +257,6 @@ def _interval(worths: Any) -> list[float]:  # noqa: ANN401 (an array)
     """Return the middle 95% of the mean, in percent, where questions are drawn again with replacement."""
     draws = np.random.default_rng(1).integers(len(worths), size=(RESAMPLES, len(worths)))
     return [100 * float(each) for each in np.quantile(worths[draws].mean(axis=1), (0.025, 0.975))]
-
-
-def _compared(
-    by_pages: dict[int, list[dict[str, Any]]], questions: dict[str, Question], calibration: Calibration
-) -> Iterator[dict[str, Any]]:
-    """Score all rules: the number of windows adds to the null odds, and nothing else."""
-    for pages, lines in sorted(by_pages.items()):
-        asked = [questions[each["id"]] for each in lines]
-        for own in SHARES:
-            for per in PER_LOG_WINDOW:
-                found = [_raised(line["found"][f"{own}"], line["windows"], per, calibration) for line in lines]
-                scores = scores_of(asked, found, calibration.threshold)
-                yield {"pages": pages, "own_null": own, "per_log_window": per, **scores}
-
-
-def _raised(found: dict[str, Any], windows: int, per: float, calibration: Calibration) -> dict[str, Any]:
-    """Return an answer as it would be with "no answer" raised by the log of the number of windows."""
-    more = per * float(np.log(windows))
-    times = float(np.exp(more / calibration.temperature))
-    total = 1.0 + found["null_probability"] * (times - 1.0)
-    return {
-        **found,
-        "null_odds": found["null_odds"] + more,
-        "probability": found["probability"] / total,
-        "null_probability": found["null_probability"] * times / total,
-    }
 
 
 def table_of(rows: Sequence[dict[str, Any]]) -> Table:

@@ -10,6 +10,7 @@ from pathlib import Path
 import elsewhere
 import long_documents
 import typer.main
+from arguments import read_arguments
 from probabilities import models_table, read_answers, trust_section
 from typer.testing import CliRunner
 
@@ -134,6 +135,7 @@ def _help(title: str, *verb: str) -> str:
 
 
 if __name__ == "__main__":
+    read_arguments(__doc__)
     for each in PAGES:
         write_text(each, written(each))
     for path, text in study_pages().items():

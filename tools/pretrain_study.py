@@ -34,7 +34,7 @@ from bertvision.pretraining.config import PretrainConfig, build_pretraining
 from bertvision.pretraining.pretrain import pretrain
 from bertvision.progress import Silent
 from bertvision.records import MAIN_SCORES
-from bertvision.run_folder import MADE_BY
+from bertvision.run_folder import SETTINGS_FINGERPRINT
 from bertvision.settings import Settings, find_config, merge, read_yaml
 from bertvision.steps.run import run
 
@@ -60,7 +60,7 @@ MODELS: dict[str, Settings] = {
     HALF: {},  # these three differ in size: `size_of`
     ONE_HEAD: {},
     TWICE: {},
-    "mlm, 30%": {"objective": "mlm", "masking": {"share": 0.3}},
+    "mlm, 30%": {"objective": "mlm", "masking": {"fraction": 0.3}},
     "mlm, whole words": {"objective": "mlm", "masking": {"whole_words": True}},
     OURS: {},
 }
@@ -91,9 +91,9 @@ FINETUNE: Settings = {
         "fractions": [3],
         "batch": {"windows": 32},
         "lr": 3e-4,
-        "least_rows": 0,
+        "min_rows": 0,
         "min_steps": 0,
-        "start": "zero",
+        "initial_bias": "zero",
         "optim": {"schedule": "linear", "warmup": 0.1},
     },
     "heads": {"train": [], "baseline": False},
@@ -264,7 +264,7 @@ class Study:
             told |= {
                 "size": (config.size.layers, config.size.hidden, config.size.heads),
                 "tokens_per_second": record.tokens_per_second,
-                "share_of_peak": record.share_of_peak,
+                "peak_fraction": record.peak_fraction,
             }
             curve = [(each.step, each.score) for each in record.training if each.score is not None]
             self._add({"model": model, "task": "pretrain", **told, "curve": curve}, record.provenance.commit)
@@ -306,7 +306,7 @@ class Study:
             records = run(build_experiment(settings, origin=f"{model}, {task}"), place)
             for each in sorted(records, key=lambda each: each.seed):
                 if each.kind != "baseline" and name in each.scores:
-                    scores.setdefault(each.row, []).append(round(each.scores[name], 3))
+                    scores.setdefault(each.model, []).append(round(each.scores[name], 3))
         shutil.rmtree(place, ignore_errors=True)
         commit, seconds = records[0].provenance.commit, round(time.monotonic() - started, 1)
         main = scores.pop(FEATURES_HEAD if task == FEATURES else ENCODER, [])
@@ -327,9 +327,9 @@ def text_of(data: Path, work: Path) -> tuple[list[str], list[str]]:
 
     Where WORK/corpus was made of them already, they may be gone.
     """
-    made_by = work / CORPUS / MADE_BY
-    if made_by.exists():
-        made_of = read_json(made_by)["data"]
+    settings_fingerprint = work / CORPUS / SETTINGS_FINGERPRINT
+    if settings_fingerprint.exists():
+        made_of = read_json(settings_fingerprint)["data"]
         return made_of["train"], made_of["held_out"]
     contexts = work / "contexts.jsonl"
     if not contexts.exists():
@@ -465,7 +465,7 @@ def _lay_out(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> 
 def _pretrained(runs: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for each in (each for each in runs if each["task"] == "pretrain"):
-        share = each.get("share_of_peak")
+        share = each.get("peak_fraction")
         sizes = " x ".join(map(str, each["size"])), f"{each['parameters'] / 1e6:.1f}", f"{each['steps']:,}"
         spent = f"{each['tokens'] / 1e6:.0f}", f"{each['seconds'] / 60:.1f}", f"{each['tokens_per_second']:,.0f}"
         rows.append([each["model"], *sizes, *spent, "" if share is None else f"{100 * share:.1f}"])

@@ -338,7 +338,7 @@ def _run_score(name: str, score: str) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=SHIPPED)
     parser.add_argument("data")
     parser.add_argument("--device", default="auto")

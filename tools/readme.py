@@ -6,6 +6,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from arguments import read_arguments
+
 from bertvision.files import write_text
 
 ROOT = Path(__file__).parent.parent
@@ -29,4 +31,6 @@ def main() -> None:
     write_text(readme, before + BEGIN + shown + END + after)
 
 
-main()
+if __name__ == "__main__":
+    read_arguments(__doc__)
+    main()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from arguments import read_arguments
 from browser import find_browser
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
@@ -19,11 +20,11 @@ FOLDER = Path(__file__).parent.parent / "docs" / "images"
 DESKTOP, PHONE = {"width": 1180, "height": 900}, {"width": 360, "height": 780}
 
 
-def main() -> None:
+def main(model: str | None, place: str | None) -> None:
     """Serve the model, ask the page's first example, and take the pictures."""
-    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else FOLDER
+    folder = FOLDER if place is None else Path(place)
     folder.mkdir(parents=True, exist_ok=True)
-    with serving(sys.argv[1] if len(sys.argv) > 1 else "default") as address, sync_playwright() as playwright:
+    with serving(model or "default") as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
         page = asked(browser.new_page(viewport=DESKTOP, color_scheme="light", reduced_motion="reduce"), address)
         page.screenshot(path=folder / "page.png", full_page=True)
@@ -60,4 +61,5 @@ def serving(model: str) -> Iterator[str]:
             server.terminate()
 
 
-main()
+if __name__ == "__main__":
+    main(*read_arguments(__doc__, "[MODEL]", "[FOLDER]"))

@@ -1,7 +1,7 @@
 """Prints how many words a sentence of README and docs has on average, page by page, and the longest with --longest."""
 
+import argparse
 import re
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -42,4 +42,6 @@ def main(longest: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[2]) if sys.argv[1:2] == ["--longest"] else 0)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--longest", type=int, default=0, help="show so many sentences of each page")
+    main(parser.parse_args().longest)

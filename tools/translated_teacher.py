@@ -6,11 +6,11 @@ It reads a `Translation` of the windows. `bertvision run` refuses such a teacher
 """
 
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from arguments import read_arguments
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
@@ -114,4 +114,5 @@ def translation_between(own: PreTrainedTokenizerBase, other: PreTrainedTokenizer
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    place, changes = read_arguments(__doc__, "OUT", "[SETTING...]")
+    main(Path(place), *changes)

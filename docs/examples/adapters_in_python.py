@@ -7,10 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from bertvision.encoder.load import load_encoder
-from bertvision.encoder.tuning.adapter_file import load_adapters, save_adapters
-from bertvision.encoder.tuning.config import TuneConfig
-from bertvision.encoder.tuning.tune import tune
+from bertvision.tuning import TuneConfig, load_adapters, load_encoder, save_adapters, tune
 
 SENTENCES = {
     "The film was a joy from start to finish.": ("good", "film"),

@@ -1,22 +1,22 @@
 """Train two heads on all layers of a briefly tuned encoder, and ensemble them, without any files."""
 
-from bertvision.data.squad import read_squad
-from bertvision.encoder.encode import freeze
-from bertvision.encoder.finetune import finetune_encoder
-from bertvision.encoder.finetune_plan import FinetuneConfig
-from bertvision.encoder.load import load_encoder
-from bertvision.heads.config import HeadConfig, HeadsConfig
-from bertvision.heads.logits import token_logits
-from bertvision.heads.training import build_heads, train_heads_together
-from bertvision.metrics.squad import score_predictions
-from bertvision.predictions.ensemble import combine_logits
-from bertvision.predictions.logits import grid_of
-from bertvision.predictions.prediction import AnswerConfig
-from bertvision.predictions.spans import predict_spans
-from bertvision.states.live import LiveStates
-from bertvision.training.device import choose_compute
-from bertvision.windows.step_plan import BatchConfig
-from bertvision.windows.window import WindowConfig, cut_windows
+from bertvision.data import WindowConfig, cut_windows, read_squad
+from bertvision.heads import (
+    AnswerConfig,
+    BatchConfig,
+    HeadConfig,
+    HeadsConfig,
+    LiveStates,
+    build_heads,
+    choose_compute,
+    combine_logits,
+    grid_of,
+    predict_spans,
+    score_predictions,
+    token_logits,
+    train_heads_together,
+)
+from bertvision.tuning import FinetuneConfig, finetune_encoder, freeze, load_encoder
 
 compute = choose_compute()  # a GPU where there is one
 train, dev = read_squad("sample:train").examples[:64], read_squad("sample:dev").examples[:36]

@@ -46,13 +46,13 @@ from bertvision.windows.window import WindowConfig
 class EnsembleConfig(Config):
     """Models that answer together."""
 
-    of: tuple[str, ...] = Field(min_length=2)
-    how: Literal["max", "mean", "logits"] = "max"
+    models: tuple[str, ...] = Field(min_length=2)
+    method: Literal["max", "mean", "logits"] = "max"
 
     @property
     def name(self) -> str:
         """Name it after its members; the papers' way of combining goes without saying."""
-        return "+".join(self.of) + ("" if self.how == "max" else f"-{self.how}")
+        return "+".join(self.models) + ("" if self.method == "max" else f"-{self.method}")
 
 
 class MeasureConfig(Config):
@@ -142,16 +142,16 @@ class Experiment(Config):
         return self
 
     def _check_ensembles(self, kind: Kind) -> None:
-        if unfit := [each.name for each in self.ensembles if each.how not in kind.hows]:
-            raise ValueError(f"ensemble {unfit[0]!r}: numbers have no probabilities for `max`; use how: mean")
+        if unfit := [each.name for each in self.ensembles if each.method not in kind.hows]:
+            raise ValueError(f"ensemble {unfit[0]!r}: numbers have no probabilities for `max`; use method: mean")
         known = ["encoder", *(head.name for head in self.heads.train)]
         for ensemble in self.ensembles:
-            if unknown := [name for name in ensemble.of if name not in known]:
+            if unknown := [name for name in ensemble.models if name not in known]:
                 hint = suggest(unknown[0], known) or f"; known: {', '.join(known)}"
                 no_more = " (`ensembles: []` leaves all out)"
                 raise ValueError(f"ensemble of {unknown[0]!r}, which is not trained here{hint}{no_more}")
         joint = [head.name for head in self.heads.train if head.readout == "joint"]
-        if members := [name for ensemble in self.ensembles for name in ensemble.of if name in joint]:
+        if members := [name for ensemble in self.ensembles for name in ensemble.models if name in joint]:
             raise ValueError(
                 f"ensemble of {members[0]!r}, whose joint readout cannot be combined token by token; leave it out"
             )
@@ -182,11 +182,11 @@ class Experiment(Config):
 
     def tuning_settings(self) -> Settings:
         """Return what decides a tuned encoder."""
-        # Whether blocks run twice changes nothing; `step: auto` is up to the device.
+        # Whether blocks run twice changes nothing; `step_mode: auto` is up to the device.
         without = {"fractions", "save_every", "gradient_checkpointing"}
-        without |= {"step"} if self.finetune.step == "auto" else set()
+        without |= {"step_mode"} if self.finetune.step_mode == "auto" else set()
         without |= {"evaluate_every", "keep_best", "patience"} if not self.finetune.keeps_best else set()
-        without |= {"pairs"} if self.finetune.objective == "task" else set()
+        without |= {"pairs_per_epoch"} if self.finetune.objective == "task" else set()
         finetune = self.finetune.model_dump(mode="json", exclude=without)
         return {"finetune": finetune, "tune": None if self.tune is None else self.tune.model_dump(mode="json")}
 
@@ -196,7 +196,7 @@ def read_experiment(path: str | Path, overrides: Iterable[str] = ()) -> Experime
     found = read_experiments(Path(path), overrides)
     if len(found) > 1:
         names = ", ".join(str(each.variant) for each in found)
-        raise SettingsError(f"{path}: holds {len(found)} variants; choose one with --set variant=NAME, of {names}")
+        raise SettingsError(f"{path}: holds {len(found)} variants; choose one with `variant=NAME`, of {names}")
     return found[0]
 
 
@@ -244,7 +244,7 @@ def _check_variants(origin: str, variants: Iterable[VariantSettings], overrides:
     if rated and any(each.startswith("finetune.lr=") for each in overrides):
         raise SettingsError(
             f"{origin}: {rated[0]} has its learning rate by the list in the file; leave finetune.lr out and choose one "
-            "with --set variant=NAME, or change the list"
+            "with `variant=NAME`, or change the list"
         )
 
 
@@ -265,7 +265,7 @@ def build_experiment(settings: Settings, overrides: Iterable[str] = (), origin: 
 def fit_to_rows(experiment: Experiment, num_rows: int, *, pairs: bool) -> Experiment:
     """Resolve what depends on the training rows: whether the encoder is tuned, batches, epochs and pooling."""
     finetune, heads, states = experiment.finetune, experiment.heads, experiment.states
-    fractions = finetune.fractions if num_rows >= finetune.least_rows else ()
+    fractions = finetune.fractions if num_rows >= finetune.min_rows else ()
     batch, epochs = enough_steps(finetune.batch, max(fractions, default=0), num_rows, finetune.min_steps)
     if fractions and epochs > fractions[-1]:
         fractions = tuple(fraction * epochs / fractions[-1] for fraction in fractions)
@@ -273,7 +273,7 @@ def fit_to_rows(experiment: Experiment, num_rows: int, *, pairs: bool) -> Experi
     pooling = states.pooling
     if pooling == "auto":
         is_compared = not fractions or experiment.contrast == "texts"  # else a tuned encoder reads both at once
-        pooling = "compared" if pairs and is_compared else "mean"
+        pooling = "pair_difference" if pairs and is_compared else "mean"
     return experiment.model_copy(
         update={
             "finetune": finetune.model_copy(update={"fractions": fractions, "batch": batch}),

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
-from bertvision.errors import FolderError, reason_of
+from bertvision.errors import BertVisionError, FolderError, reason_of
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")  # of a model
 CARD = "README.md"  # a model's own page
@@ -13,6 +14,24 @@ CARD_START = 2_000_000  # characters of it in which its front matter ends; bench
 SECONDS = 5.0  # that a hub which answers has for it
 # Of models: nothing that could be unpickled or run.
 MODEL_FILES = ["*.json", "*.safetensors", "*.onnx", "*.txt", "*.model", CARD]
+
+
+class Snapshot(NamedTuple):
+    """A folder in the hub's cache, models--OWNER--NAME/snapshots/COMMIT, whose files are links to `blobs`."""
+
+    hub_id: str | None  # None where the folders above are named otherwise
+    blobs: Path
+
+
+def parse_snapshot(folder: Path) -> Snapshot | None:
+    """Return what a folder of the hub's cache is, or None for any other folder."""
+    snapshots = folder.parent
+    repository = snapshots.parent
+    if snapshots.name != "snapshots":
+        return None
+    kind, *names = repository.name.split("--")
+    is_model = kind == "models" and len(names) == 2
+    return Snapshot("/".join(names) if is_model else None, repository / "blobs")
 
 
 def hub_problem() -> str | None:
@@ -32,9 +51,19 @@ def hub_problem() -> str | None:
     return unreachable if answer.status_code >= 500 else None  # a proxy that does not reach it says so
 
 
+def path_of(name: str | PurePath, kind: type[BertVisionError]) -> Path:
+    """Return a name as a path; refuse one that the system takes for none, such as one of 5,000 letters."""
+    try:
+        Path(name).exists()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise kind(f"{str(name)[:80]}...: is no place of a folder ({reason}); give a folder or a hub id") from None
+    return Path(name)
+
+
 def find_model_folder(model: str | PurePath) -> Path:
     """Return the path of a model; one that is no path here and looks like a hub id is downloaded first."""
-    place = Path(model)
+    place = path_of(model, FolderError)
     hub_id = place.as_posix()  # a path's own separator is another one on Windows
     if place.exists() or place.parent.is_dir() or not HUB_ID.fullmatch(hub_id):
         return place

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from bertvision.errors import FolderError
 from bertvision.files import read_json, sha256_of, write_json
+from bertvision.hub import parse_snapshot
 
 MANIFEST = "sha256.json"
 EDITABLE = ("README.md", "config.json", "model.json")  # settings that a person may change, and that are validated
-OUTSIDE = "which lies outside its folder; if you trust that, say --allow-outside (in Python allow_outside=True)"
+OUTSIDE = "which lies outside its folder; if you trust that, say `allow_outside=True`"
 
 
 def write_manifest(folder: Path, leave_out: Collection[str] = (), editable: Collection[str] = EDITABLE) -> None:
@@ -80,19 +81,11 @@ def _write(folder: Path, hashes: Mapping[str, str]) -> None:
 def check_links(folder: Path) -> None:
     """Refuse a folder with a link that leads out of it, or with what is no file and could hang who reads it."""
     own = folder.resolve()
-    # The hub's downloads are links to blobs beside their snapshots.
-    allowed = (own, own.parent.parent / "blobs") if own.parent.name == "snapshots" else (own,)
+    snapshot = parse_snapshot(own)
+    allowed = (own,) if snapshot is None else (own, snapshot.blobs)
     for path in folder.iterdir():
         place = path.resolve()
         if not any(place.is_relative_to(each) for each in allowed):
             raise FolderError(f"{path}: is a link to {place}, {OUTSIDE}")
         if path.exists() and not path.is_file() and not path.is_dir():
             raise FolderError(f"{path}: is neither a file nor a folder; delete it")
-
-
-def is_inside(place: Path, folder: Path) -> bool:
-    """Return whether a model's encoder lies in its own folder or, for OUT/heads/FRACTION/HEAD, in OUT/encoder."""
-    own, resolved = folder.resolve(), place.resolve()
-    if resolved.is_relative_to(own):
-        return True
-    return own.parent.parent.name == "heads" and resolved.parent == own.parent.parent.parent / "encoder"

@@ -24,7 +24,7 @@ ONNX_CONFIG = "onnx.json"  # beside both, where a MODEL_DIR holds a graph of its
 SHIPPED = {name: Path(__file__).parent / f"{name}_model" for name in (DEFAULT, BASE)}
 # The state of the first token, or of the last one, which alone has seen the whole row where an encoder reads from left
 # to right; the mean or the maximum over all tokens; first, mean and maximum side by side; or both texts of a pair.
-Pooling = Literal["first", "last", "mean", "max", "several", "compared"]
+Pooling = Literal["first", "last", "mean", "max", "first_mean_max", "pair_difference"]
 
 
 def shipped_model(name: str = DEFAULT) -> Path:
@@ -58,7 +58,7 @@ class UseConfig(Config):
     encoder_fingerprint: str
     task: TaskName
     labels: tuple[str, ...] = ()  # names of its classes, labels or tags, by number
-    texts: tuple[int, ...] | None = None  # how many texts it reads at once; None: as its table has them
+    text_counts: tuple[int, ...] | None = None  # how many texts it reads at once; None: as its table has them
     data: DataConfig = DataConfig()  # how the tables that it learned from are laid out
     windows: WindowConfig
     answers: AnswerConfig
@@ -81,7 +81,7 @@ class PredictConfig(ComputeConfig):
 def read_compute(settings: Settings) -> ComputeConfig:
     """Return on what a model is to run, which must be known before it is loaded; other settings are left for later."""
     own = {name: settings[name] for name in ComputeConfig.model_fields if name in settings}
-    return validate(ComputeConfig, own, "--set")
+    return validate(ComputeConfig, own, "settings")
 
 
 def read_settings(model: UseConfig, settings: Settings, calibration: Calibration | None = None) -> PredictConfig:
@@ -89,7 +89,7 @@ def read_settings(model: UseConfig, settings: Settings, calibration: Calibration
     own = {"answers": model.answers.model_dump(mode="json"), "data": model.data.model_dump(mode="json")}
     if calibration is not None:
         own["answers"]["null_threshold"] = calibration.null_threshold
-    return validate(PredictConfig, merge(own, settings), "--set")
+    return validate(PredictConfig, merge(own, settings), "settings")
 
 
 def best_model(folder: Path) -> Path:
@@ -136,9 +136,9 @@ def _has_model(out: Path, record: RunRecord) -> bool:
 def model_of(out: Path, record: RunRecord) -> Path:
     """Return the folder of a record's model, if it has one."""
     place = folder_of_record(out, record)
-    if record.row == "encoder" and record.fraction is not None:
+    if record.model == "encoder" and record.fraction is not None:
         return place.encoder(record.fraction)
-    return place.head(record.row)
+    return place.head(record.model)
 
 
 def read_calibration_file(folder: Path) -> Calibration | None:

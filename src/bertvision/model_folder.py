@@ -27,8 +27,9 @@ from bertvision.heads.head import Head
 from bertvision.heads.output_layer import answers_for, has_output_layer, read_output_layer, windows_for
 from bertvision.heads.poolers.config import OwnPoolerConfig
 from bertvision.hub import find_model_folder
-from bertvision.manifest import OUTSIDE, check_links, check_manifest, is_inside
+from bertvision.manifest import OUTSIDE, check_links, check_manifest
 from bertvision.model_config import CONFIG, ONNX_FORMAT, SHIPPED, Pooling, UseConfig, best_model, shipped_model
+from bertvision.run_folder import is_inside
 from bertvision.settings import Settings, suggest, validate
 from bertvision.shapes import StackShape
 from bertvision.tasks import TASKS
@@ -142,7 +143,7 @@ def _load_checkpoint(folder: Path, pooler: nn.Module | None, allow_outside: bool
         encoder_fingerprint=fingerprint(encoder.model),
         task=output.task,
         labels=output.labels,
-        texts=(1, 2) if objective.per == "row" else None,  # a checkpoint does not say which
+        text_counts=(1, 2) if objective.per == "row" else None,  # a checkpoint does not say which
         windows=windows_for(output.task, encoder),
         answers=answers_for(folder, output.task),
     )
@@ -160,7 +161,8 @@ def _check_fit(folder: Path, config: ModelConfig, encoder: Encoder) -> None:
     given = shape_of_states(encoder, pooling=pooling)
     own = range(given.layers) if config.state_layers is None else config.state_layers
     # An encoder's own output layer is made for all states, of which it reads one; other heads for those that they read.
-    fits = config.layers in (given.layers, len(own)) and all(0 <= place < given.layers for place in own)
+    fits = config.layers in (given.layers, len(own)) and len(own) <= given.layers
+    fits = fits and all(0 <= place < given.layers for place in own)
     if not fits or config.hidden != given.hidden:
         raise FolderError(
             f"{folder / CONFIG}: its head reads {config.layers} states of width {config.hidden}, its encoder gives "
@@ -242,9 +244,7 @@ def read_model_config(folder: Path) -> ModelConfig:
         hint = suggest(folder.name, [place.name for place in folder.parent.glob("*")])
         raise FolderError(f"{folder}: no such folder{hint or EXPECTED}")
     if is_checkpoint(folder):
-        raise FolderError(
-            f"{folder}: is a checkpoint of transformers; save it as a model first: bertvision save {folder} --out mine"
-        )
+        raise FolderError(f"{folder}: is a checkpoint of transformers; save it as a model first (`bertvision save`)")
     if not (folder / CONFIG).is_file():
         raise FolderError(f"{folder}: no {CONFIG} in it{EXPECTED}")
     content = read_json(folder / CONFIG)

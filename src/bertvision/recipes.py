@@ -63,19 +63,19 @@ THREE_EPOCHS: Settings = {
 ROWS: Settings = merge(
     THREE_EPOCHS,
     {
-        "finetune": {"least_rows": 2000, "min_steps": 200, "start": "prior"},
+        "finetune": {"min_rows": 2000, "min_steps": 200, "initial_bias": "prior"},
         "states": {"pooling": "auto"},
         "heads": {
             "train": ["regression", *DEFAULT_HEADS],
             "baseline": True,
             "min_steps": 300,
-            "start": "prior",
+            "initial_bias": "prior",
         },
     },
 )
 # SetFit's recipe: batches of 16 pairs, a warmup over a tenth of one epoch, then linear decay; its rate of 2e-5 needs
 # several times the steps (docs/log.md).
-CONTRASTIVE: Settings = {"fractions": [1], "least_rows": 0, "min_steps": 0, "lr": 1e-4}
+CONTRASTIVE: Settings = {"fractions": [1], "min_rows": 0, "min_steps": 0, "lr": 1e-4}
 BASELINE = "last_regression"
 
 
@@ -113,7 +113,7 @@ def _rows_recipe(settings: Settings) -> Settings:
         return merge(ROWS, {"finetune": CONTRASTIVE})
     unasked: dict[str, set[str]] = {"finetune": set(), "heads": set()}
     if "fractions" in finetune:
-        unasked["finetune"] |= {"least_rows", "min_steps"}
+        unasked["finetune"] |= {"min_rows", "min_steps"}
     if "batch" in finetune:
         unasked["finetune"] |= {"min_steps"}
     if "epochs" in heads or "batch" in heads:

@@ -51,10 +51,10 @@ Widths = Annotated[
 class SearchConfig(Config):
     """What is searched: lists of values, or {low, high}; None: the default of what is searched."""
 
-    of: Subject = "heads"  # heads on the encoder as the experiment leaves it | its fine-tuning
+    target: Subject = "heads"  # heads on the encoder as the experiment leaves it | its fine-tuning
     trials: int | None = Field(None, ge=1)  # in all, those of earlier commands included; None: 48, or the whole grid
     minutes: float | None = Field(None, gt=0)  # after which no further pass begins; None: no limit
-    group: int = Field(8, ge=1)  # head trials that learn from one pass over the states
+    group_size: int = Field(8, ge=1)  # head trials that learn from one pass over the states
     sampler: Literal["tpe", "grid"] = "tpe"
     head: tuple[HeadConfig, ...] | None = Field(None, min_length=1)  # as in heads.train
     lr: Floats | None = None
@@ -80,10 +80,12 @@ class SearchConfig(Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "SearchConfig":
-        other: Subject = "finetune" if self.of == "heads" else "heads"
-        unfit = [name for name in ONLY[other] if name not in ONLY[self.of] and getattr(self, name) is not None]
+        other: Subject = "finetune" if self.target == "heads" else "heads"
+        unfit = [name for name in ONLY[other] if name not in ONLY[self.target] and getattr(self, name) is not None]
         if unfit:
-            raise ValueError(f"`{unfit[0]}` is searched with `of: {other}`, and this is `of: {self.of}`; leave it out")
+            raise ValueError(
+                f"`{unfit[0]}` is searched with `of: {other}`, and this is `of: {self.target}`; leave it out"
+            )
         ranges = [name for name in ("lr", "width") if isinstance(getattr(self, name), Range)]
         if self.sampler == "grid" and ranges:
             raise ValueError(f"`sampler: grid` tries every value, and `{ranges[0]}` is a range; give a list")
@@ -141,17 +143,17 @@ class Space(NamedTuple):
 def space_of(config: SearchConfig, kind: Kind, seeds: Sequence[int]) -> Space:
     """Return what is searched for a kind of task, defaults filled in; refuse heads that do not serve it."""
     heads = config.head or _default_heads(kind)
-    defaults = _default_values(config.of, kind, seeds)
+    defaults = _default_values(config.target, kind, seeds)
     given = {name: getattr(config, name) for name in defaults if name != "head"}
     values = {name: defaults[name] if each is None else each for name, each in given.items()}
     values = {name: each for name, each in values.items() if each != ()}
-    if config.of == "finetune":
-        return Space(config.of, values, {})
+    if config.target == "finetune":
+        return Space(config.target, values, {})
     pairs = [(head, readout) for head in heads for readout in values["readout"]]
     if unfit := [f"{head.name!r} with readout {word}" for head, word in pairs if not serves(head.pooler, word, kind)]:
         raise ValueError(f"head {unfit[0]} is not for tasks of the kind {kind}; leave it out of `search`")
     by_name = {head.name: head for head in heads}
-    return Space(config.of, {"head": tuple(by_name), **values}, by_name)
+    return Space(config.target, {"head": tuple(by_name), **values}, by_name)
 
 
 def layers_of(word: str, states: int) -> tuple[int, ...] | None:

@@ -22,7 +22,8 @@ BASE = "base"  # the same with a larger encoder
 
 NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$"  # of what gets a folder of its own: no path leads out of OUT
 
-CONFIGS = Path(__file__).parent / "configs"  # experiments that come with the package
+PACKAGE = Path(__file__).parent
+CONFIGS = PACKAGE / "configs"  # experiments that come with the package
 
 MOST_VALUES = 100_000  # of a YAML file with its aliases written out; nested ones grow like 9 ** n
 
@@ -89,7 +90,7 @@ def read_yaml(path: Path) -> Settings:
     except OSError as error:
         raise SettingsError(
             f"{path}: cannot be read ({error.strerror}); give the path of an experiment's YAML, or a name that "
-            "`bertvision configs` lists"
+            "`bertvision show experiments` lists"
         ) from None
     except UnicodeDecodeError:
         raise SettingsError(f"{path}: is not UTF-8 text; give the path of an experiment's YAML") from None
@@ -127,8 +128,8 @@ def with_overrides(settings: Settings, overrides: Iterable[str]) -> Settings:
     for override in overrides:
         path, equals, value = override.partition("=")
         if not equals or not all(path.split(".")):
-            raise SettingsError(f"--set {override}: expected key=value, such as --set heads.epochs=3")
-        nested: Any = parse_yaml(value, f"--set {override}")
+            raise SettingsError(f"setting {override!r}: expected key=value, such as `heads.epochs=3`")
+        nested: Any = parse_yaml(value, f"setting {override}")
         for key in reversed(path.strip().split(".")):
             nested = {key: nested}
         settings = merge(settings, nested)

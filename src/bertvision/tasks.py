@@ -128,7 +128,7 @@ TASKS: dict[TaskName, TaskInfo] = {
         _glue("mnli", "validation_matched"),
         {"": "MNLI-m.tsv", "mismatched": "MNLI-mm.tsv"},
         submits_names=True,
-        files="MNLI/train.tsv and MNLI/dev_matched.tsv, and data.also.mismatched=MNLI/dev_mismatched.tsv",
+        files="MNLI/train.tsv and MNLI/dev_matched.tsv, and data.extra_dev_sets.mismatched=MNLI/dev_mismatched.tsv",
     ),
     "qnli": TaskInfo(
         CLASSES,
@@ -193,7 +193,7 @@ def read_task(name: TaskName, data: DataConfig, *, with_dev: bool = True) -> Tas
         train, dev = fold(train, data.fold, data.folds)
     also = {
         key: read_labelled(name, source, data, labels, hub_split=f"validation_{key}").split
-        for key, source in (data.also.items() if with_dev else ())
+        for key, source in (data.extra_dev_sets.items() if with_dev else ())
     }
     return Task(name, train, dev, labels, also)
 
@@ -224,7 +224,8 @@ def read_labelled(
     refused = NOT_QUESTIONS if info.kind.asks_questions else TABLES_ALONE if info.kind.labels_words else {}
     if (ending := ending_of(parse_source(source).whole)) in refused:
         what, other = refused[ending]
-        raise DataError(f"{source}: is {what}, and task {name} needs {info.files}; give one, or a task such as {other}")
+        or_task = "" if need == "optional" else f", or a task such as {other}"  # a model has its own
+        raise DataError(f"{source}: is {what}, and task {name} needs {info.files}; give one{or_task}")
     split = hub_split or (info.hub.split if info.hub is not None else None) or "validation"
     labels = labels or data.labels or info.labels
     return info.kind.read(info, source, Reading(data, labels, split, need, CAN_DROP if can_drop else ""))

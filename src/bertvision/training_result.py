@@ -37,7 +37,7 @@ class TrainingResult:
 
     def __repr__(self) -> str:
         """Return what fits into a line: records and settings would fill a notebook."""
-        names = ", ".join(record.row for record in self._last())
+        names = ", ".join(record.model for record in self._last())
         return f"TrainingResult({self.experiment.task}, {str(self.folder)!r}: {names})"
 
     @property
@@ -46,7 +46,7 @@ class TrainingResult:
 
         The task's own are `Estimate`s: numbers with the interval and the number of examples that they are worth.
         """
-        return {record.row: record.scores | _estimates(record) for record in self._last()}
+        return {record.model: record.scores | _estimates(record) for record in self._last()}
 
     @property
     def best(self) -> str:
@@ -58,14 +58,14 @@ class TrainingResult:
         able = [[record] for record in self._models() if metric in record.scores]
         if not able:
             raise SettingsError(f"no model has the score {metric}: dev has too few examples, or all models diverged")
-        return choose_model(able).best[0].row
+        return choose_model(able).best[0].model
 
     def model_folder(self, name: str | None = None) -> Path:
-        """Return the folder of a model, by default of the best one; `load`, `predict` and `export` read it."""
+        """Return the folder of a model, by default of the best one; `load` and `predict` read it."""
         name = name or self.best
-        record = next((each for each in self._models() if each.row == name), None)
+        record = next((each for each in self._models() if each.model == name), None)
         if record is None:
-            known = ", ".join(each.row for each in self._models())
+            known = ", ".join(each.model for each in self._models())
             raise SettingsError(f"no model {name!r} in this result; known: {known}")
         place = folder_of_seed(self.folder, record.seed, self.experiment.seeds, record.fraction)
         if name == "encoder":
@@ -100,7 +100,7 @@ class TrainingResult:
     def _models(self) -> list[RunRecord]:
         found = [each for each in self._last() if each.kind in ("encoder", "head", "control")]
         found = [each for each in found if each.head_fraction is None]
-        return [each for each in found if each.row != "encoder" or each.fraction is not None]
+        return [each for each in found if each.model != "encoder" or each.fraction is not None]
 
     def _poolers(self) -> dict[str, nn.Module | None]:
         own = {head.name: head.pooler for head in self.experiment.heads.train}
@@ -175,7 +175,7 @@ def _estimates(record: RunRecord) -> dict[str, float]:
     splits = dict.fromkeys(scores, "dev")
     splits |= {f"{name}_{score}": name for name in record.data for score in scores}
     return {
-        name: Estimate(record.scores[name], record.intervals.get(name), record.data[split].questions)
+        name: Estimate(record.scores[name], record.intervals.get(name), record.data[split].examples)
         for name, split in splits.items()
         if name in record.scores
     }

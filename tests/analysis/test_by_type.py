@@ -60,7 +60,7 @@ def test_classes_are_listed_in_their_order_also_where_nobody_is_of_one():
 
 
 def test_shares_are_in_percent_and_none_where_there_is_nothing_to_divide_by():
-    found = TypeCounts(gold=4, found=2, right=1)
+    found = TypeCounts(gold=4, predicted=2, right=1)
     assert (found.precision, found.recall, found.f1) == (50, 25, pytest.approx(100 * 2 * 0.5 * 0.25 / 0.75))
     assert TypeCounts(0, 0, 0).as_dict()["f1"] is None
     assert (TypeCounts(0, 1, 0).precision, TypeCounts(0, 1, 0).recall, TypeCounts(0, 1, 0).f1) == (0, None, 0)

@@ -34,7 +34,7 @@ def test_second_answers_are_scored_where_the_first_are_wrong(questions):
             "wrong": 3,  # all but `when`
             "without_second": 1,  # `where`
             "fixed": 1,  # `why`
-            "fixed_share": 100 / 3,
+            "fixed_percent": 100 / 3,
             "fixed_with_answer": 0,
             "exact_of_wrong": 50.0,  # of `who` and `why`
             "f1_of_wrong": 100 * (2 / 3 + 1) / 2,

@@ -74,6 +74,12 @@ def test_a_chapter_shows_seconds_ratios_and_numbers():
     assert bench_tables(make_record())[0].texts[0] == ("slow", "6 (4-9)", "1")
 
 
+def test_a_chapter_of_a_benchmark_that_is_gone_names_the_commit_that_holds_it():
+    text = bench_chapter(make_record(name="growth"))
+    assert "Benchmark `growth` of commit 4be0c02" in text
+    assert "make bench" not in text
+
+
 @pytest.mark.parametrize("content", [None, "{", '{"name": "heads"}'])
 def test_a_folder_without_sound_records_is_refused(tmp_path, content):
     if content is not None:

@@ -24,13 +24,13 @@ from studies.costs import with_costs
 pytestmark = pytest.mark.flow
 VARIANTS = {
     "full": {"finetune": {"lr": [1e-3, 3e-3]}},
-    "lora": {"tune": {"train": "none", "insert": "lora:2", "norms": False}},
+    "lora": {"tune": {"train": "none", "insert": "lora:2", "train_norms": False}},
     "cacnn": {"finetune": {"head": {"pooler": {"kind": "cacnn_simple", "filters": 2}}}},
     "heads": {
         "tune": {"train": "none", "insert": "houlsby:4"},
         "heads": {
             "train": [
-                {"head": head, "name": f"{head}-lr{lr}", "setting_of": head, "lr": lr}
+                {"head": head, "name": f"{head}-lr{lr}", "variant_of": head, "lr": lr}
                 for head in ("learned_pooling", "ladder")
                 for lr in (0.001, 0.01)
             ]
@@ -137,7 +137,7 @@ def test_a_rows_size_is_the_one_that_its_record_has(path, tmp_path, one_round):
     costs = {each.method: each for each in measure_methods(experiments, tmp_path / "out")}
     for method, experiment in one_rate_each(experiments).items():
         for record in run(experiment, tmp_path / "runs" / method):
-            size = costs[method].rows[record.model]
+            size = costs[method].rows[record.model_family]
             assert size.parameters == record.parameters
             assert size.ship_bytes == record.efficiency.ship_bytes
             inference = record.efficiency.inference
@@ -254,12 +254,12 @@ def test_few_pairs_are_measured_as_a_run_reads_them_frozen_and_compared(pairs, t
         ["regression", "last_regression"],
         ["learned_pooling", "last_regression"],
     ]
-    assert {each.settings["states"]["pooling"] for each in costs} == {"compared"}
+    assert {each.settings["states"]["pooling"] for each in costs} == {"pair_difference"}
     assert [each.tuning for each in costs] == [None, None]
 
 
 def test_whether_the_encoder_is_tuned_depends_on_all_rows_and_not_on_a_sample(pairs, tmp_path, one_round):
-    overrides = ["variant=slim", "finetune.least_rows=13", "finetune.min_steps=0", "heads.min_steps=0"]
+    overrides = ["variant=slim", "finetune.min_rows=13", "finetune.min_steps=0", "heads.min_steps=0"]
     (costs,) = measure_methods(read_experiments(pairs, overrides), tmp_path / "out")
     assert (costs.tuning is not None, costs.settings["states"]["pooling"]) == (True, "mean")
 

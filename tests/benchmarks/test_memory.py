@@ -8,12 +8,12 @@ from bertvision.errors import SettingsError
 
 @pytest.mark.slow
 def test_a_stage_is_measured_in_a_process_of_its_own_at_two_sizes():
-    record = run_bench("memory", ["rows=4", "times=[1, 2]", 'stages=["heads, disk"]', "device=cpu"])
-    assert [side.name for side in record.sides] == ["heads, disk, 1x", "heads, disk, 2x"]
+    record = run_bench("memory", ["rows=4", "times=[1, 2]", 'stages=["heads, folder"]', "device=cpu"])
+    assert [side.name for side in record.sides] == ["heads, folder, 1x", "heads, folder, 2x"]
     for side in record.sides:
         peak, anonymous = (record.figures[f"{side.name}: {what} MB"] for what in ("peak", "anonymous"))
         assert 0 < anonymous < peak  # the libraries' files are mapped
-    assert "heads, disk: kB a question" in record.figures
+    assert "heads, folder: kB a question" in record.figures
 
 
 def test_an_unknown_stage_is_refused():

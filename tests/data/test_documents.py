@@ -39,7 +39,7 @@ def test_a_row_of_a_table_is_a_document(tmp_path, name, between):
 def test_a_table_without_the_column_or_with_a_bad_row_says_what_to_do(tmp_path):
     path = tmp_path / "notes.csv"
     path.write_text("id,note\n1,a\n2,b,c\n")
-    with pytest.raises(DataError, match="no column 'text' among id, note; name it with --set data.text=COLUMN"):
+    with pytest.raises(DataError, match="no column 'text' among id, note; name it with `data.text_column=COLUMN`"):
         list(read_documents([str(path)]))
     with pytest.raises(DataError, match="line 3: 3 fields, and the header names 2; fix the line"):
         list(read_documents([str(path)], "note"))
@@ -100,7 +100,7 @@ def test_sentences_end_at_points_and_blank_lines():
         ("a.gz", b"no gzip", "the .gz file is damaged or cut off"),
         ("a.xz", lzma.compress(b"word " * 1000)[:40], "the .xz file is damaged or cut off"),
         ("a.jsonl", b"{", "line 1: is not JSON"),
-        ("a.jsonl", b'{"txt": "a"}', "no text under 'text'; name its key with --set data.text=KEY"),
+        ("a.jsonl", b'{"txt": "a"}', "no text under 'text'; name its key with `data.text_column=KEY`"),
         ("a.jsonl", b'{"text": 3}', "no text under 'text'"),
         ("a.csv", b"text,id\na,1\ncaf\xe9,2\n", "line 3: column `text` is not UTF-8 text; .* in UTF-8"),
         ("a.csv", b"caf\xe9,text\na,b\n", "its header is not UTF-8 text"),

@@ -111,7 +111,7 @@ def test_a_row_of_mnli_without_agreement_is_refused_or_dropped(write):
 
 def test_mnli_has_a_second_dev_set(write):
     train, dev = write(PUBLISHED[5][1]), write(PUBLISHED[6][1], "dev.tsv")
-    task = read_task("mnli", DataConfig(train=train, dev=dev, also={"mismatched": dev}))
+    task = read_task("mnli", DataConfig(train=train, dev=dev, extra_dev_sets={"mismatched": dev}))
     assert (task.kind.name, task.also) == ("class", {"mismatched": task.dev})
 
 
@@ -193,5 +193,5 @@ def test_the_hubs_second_dev_set_of_mnli_is_found_by_its_name(monkeypatch):
     rows = [{"premise": "a", "hypothesis": "b", "label": 1, "idx": 0}]
     monkeypatch.setattr(datasets, "load_dataset", lambda *named, split: calls.append(split) or rows)
     hub = "nyu-mll/glue"
-    read_task("mnli", DataConfig(train=hub, dev=hub, also={"mismatched": hub}))
+    read_task("mnli", DataConfig(train=hub, dev=hub, extra_dev_sets={"mismatched": hub}))
     assert calls == ["train", "validation_matched", "validation_mismatched"]

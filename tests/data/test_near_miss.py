@@ -7,15 +7,13 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
-import bertvision
-from bertvision.cli import app
+from bertvision.data import make_near_misses
 from bertvision.data.example import GoldAnswer, NearMissConfig, Question
 from bertvision.data.held_out import write_squad
-from bertvision.data.near_miss import make_near_misses
+from bertvision.data.near_miss import near_misses_of
 from bertvision.data.squad import read_squad
-from bertvision.errors import DataError, SettingsError
+from bertvision.errors import BertVisionError, DataError, SettingsError
 from bertvision.experiment import build_experiment
 from bertvision.progress import SILENT
 from bertvision.settings import first_difference
@@ -34,7 +32,7 @@ def ask(text, answer, context=WEIR, identity="q", title="Weirs"):
 
 
 def make(*questions, rules=RULES, share=1.0, seed=1):
-    return make_near_misses(questions, NearMissConfig(share=share, seed=seed, rules=rules), "weirs.json")
+    return near_misses_of(questions, NearMissConfig(fraction=share, seed=seed, rules=rules), "weirs.json")
 
 
 def texts(*questions, seeds=range(30), **settings):
@@ -206,10 +204,9 @@ def test_the_same_file_gives_the_same_near_misses_in_another_process(change, tmp
     written = []
     for seed in ("1", "2"):
         out = tmp_path / f"{seed}.json"
-        command = [sys.executable, "-m", "bertvision", "near-miss", str(tmp_path / "in.json"), "--out", str(out)]
-        done = subprocess.run(
-            [*command, "--share", "1"], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True
-        )
+        code = f"import bertvision.data as data; data.make_near_misses({str(tmp_path / 'in.json')!r}, {str(out)!r})"
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         written.append(out.read_bytes())
     assert written[0] == written[1]
@@ -233,7 +230,7 @@ def squad(folder, name="in.json", **extra):
 
 
 def test_a_file_of_squad_1_1_becomes_one_of_2_0_with_plausible_answers(tmp_path):
-    bertvision.near_misses(squad(tmp_path), tmp_path / "out.json.gz", {"share": 1.0, "rules": ["number"]})
+    make_near_misses(squad(tmp_path), tmp_path / "out.json.gz", {"fraction": 1.0, "rules": ["number"]})
     written = json.loads(gzip.decompress((tmp_path / "out.json.gz").read_bytes()))
     own, near = written["data"][0]["paragraphs"][0]["qas"]
     assert (written["version"], written["data"][0]["source"]) == ("v2.0", "mine")
@@ -257,7 +254,7 @@ def test_a_borrowed_question_is_written_into_the_paragraph_that_borrows_it(tmp_p
     ]
     paragraphs = [{"context": context, "qas": [qa]} for context, qa in zip((WEIR, MILL), qas, strict=True)]
     (tmp_path / "in.json").write_text(json.dumps({"data": [{"title": "Weirs", "paragraphs": paragraphs}]}))
-    bertvision.near_misses(tmp_path / "in.json", tmp_path / "out.json", {"share": 1.0, "rules": ["borrowed"]})
+    make_near_misses(tmp_path / "in.json", tmp_path / "out.json", {"fraction": 1.0, "rules": ["borrowed"]})
     own, other = json.loads((tmp_path / "out.json").read_text())["data"][0]["paragraphs"]
     assert [qa["id"] for qa in own["qas"]] == ["q"]
     assert [qa["id"] for qa in other["qas"]] == ["other", "q-near-borrowed"]
@@ -266,52 +263,40 @@ def test_a_borrowed_question_is_written_into_the_paragraph_that_borrows_it(tmp_p
 
 def test_of_a_slice_its_own_questions_are_written_alone(tmp_path):
     write_squad(tmp_path / "in.json", (WHO, ask("When was the mill sold?", "1931", MILL, "other", "Mills")))
-    bertvision.near_misses(f"{tmp_path / 'in.json'}[:1]", tmp_path / "out.json", {"share": 1.0, "rules": ["number"]})
+    make_near_misses(f"{tmp_path / 'in.json'}[:1]", tmp_path / "out.json", {"fraction": 1.0, "rules": ["number"]})
     (article,) = json.loads((tmp_path / "out.json").read_text())["data"]
     (paragraph,) = article["paragraphs"]
     assert (article["title"], [qa["id"] for qa in paragraph["qas"]]) == ("Weirs", ["q", "q-near-number"])
     with pytest.raises(DataError, match="no example in this slice of 2"):
-        bertvision.near_misses(f"{tmp_path / 'in.json'}[2:]", tmp_path / "out.json")
+        make_near_misses(f"{tmp_path / 'in.json'}[2:]", tmp_path / "out.json")
 
 
 def test_made_again_from_what_was_written_nothing_is_doubled(tmp_path):
-    bertvision.near_misses(squad(tmp_path), tmp_path / "out.json", {"share": 1.0, "rules": ["negation"]})
+    make_near_misses(squad(tmp_path), tmp_path / "out.json", {"fraction": 1.0, "rules": ["negation"]})
     with pytest.raises(DataError, match="none of its 1 answerable"):
-        bertvision.near_misses(tmp_path / "out.json", tmp_path / "two.json", {"share": 1.0, "rules": ["negation"]})
+        make_near_misses(tmp_path / "out.json", tmp_path / "two.json", {"fraction": 1.0, "rules": ["negation"]})
 
 
-def call(*arguments):
-    return CliRunner().invoke(app, ["near-miss", *map(str, arguments)])
-
-
-def test_the_command_prints_counts_and_examples(tmp_path):
-    done = call(squad(tmp_path), "--out", tmp_path / "out.json", "--share", 1, "--rules", "number", "--quiet")
-    assert done.exit_code == 0
-    assert "1 near misses from 1 answerable questions (number 1)" in done.stdout
-    assert done.stdout.splitlines()[2:4] == [
-        "number:",
-        f"  {WHO.text}",
-    ]  # a line each: two beside each other are too wide
-    assert done.stdout.splitlines()[4].startswith("  → ")
-    as_json = call(squad(tmp_path), "--out", tmp_path / "out.json", "--share", 1, "--rules", "number", "--json", "-q")
-    assert json.loads(as_json.stdout)["rules"] == dict.fromkeys(RULES, 0) | {"number": 1}
+def test_what_was_made_is_counted_by_rule(tmp_path):
+    made = make_near_misses(squad(tmp_path), tmp_path / "out.json", {"fraction": 1, "rules": ["number"]})
+    assert made.summary == "1 near misses from 1 answerable questions (number 1)"
+    assert made.counts == dict.fromkeys(RULES, 0) | {"number": 1}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("settings", "told"),
     [
-        (["--share", "1.5"], "share"),
-        (["--share", "nan"], "share"),
-        (["--rules", "name,spelling"], "rules"),
-        (["--rules", "name,name"], "twice"),
-        (["--rules", ""], "rules"),
-        (["--rules", "name", "--share", "1"], "none of its 1 answerable questions became a near miss"),
+        ({"fraction": 1.5}, "share"),
+        ({"fraction": float("nan")}, "share"),
+        ({"rules": ["name", "spelling"]}, "rules"),
+        ({"rules": ["name", "name"]}, "twice"),
+        ({"rules": []}, "rules"),
+        ({"rules": ["name"], "fraction": 1}, "none of its 1 answerable questions became a near miss"),
     ],
 )
-def test_what_cannot_be_made_is_told_in_one_line(tmp_path, arguments, told):
-    done = call(squad(tmp_path), "--out", tmp_path / "out.json", *arguments, "--quiet")
-    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    assert told in done.stderr
+def test_what_cannot_be_made_is_refused(tmp_path, settings, told):
+    with pytest.raises(BertVisionError, match=told):
+        make_near_misses(squad(tmp_path), tmp_path / "out.json", settings)
     assert not (tmp_path / "out.json").exists()
 
 
@@ -328,11 +313,10 @@ def test_a_file_without_answers_and_the_file_itself_are_refused(tmp_path):
         (source, source, "is the file that is read"),
         (source, tmp_path / "link.json", "is the file that is read"),
         (tmp_path / "absent.json", tmp_path / "out.json", "cannot be read"),
-        (tmp_path / "moved.json", tmp_path / "out.json", "; fix the number\n"),  # --set is not among its options
+        (tmp_path / "moved.json", tmp_path / "out.json", "; fix the number$"),  # no setting would help
     ]:
-        done = call(data, "--out", out, "--quiet")
-        assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-        assert told in done.stderr
+        with pytest.raises(BertVisionError, match=told):
+            make_near_misses(data, out)
     assert source.read_bytes() == before
 
 
@@ -343,18 +327,18 @@ def experiment(saved_encoder, near_misses, task="squad2"):
 
 def test_a_run_learns_from_near_misses_records_them_and_is_signed_with_them(saved_encoder, tmp_path):
     plain = prepare(experiment(saved_encoder, None), tmp_path, SILENT)
-    context = prepare(experiment(saved_encoder, {"share": 0.5, "rules": ["negation"]}), tmp_path, SILENT)
+    context = prepare(experiment(saved_encoder, {"fraction": 0.5, "rules": ["negation"]}), tmp_path, SILENT)
     made = sum(context.data()["train"].near_misses.values())
     assert made
-    assert context.data()["train"].questions == plain.data()["train"].questions + made
+    assert context.data()["train"].examples == plain.data()["train"].examples + made
     assert len(context.train) > len(plain.train)
     assert context.held_out.split.examples == plain.held_out.split.examples
-    made_by = plain.made_by("finetune")["train"]
-    older = {key: value for key, value in made_by.items() if key != "near_misses"}
-    assert first_difference(older, made_by) is None  # stages of older versions go on
-    assert context.made_by("finetune")["train"]["near_misses"]["rules"] == ["negation"]
+    settings_fingerprint = plain.settings_fingerprint("finetune")["train"]
+    older = {key: value for key, value in settings_fingerprint.items() if key != "near_misses"}
+    assert first_difference(older, settings_fingerprint) is None  # stages of older versions go on
+    assert context.settings_fingerprint("finetune")["train"]["near_misses"]["rules"] == ["negation"]
 
 
 def test_a_task_that_knows_no_unanswerable_question_refuses_near_misses(saved_encoder, tmp_path):
     with pytest.raises((SettingsError, DataError), match=r"squad2 and answerability|use task: squad2"):
-        prepare(experiment(saved_encoder, {"share": 0.5}, task="squad1"), tmp_path, SILENT)
+        prepare(experiment(saved_encoder, {"fraction": 0.5}, task="squad1"), tmp_path, SILENT)

@@ -101,7 +101,7 @@ def test_a_malformed_line_is_refused_with_its_number_and_takes_its_sentence_alon
     with pytest.raises(DataError) as caught:
         read_ner(source)
     assert str(caught.value) == (
-        f"{source}: line 4: only 'Berg;' on it; give a word and its tag, or leave it out with --set data.on_bad=drop"
+        f"{source}: line 4: only 'Berg;' on it; give a word and its tag, or leave it out with `data.on_bad=drop`"
     )
     split = read_ner(source, on_bad="drop")
     assert (split.examples, split.dropped) == (SENTENCES[1:], 1)

@@ -231,7 +231,7 @@ def test_a_bad_row_is_refused_with_line_and_column_and_can_be_dropped(write, nam
     source = write(name, GOOD[name] + row)
     message = refusal(source)
     assert message.startswith(problem)
-    assert message.endswith("or leave it out with --set data.on_bad=drop")
+    assert message.endswith("or leave it out with `data.on_bad=drop`")
     split = read(source, on_bad="drop").split
     assert ([each.id for each in split.examples], split.dropped) == (["0"], 1)
 
@@ -287,6 +287,12 @@ def test_a_number_that_is_none_is_refused(write, text):
     assert "give a number" in message
 
 
+@pytest.mark.parametrize("text", ["nan", " NaN "])
+def test_what_programs_write_for_a_missing_label_is_no_class(write, text):
+    source = write("a.csv", f"review,stars\nGood,high\nBad,{text}\n")
+    assert refusal(source).startswith(f"line 3: column `stars` is '{text.strip()}', as programs write what is missing")
+
+
 def test_regression_reads_numbers(write):
     split, labels = read(
         write("a.jsonl", [{"review": "x", "stars": 4}, {"review": "y", "stars": "-2.5e1"}]), "regression"
@@ -310,7 +316,7 @@ def test_regression_reads_numbers(write):
     ],
 )
 def test_several_labels_of_a_row_are_read_from_a_cell_or_from_columns(write, name, content, columns, separator):
-    split, labels = read(write(name, content), "multilabel", columns=columns, separator=separator)
+    split, labels = read(write(name, content), "multilabel", columns=columns, label_separator=separator)
     assert labels == ("a", "b", "c")
     assert [row.label for row in split.examples] == [(1, 1, 0), (0, 0, 0), (0, 0, 1)]
 
@@ -453,8 +459,7 @@ def test_texts_full_of_semicolons_in_a_table_of_one_column_stay_whole(write):
         (
             SEMICOLONS,
             ColumnsConfig(text="text"),
-            "; with `;` between cells it has 2 columns (review, stars): correct data.columns, or "
-            "--set 'data.delimiter=\";\"'",
+            '; with `;` between cells it has 2 columns (review, stars): correct data.columns, or `data.delimiter=";"`',
         ),
         (
             "x;b\ny;a\nz;a\n",
@@ -464,7 +469,7 @@ def test_texts_full_of_semicolons_in_a_table_of_one_column_stay_whole(write):
         (
             "x\tb\ny\ta\n",
             ColumnsConfig(text=0, label=1),
-            "with a tab between cells it has 2 columns (x, b): correct data.columns, or --set 'data.delimiter=\"\\t\"'",
+            'with a tab between cells it has 2 columns (x, b): correct data.columns, or `data.delimiter="\\t"`',
         ),
         ("x|b\ny|a\n", ColumnsConfig(text=0, label=1), "it has 1 columns; say with data.columns"),
     ],
@@ -485,7 +490,7 @@ def test_an_encoding_can_be_named(write):
     assert "line 2: column `review` is not UTF-8 text; save the file as UTF-8, or name its encoding" in refusal(
         write("a.csv", raw)
     )
-    assert "--set data.encoding=cp1252" in refusal(write("a.csv", raw))
+    assert "`data.encoding=cp1252`" in refusal(write("a.csv", raw))
     assert read(write("a.csv", raw), encoding="Windows-1252").split.examples[0].texts == ("“Café”",)
 
 
@@ -503,15 +508,15 @@ def test_a_header_that_is_not_utf8_names_the_setting(write):
 def test_utf16_without_a_mark_names_the_setting(write, order):
     source = write("a.csv", REVIEWS.encode(f"utf-16-{order}"))
     told = refusal(source)
-    assert told.startswith("looks like UTF-16 without a byte order mark; save the file as UTF-8, or say --set ")
-    assert told.endswith(f"data.encoding=utf-16-{order}")
+    assert told.startswith("looks like UTF-16 without a byte order mark; save the file as UTF-8, or say `")
+    assert told.endswith(f"data.encoding=utf-16-{order}`")
     assert read(source, encoding=f"utf-16-{order}").split.examples == ROWS
 
 
 def test_bytes_that_are_not_of_their_encoding_are_refused(write):
     told = refusal(write("a.csv", REVIEWS.encode("utf-16")[:-1]))
     assert told.startswith("is not utf-16 text (")
-    assert told.endswith("or name its encoding, such as --set data.encoding=cp1252")
+    assert told.endswith("or name its encoding, such as `data.encoding=cp1252`")
 
 
 @pytest.mark.parametrize("given", ["utf-99", "base64", "a\0b", "rot13"])

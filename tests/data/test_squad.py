@@ -14,7 +14,7 @@ from bertvision.tasks import read_task
 
 WEIR = "The weir was built in 1887 by Hannah Coyle."
 MILL = "The mill closed in 1931."
-DROP = "--set data.on_bad=drop"
+DROP = "`data.on_bad=drop`"
 
 
 def squad2():

@@ -102,7 +102,7 @@ def test_replayed_steps_end_where_eager_ones_do(step, windows, encoder_folder):
 @pytest.mark.gpu
 @pytest.mark.parametrize("step", ["packed", "bucketed"])
 def test_single_weights_stay_frozen_in_replayed_steps(step, windows, encoder_folder):
-    half, name = TuneConfig(frozen_share=0.5), "0.encoder.layer.0.output.dense.weight"
+    half, name = TuneConfig(frozen_fraction=0.5), "0.encoder.layer.0.output.dense.weight"
     before = load_encoder(str(encoder_folder)).model.state_dict()[name.removeprefix("0.")]
     moved = [
         (tune(encoder_folder, windows, choose_compute("cuda"), setting=half, step=each, dropout=0)[name] != before)

@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -19,12 +18,13 @@ from bertvision.records import (
     Provenance,
     RunRecord,
     Seconds,
+    located_records,
     read_differences,
     write_record,
 )
 
 PLACE = Provenance(commit=None, dirty=None, device="cpu", precision="float32", python="3.11", versions={})
-DEV = DataFile(name="the_dev.json", sha256=None, questions=8, dropped=0, windows=8)
+DEV = DataFile(name="the_dev.json", sha256=None, examples=8, dropped=0, windows=8)
 
 
 def make_row(out, variant, seed, answers, /, held_out=50.0, **changes):
@@ -34,12 +34,12 @@ def make_row(out, variant, seed, answers, /, held_out=50.0, **changes):
         variant=variant,
         method=variant.partition("-lr")[0],
         task="squad2",
-        row="encoder",
+        model="encoder",
         kind="encoder",
         fraction=1.0,
         seed=seed,
         scores={"f1": 0.0, "held_out_f1": held_out},
-        epochs=[],
+        epoch_scores=[],
         parameters=Parameters(total=2, trainable=2, encoder=1),
         seconds=Seconds(finetune=1.0, heads=None, predict=1.0),
         schedule_horizon=None,
@@ -94,7 +94,7 @@ def out(tmp_path, golds):
 
 def test_rows_that_a_report_shows_are_compared_question_by_question(out, squad_file):
     (found,) = compare_folder(out, str(squad_file()), "full").differences
-    assert (found.experiment, found.row, found.fraction, found.against) == ("study", "lora", 1.0, "full")
+    assert (found.experiment, found.model, found.fraction, found.against) == ("study", "lora", 1.0, "full")
     assert found.seeds == (1, 2)
     # Of eight questions one has no answer, which both get right; two others are right in one seed of two.
     assert found.difference == pytest.approx(100 * (5 + 2 * 0.5) / 8)
@@ -111,7 +111,7 @@ def test_every_seed_is_told_by_itself(out, squad_file):
 def test_comparisons_with_another_row_stay_in_the_file_and_those_with_the_same_are_made_anew(out, squad_file):
     for against in ("full", "lora", "full"):
         compare_folder(out, str(squad_file()), against)
-    assert [(each.row, each.against) for each in read_differences(out)] == [("full", "lora"), ("lora", "full")]
+    assert [(each.model, each.against) for each in read_differences(out)] == [("full", "lora"), ("lora", "full")]
 
 
 def test_a_seed_that_one_side_lacks_does_not_count(out, squad_file):
@@ -227,7 +227,7 @@ def test_a_row_of_two_tasks_is_refused(out):
 
 def test_variants_of_another_task_do_not_stand_in_the_way_of_those_with_answers(out, squad_file):
     make_row(out, "frozen", 1, {"0": "equivalent"}, task="mrpc")
-    assert [each.row for each in compare_folder(out, str(squad_file()), "full").differences] == ["lora"]
+    assert [each.model for each in compare_folder(out, str(squad_file()), "full").differences] == ["lora"]
 
 
 def test_the_first_predictions_that_are_missing_are_named(out):
@@ -259,8 +259,8 @@ def test_one_method_alone_is_nothing_to_compare(tmp_path):
 @pytest.mark.parametrize(
     ("against", "told"),
     [
-        ("all", r"no row 'all'; its rows are full, lora; choose one with --against"),
-        ("lora-lr0.1", r"no row 'lora-lr0.1'; its rows are .*; that variant's row is called lora: --against lora$"),
+        ("all", r"no row 'all'; its rows are full, lora; choose one with `against`"),
+        ("lora-lr0.1", r"no row 'lora-lr0.1'; its rows are .*; that variant's row is called lora: `against=lora`$"),
     ],
 )
 def test_a_row_that_is_not_there_is_named_beside_those_that_are(out, against, told):
@@ -280,7 +280,7 @@ def test_predictions_for_another_file_name_the_one_that_was_scored(out, golds, q
     if lacking == "prediction":
         write_json(predictions_of(out, "full", 1) / "predictions.json", dict(list(golds.items())[1:]))
     gold = squad_file("other.json", questions[1:] if lacking == "gold" else questions)
-    with pytest.raises(DataError, match=r"answers are not to the . questions of .*other.json.*--gold the_dev.json"):
+    with pytest.raises(DataError, match=r"answers are not to the . questions of .*other.json.*`gold=the_dev.json`"):
         compare_folder(out, str(gold), "full")
 
 
@@ -366,10 +366,9 @@ def test_two_models_or_the_variants_of_one_run_are_compared(out, given, told):
 
 def test_without_a_gold_file_variants_are_compared_on_what_their_run_answered(out, squad_file):
     path = str(squad_file())
-    for record in (out / "full" / "records").parent.parent.glob("*/records/*.json"):
-        content = json.loads(record.read_text())
-        content["config"]["data"] = {"train": path, "dev": path}
-        record.write_text(json.dumps(content))
+    data = {"train": path, "dev": path}
+    for record, run in located_records(out):
+        write_record(run / "records", record.model_copy(update={"config": {**record.config, "data": data}}))
     asked = [CliRunner().invoke(app, ["compare", str(out), "--variants", *more]) for more in ([], ["--gold", path])]
     assert [each.exit_code for each in asked] == [0, 0], asked[0].output
     assert asked[0].stdout == asked[1].stdout

@@ -125,7 +125,12 @@ def test_an_ensemble_says_what_it_is_made_of(answer, encoder, squad_file, tmp_pa
     ensemble_folders(folders, data, tmp_path / "out", choose_way("weighted", "3,1"), {"answers": {"n_best": 5}})
     said = read(tmp_path / "out", "ensemble.json")
     assert said["members"] == [str(folder) for folder in folders]
-    assert (said["how"], said["by"], said["weights"], said["data"]) == ("weighted", "tokens", [0.75, 0.25], data)
+    assert (said["method"], said["combined_by"], said["weights"], said["data"]) == (
+        "weighted",
+        "tokens",
+        [0.75, 0.25],
+        data,
+    )
     assert (said["answers"]["n_best"], said["bertvision"]) == (5, "0.1.0")
 
 
@@ -229,7 +234,10 @@ def test_weights_follow_the_held_out_f1_above_no_answer(answer, encoder, spellin
     ("options", "told"),
     [
         (("median",), "--how median: no such way to combine; known: max, mean, logits, weighted"),
-        (("weighted",), "--how weighted needs either --weights, such as 0.6,0.4, or --held-out DIR for each member"),
+        (
+            ("weighted",),
+            "--how weighted needs either --weights, such as 0.6,0.4, or --held-out folders, one for each member",
+        ),
         (("weighted", "1,x"), "--weights 1,x: expected numbers, one for each DIR, such as 0.6,0.4"),
         (("mean", "1,2"), "--how mean takes no weights"),
         (("weighted", "1,2,3"), "got 3 weights for 2 members"),
@@ -310,8 +318,8 @@ def test_scores_are_printed_as_a_table_or_as_json(answer, encoder, squad_file, t
     assert ["model", "weight", "EM", "F1", "best", "F1", "span", "F1"] in lines
     assert [line[0] for line in lines if len(line) in (5, 6)] == ["1/encoder", "0.5/encoder", "ensemble"]
     made = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
-    assert [member["share"] for member in made["members"]] == [0.75, 0.25]
-    assert (made["questions"], made["by"], made["scores"]["total"]) == (8, "tokens", 8)
+    assert [member["weight"] for member in made["members"]] == [0.75, 0.25]
+    assert (made["questions"], made["combined_by"], made["scores"]["total"]) == (8, "tokens", 8)
 
 
 @pytest.mark.flow
@@ -338,7 +346,7 @@ def test_runs_with_different_tokenizers_answer_together(
     out = tmp_path / "all"
     arguments = ["ensemble", *map(str, folders), "--data", data, "--out", str(out), "--how", "mean", "--json"]
     made = json.loads(CliRunner().invoke(app, arguments).stdout)
-    assert (made["by"], len(made["members"])) == ("spans", 4)
+    assert (made["combined_by"], len(made["members"])) == ("spans", 4)
     assert is_within(made["scores"], official(out, questions))
     record = json.loads((tmp_path / "run_tiny" / "records" / "encoder-1-seed1.json").read_text())
     others = ("ece", "risk_coverage_area", "reader_")  # of the reader, and of probabilities

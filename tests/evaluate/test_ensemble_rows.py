@@ -78,7 +78,7 @@ def test_two_runs_of_rte_are_joined_by_their_probabilities(entailing, write, tmp
         [{"accuracy": 50.0}, {"accuracy": 50.0}],
     )
     assert (out / "RTE.tsv").read_text() == "index\tprediction\n0\tentailment\n1\tnot_entailment\n"
-    assert read(out, "ensemble.json")["how"] == way.how
+    assert read(out, "ensemble.json")["method"] == way.how
 
 
 def test_an_ensemble_of_ensembles_is_one_and_can_be_scored_again(entailing, write, tmp_path):
@@ -210,7 +210,7 @@ def test_what_cannot_be_joined_is_refused_in_one_line(entailing, member, write, 
     turned = member("turned", {"0": "entailment", "1": "entailment"}, {"0": [0.1, 0.9], "1": [0.2, 0.8]})
     few = member("few", {"0": "entailment"}, {"0": [0.9, 0.1]})
     assert "--task where it is of another task" in refusal(*entailing, *tsv, rte)  # squad2 unless told otherwise
-    assert "hold no logits; choose --how max, mean" in refusal(
+    assert "hold no logits; choose max, mean or weighted for --how" in refusal(
         *entailing, *tsv, rte, "--task", "rte", "--how", "logits"
     )
     assert "numbers have no probabilities" in refusal(*numbers, *tsv, csv, "--task", "regression")

@@ -31,8 +31,8 @@ def run(make_record, tmp_path, monkeypatch):
             folder.mkdir(parents=True)
             (folder / "predictions.json").write_text(json.dumps(found))
             digest = hashlib.sha256((tmp_path / "dev.csv").read_bytes()).hexdigest()
-            described = DataFile(name=dev, sha256=digest, questions=4, dropped=0, windows=4)
-            record = make_record(row=row, kind="head", fraction=None, seed=seed, task=task).model_copy(
+            described = DataFile(name=dev, sha256=digest, examples=4, dropped=0, windows=4)
+            record = make_record(model=row, kind="head", fraction=None, seed=seed, task=task).model_copy(
                 update={
                     "scores": {"accuracy": 100 * sum(found[key] == RIGHT[key] for key in RIGHT) / 4},
                     "data": {"dev": described},
@@ -122,7 +122,7 @@ def test_a_model_of_a_run_stands_for_its_predictions_of_dev(run, seed):
     assert scores_of("--predictions", root / "heads/given/bad")["accuracy"] == 25
     (root / "predictions/given/good").rename(root / "predictions/given/encoder")
     (root / "heads/given/good").mkdir(parents=True)
-    assert "give --gold FILE" in refusal("score", "--predictions", root / "heads/given/good")  # which left none
+    assert "give --gold, the file" in refusal("score", "--predictions", root / "heads/given/good")  # which left none
     given = ["classification", "--gold", "dev.csv", "--set", "data.columns={text: review, label: stars}"]
     assert scores_of(*given, "--predictions", root / "encoder/given")["accuracy"] == 75
 
@@ -198,16 +198,16 @@ def test_a_gold_file_that_has_changed_or_gone_is_refused(run, tmp_path):
     out = run()
     (tmp_path / "dev.csv").write_text(ROWS + "New;5\n")
     told = refusal("score", "--predictions", out)
-    assert "dev.csv: is no longer the file that the run was scored on; give --gold FILE" in told
+    assert "dev.csv: is no longer the file that the run was scored on; give --gold, the file" in told
     (tmp_path / "dev.csv").unlink()
     told = refusal("analyze", out)
     assert "dev.csv: cannot be read (No such file or directory)" in told
-    assert "give --gold FILE" in told
+    assert "give --gold, the file" in told
 
 
 def test_predictions_outside_a_run_need_a_gold_file_and_are_of_squad2(tmp_path):
     (tmp_path / "predictions.json").write_text("{}")
-    assert "lies in no run folder, which would name its file; give --gold FILE" in refusal("analyze", tmp_path)
+    assert "lies in no run folder, which would name its file; give --gold, the file" in refusal("analyze", tmp_path)
     assert "different tasks" not in refusal("compare", tmp_path, tmp_path, "--gold", "nowhere.json")
 
 

@@ -29,7 +29,7 @@ def test_kinds_of_questions_are_averaged_apart():
     found = make(QuestionParts(BEST, NOTHING, NULL), is_impossible=np.array([False, True]))
     assert [each.has_answer for each in found.parts] == [-1, 2, 3, 0]
     assert [each.no_answer for each in found.parts] == [2, -2, -3, 0]
-    assert [each.apart for each in found.parts] == [-3, 4, 6, 0]
+    assert [each.has_minus_no_answer for each in found.parts] == [-3, 4, 6, 0]
     assert [section.title for section in found.as_page().tables] == [
         "What each layer says",
         "Which layer tells answerable questions from others",
@@ -38,7 +38,7 @@ def test_kinds_of_questions_are_averaged_apart():
 
 def test_what_cannot_be_averaged_stays_absent():
     found = make(QuestionParts(BEST, NOTHING, NULL), is_impossible=np.array([False, False]))
-    assert (found.total.gold, found.total.no_answer, found.total.apart) == (None, None, None)
+    assert (found.total.gold, found.total.no_answer, found.total.has_minus_no_answer) == (None, None, None)
     (section,) = found.as_page().tables
     assert section.header[:-1] == ("part", "best", "none", "best-none")
     assert make(QuestionParts(BEST, NOTHING, None)).as_page().tables[0].header[:-1] == ("part", "best")

@@ -109,7 +109,7 @@ def test_seven_members_are_tuned_on_from_another_set_of_questions_and_combined(s
     members = set_all([f"encoder={first / 'encoder' / '3'}", "seeds=[1, 2, 3, 4, 5, 6, 7]"])
     called("run", "bert/squad1", *shared, *members, "--out", seven, "-q")
     records = read_records(seven)
-    assert [record.seed for record in records if record.row == "encoder"] == [1, 2, 3, 4, 5, 6, 7]
+    assert [record.seed for record in records if record.model == "encoder"] == [1, 2, 3, 4, 5, 6, 7]
     folders = sorted(path.parent for path in seven.rglob("predictions.json"))
     assert len(folders) == 7
     questions = tmp_path / "questions.json"
@@ -132,6 +132,6 @@ def test_rates_of_rows_choices_and_tags_are_chosen_on_held_out_examples(task, wr
         "variants: {all: {finetune: {lr: [1e-2, 1e-9]}}}\n"
     )
     called("run", path, *set_all(write(tmp_path)), "--out", out, "-q")
-    records = [record for record in read_records(out) if record.row == "encoder"]
+    records = [record for record in read_records(out) if record.model == "encoder"]
     assert {record.config["finetune"]["lr"] for record in records} == {1e-2, 1e-9}
     assert "Learning rates, chosen on held-out examples" in (out / "report.md").read_text()

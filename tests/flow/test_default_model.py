@@ -37,7 +37,7 @@ def settings(squad_file, encoder_folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("fractions", "folder"), [((), "given"), ((0,), "0")])
 def test_the_default_models_own_head_is_the_encoders_row(settings, questions, tmp_path, fractions, folder):
     records = run(build_experiment(settings, [f"finetune.fractions={list(fractions)}"]), tmp_path / "out")
-    assert [record.row for record in records] == ["encoder", "last_linear"]
+    assert [record.model for record in records] == ["encoder", "last_linear"]
     assert records[0].config["encoder"] == "default-model"
     _, logits = load_logits(tmp_path / "out" / "predictions" / folder / "encoder" / "logits.safetensors")
     reader = bertvision.load("default", device="cpu")

@@ -224,7 +224,7 @@ def test_heads_trained_from_a_folder_are_those_trained_from_memory_and_near_live
 
 def test_a_folder_serves_all_seeds_and_parts_of_its_data(settings, tmp_path):
     encode_train(settings, tmp_path / "states")
-    parts = ("heads.share=0.5", "seeds=[1, 2]")
+    parts = ("heads.data_fraction=0.5", "seeds=[1, 2]")
     found = run(settings, tmp_path / "found", f"states.folder={tmp_path / 'states'}", *parts)
     kept = run(settings, tmp_path / "kept", "states=memory", *parts)
     assert [record.scores for record in found] == [record.scores for record in kept]

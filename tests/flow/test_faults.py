@@ -237,7 +237,8 @@ def call(saving_never, tmp_path, monkeypatch, signals_act):
 
     def train(progress):
         monkeypatch.setattr("bertvision.cli.train.progress_for", lambda quiet: progress)
-        return CliRunner().invoke(app, ["train-heads", str(tmp_path / "tiny.yaml"), "--out", str(tmp_path / "out")])
+        given = [str(tmp_path / "tiny.yaml"), "--out", str(tmp_path / "out")]
+        return CliRunner().invoke(app, ["run", *given, "--until", "heads"])
 
     return train
 
@@ -358,14 +359,14 @@ def test_records_that_were_copied_without_their_hashes_are_reported(finished, tm
     assert shown.exit_code == 0, shown.output
 
 
-@pytest.mark.parametrize("made_by", ["run", "predict", "ensemble"])
-def test_predictions_that_were_damaged_are_not_judged(experiment, models, finished, tmp_path, made_by):
+@pytest.mark.parametrize("settings_fingerprint", ["run", "predict", "ensemble"])
+def test_predictions_that_were_damaged_are_not_judged(experiment, models, finished, tmp_path, settings_fingerprint):
     data = str(experiment.data.dev)
     places = [finished / "predictions" / "1" / row for row in ("encoder", "last_linear")]
-    if made_by == "predict":
+    if settings_fingerprint == "predict":
         predict_file(models[0], data, tmp_path / "answers")
         places = [tmp_path / "answers"]
-    if made_by == "ensemble":
+    if settings_fingerprint == "ensemble":
         told = ["ensemble", *map(str, places), "--data", data, "--out", str(tmp_path / "answers")]
         assert CliRunner().invoke(app, told).exit_code == 0
         places = [tmp_path / "answers"]

@@ -33,7 +33,7 @@ def settings(questions, squad_file, encoder_folder, tmp_path):
         "windows": {"max_length": 24, "stride": 4},
         "finetune": {"fractions": [1], "batch": {"windows": 2}, "lr": 1e-3},
         "heads": {"train": ["learned_pooling", "last_linear"], "batch": {"windows": 4}},
-        "ensembles": [{"of": ["encoder", "last_linear"]}],
+        "ensembles": [{"models": ["encoder", "last_linear"]}],
         "device": "cpu",
     }
 
@@ -57,7 +57,7 @@ def test_every_row_answers_the_held_out_articles_too(settings, tmp_path):
     whole = read_squad(settings["data"]["train"])
     assert {each.title for each in gold.examples} < {each.title for each in whole.examples}
     assert all(each in whole.examples for each in gold.examples)
-    assert [len(gold.examples), records[0].data["held_out"].questions, records[0].data["train"].questions] == [2, 2, 6]
+    assert [len(gold.examples), records[0].data["held_out"].examples, records[0].data["train"].examples] == [2, 2, 6]
     for root in (out, out / "seeds" / "2"):
         for row in ("encoder", "last_linear", "encoder+last_linear"):
             folder = root / "predictions_held_out" / "1" / row
@@ -68,7 +68,7 @@ def test_the_tuned_scores_are_those_of_dev_at_the_best_threshold_of_the_held_out
     settings, held_out, tmp_path
 ):
     out = tmp_path / "out"
-    record = next(each for each in run_with(settings, out, f"data.held_out={held_out}") if each.row == "last_linear")
+    record = next(each for each in run_with(settings, out, f"data.held_out={held_out}") if each.model == "last_linear")
 
     def scores_at(place, gold, threshold):
         folder = out / place / "1" / "last_linear"
@@ -156,7 +156,7 @@ def test_heads_learn_from_their_share_and_the_encoder_from_everything(settings, 
     def line_of(*overrides):
         return prepare(build_experiment(settings, overrides), tmp_path / "unused", SILENT)
 
-    whole, half = line_of(), line_of("heads.share=0.5")
+    whole, half = line_of(), line_of("heads.data_fraction=0.5")
     assert whole.head_windows() is whole.train
     assert len(half.train) == len(whole.train)
     drawn = half.head_windows()
@@ -167,19 +167,19 @@ def test_heads_learn_from_their_share_and_the_encoder_from_everything(settings, 
     most = max(sum(window.example == number for window in whole.train) for number in range(8))
     assert 0.5 * len(whole.train) <= len(drawn) < 0.5 * len(whole.train) + most
     assert kept != {window.example for window in half.at(2).head_windows()}
-    less = {window.example for window in line_of("heads.share=0.2").head_windows()}
+    less = {window.example for window in line_of("heads.data_fraction=0.2").head_windows()}
     assert less < kept  # so that a curve over shares adds questions
 
 
 def test_a_share_is_part_of_what_made_a_head_unless_it_is_all(settings, tmp_path):
     out = tmp_path / "out"
     run_with(settings, out)
-    made_by = json.loads((out / "heads" / "1" / "last_linear" / "made_by.json").read_text())
-    assert "share" not in made_by["heads"]
-    with pytest.raises(FolderError, match=r"heads\.share was null and is now 0\.5"):
-        run_with(settings, out, "heads.share=0.5")
-    half = run_with(settings, tmp_path / "half", "heads.share=0.5")
-    whole = {record.row: record for record in run_with(settings, out)}
+    settings_fingerprint = json.loads((out / "heads" / "1" / "last_linear" / "settings_fingerprint.json").read_text())
+    assert "data_fraction" not in settings_fingerprint["heads"]
+    with pytest.raises(FolderError, match=r"heads\.data_fraction was null and is now 0\.5"):
+        run_with(settings, out, "heads.data_fraction=0.5")
+    half = run_with(settings, tmp_path / "half", "heads.data_fraction=0.5")
+    whole = {record.model: record for record in run_with(settings, out)}
     assert half[0].encoder_fingerprint == whole["encoder"].encoder_fingerprint
     prints = [
         (place / "heads" / "1" / "last_linear" / "head.safetensors").read_bytes() for place in (out, tmp_path / "half")
@@ -189,7 +189,7 @@ def test_a_share_is_part_of_what_made_a_head_unless_it_is_all(settings, tmp_path
 
 def test_a_file_of_its_own_can_be_held_out_of_nothing(settings, questions, held_out, tmp_path):
     record = run_with(settings, tmp_path / "out", f"data.held_out={held_out}")[0]
-    assert [record.data["held_out"].questions, record.data["train"].questions] == [104, len(questions)]
+    assert [record.data["held_out"].examples, record.data["train"].examples] == [104, len(questions)]
     assert record.scores.keys() >= NEEDS_HELD_OUT
     answered = tmp_path / "out" / "predictions_held_out" / "1" / "encoder" / "predictions.json"
     assert len(json.loads(answered.read_text())) == 104
@@ -205,7 +205,7 @@ def test_a_held_out_file_that_has_changed_is_answered_anew_and_refused_where_hea
         run_with(settings, out, f"data.held_out={apart}", f"heads.epochs={epochs}")
     write_squad(apart, moved[:2])
     record = run_with(settings, tmp_path / "once", f"data.held_out={apart}", "heads.epochs=1")[0]
-    assert record.data["held_out"].questions == 2
+    assert record.data["held_out"].examples == 2
     assert len(read_squad(str(tmp_path / "once" / "held_out.json")).examples) == 2
     with pytest.raises(FolderError, match="made by other settings .scored_on.held_out was"):
         run_with(settings, tmp_path / "twice", f"data.held_out={apart}", "heads.epochs=2")
@@ -224,7 +224,7 @@ def test_a_share_that_is_none_is_refused(settings, given):
 
 def test_both_decoders_are_scored_and_a_loaded_model_is_calibrated_for_its_own(settings, held_out, tmp_path):
     out = tmp_path / "out"
-    record = next(each for each in run_with(settings, out, f"data.held_out={held_out}") if each.row == "last_linear")
+    record = next(each for each in run_with(settings, out, f"data.held_out={held_out}") if each.model == "last_linear")
     scores = record.scores
     reader = bertvision.load(out / "heads" / "1" / "last_linear", device="cpu")
     fitted = reader.served.calibration

@@ -62,7 +62,7 @@ def experiments(folder, encoder):
     parts = [sentences[:stop] for stop in (1, 3, 4, 6, 7)]
     (folder / "words.conll").write_text("\n".join("".join(f"{w} {t}\n" for w, t in part) for part in parts))
     shared = {"encoder": str(encoder), "device": "cpu", "windows": {"max_length": 24, "stride": 4}}
-    tune = {"fractions": [0.5, 2], "batch": {"windows": 3}, "min_steps": 0, "least_rows": 0, "dropout": 0.0, "lr": 1e-3}
+    tune = {"fractions": [0.5, 2], "batch": {"windows": 3}, "min_steps": 0, "min_rows": 0, "dropout": 0.0, "lr": 1e-3}
     heads = {"train": ["learned_pooling", "last_linear"], "batch": {"windows": 3}, "epochs": 2, "min_steps": 0}
 
     def experiment(task, data, **more):
@@ -77,7 +77,7 @@ def experiments(folder, encoder):
         "classes": experiment("classification", classes, finetune={"fractions": []}),
         "contrast": experiment("classification", classes, finetune=contrast),
         "choices": experiment("swag", write_rows(folder, "choices.jsonl", choices), states="memory"),
-        "frozen": experiment("squad2", questions, tune={"train": "top:1", "norms": False}, states="live"),
+        "frozen": experiment("squad2", questions, tune={"train": "top:1", "train_norms": False}, states="live"),
     }
 
 
@@ -147,13 +147,15 @@ def test_commands_that_train_go_on_from_each_other_in_several_processes(saving_a
 
     # Each prints its results once, and goes on from what the one before it made.
     heads = [str(out / "heads" / fraction / "last_linear") for fraction in ("0.5", "1")]
-    assert call("bertvision", "train-heads", ending=("--processes", "2")) == heads  # tunes the encoder first
+    assert (
+        call("bertvision", "run", ending=("--until", "heads", "--processes", "2")) == heads
+    )  # tunes the encoder first
     # With --multi_gpu Accelerate starts two processes; what they run on is the experiment's device, a CPU.
     launched = ("accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "-m", "bertvision", "run")
     assert {record["row"] for record in call(*launched)} == {"encoder", "last_linear"}
 
 
-@pytest.mark.parametrize("command", ["run", "finetune", "train-heads"])
+@pytest.mark.parametrize("command", ["run", "pretrain"])
 def test_a_command_that_trains_starts_itself_as_often_as_it_is_asked_to(command, tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr("bertvision.training.processes.launch", lambda *given: started.append(given) or 3)

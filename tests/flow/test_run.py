@@ -37,7 +37,10 @@ def settings(tiny):
         **tiny,
         "finetune": {"fractions": [0, 0.5, 1], "batch": {"windows": 2}, "lr": 1e-3},
         "heads": {"train": HEADS, "batch": {"windows": 4}},
-        "ensembles": [{"of": ["encoder", "learned_pooling"]}, {"of": ["encoder", "last_linear"], "how": "mean"}],
+        "ensembles": [
+            {"models": ["encoder", "learned_pooling"]},
+            {"models": ["encoder", "last_linear"], "method": "mean"},
+        ],
     }
 
 
@@ -53,21 +56,21 @@ def run_with(settings, out, *overrides):
 def test_a_run_leaves_a_record_of_every_row_and_fraction(settings, out):
     records = run_with(settings, out)
     rows = ["encoder", *HEADS, "encoder+learned_pooling", "encoder+last_linear-mean"]
-    assert [(record.fraction, record.row) for record in records] == [(f, row) for f in (0, 0.5, 1) for row in rows]
+    assert [(record.fraction, record.model) for record in records] == [(f, row) for f in (0, 0.5, 1) for row in rows]
     assert read_records(out / "records") == records
     assert {record.kind for record in records} == {"encoder", "head", "control", "ensemble"}
-    assert all(len(record.epochs) == (record.kind in ("head", "control")) for record in records)
+    assert all(len(record.epoch_scores) == (record.kind in ("head", "control")) for record in records)
 
 
 def test_a_record_says_what_it_cost_and_where_it_came_from(settings, out, questions):
-    records = {record.row: record for record in run_with(settings, out, "finetune.fractions=[1]")}
+    records = {record.model: record for record in run_with(settings, out, "finetune.fractions=[1]")}
     encoder, head = records["encoder"], records["learned_pooling"]
     parameters = sum(weight.numel() for weight in load_encoder(str(out / "encoder" / "1")).model.parameters())
     assert encoder.parameters.trainable == parameters + 32 * 2 + 2
     assert (head.parameters.trainable, head.parameters.encoder) == (3 + 1 + 32 * 2 + 2, parameters)
     assert records["encoder+learned_pooling"].parameters.trainable == parameters + 66 + 70
     assert sum(head.layer_weights) == pytest.approx(1, abs=1e-5)
-    assert head.data["train"].questions == len(questions)
+    assert head.data["train"].examples == len(questions)
     assert len(head.data["train"].sha256) == 64
     assert head.seconds.finetune == encoder.seconds.finetune > 0
     assert head.config["windows"]["max_length"] == 24
@@ -88,7 +91,7 @@ def test_the_run_folder_is_an_interface(settings, out):
 
 
 def test_the_scores_of_a_record_are_those_of_its_prediction_files(settings, out):
-    record = next(record for record in run_with(settings, out) if (record.row, record.fraction) == ("last_linear", 1))
+    record = next(record for record in run_with(settings, out) if (record.model, record.fraction) == ("last_linear", 1))
     folder = out / "predictions" / "1" / "last_linear"
     answers, odds = (json.loads((folder / name).read_text()) for name in ("predictions.json", "null_odds.json"))
     golds = read_squad(settings["data"]["dev"]).examples
@@ -172,7 +175,7 @@ def test_a_head_that_diverged_is_noted_and_not_tried_again(settings, out):
     settings = {**settings, "heads": {**settings["heads"], "train": [*HEADS, fast], "epochs": 8}, "ensembles": []}
     settings["finetune"] = {**settings["finetune"], "fractions": [0.5]}
     first = run_with(settings, out)
-    assert "wild" not in [record.row for record in first]
+    assert "wild" not in [record.model for record in first]
     assert first[0].notes == ["head wild diverged and was left out"]
     assert run_with(settings, out) == first
 
@@ -218,8 +221,8 @@ def test_scores_are_kept_for_every_epoch_and_the_last_one_counts(settings, out):
     records = run_with(settings, out, "heads.epochs=3", "finetune.fractions=[0.5]")
     for record in records:
         if record.kind in ("head", "control"):
-            assert len(record.epochs) == 3
-            assert record.epochs[2] == record.scores
+            assert len(record.epoch_scores) == 3
+            assert record.epoch_scores[2] == record.scores
 
 
 def test_epochs_can_be_told_apart_by_training_for_fewer(settings, out, tmp_path):
@@ -230,7 +233,7 @@ def test_epochs_can_be_told_apart_by_training_for_fewer(settings, out, tmp_path)
             # Calibration is measured at the reported epoch alone.
             calibrated = {name: score for name, score in single.scores.items() if name.startswith("reader_")}
             calibrated |= {name: single.scores[name] for name in ("ece", "risk_coverage_area")}
-            assert many.epochs[0] | calibrated == single.scores
+            assert many.epoch_scores[0] | calibrated == single.scores
 
 
 @pytest.mark.parametrize(("states", "told"), [("memory", "memory, bf16"), ("live", "live")])
@@ -245,7 +248,7 @@ def test_heads_learn_the_same_from_states_that_were_kept(settings, out, states, 
 
 def test_heads_can_read_some_of_the_layers(settings, out):
     records = run_with(settings, out, "states.layers=[0, 1]", "finetune.fractions=[0.5]", "ensembles=[]")
-    learned = next(record for record in records if record.row == "learned_pooling")
+    learned = next(record for record in records if record.model == "learned_pooling")
     assert len(learned.layer_weights) == 2
     model = load_model(out / "heads" / "0.5" / "learned_pooling")
     states, mask = torch.randn(1, 3, 4, 32), torch.ones(1, 4, dtype=torch.bool)
@@ -280,7 +283,7 @@ def test_training_can_leave_out_what_is_no_answer(settings, out, tmp_path):
 
 def test_without_fractions_heads_are_trained_on_the_encoder_as_given(settings, out):
     records = run_with(settings, out, "finetune.fractions=[]", "ensembles=[]")
-    assert [(record.row, record.fraction) for record in records] == [(name, None) for name in HEADS]
+    assert [(record.model, record.fraction) for record in records] == [(name, None) for name in HEADS]
     assert not (out / "encoder").exists()
     model = load_model(out / "heads" / "given" / "last_linear", allow_outside=True)
     assert model.encoder.shape == (3, 32)
@@ -290,10 +293,10 @@ def test_a_run_goes_on_from_an_earlier_checkpoint_with_its_output_layer(settings
     run_with(settings, out)
     start = str(out / "encoder" / "1")
     first = run_with({**settings, "encoder": start}, tmp_path / "more", "finetune.fractions=[0]")
-    last = [record for record in run_with(settings, out) if record.fraction == 1 and record.row == "encoder"]
+    last = [record for record in run_with(settings, out) if record.fraction == 1 and record.model == "encoder"]
     assert first[0].scores == last[0].scores
     given = run_with({**settings, "encoder": start}, tmp_path / "given", "finetune.fractions=[]", "ensembles=[]")
-    assert given[0].row == "encoder"
+    assert given[0].model == "encoder"
     assert given[0].scores == last[0].scores
 
 
@@ -336,7 +339,7 @@ def test_a_model_folder_may_be_linked_and_its_encoder_may_be_elsewhere(settings,
     (tmp_path / "deep").mkdir()
     shutil.move(out, tmp_path / "deep" / "moved")
     (tmp_path / "link").symlink_to(tmp_path / "deep" / "moved" / "heads" / "given" / "last_linear")
-    with pytest.raises(FolderError, match="--allow-outside"):
+    with pytest.raises(FolderError, match="allow_outside=True"):
         load_model(tmp_path / "link")
     assert load_model(tmp_path / "link", allow_outside=True).encoder.shape == (3, 32)
 
@@ -385,8 +388,8 @@ def test_squad_1_has_its_own_metric_and_no_null(settings, out, squad_file, quest
 def test_a_run_folder_of_before_there_were_two_decoders_goes_on(settings, out):
     options = ("heads.epochs=2", "finetune.fractions=[1]", "ensembles=[]")
     first = run_with(settings, out, *options)
-    made_by = json.loads((out / "heads" / "1" / "last_linear" / "made_by.json").read_text())
-    assert "decoders" not in made_by["scored_on"]["answers"]
+    settings_fingerprint = json.loads((out / "heads" / "1" / "last_linear" / "settings_fingerprint.json").read_text())
+    assert "decoders" not in settings_fingerprint["scored_on"]["answers"]
     (out / "records" / "sha256.json").unlink()
     for path in (out / "records").glob("*.json"):
         record = json.loads(path.read_text())
@@ -409,9 +412,9 @@ def test_answers_to_questions_have_intervals_and_errors_to_read(settings, out, t
         assert record.intervals == {"exact": pytest.approx((100 * exact.low, 100 * exact.high))}
         (own,) = (each for each in mistakes if each.is_of(record))
         answers = json.loads(
-            (out / "predictions" / f"{record.fraction:g}" / record.row / "predictions.json").read_text()
+            (out / "predictions" / f"{record.fraction:g}" / record.model / "predictions.json").read_text()
         )
-        assert own.row == record.row
+        assert own.model == record.model
         assert own.wrong >= len(own.errors) == min(own.wrong, 20)
         assert all(each.predicted == (answers[each.id] or "(no answer)") != each.gold for each in own.errors)
     page = write_report(records, tmp_path / "report", mistakes=mistakes).read_text(encoding="utf-8")

@@ -85,7 +85,7 @@ def write_label_sets(folder: Path) -> Written:
     data = write_table(folder / "sets.csv", rows)
     unlabelled = write_table(folder / "unlabelled.csv", [row[:1] for row in rows])
     golds = {str(place): sorted(names) for place, names in enumerate(sets)}
-    return Written({"train": data, "dev": data, "separator": ";"}, unlabelled, golds)
+    return Written({"train": data, "dev": data, "label_separator": ";"}, unlabelled, golds)
 
 
 def write_numbers(folder: Path, unit: float = 1.0) -> Written:
@@ -162,7 +162,7 @@ def write_mnli(folder: Path) -> Written:
     also = write_table(folder / "dev_mismatched.tsv", [header, rows[4], rows[0]], "\t")
     unlabelled = write_table(folder / "test.tsv", [row[:4] for row in [header, *rows]], "\t")
     golds = {row[0]: row[-1] for row in rows}
-    return Written({"train": data, "dev": data, "also": {"mismatched": also}}, unlabelled, golds)
+    return Written({"train": data, "dev": data, "extra_dev_sets": {"mismatched": also}}, unlabelled, golds)
 
 
 def percent_equal(golds: list[Any], found: list[Any]) -> float:
@@ -268,13 +268,13 @@ def settings_of(case: Case, written: Written, encoder: Path) -> dict[str, Any]:
             "fractions": [int(TUNED)],
             "batch": {"windows": 16},
             "lr": 0.005,
-            "start": "zero",
+            "initial_bias": "zero",
             "dropout": 0.0,
             "optim": OPTIM,
         },
         "states": {"source": "live", "pooling": "first"},
         "heads": {**heads, **case.settings.get("heads", {})},
-        "ensembles": [{"of": ["encoder", "learned_pooling"], "how": "mean"}],
+        "ensembles": [{"models": ["encoder", "learned_pooling"], "method": "mean"}],
         "device": "cpu",
     }
 
@@ -308,19 +308,19 @@ def rows_of(made: Made) -> list[str]:
 
 
 def test_a_run_leaves_a_record_of_the_baseline_and_of_every_row_with_the_tasks_scores(made):
-    assert [record.row for record in made.records] == rows_of(made)
+    assert [record.model for record in made.records] == rows_of(made)
     assert read_records(made.out / "records") == made.records
     for record in made.records:
-        undefined = {"pearson", "spearman"} if record.row == "majority" else set()  # a constant has none
+        undefined = {"pearson", "spearman"} if record.model == "majority" else set()  # a constant has none
         assert record.scores.keys() == made.case.scores - undefined
-        assert len(record.epochs) == (3 if record.kind in ("head", "control") else 0)
+        assert len(record.epoch_scores) == (3 if record.kind in ("head", "control") else 0)
     assert made.records[0].kind == "baseline"
     assert made.records[0].parameters.total == 0
 
 
 def test_an_encoder_learns_a_few_examples_by_heart(made):
     """So labels stay with their windows, columns with their labels, and the saved output layer is the tuned one."""
-    encoder = next(record for record in made.records if record.row == "encoder")
+    encoder = next(record for record in made.records if record.model == "encoder")
     assert encoder.scores[first_score(made)] > 95
 
 
@@ -334,7 +334,7 @@ def kind_of(made: Made) -> str:
 
 def test_scores_are_those_of_the_prediction_files(made):
     for record in made.records[1:]:
-        found = made.answers(record.row)
+        found = made.answers(record.model)
         golds = [made.written.golds[each] for each in found]
         assert record.scores[first_score(made)] == pytest.approx(made.case.right(golds, list(found.values())))
 
@@ -373,7 +373,7 @@ def test_shares_of_few_examples_have_exact_intervals_and_other_scores_none(made)
 
 
 def test_mistakes_are_the_examples_whose_prediction_is_not_the_gold(made, tmp_path):
-    mistakes = {each.row: each for each in read_mistakes(made.out)}
+    mistakes = {each.model: each for each in read_mistakes(made.out)}
     assert list(mistakes) == sorted(rows_of(made)[1:])
     for row, found in mistakes.items():
         answers = made.answers(row)
@@ -394,7 +394,7 @@ def test_a_regression_on_an_encoder_as_given_is_fitted_to_fewer_rows_and_judges_
     heads = {**made.settings["heads"], "train": ["regression"]}
     settings = {**made.settings, "finetune": {"fractions": []}, "heads": heads, "ensembles": []}
     record = run(build_experiment(settings), tmp_path / "out")[-1]
-    rows = record.data["train"].questions
+    rows = record.data["train"].examples
     assert [each.rows for each in record.fewer_rows] == [
         round(rows * share) for share in (0.25, 0.5) if rows * share > 3.5
     ]
@@ -409,7 +409,7 @@ def test_a_regression_on_an_encoder_as_given_is_fitted_to_fewer_rows_and_judges_
 def test_a_model_folder_answers_labelled_and_unlabelled_files_as_the_run_did(made, tmp_path, row):
     row = row if row in rows_of(made) else BILSTM["name"]
     model = made.out / (f"encoder/{TUNED}" if row == "encoder" else f"heads/{TUNED}/{row}")
-    record = next(record for record in made.records if record.row == row)
+    record = next(record for record in made.records if record.model == row)
     answers = made.answers(row)
     if made.case.task == "ner":  # the run's dev is a part of the file
         labelled = predict_file(model, made.written.data["train"], tmp_path / "labelled")
@@ -474,8 +474,8 @@ def test_other_labels_of_a_checkpoint_begin_a_new_output_layer(classes, tmp_path
     first = run_with(classes, tmp_path / "out", "heads.train=[]", "ensembles=[]")
     pairs = {**classes, "data": write_pairs(tmp_path).data, "encoder": str(tmp_path / "out" / "encoder" / TUNED)}
     given = run_with(pairs, tmp_path / "given", "finetune.fractions=[]", "heads.train=[last_linear]", "ensembles=[]")
-    assert [record.row for record in first] == ["majority", "encoder"]
-    assert [record.row for record in given] == ["majority", "last_linear"]
+    assert [record.model for record in first] == ["majority", "encoder"]
+    assert [record.model for record in given] == ["majority", "last_linear"]
 
 
 @pytest.mark.parametrize("made", ["class"], indirect=True)
@@ -495,8 +495,8 @@ def test_heads_read_the_chosen_layers_with_and_without_a_pooler(classes, tmp_pat
     encoder.tokenizer.save_pretrained(tmp_path / "own")
     settings, layers = {**classes, "encoder": str(tmp_path / "own")}, "states.layers=[0, 2]"
     records = run_with(settings, tmp_path / "out", layers, f"heads.train={ROW_HEADS[:2]}", "finetune.fractions=[1]")
-    learned = next(record for record in records if record.row == "learned_pooling")
-    assert learned.weighed_states == [*(["pooled"] if pooler else []), 0, 2]
+    learned = next(record for record in records if record.model == "learned_pooling")
+    assert learned.weighted_states == [*(["pooled"] if pooler else []), 0, 2]
     assert len(learned.layer_weights) == 2 + pooler
     for name, is_cls in (("learned_pooling", True), ("ap_glue", False)):
         model, pooled = load_model(tmp_path / "out" / "heads" / "1" / name), int(is_cls and pooler)
@@ -504,7 +504,7 @@ def test_heads_read_the_chosen_layers_with_and_without_a_pooler(classes, tmp_pat
         read = [place for place in range(3 + pooled) if is_read(model.head, states, place)]
         assert read == [*range(pooled), pooled, pooled + 2]
         again = predict_file(tmp_path / "out" / "heads" / "1" / name, classes["data"]["dev"], tmp_path / "answers")
-        assert again.scores == next(record for record in records if record.row == name).scores
+        assert again.scores == next(record for record in records if record.model == name).scores
 
 
 def is_read(head, states, place):
@@ -540,7 +540,7 @@ def test_the_mean_of_two_models_is_that_of_their_probabilities(made):
 @pytest.mark.parametrize("made", ["answerability"], indirect=True)
 def test_a_question_has_no_answer_only_if_none_of_its_windows_has_one(made):
     record = made.records[1]
-    assert record.data["dev"].windows > record.data["dev"].questions
+    assert record.data["dev"].windows > record.data["dev"].examples
     paper = json.loads((made.out / "predictions" / TUNED / "encoder" / "paper_v1_predictions.json").read_text())
     # One window of a question with an answer may hold none of it, and decides by the paper's rule.
     assert percent_equal(list(made.written.golds.values()), list(paper.values())) == record.scores["paper_v1_accuracy"]
@@ -562,19 +562,19 @@ def test_columns_that_are_read_otherwise_are_other_data(classes, tmp_path):
 @pytest.mark.parametrize("made", ["choice"], indirect=True)
 def test_a_share_of_the_examples_and_several_seeds_keep_the_rows_of_a_choice_together(made, tmp_path):
     settings = {**made.settings, "encoder": str(made.out / "encoder" / TUNED), "finetune": {"fractions": []}}
-    records = run_with(settings, tmp_path / "out", "heads.share=0.5", "seeds=[1, 2]", "heads.epochs=1")
-    assert [(record.seed, record.row) for record in records] == [(s, row) for s in (1, 2) for row in rows_of(made)]
+    records = run_with(settings, tmp_path / "out", "heads.data_fraction=0.5", "seeds=[1, 2]", "heads.epochs=1")
+    assert [(record.seed, record.model) for record in records] == [(s, row) for s in (1, 2) for row in rows_of(made)]
 
 
 @pytest.mark.parametrize("fractions", ["[]", "[2]"])
-@pytest.mark.parametrize("pooling", ["mean", "several", "compared"])
+@pytest.mark.parametrize("pooling", ["mean", "first_mean_max", "pair_difference"])
 def test_a_head_on_pooled_states_predicts_from_its_folder_what_it_did_in_the_run(
     pooling, fractions, saved_encoder, tmp_path
 ):
     settings = settings_of(CASES["pairs"], written := write_pairs(tmp_path), saved_encoder)
     heads = "heads.train=[regression, learned_pooling]"
     overrides = (f"states.pooling={pooling}", f"finetune.fractions={fractions}", heads, "ensembles=[]")
-    records = {record.row: record for record in run_with(settings, tmp_path / "out", *overrides)}
+    records = {record.model: record for record in run_with(settings, tmp_path / "out", *overrides)}
     assert records.keys() == {"majority", "regression", "learned_pooling"} | (
         {"encoder"} if fractions == "[2]" else set()
     )
@@ -585,7 +585,7 @@ def test_a_head_on_pooled_states_predicts_from_its_folder_what_it_did_in_the_run
         assert again.scores == records[name].scores
     assert records["regression"].lr is None
     if (pooling, fractions) == (
-        "compared",
+        "pair_difference",
         "[]",
     ):  # it is compared with torch on rows of many lengths before it is written
         assert export_onnx(place / "regression", tmp_path / "onnx", allow_outside=True).float32.largest < 1e-4
@@ -620,8 +620,8 @@ def test_numbers_are_learned_alike_in_any_unit(unit, saved_encoder, tmp_path):
 
 
 def test_compared_texts_need_two_in_every_row(classes, tmp_path):
-    with pytest.raises(SettingsError, match=r"states\.pooling: compared needs two texts.*use mean"):
-        run_with(classes, tmp_path / "out", "states.pooling=compared")
+    with pytest.raises(SettingsError, match=r"states\.pooling: pair_difference needs two texts.*use mean"):
+        run_with(classes, tmp_path / "out", "states.pooling= pair_difference")
 
 
 def test_more_epochs_of_heads_run_the_encoder_no_more_often(classes, tmp_path):
@@ -653,7 +653,7 @@ def test_contrastive_tuning_gives_an_encoder_with_a_regression_and_heads_on_all_
         "heads": {"train": ["regression"]},
     }
     records = run(build_experiment(settings), tmp_path / "out")
-    scores = {(record.fraction, record.row): record.scores for record in records}
+    scores = {(record.fraction, record.model): record.scores for record in records}
     assert {fraction for fraction, _ in scores} >= {0, 1}
     # SetFit's own head is the regression on the last state, which stands beside the others as a baseline.
     assert scores[1, "encoder"] == scores[1, "last_regression"]

@@ -49,7 +49,7 @@ def probabilities(place, windows):
 def test_a_pupil_without_labels_answers_as_its_teacher_does(settings, teacher, tmp_path, make_task):
     untaught = {**settings, "finetune": {**settings["finetune"], "fractions": [0]}}
     (start,) = run_finetune(build_experiment(untaught), tmp_path / "start")
-    (pupil,) = run_finetune(taught(settings, teacher, share=1), tmp_path / "pupil")
+    (pupil,) = run_finetune(taught(settings, teacher, loss_weight=1), tmp_path / "pupil")
     wanted, before, after = (probabilities(place, make_task("span")[0]) for place in (teacher, start, pupil))
     assert (after - wanted).abs().mean() < (before - wanted).abs().mean() / 2
 
@@ -57,7 +57,10 @@ def test_a_pupil_without_labels_answers_as_its_teacher_does(settings, teacher, t
 def test_of_several_teachers_a_pupil_learns_the_mean(settings, teacher, tmp_path, make_task):
     other = {**settings, "seeds": [7], "finetune": {**settings["finetune"], "lr": 1e-3}}
     (second,) = run_finetune(build_experiment(other), tmp_path / "second")
-    both = settings["finetune"] | {"teacher": {"model": [str(teacher), str(second)], "share": 1}, "fractions": [24]}
+    both = settings["finetune"] | {
+        "teacher": {"model": [str(teacher), str(second)], "loss_weight": 1},
+        "fractions": [24],
+    }
     (pupil,) = run_finetune(build_experiment({**settings, "finetune": both}), tmp_path / "pupil")
     windows = make_task("span")[0]
     one, two, learned = (probabilities(place, windows) for place in (teacher, second, pupil))

@@ -31,14 +31,14 @@ BLOCK = 4 * (32 * 32 + 32) + 2 * 32 * 64 + 64 + 32 + 2 * 2 * 32  # its two norms
 BIASES = 2 * (4 * 32 + 64 + 32 + 2 * 32) + 32 + 32  # of blocks with their norms, the embeddings' norm, the pooler
 TUNINGS = {
     "top": ({"train": "top:1"}, BLOCK + 3 * 2 * 32),
-    "frozen": ({"train": "none", "norms": False}, 0),
+    "frozen": ({"train": "none", "train_norms": False}, 0),
     "norms": ({"train": "none"}, NORMS),
-    "bitfit": ({"train": "bitfit", "norms": False}, BIASES),
+    "bitfit": ({"train": "bitfit", "train_norms": False}, BIASES),
     "houlsby": ({"train": "none", "insert": "houlsby:4"}, NORMS + 2 * 2 * (2 * 32 * 4 + 4 + 32)),
-    "pfeiffer": ({"train": "top:1", "insert": "pfeiffer:4", "norms": False}, BLOCK + 2 * (2 * 32 * 4 + 4 + 32)),
-    "lora": ({"train": "none", "insert": "lora:2", "norms": False}, 2 * 2 * 2 * 2 * 32),
+    "pfeiffer": ({"train": "top:1", "insert": "pfeiffer:4", "train_norms": False}, BLOCK + 2 * (2 * 32 * 4 + 4 + 32)),
+    "lora": ({"train": "none", "insert": "lora:2", "train_norms": False}, 2 * 2 * 2 * 2 * 32),
     "parasites": (
-        {"train": "none", "norms": False, "parasites": {"width": 3, "length": 24}},
+        {"train": "none", "train_norms": False, "parasites": {"width": 3, "length": 24}},
         2 * (24 + 32 + 2 * 32 * 3 + 3 + 32),
     ),
 }
@@ -50,7 +50,7 @@ def settings(tiny):
         **tiny,
         "finetune": {"fractions": [1], "batch": {"windows": 2}, "lr": 1e-2},
         "heads": {"train": ["learned_pooling"], "batch": {"windows": 4}},
-        "ensembles": [{"of": ["encoder", "learned_pooling"]}],
+        "ensembles": [{"models": ["encoder", "learned_pooling"]}],
     }
 
 
@@ -71,8 +71,8 @@ def test_every_tuning_goes_the_whole_line(name, settings, out, tmp_path):
     encoder, head, both = run(build_experiment({**settings, "tune": tune}), out)
     assert encoder.parameters.trainable == trained + OUTPUT
     assert head.parameters.trainable == 3 + 1 + OUTPUT
-    assert both.row == "encoder+learned_pooling"
-    for row, model in (("encoder", out / "encoder" / "1"), (head.row, out / "heads" / "1" / head.row)):
+    assert both.model == "encoder+learned_pooling"
+    for row, model in (("encoder", out / "encoder" / "1"), (head.model, out / "heads" / "1" / head.model)):
         load_model(model)  # refuses an encoder of other weights
         predict_file(model, settings["data"]["dev"], tmp_path / row)
         files = [place / "predictions.json" for place in (tmp_path / row, out / "predictions" / "1" / row)]
@@ -85,7 +85,7 @@ def test_every_tuning_combines_with_fractions_and_with_all_layer_heads_on_top(na
     tuned = {**settings, "tune": TUNINGS[name][0]}
     records = run(build_experiment(tuned, ["finetune.fractions=[0.5, 1]"]), out)
     rows = ["encoder", "learned_pooling", "encoder+learned_pooling"]
-    assert [(record.fraction, record.row) for record in records] == [(each, row) for each in (0.5, 1) for row in rows]
+    assert [(record.fraction, record.model) for record in records] == [(each, row) for each in (0.5, 1) for row in rows]
     prints = [fingerprint(load_encoder(str(out / "encoder" / each)).model) for each in ("0.5", "1")]
     assert [record.encoder_fingerprint for record in records] == [each for each in prints for _ in rows]
     assert (prints[0] == prints[1]) == (name == "frozen")
@@ -107,7 +107,7 @@ def test_tunings_have_different_fingerprints(settings, tmp_path):
 
 
 def test_what_is_frozen_stays_as_it_was(settings, out):
-    (place,) = run_finetune(build_experiment({**settings, "tune": {"train": "top:1", "norms": False}}), out)
+    (place,) = run_finetune(build_experiment({**settings, "tune": {"train": "top:1", "train_norms": False}}), out)
     before, after = load_encoder(settings["encoder"]).model.state_dict(), load_encoder(str(place)).model.state_dict()
     changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
     assert changed
@@ -115,7 +115,7 @@ def test_what_is_frozen_stays_as_it_was(settings, out):
 
 
 def test_single_weights_that_are_frozen_stay_as_they_were_and_are_not_counted(settings, out):
-    tuned = {**settings, "tune": {"train": "top:1", "norms": False, "frozen_share": 0.8}}
+    tuned = {**settings, "tune": {"train": "top:1", "train_norms": False, "frozen_fraction": 0.8}}
     records = run(build_experiment(tuned, ["finetune.fractions=[1, 3]", "heads.train=[]", "ensembles=[]"]), out)
     before = load_encoder(settings["encoder"]).model.state_dict()
     moved = [
@@ -135,7 +135,7 @@ def test_single_weights_that_are_frozen_stay_as_they_were_and_are_not_counted(se
 
 
 def test_parasites_can_learn_at_a_rate_of_their_own(settings, out):
-    tune = {"train": "top:1", "norms": False, "parasites": {"width": 3, "length": 24, "lr": 1e-3}}
+    tune = {"train": "top:1", "train_norms": False, "parasites": {"width": 3, "length": 24, "lr": 1e-3}}
     overrides = ["finetune.fractions=[0, 0.1]", "finetune.optim.weight_decay=0"]  # the latter after one step
     places = run_finetune(build_experiment({**settings, "tune": tune}, overrides), out)
     before, after = (load_file(place / "adapters.safetensors") for place in places)
@@ -164,7 +164,7 @@ def test_lora_is_merged_into_the_encoder_and_kept_beside_it(settings, out, make_
 
 @pytest.mark.parametrize("name", ["houlsby", "lora", "top", "half"])
 def test_a_fine_tuning_that_was_stopped_goes_on_to_the_same_weights(name, settings, out, tmp_path, monkeypatch):
-    tune = {"frozen_share": 0.5} if name == "half" else TUNINGS[name][0]
+    tune = {"frozen_fraction": 0.5} if name == "half" else TUNINGS[name][0]
     experiment = build_experiment({**settings, "tune": tune}, ["finetune.save_every=1e-9"])
     (whole,) = run_finetune(experiment, tmp_path / "whole")
     monkeypatch.setattr("bertvision.steps.finetune._save", stop)  # after the last step but before the result is there
@@ -188,13 +188,15 @@ def test_a_tuned_encoder_goes_on_with_the_same_tuning_and_refuses_another(settin
     (again,) = run_finetune(build_experiment(first, [f"encoder={place}"]), more)
     assert load_file(again / "model.safetensors").keys() == load_file(place / "model.safetensors").keys()
     assert not torch.equal(*(next(iter(load_file(each / "adapters.safetensors").values())) for each in (place, again)))
-    with pytest.raises(SettingsError, match=r"holds a tuning already \(train: none, insert: houlsby:4, norms: True\)"):
+    with pytest.raises(
+        SettingsError, match=r"holds a tuning already \(train: none, insert: houlsby:4, train_norms: True\)"
+    ):
         run_finetune(build_experiment(settings, [f"encoder={place}"]), tmp_path / "other")
 
 
 def test_another_tuning_in_the_same_folder_is_refused(settings, out):
     run_finetune(build_experiment(settings), out)
-    assert json.loads((out / "encoder" / "1" / "made_by.json").read_text())["tune"] is None
+    assert json.loads((out / "encoder" / "1" / "settings_fingerprint.json").read_text())["tune"] is None
     run_finetune(build_experiment(settings, ["tune.train=all"]), out)  # the default, spelled out
     with pytest.raises(Exception, match=r"made by other settings \(tune was null"):
         run_finetune(build_experiment(settings, ["tune.train=top:1"]), out)
@@ -263,7 +265,7 @@ def test_all_variants_of_a_file_are_run_side_by_side_and_reported_together(setti
     text = (out / "report.md").read_text()
     assert "Costs: modules inserted into the encoder" in text
     assert "heads:learned" in text
-    records = [each for each in read_records(out) if each.row == "encoder"]
+    records = [each for each in read_records(out) if each.model == "encoder"]
     assert {each.experiment for each in records} == {"several"}
     assert {(each.variant, each.method, each.encoder_lr) for each in records} >= {
         ("full-lr0.001", "full", 1e-3),

@@ -61,7 +61,7 @@ def lines_of(out):
 
 
 def row_of(records, name, fraction=3.0):
-    return next(record for record in records if (record.row, record.fraction) == (name, fraction))
+    return next(record for record in records if (record.model, record.fraction) == (name, fraction))
 
 
 def timeless(records):
@@ -81,7 +81,7 @@ def test_records_the_file_and_callbacks_have_the_same_course_of_training(setting
     assert all(one.seconds <= other.seconds for one, other in pairwise(head.training))
     # After every epoch a head is scored on dev, where nothing is held out.
     scored = {point.epoch: point.score for point in head.training if point.score is not None}
-    assert scored == {epoch: scores["accuracy"] for epoch, scores in enumerate(head.epochs, start=1)}
+    assert scored == {epoch: scores["accuracy"] for epoch, scores in enumerate(head.epoch_scores, start=1)}
     assert encoder.training[-1].score == encoder.scores["accuracy"]
     assert row_of(records, "last_regression").training == row_of(records, "majority").training == []
     written = lines_of(tmp_path / "out")
@@ -98,12 +98,12 @@ def test_a_head_that_learns_has_a_falling_loss(settings, tmp_path):
 def test_rows_can_be_held_out_and_nothing_learns_from_them(settings, tmp_path):
     records = run_with(settings, tmp_path / "out", "data.held_out=0.25")
     head = row_of(records, "last_linear")
-    assert (head.data["train"].questions, head.data["held_out"].questions) == (36, 12)
+    assert (head.data["train"].examples, head.data["held_out"].examples) == (36, 12)
     ids = json.loads((tmp_path / "out" / "held_out.json").read_text())
     answered = tmp_path / "out" / "predictions_held_out" / "3" / "last_linear" / "predictions.json"
     assert set(ids) == json.loads(answered.read_text()).keys()
     scored = [point.score for point in head.training if point.score is not None]
-    assert scored == [scores["held_out_accuracy"] for scores in head.epochs]
+    assert scored == [scores["held_out_accuracy"] for scores in head.epoch_scores]
 
 
 def test_a_held_out_file_may_share_no_text_with_what_is_learned_from(settings, tmp_path):
@@ -114,7 +114,7 @@ def test_a_held_out_file_may_share_no_text_with_what_is_learned_from(settings, t
 def test_the_best_epoch_of_each_head_is_kept_and_its_weights_are_those(settings, tmp_path):
     records = run_with(settings, tmp_path / "out", "data.held_out=0.25", "heads.keep_best=true")
     for record in [row_of(records, name) for name in HEADS]:
-        held_out = [scores["held_out_accuracy"] for scores in record.epochs]
+        held_out = [scores["held_out_accuracy"] for scores in record.epoch_scores]
         assert len(held_out) == 5
         assert record.scores["held_out_accuracy"] == max(held_out)  # of the weights that were kept, answered anew
         best = 1 + held_out.index(max(held_out))
@@ -125,7 +125,7 @@ def test_heads_stop_early_when_none_gets_better(settings, tmp_path):
     rate_0 = ("heads.lr=1e-12", "heads.optim.weight_decay=0", "heads.epochs=30", "heads.patience=2")
     records = run_with(settings, tmp_path / "out", "data.held_out=0.25", *rate_0)
     head = row_of(records, "last_linear")
-    assert len(head.epochs) == 3
+    assert len(head.epoch_scores) == 3
     assert head.training[-1].step == 3 * 5  # 36 rows in batches of 8
     assert "its weights are those of epoch 1 of 3, the best on the held-out rows" in head.notes
 
@@ -205,7 +205,7 @@ def test_callbacks_of_train_see_points_of_every_row(settings, tmp_path):
         settings=own,
         callbacks=[seen],
     )
-    assert {(point.row, point.fraction) for point in seen.points} == {
+    assert {(point.model, point.fraction) for point in seen.points} == {
         ("encoder", None),
         *((name, fraction) for name in HEADS for fraction in (0.5, 3.0)),
     }

@@ -7,7 +7,7 @@ from bertvision.errors import SettingsError
 from bertvision.heads.build import build_head
 from bertvision.heads.catalog import BUDGET, CATALOG
 from bertvision.heads.config import HeadConfig
-from bertvision.heads.head import count_parameters, layer_weights, weighed_states
+from bertvision.heads.head import count_parameters, layer_weights, weighted_states
 from bertvision.settings import validate
 from bertvision.shapes import StackShape
 from bertvision.tasks import KINDS
@@ -131,7 +131,7 @@ def test_the_span_head_of_2021_has_its_number_of_parameters_at_the_shape_of_bert
     assert count_parameters(make_head("ap_squad", BERT_BASE)) == (305_282, 305_282)  # SPEC 8.4
 
 
-BUDGETED = [name for name, entry in CATALOG.items() if entry.budget_of == BUDGET]
+BUDGETED = [name for name, entry in CATALOG.items() if entry.same_size_as == BUDGET]
 
 
 @pytest.mark.parametrize("name", BUDGETED)
@@ -223,13 +223,13 @@ def test_the_sum_of_all_layers_is_that_of_the_12_of_the_paper():
     )
     # Devlin et al. 2019, table 7: "Weighted Sum All 12 Layers"; a weight each, and the scale of their sum.
     assert count_parameters(head).trainable - count_parameters(last).trainable == 12 + 1
-    assert weighed_states(head, has_pooler=True) == list(range(1, 13))
+    assert weighted_states(head, has_pooler=True) == list(range(1, 13))
 
 
 def test_layer_weights_name_the_states_that_they_are_of():
     head = make_head("bilstm_sum_last_four", shape=StackShape(7, 8), objective=Objective(KINDS["tags"], 5))
-    assert weighed_states(head, has_pooler=True) == [3, 4, 5, 6]
-    assert weighed_states(make_head("average_pooling"), has_pooler=True) is None
+    assert weighted_states(head, has_pooler=True) == [3, 4, 5, 6]
+    assert weighted_states(make_head("average_pooling"), has_pooler=True) is None
 
 
 def test_a_head_may_be_varied_under_a_name_of_its_own():
@@ -245,9 +245,9 @@ def test_a_head_may_be_varied_under_a_name_of_its_own():
         ({"head": "last_linear", "name": "encoder"}, "cannot be a head's name"),
         ({"head": "last_linear", "name": "a/b"}, "pattern"),
         ({"name": "x", "pooler": {"kind": "adapter", "width": 0}}, "width"),
-        ({"head": "last_linear", "name": "x", "budget_of": "adapter_64_shared"}, "no width to choose"),
-        ({"head": "last_adapter", "name": "x", "budget_of": "last_adapter"}, "another head's size itself"),
-        ({"head": "last_adapter", "name": "x", "budget_of": "nothing"}, "no head 'nothing'"),
+        ({"head": "last_linear", "name": "x", "same_size_as": "adapter_64_shared"}, "no width to choose"),
+        ({"head": "last_adapter", "name": "x", "same_size_as": "last_adapter"}, "another head's size itself"),
+        ({"head": "last_adapter", "name": "x", "same_size_as": "nothing"}, "no head 'nothing'"),
     ],
 )
 def test_a_wrong_head_is_refused_in_one_line(given, told):

@@ -32,7 +32,7 @@ def make(head, layers, shape=SHAPE, **more):
 )
 @pytest.mark.parametrize(("layers", "places"), [([1, 3], [1, 3]), ([-2, -1], [3, 4]), ([4, 4, 0], [4, 4, 0])])
 def test_a_head_on_some_layers_is_the_head_on_an_encoder_of_these_layers(name, layers, places, states):
-    some, alone = make(name, layers, budget_of=None), make(name, None, StackShape(len(places), 8), budget_of=None)
+    some, alone = make(name, layers, same_size_as=None), make(name, None, StackShape(len(places), 8), same_size_as=None)
     expected = alone(states[:, places], MASK, SEGMENTS)
     torch.testing.assert_close(some(states, MASK, SEGMENTS), expected)
     some.layers = (0, 1, 2, 3, 4)  # as loading sets it where an experiment keeps some of the encoder's states

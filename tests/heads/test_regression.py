@@ -30,7 +30,7 @@ def batches_of(states, labels, size=7):
 
 
 def make(objective, name="regression", pooling="mean"):
-    shape = StackShape(LAYERS, HIDDEN * (4 if pooling == "compared" else 1))
+    shape = StackShape(LAYERS, HIDDEN * (4 if pooling == "pair_difference" else 1))
     return build_head(HeadConfig.model_validate(name), shape, objective, pooling)
 
 
@@ -97,7 +97,7 @@ def test_other_kinds_of_rows_are_learned_too(kind, columns, group):
 def test_a_regression_on_compared_texts_starts_from_the_cosine_even_with_six_rows():
     states, other = draw(6, hidden=4 * HIDDEN), draw(50, seed=5, hidden=4 * HIDDEN)
     cosine = lambda rows: rows[:, -1, 0, 3 * HIDDEN :].mean(dim=1)  # noqa: E731
-    head = make(NUMBERS, "last_regression", "compared")
+    head = make(NUMBERS, "last_regression", "pair_difference")
     fit_regression(head, batches_of(states, 5 * cosine(states)), NUMBERS, seed=1)
     found = np.corrcoef(logits_of(head, other)[:, 0].numpy(), cosine(other).numpy())[0, 1]
     assert found > 0.99

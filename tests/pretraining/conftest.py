@@ -49,7 +49,10 @@ def make_config(text_file, tmp_path):
             "data": {"train": str(text_file), "held_out_every": 5, "folder": str(tmp_path / "corpus")},
             "vocabulary": {"size": 120},
             "size": {"layers": 2, "hidden": 16, "heads": 2, "positions": 64},
-            "stages": [{"length": 32, "steps": 12, "tokens": 256}, {"length": 64, "steps": 4, "tokens": 256}],
+            "stages": [
+                {"length": 32, "steps": 12, "batch_tokens": 256},
+                {"length": 64, "steps": 4, "batch_tokens": 256},
+            ],
             "lr": 1e-2,
             "evaluate_every": 8,
             "evaluate_tokens": 512,

@@ -60,7 +60,7 @@ def test_special_tokens_that_a_text_names_are_words_of_it(tmp_path):
     (tmp_path / "page.txt").write_text("Put [SEP] behind it. Then [MASK] a word. " * 20)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[", "]", "sep", "mask", "put", "it", ".", "word"]
     BertTokenizerFast(vocab={piece: number for number, piece in enumerate(vocabulary)}).save_pretrained(tmp_path / "of")
-    settings = {"data": {"train": str(tmp_path / "page.txt")}, "vocabulary": {"of": str(tmp_path / "of")}}
+    settings = {"data": {"train": str(tmp_path / "page.txt")}, "vocabulary": {"encoder": str(tmp_path / "of")}}
     prepared = prepare_corpus(build_pretraining(settings), tmp_path / "corpus")
     pieces = [vocabulary[number] for number in prepared.train.ids]
     assert pieces[:6] == ["put", "[", "sep", "]", "[UNK]", "it"]
@@ -141,7 +141,7 @@ def test_held_out_files_in_a_folder_of_text_are_not_trained_on(make_config, text
 
 
 def test_an_encoders_vocabulary_can_be_taken(make_config, saved_encoder, tokenizer, tmp_path):
-    prepared = prepare_corpus(make_config(vocabulary={"of": str(saved_encoder)}), tmp_path / "taken")
+    prepared = prepare_corpus(make_config(vocabulary={"encoder": str(saved_encoder)}), tmp_path / "taken")
     assert prepared.vocabulary.tokenizer.get_vocab() == tokenizer.get_vocab()
 
 
@@ -150,7 +150,7 @@ def test_cases_stay_told_apart_on_the_disk(make_config, tmp_path, cased):
     trained = prepare_corpus(make_config(vocabulary={"size": 120, "cased": cased}), tmp_path / "trained")
     folder = tmp_path / "trained" / "vocabulary"
     (folder / "config.json").write_text('{"model_type": "bert"}')
-    taken = prepare_corpus(make_config(vocabulary={"of": str(folder)}), tmp_path / "taken")
+    taken = prepare_corpus(make_config(vocabulary={"encoder": str(folder)}), tmp_path / "taken")
     text = "Bado KILU"
     for prepared in (trained, taken):
         pieces = prepared.vocabulary.tokenizer.tokenize(text)
@@ -169,7 +169,7 @@ def refusal(config, folder):
 
 
 def test_too_little_text_for_a_vocabulary_is_refused_and_leaves_nothing(make_config, tmp_path):
-    assert "give more text, or --set vocabulary.size=" in refusal(
+    assert "give more text, or `vocabulary.size=" in refusal(
         make_config(vocabulary={"size": 5000}), tmp_path / "corpus"
     )
 
@@ -178,7 +178,7 @@ def test_too_little_text_for_a_vocabulary_is_refused_and_leaves_nothing(make_con
 @pytest.mark.parametrize("is_given", [True, False])
 def test_an_empty_corpus_is_refused_and_leaves_nothing(make_config, saved_encoder, tmp_path, content, is_given):
     (tmp_path / "empty.jsonl").write_text(content)
-    vocabulary = {"of": str(saved_encoder)} if is_given else {"size": 120}
+    vocabulary = {"encoder": str(saved_encoder)} if is_given else {"size": 120}
     config = make_config(data={"train": str(tmp_path / "empty.jsonl")}, vocabulary=vocabulary)
     assert "no text in it; give documents with words for data.train" in refusal(config, tmp_path / "corpus")
 
@@ -212,7 +212,7 @@ def test_a_vocabulary_without_word_pieces_is_refused(make_config, tmp_path):
     PreTrainedTokenizerFast(tokenizer_object=Tokenizer(BPE(vocab=specials, merges=[]))).save_pretrained(folder)
     (folder / "config.json").write_text('{"model_type": "bert"}')
     assert "has no word pieces; give an encoder of BERT's kind" in refusal(
-        make_config(vocabulary={"of": str(folder)}), tmp_path / "corpus"
+        make_config(vocabulary={"encoder": str(folder)}), tmp_path / "corpus"
     )
 
 
@@ -223,7 +223,7 @@ def test_a_vocabulary_without_word_pieces_is_refused(make_config, tmp_path):
         ({"data": {"train": []}}, "`data.train`"),
         ({"data": {"train": "a"}, "size": {"hidden": 10, "heads": 3}}, "no multiple of `heads`"),
         ({"data": {"train": "a"}, "size": {"positions": 128}}, "rows of 512 tokens, and size.positions is 128"),
-        ({"data": {"train": "a"}, "stages": [{"length": 64, "steps": 1, "tokens": 32}]}, "less than one row"),
+        ({"data": {"train": "a"}, "stages": [{"length": 64, "steps": 1, "batch_tokens": 32}]}, "less than one row"),
         ({"data": {"train": "a"}, "checkpoints": [2_000_000]}, "names step 2000000"),
         ({"data": {"train": "a"}, "objectiv": "mlm"}, "did you mean `objective`?"),
     ],
@@ -237,14 +237,14 @@ def test_settings_that_do_not_fit_are_refused_in_one_line(settings, message):
 
 def test_the_defaults_are_those_of_the_paper():
     config = build_pretraining({"data": {"train": "a"}, "optim": {"max_grad_norm": 2.0}})
-    assert [(each.length, each.steps, each.tokens // each.length) for each in config.stages] == [
+    assert [(each.length, each.steps, each.batch_tokens // each.length) for each in config.stages] == [
         (128, 900_000, 256),
         (512, 100_000, 256),
     ]
     assert (config.lr, config.optim.schedule, config.optim.weight_decay) == (1e-4, "linear", 0.01)
     assert config.optim.warmup * config.num_steps == 10_000
     assert (config.size.layers, config.size.hidden, config.size.heads) == (12, 768, 12)
-    assert (config.masking.share, config.masking.mask, config.masking.same, config.masking.random) == (
+    assert (config.masking.fraction, config.masking.mask, config.masking.unchanged, config.masking.random) == (
         *(0.15, 0.8, 0.1, 0.1),
     )
 
@@ -271,7 +271,7 @@ def limited(text_file, tmp_path):
         "data": {"train": str(text_file), "held_out_every": 2},
         "vocabulary": {"size": 120},
         "size": {"layers": 1, "hidden": 8, "heads": 2, "positions": 32},
-        "stages": [{"length": 32, "steps": 1, "tokens": 64}],
+        "stages": [{"length": 32, "steps": 1, "batch_tokens": 64}],
         "device": "cpu",
     }
     (tmp_path / "tiny.yaml").write_text(json.dumps(settings))

@@ -36,7 +36,7 @@ def near(share, expected, count):
 )
 def test_chosen_tokens_are_replaced_in_the_shares_of_table_8(mask, same, random, rows, prepared):
     vocabulary, seen, labels = prepared.vocabulary, [], []
-    for found in masked(rows, prepared, mask=mask, same=same, random=random):
+    for found in masked(rows, prepared, mask=mask, unchanged=same, random=random):
         seen.append(found.ids[found.places])
         labels.append(found.labels)
         np.testing.assert_array_equal(found.labels, rows.ids[found.places])
@@ -55,7 +55,7 @@ def test_chosen_tokens_are_replaced_in_the_shares_of_table_8(mask, same, random,
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_a_share_of_every_row_is_chosen_and_special_tokens_never(share, whole_words, rows, prepared):
     texts = np.bincount(rows.numbers, weights=~rows.is_special)
-    for found in masked(rows, prepared, share=share, whole_words=whole_words)[:10]:
+    for found in masked(rows, prepared, fraction=share, whole_words=whole_words)[:10]:
         assert not rows.is_special[found.places].any()
         counts = np.bincount(rows.numbers[found.places], minlength=len(texts))
         assert counts.min() >= 1
@@ -77,7 +77,7 @@ def test_every_token_is_chosen_as_often_as_any_other(rows, prepared):
 
 def test_words_are_chosen_whole(rows, prepared):
     continues, checked = prepared.vocabulary.continues, 0
-    for found in masked(rows, prepared, share=0.3, whole_words=True)[:5]:
+    for found in masked(rows, prepared, fraction=0.3, whole_words=True)[:5]:
         chosen = np.zeros(len(rows.ids), dtype=bool)
         chosen[found.places] = True
         for place in np.flatnonzero(continues[rows.ids]):
@@ -115,4 +115,4 @@ def test_from_left_to_right_every_token_predicts_the_next(rows):
 
 def test_shares_add_up_to_one():
     with pytest.raises(ValidationError, match="add up to 0.9, not 1"):
-        MaskingConfig(mask=0.8, same=0.1, random=0.0)
+        MaskingConfig(mask=0.8, unchanged=0.1, random=0.0)

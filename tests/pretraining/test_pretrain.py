@@ -50,7 +50,9 @@ def lines_of(out):
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_an_encoder_learns_and_loads(make_config, tmp_path, objective):
     out = tmp_path / "out"
-    config = make_config(objective=objective, checkpoints=[5], stages=[{"length": 32, "steps": 60, "tokens": 256}])
+    config = make_config(
+        objective=objective, checkpoints=[5], stages=[{"length": 32, "steps": 60, "batch_tokens": 256}]
+    )
     record = pretrain(config, out)
     assert record.loss.words < np.log(120) - 0.3  # what guessing any of 120 words costs
     assert (record.loss.pairs is not None) == (objective == "mlm_nsp")
@@ -73,9 +75,9 @@ def test_words_that_the_context_gives_away_are_learned(make_config, tmp_path, ob
     (tmp_path / "words.jsonl").write_text("".join(json.dumps({"text": each}) + "\n" for each in texts))
     changes = {
         "data": {"train": str(tmp_path / "words.jsonl"), "held_out_every": 5, "folder": str(tmp_path / "words")},
-        "vocabulary": {"of": str(save_words(tmp_path / "vocabulary", [".", *words]))},
+        "vocabulary": {"encoder": str(save_words(tmp_path / "vocabulary", [".", *words]))},
         "size": {"layers": 2, "hidden": 32, "heads": 2, "positions": 32},
-        "stages": [{"length": 32, "steps": 150, "tokens": 512}],
+        "stages": [{"length": 32, "steps": 150, "batch_tokens": 512}],
         "optim": {"warmup": 0.1},
     }
     record = pretrain(make_config(**changes, lr=3e-3, dropout=0.0, objective=objective), tmp_path / "out")
@@ -242,7 +244,7 @@ def test_training_goes_on_from_an_encoder_with_its_size_vocabulary_and_predictio
 
 
 def test_an_encoder_without_predictions_keeps_its_weights_and_learns_to_predict(make_config, saved_encoder, tmp_path):
-    stages = [{"length": 32, "steps": 1, "tokens": 256}]
+    stages = [{"length": 32, "steps": 1, "batch_tokens": 256}]
     config = with_size_of_encoder(going_on_from(make_config, saved_encoder, objective="mlm", stages=stages))
     prepared = prepare_corpus(config, tmp_path / "corpus of encoder")
     begun, given = build_model(config, prepared.vocabulary), load_encoder(str(saved_encoder)).model.state_dict()
@@ -265,7 +267,7 @@ def test_an_encoder_to_go_on_from_has_size_and_vocabulary_of_its_own(make_config
 
 def test_rows_must_fit_into_the_encoder_to_go_on_from(make_config, tmp_path):
     pretrain(make_config(), tmp_path / "first")
-    stages = [{"length": 128, "steps": 1, "tokens": 256}]
+    stages = [{"length": 128, "steps": 1, "batch_tokens": 256}]
     with pytest.raises(SettingsError, match="rows of 128 tokens, and size.positions is 64"):
         pretrain(going_on_from(make_config, tmp_path / "first" / "encoder", stages=stages), tmp_path / "second")
 
@@ -326,7 +328,7 @@ def test_steps_are_the_same_from_any_position(make_config, prepared):
 
 
 def test_masks_change_with_the_epoch(make_config, prepared):
-    config = make_config(stages=[{"length": 32, "steps": 60, "tokens": 4096}])
+    config = make_config(stages=[{"length": 32, "steps": 60, "batch_tokens": 4096}])
     steps = list(StepSource(config, prepared.train, prepared.vocabulary, packed=False).steps_from(Position()))
     assert steps[-1][0].epoch > 1
     firsts = [batches[0] for position, batches in steps if position.batch == 1]
@@ -352,7 +354,7 @@ def test_packed_and_padded_rows_have_the_same_loss_and_gradients(make_config, pr
 
 
 def test_accumulated_batches_have_the_loss_of_one(make_config, prepared, cpu):
-    config = make_config(dropout=0.0, accumulate=2, stages=[{"length": 32, "steps": 1, "tokens": 512}])
+    config = make_config(dropout=0.0, accumulate=2, stages=[{"length": 32, "steps": 1, "batch_tokens": 512}])
     model = build_model(config, prepared.vocabulary).eval()
     _, batches = next(StepSource(config, prepared.train, prepared.vocabulary, packed=False).steps_from(Position()))
     assert len(batches) == 2
@@ -402,7 +404,7 @@ def test_documents_of_one_sentence_are_rows_of_their_own(make_config, tmp_path):
     (tmp_path / "short.jsonl").write_text("".join(lines))
     data = {"train": str(tmp_path / "short.jsonl"), "held_out_every": 10, "folder": str(tmp_path / "short")}
     names = ["ba", "do", "doki", "dokiki", "lu", "me", "no", "ri", "su", "ta", "vo", "."]
-    words = {"of": str(save_words(tmp_path / "vocabulary", names))}
+    words = {"encoder": str(save_words(tmp_path / "vocabulary", names))}
     record = pretrain(make_config(data=data, vocabulary=words), tmp_path / "out")
     assert record.train.documents == 54
     assert record.loss.pairs is not None
@@ -430,7 +432,9 @@ def test_the_command_pre_trains_and_says_what_came_out(tmp_path, make_config):
 def test_text_that_no_rows_can_be_made_of_ends_the_command_in_one_line(text, objective, message, make_config, tmp_path):
     (tmp_path / "one.txt").write_text(text)
     words = save_words(tmp_path / "vocabulary", ["ba", "do", "ki", "lu", "me", "."])
-    config = make_config(data={"train": str(tmp_path / "one.txt")}, vocabulary={"of": str(words)}, objective=objective)
+    config = make_config(
+        data={"train": str(tmp_path / "one.txt")}, vocabulary={"encoder": str(words)}, objective=objective
+    )
     (tmp_path / "mine.yaml").write_text(config.model_dump_json(exclude={"name"}))
     shown = CliRunner().invoke(app, ["pretrain", str(tmp_path / "mine.yaml"), "--out", str(tmp_path / "out"), "-q"])
     assert shown.exit_code == 2
@@ -462,7 +466,7 @@ def test_shipped_pre_trainings_are_valid(path):
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_pre_trainings_run_through_in_small(path, make_config, text_file, tmp_path):
     own = yaml.safe_load(path.read_text())
-    stages = [{**stage, "steps": 2, "tokens": 1024} for stage in own["stages"]]
+    stages = [{**stage, "steps": 2, "batch_tokens": 1024} for stage in own["stages"]]
     small = ["size.layers=1", "size.hidden=16", "size.heads=2", "vocabulary.size=120"]
     if "encoder" in own:
         size = {"layers": 1, "hidden": 16, "heads": 2, "positions": 128}
@@ -497,7 +501,7 @@ def test_sizes_of_table_6_can_be_made(layers, hidden, heads, millions, make_conf
 def test_a_gpu_replays_packed_steps_to_the_same_held_out_loss(make_config, tmp_path, objective):
     size = {"layers": 2, "hidden": 64, "heads": 2, "positions": 64}
     changes = {"objective": objective, "size": size, "dropout": 0.0, "lr": 1e-3}
-    stages = [{"length": 32, "steps": 40, "tokens": 1024}, {"length": 64, "steps": 10, "tokens": 1024}]
+    stages = [{"length": 32, "steps": 40, "batch_tokens": 1024}, {"length": 64, "steps": 10, "batch_tokens": 1024}]
     on_cpu = pretrain(make_config(**changes, stages=stages), tmp_path / "cpu")
     on_gpu = pretrain(make_config(**changes, stages=stages, device="cuda"), tmp_path / "gpu")
     assert on_gpu.provenance.precision == "bf16"

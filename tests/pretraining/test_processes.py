@@ -25,7 +25,7 @@ from bertvision.training.processes import Processes, launch
 from bertvision.windows.step_plan import WHOLE, Part
 
 # Batches that three processes cannot share evenly, and such that have fewer rows than processes.
-STAGES = [{"length": 32, "steps": 3, "tokens": 224}, {"length": 64, "steps": 3, "tokens": 64}]
+STAGES = [{"length": 32, "steps": 3, "batch_tokens": 224}, {"length": 64, "steps": 3, "batch_tokens": 64}]
 WAYS = {
     "pairs": {"accumulate": 2},
     "words": {"objective": "mlm", "step": "packed", "masking": {"whole_words": True}},
@@ -187,7 +187,7 @@ def test_what_two_processes_pre_train_computes_what_one_does(settings, two, tmp_
     assert (record.tokens, record.operations, record.steps) == (one.tokens, one.operations, one.steps)
     assert record.loss.words == pytest.approx(one.loss.words, rel=1e-5)
     assert record.loss.pairs == (None if one.loss.pairs is None else pytest.approx(one.loss.pairs, rel=1e-5))
-    assert record.loss.pairs_right == (None if one.loss.pairs is None else pytest.approx(one.loss.pairs_right))
+    assert record.loss.pairs_accuracy == (None if one.loss.pairs is None else pytest.approx(one.loss.pairs_accuracy))
     losses = [[point.loss for point in each.training] for each in (record, one)]
     np.testing.assert_allclose(*losses, rtol=1e-5)
     for place in ("steps/3", "encoder"):

@@ -165,7 +165,7 @@ def test_one_sentence_is_parted_between_words(prepared):
 
 @pytest.mark.parametrize(
     ("lengths", "pairs", "message"),
-    [([1, 1, 1], False, "no document has 2 tokens"), ([9], True, "or --set objective=mlm"), ([], True, "no document")],
+    [([1, 1, 1], False, "no document has 2 tokens"), ([9], True, "or `objective=mlm`"), ([], True, "no document")],
 )
 def test_documents_that_no_rows_can_be_made_of_are_refused(lengths, pairs, message):
     bounds = np.cumsum([0, *lengths])

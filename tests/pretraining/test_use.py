@@ -35,12 +35,12 @@ def use(encoder, data, task, out, pooling="last", **finetune):
         "data": {"train": data, "dev": data},
         "encoder": str(encoder),
         "windows": {"max_length": 32, "stride": 8},
-        "finetune": {"fractions": [2], "batch": {"windows": 4}, "least_rows": 0, "min_steps": 0, **finetune},
+        "finetune": {"fractions": [2], "batch": {"windows": 4}, "min_rows": 0, "min_steps": 0, **finetune},
         "heads": {"train": ["learned_pooling"], "min_steps": 0, "baseline": False},
         "states": {"pooling": pooling},
         "device": "cpu",
     }
-    return {record.row: record for record in run(build_experiment(settings), out)}
+    return {record.model: record for record in run(build_experiment(settings), out)}
 
 
 @pytest.mark.flow

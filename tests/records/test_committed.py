@@ -1,12 +1,19 @@
 """The records of finished runs in this repository."""
 
 import json
+import lzma
 from pathlib import Path
 
 from bertvision.records import read_bench_records, read_differences, read_records
 from studies.cost_records import read_costs
 
 RESULTS = Path(__file__).parents[2] / "results"
+
+
+def texts_of(path):
+    if path.suffix == ".xz":
+        return lzma.decompress(path.read_bytes()).decode().splitlines()
+    return [path.read_text(encoding="utf-8")]
 
 
 def keys_given_twice(path):
@@ -17,7 +24,8 @@ def keys_given_twice(path):
         found.extend(name for name in set(names) if names.count(name) > 1)
         return dict(pairs)
 
-    json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=note)
+    for text in texts_of(path):
+        json.loads(text, object_pairs_hook=note)
     return found
 
 
@@ -30,8 +38,8 @@ def test_every_committed_record_can_be_read():
 
 def test_no_committed_record_has_a_key_twice():
     """A merge of two branches can leave both of their lines, and the last would count."""
-    paths = sorted(RESULTS.rglob("*.json"))
-    assert paths
+    paths = sorted([*RESULTS.rglob("*.json"), *RESULTS.rglob("records.jsonl.xz")])
+    assert {path.suffix for path in paths} == {".json", ".xz"}
     assert {str(path): found for path in paths if (found := keys_given_twice(path))} == {}
 
 

@@ -7,7 +7,7 @@ from bertvision.records import DIFFERENCES_FILE, DifferenceRecord, read_differen
 def apart(row, against="full", **changes):
     known = {"experiment": "study", "fraction": 1.0, "seeds": (1, 2), "by_seed": (-1.5, -2.5)}
     numbers = {"difference": -2.0, "low": -3.0, "high": -1.0, "p_value": 0.01}
-    return DifferenceRecord(row=row, against=against, **{**known, **numbers, **changes})
+    return DifferenceRecord(model=row, against=against, **{**known, **numbers, **changes})
 
 
 def test_differences_come_back_from_disk_and_those_with_another_row_stay(tmp_path):
@@ -22,7 +22,7 @@ def test_differences_come_back_from_disk_and_those_with_another_row_stay(tmp_pat
     ("content", "problem"),
     [
         ("[{", r"damaged \("),
-        ('[{"row": "lora"}]', r"not differences of this version: `0\.difference`: Field required; delete it"),
+        ('[{"model": "lora"}]', r"not differences of this version: `0\.difference`: Field required; delete it"),
         ("{}", r"not differences of this version: ``: .*valid array"),
     ],
 )

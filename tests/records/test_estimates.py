@@ -14,7 +14,7 @@ EIGHT = (63.06, 100.0)  # scipy's binomtest(8, 8)
 def make(make_record):
     def make(row, kind, f1, behind, weights=1000, **more):
         parameters = Parameters(total=weights, trainable=weights, encoder=30_000)
-        return make_record(row=row, kind=kind, scores={"f1": f1}, behind=behind, parameters=parameters, **more)
+        return make_record(model=row, kind=kind, scores={"f1": f1}, behind_best=behind, parameters=parameters, **more)
 
     return make
 

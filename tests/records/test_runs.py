@@ -1,4 +1,5 @@
 import json
+import lzma
 import math
 import os
 import random
@@ -8,6 +9,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
+import bertvision
 from bertvision.errors import FolderError
 from bertvision.records import (
     MAIN_SCORES,
@@ -37,19 +39,19 @@ def make_record(**changes):
     fields = {
         "experiment": "invented",
         "task": "squad2",
-        "row": "learned_pooling",
+        "model": "learned_pooling",
         "kind": "head",
-        "place": 1,
+        "position": 1,
         "fraction": 0.3,
         "seed": 1,
         "scores": {"exact": 100 / 3, "f1": 0.1 + 0.2, "total": 3},
-        "epochs": [{"exact": 12.5}, {"exact": 100 / 3}],
+        "epoch_scores": [{"exact": 12.5}, {"exact": 100 / 3}],
         "parameters": Parameters(total=10, trainable=9, encoder=1_000),
         "seconds": Seconds(finetune=1.5, heads=None, predict=0.25),
         "layer_weights": [0.25, 0.75],
         "schedule_horizon": None,
         "notes": ['Œ "quoted"\nand broken'],
-        "data": {"dev": DataFile(name="dev.json", sha256=None, questions=3, dropped=0, windows=4)},
+        "data": {"dev": DataFile(name="dev.json", sha256=None, examples=3, dropped=0, windows=4)},
         "encoder_fingerprint": "ab" * 32,
         "config": CONFIG,
         "provenance": Provenance(
@@ -86,10 +88,10 @@ def test_a_records_bytes_depend_on_its_content_alone(tmp_path):
 )
 def test_a_records_file_is_named_after_what_sets_it_apart(tmp_path, fraction, name):
     assert fraction_name(fraction) == name
-    record = make_record(row="encoder+last_linear-mean", kind="ensemble", fraction=fraction, seed=7)
+    record = make_record(model="encoder+last_linear-mean", kind="ensemble", fraction=fraction, seed=7)
     path = write_record(tmp_path, record)
     assert path == tmp_path / f"encoder+last_linear-mean-{name}-seed7.json"
-    assert path == record_path(tmp_path, record.row, fraction, 7)
+    assert path == record_path(tmp_path, record.model, fraction, 7)
     assert path.is_file()
 
 
@@ -103,9 +105,36 @@ def test_records_are_found_at_any_depth_and_other_files_are_passed_over(tmp_path
     assert [record.experiment for record in read_records(tmp_path)] == ["e0", "e1", "e2"]
 
 
+def pack(path, *records, cut=None):
+    """Write records as an experiment's packed file has them; the file may break off."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(f"{each.model_dump_json()}\n" for each in records)
+    path.write_bytes(lzma.compress(lines.encode())[:cut])
+
+
+def test_packed_records_are_read_like_those_with_a_file_each(tmp_path):
+    one, other, third = (make_record(experiment=name) for name in ("e1", "e2", "e3"))
+    pack(tmp_path / "a" / "records.jsonl.xz", third, one)
+    write_record(tmp_path / "b" / "records", other)
+    assert bertvision.read_records(tmp_path) == [one, other, third]
+    assert bertvision.read_records(tmp_path / "a") == [one, third]
+
+
+def test_a_packed_file_that_breaks_off_is_refused(tmp_path):
+    path = tmp_path / "records.jsonl.xz"
+    pack(path, make_record(), cut=-40)
+    assert refusal(read_records, tmp_path).startswith(f"{path}: damaged (")
+
+
+def test_a_packed_record_of_another_version_is_refused_by_its_field(tmp_path):
+    path = tmp_path / "records.jsonl.xz"
+    path.write_bytes(lzma.compress(make_record().model_dump_json().replace('"format":1', '"format":9').encode()))
+    assert refusal(read_records, tmp_path).startswith(f"{path}: a line is not a record of this version: `format`: ")
+
+
 def rows_of(*names_and_kinds):
     """Rows of one fraction, in the order in which the experiment lists them."""
-    return [make_record(row=row, kind=kind, place=place) for place, (row, kind) in enumerate(names_and_kinds)]
+    return [make_record(model=row, kind=kind, position=place) for place, (row, kind) in enumerate(names_and_kinds)]
 
 
 def shuffled(records):
@@ -160,7 +189,7 @@ def spoiled(**changes):
         (b"\xff", "damaged ("),
         (b"[]", "not a record of this version: ``: "),
         (spoiled(format=2), "not a record of this version (format 2): `format`: "),
-        (spoiled(row="gone"), "not a record of this version (format 1): `row`: Field required"),
+        (spoiled(model="gone"), "not a record of this version (format 1): `model`: Field required"),
         (spoiled(speed=3), "not a record of this version (format 1): `speed`: Extra inputs are not permitted"),
         (spoiled(seed="1"), "not a record of this version (format 1): `seed`: Input should be a valid integer"),
         (

@@ -49,7 +49,7 @@ def rich_records(records: list[RunRecord]) -> list[RunRecord]:
         for record in records
     ]
     config = records[0].config
-    half = {**config, "heads": {**config["heads"], "share": 0.5}}
+    half = {**config, "heads": {**config["heads"], "data_fraction": 0.5}}
     return whole + [record.model_copy(update={"config": half}) for record in whole]
 
 
@@ -62,7 +62,7 @@ def written(records: list[RunRecord], tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="session")
 def rich_written(rich_records: list[RunRecord], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a report on `rich_records`, their names full of marks, to be read only."""
-    renamed = [record.model_copy(update={"row": f"{record.row}_{{%&"}) for record in rich_records]
+    renamed = [record.model_copy(update={"model": f"{record.model}_{{%&"}) for record in rich_records]
     return write_report(renamed, tmp_path_factory.mktemp("rich")).parent
 
 

@@ -28,7 +28,7 @@ def test_records_without_curves_and_types_make_no_figure(figure, make_record):
 
 def test_question_types_have_a_pair_of_bars_per_model_at_the_largest_fraction(make_record):
     records = [
-        make_record(row=row, fraction=fraction, scores={"HasAns_f1": has, "NoAns_f1": 30.0})
+        make_record(model=row, fraction=fraction, scores={"HasAns_f1": has, "NoAns_f1": 30.0})
         for row, fraction, has in (("a", 0.5, 50.0), ("a", 1.0, 60.0), ("b", 1.0, 70.0))
     ]
     (axis,) = axes_of(question_types, records)
@@ -75,8 +75,8 @@ def test_risk_is_drawn_over_coverage_of_the_first_seed(make_record):
 
 def test_more_models_than_colours_leave_the_encoder_and_the_best(make_record):
     curves = Curves(risk_coverage=[(1.0, 0.5)])
-    heads = [make_record(row=f"h{score}", scores={"f1": 50.0 + score}, curves=curves) for score in range(9)]
-    encoder = make_record(row="encoder", kind="encoder", scores={"f1": 10.0}, curves=curves)
+    heads = [make_record(model=f"h{score}", scores={"f1": 50.0 + score}, curves=curves) for score in range(9)]
+    encoder = make_record(model="encoder", kind="encoder", scores={"f1": 10.0}, curves=curves)
     with house_look():
         figure = risk_coverage([encoder, *heads])
     shown = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -85,8 +85,8 @@ def test_more_models_than_colours_leave_the_encoder_and_the_best(make_record):
 
 def test_predicted_numbers_are_drawn_over_true_ones_of_the_best_model(make_record):
     records = [
-        make_record(task="regression", row="a", scores={"pearson": 60.0}, scatter=[(9.0, 9.0)]),
-        make_record(task="regression", row="b", scores={"pearson": 70.0}, scatter=[(1.0, 2.0), (3.0, 2.5)]),
+        make_record(task="regression", model="a", scores={"pearson": 60.0}, scatter=[(9.0, 9.0)]),
+        make_record(task="regression", model="b", scores={"pearson": 70.0}, scatter=[(1.0, 2.0), (3.0, 2.5)]),
     ]
     (axis,) = axes_of(predicted_by_true, records)
     assert [points(line) for line in axis.lines] == [[(1, 2), (3, 2.5)], [(1, 1), (3, 3)]]

@@ -11,7 +11,10 @@ def make_mistakes(record, **more):
         return Mistake(split=split, id="7", texts={"text": text}, gold="no", predicted="yes", probability=0.914)
 
     fields = {
-        **{key: getattr(record, key) for key in ("experiment", "variant", "task", "row", "place", "fraction", "seed")},
+        **{
+            key: getattr(record, key)
+            for key in ("experiment", "variant", "task", "model", "position", "fraction", "seed")
+        },
         "examples": 300,
         "wrong": 82,
         "errors": [shown("dev", f"error {number} <b>") for number in range(12)],
@@ -26,8 +29,8 @@ def make_mistakes(record, **more):
 def classes(make_record):
     confusions = {"no": {"no": 110, "yes": 38}, "yes": {"no": 50, "yes": 1102}}
     return [
-        make_record(task="sst2", row="good", scores={"accuracy": 80.0}, confusions=confusions, place=1),
-        make_record(task="sst2", row="bad", scores={"accuracy": 70.0}, place=2),
+        make_record(task="sst2", model="good", scores={"accuracy": 80.0}, confusions=confusions, position=1),
+        make_record(task="sst2", model="bad", scores={"accuracy": 70.0}, position=2),
     ]
 
 

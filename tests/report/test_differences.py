@@ -15,7 +15,7 @@ def records(make_variant):
 def apart(row="lora", fraction=1.0, against="full", experiment="efficiency", best=None):
     return DifferenceRecord(
         experiment=experiment,
-        row=row,
+        model=row,
         fraction=fraction,
         against=against,
         seeds=(1, 2),

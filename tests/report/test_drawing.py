@@ -7,7 +7,7 @@ def rows_of(make_record, heads):
     models = [("encoder", "encoder", 50.0), ("last_linear", "control", 10.0)]
     models += [(f"head_{number}", "head", 20.0 + number) for number in range(heads)]
     records = [
-        make_record(row=row, kind=kind, fraction=fraction, scores={"f1": score})
+        make_record(model=row, kind=kind, fraction=fraction, scores={"f1": score})
         for fraction in (0.3, 1.0)
         for row, kind, score in models
     ]

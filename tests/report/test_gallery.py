@@ -82,7 +82,7 @@ def test_heads_without_layer_weights_make_no_figure_of_them(make_record):
 
 def test_layer_weights_have_a_panel_per_head_and_a_label_per_fraction(make_record):
     records = [
-        make_record(row=row, fraction=fraction, layer_weights=[0.5, 0.5])
+        make_record(model=row, fraction=fraction, layer_weights=[0.5, 0.5])
         for row in ("one", "two")
         for fraction in (0.1, 1.0)
     ]
@@ -104,16 +104,16 @@ def test_the_largest_layer_weight_is_not_cut_off_at_the_edge(make_record):
 
 def test_the_pooled_state_has_a_name_and_layers_keep_their_numbers(make_record):
     six_layers = ["pooled", *range(7)]
-    record = make_record(layer_weights=[0.1] * 7 + [0.3], weighed_states=six_layers)
+    record = make_record(layer_weights=[0.1] * 7 + [0.3], weighted_states=six_layers)
     shown = texts(svg_of(layer_weights, [record]))
     assert [each for each in shown if each in {"pooled", *map(str, range(9))}] == ["pooled", *map(str, range(7))]
     assert "learned_pooling: layer 6 (weight 0.30)" in describe_weights([record])
-    pooled = make_record(layer_weights=[0.3] + [0.1] * 7, weighed_states=six_layers)
+    pooled = make_record(layer_weights=[0.3] + [0.1] * 7, weighted_states=six_layers)
     assert "learned_pooling: pooled (weight 0.30)" in describe_weights([pooled])
 
 
 def test_layers_that_were_chosen_keep_their_numbers(make_record):
-    record = make_record(layer_weights=[0.1, 0.2, 0.7], weighed_states=["pooled", 4, 8])
+    record = make_record(layer_weights=[0.1, 0.2, 0.7], weighted_states=["pooled", 4, 8])
     assert "learned_pooling: layer 8 (weight 0.70)" in describe_weights([record])
     assert {"pooled", "4", "8"} <= set(texts(svg_of(layer_weights, [record])))
 
@@ -123,7 +123,7 @@ def test_records_without_f1_make_no_figure_of_it(make_record):
 
 
 def test_a_model_without_parameters_has_a_place_beside_the_others(make_record):
-    free = make_record(row="free", parameters=Parameters(total=0, trainable=0, encoder=10))
+    free = make_record(model="free", parameters=Parameters(total=0, trainable=0, encoder=10))
     svg = svg_of(score_by_parameters, [free, make_record()])
     assert {"1", "2", "1  free", "2  learned_pooling"} <= set(texts(svg))
     assert "nan" not in svg
@@ -131,13 +131,13 @@ def test_a_model_without_parameters_has_a_place_beside_the_others(make_record):
 
 @pytest.mark.parametrize("name", ["$x$ <b>&", "汉字", "_private"])
 def test_any_name_is_drawn_as_it_is_written(make_record, name):
-    assert f"1  {name}" in texts(svg_of(score_by_parameters, [make_record(row=name)]))
+    assert f"1  {name}" in texts(svg_of(score_by_parameters, [make_record(model=name)]))
 
 
 def test_figures_warn_nobody(make_record):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        svg_of(finetuning_curve, [make_record(row="汉字", fraction=fraction) for fraction in (0.1, 1.0)])
+        svg_of(finetuning_curve, [make_record(model="汉字", fraction=fraction) for fraction in (0.1, 1.0)])
     assert caught == []
 
 
@@ -167,13 +167,13 @@ def test_a_picture_is_a_png_without_dates_and_versions(name, drawings):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_figure_bears_any_name(name, rich_records):
-    renamed = [record.model_copy(update={"row": "$x$ <b>& 汉字"}) for record in rich_records if record.kind == "head"]
+    renamed = [record.model_copy(update={"model": "$x$ <b>& 汉字"}) for record in rich_records if record.kind == "head"]
     assert any("$x$ <b>& 汉字" in text for text in texts(svg_of(FIGURES[name], renamed)))
 
 
 def test_less_data_has_a_line_over_the_shares_of_each_model(make_record):
     def made(row, share, f1):
-        return make_record(row=row, config={"heads": {"share": share}}, scores={"f1": f1})
+        return make_record(model=row, config={"heads": {"data_fraction": share}}, scores={"f1": f1})
 
     records = [made("a", 0.1, 40.0), made("a", 1.0, 50.0), made("b", 0.1, 41.0)]
     with house_look():
@@ -182,7 +182,7 @@ def test_less_data_has_a_line_over_the_shares_of_each_model(make_record):
 
 
 def test_one_share_of_the_data_makes_no_curve(make_record):
-    assert less_data_curve([make_record(), make_record(row="other")]) is None
+    assert less_data_curve([make_record(), make_record(model="other")]) is None
 
 
 def test_scores_stand_over_the_seconds_of_training_and_of_the_pass_over_dev(make_record):

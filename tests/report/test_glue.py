@@ -49,7 +49,7 @@ def test_spreads_of_tasks_that_move_against_each_other_cancel(make_task_records,
 
 def test_an_average_says_over_how_many_tasks_it_is(make_task_records):
     records = made(make_task_records, ["cola", "rte", "wnli"])
-    lacking = [each for each in records if not (each.task == "rte" and each.row == "learned_pooling")]
+    lacking = [each for each in records if not (each.task == "rte" and each.model == "learned_pooling")]
     ((table,),) = (chapter.tables for chapter in glue_chapters(lacking))
     assert table.header[-2:] == ("average of 3", "average of 2 without WNLI")
     head = dict(zip(table.header, table.texts[-1], strict=True))
@@ -74,7 +74,9 @@ def test_one_task_makes_no_table(make_task_records, make_record):
 
 def test_encoders_have_a_table_each(make_task_records):
     records = [
-        record.model_copy(update={"config": {"encoder": encoder}, "experiment": f"{record.task}_{encoder}"})
+        record.model_copy(
+            update={"config": {**record.config, "encoder": encoder}, "experiment": f"{record.task}_{encoder}"}
+        )
         for encoder in ("b", "a")
         for record in made(make_task_records, ["cola", "rte"])
     ]

@@ -4,7 +4,7 @@ from bertvision.records import DataFile, FewerRows, main_score
 from bertvision.report.headline import headline
 
 TRAIN = {
-    name: DataFile(name=name, sha256=None, questions=rows, dropped=0, windows=rows)
+    name: DataFile(name=name, sha256=None, examples=rows, dropped=0, windows=rows)
     for name, rows in (("train", 64), ("dev", 300))
 }
 
@@ -13,7 +13,7 @@ TRAIN = {
 def make(make_record):
     def make(row, kind, accuracy, **more):
         own = {"task": "sst2", "experiment": "own", "fraction": None, "data": TRAIN, **more}
-        return make_record(row=row, kind=kind, scores={"accuracy": accuracy}, **own)
+        return make_record(model=row, kind=kind, scores={"accuracy": accuracy}, **own)
 
     return make
 
@@ -43,8 +43,8 @@ def test_a_best_model_of_the_last_layer_is_said_to_be_one(make):
 
 def test_models_that_the_examples_cannot_tell_apart_are_said_to_be_tied(make):
     """On 8 rows that all of them have right: scipy's binomtest(8, 8) is 63.06 to 100."""
-    eight = {"dev": DataFile(name="dev", sha256=None, questions=8, dropped=0, windows=8)}
-    known = {"data": eight, "intervals": {"accuracy": (63.06, 100.0)}, "behind": (0.0, 0.0)}
+    eight = {"dev": DataFile(name="dev", sha256=None, examples=8, dropped=0, windows=8)}
+    known = {"data": eight, "intervals": {"accuracy": (63.06, 100.0)}, "behind_best": (0.0, 0.0)}
     names = ("regression", "learned_pooling", "last_regression")
     kinds = ("head", "head", "control")
     records = [make(name, kind, 100.0, **known) for name, kind in zip(names, kinds, strict=True)]
@@ -55,8 +55,8 @@ def test_models_that_the_examples_cannot_tell_apart_are_said_to_be_tied(make):
 
 
 def test_a_score_without_an_interval_says_what_few_examples_are_worth(make_record):
-    eight = {"dev": DataFile(name="dev", sha256=None, questions=8, dropped=0, windows=8)}
-    (best,) = headline([make_record(row="encoder", kind="encoder", scores={"f1": 43.5}, data=eight)])
+    eight = {"dev": DataFile(name="dev", sha256=None, examples=8, dropped=0, windows=8)}
+    (best,) = headline([make_record(model="encoder", kind="encoder", scores={"f1": 43.5}, data=eight)])
     assert best == (
         "encoder at fraction 1: F1 at 0 43.5 (too few for an interval: each counts about 12.5 points), the best model "
         "on the 8 examples of dev."
@@ -73,7 +73,9 @@ def test_fewer_rows_tell_whether_more_would_help(make, last, verdict):
 
 def test_shares_of_the_data_tell_it_too(make):
     shares = ((0.1, 60.0), (1.0, 70.0))
-    records = [make("learned_pooling", "head", score, config={"heads": {"share": share}}) for share, score in shares]
+    records = [
+        make("learned_pooling", "head", score, config={"heads": {"data_fraction": share}}) for share, score in shares
+    ]
     assert "With 10 and 100 % of the training data learned_pooling has 60.0 and 70.0." in headline(records)[-1]
 
 
@@ -86,8 +88,8 @@ def test_records_without_scores_have_no_headline_and_old_ones_no_interval(make, 
 def test_a_baseline_without_the_main_score_stands_with_another_that_both_have(make_record):
     own = {"task": "regression", "fraction": None}
     records = [
-        make_record(row="majority", kind="baseline", scores={"rmse": 1.547}, **own),
-        make_record(row="regression", scores={"pearson": 82.7, "rmse": 0.807}, **own),
+        make_record(model="majority", kind="baseline", scores={"rmse": 1.547}, **own),
+        make_record(model="regression", scores={"pearson": 82.7, "rmse": 0.807}, **own),
     ]
     assert headline(records)[1] == "Baselines: reading no text, majority (RMSE 1.547, here 0.807)."
 
@@ -100,13 +102,13 @@ def test_a_model_that_is_worse_than_a_baseline_is_said_to_be(make):
 def test_a_reader_that_always_abstains_is_seen_to_score_what_that_does(make_record):
     scores = {"f1": 43.5, "total": 200.0, "NoAns_total": 87.0}
     own = {"scores": scores, "fraction": 1.0, "intervals": {"f1": (37.0, 50.5)}}
-    found = headline([make_record(row="encoder", kind="encoder", **own)])
+    found = headline([make_record(model="encoder", kind="encoder", **own)])
     assert found[1] == (
         "Baselines: reading no text, “no answer” to every question 43.5. “no answer” to every question lies inside "
         "that interval: the difference may be chance."
     )
     answered = {"f1": 43.5, "total": 200.0}
-    assert len(headline([make_record(row="encoder", kind="encoder", scores=answered)])) == 1
+    assert len(headline([make_record(model="encoder", kind="encoder", scores=answered)])) == 1
 
 
 # Of two scores per task, by which the runs of BERT's paper are judged (its table 1); Pearson for own numbers.
@@ -122,8 +124,8 @@ def test_a_reader_that_always_abstains_is_seen_to_score_what_that_does(make_reco
 def test_a_report_and_a_run_name_the_same_best_model(make_record, task, key, name, other):
     own = {"task": task, "fraction": None}
     records = [
-        make_record(row="learned_pooling", scores={key: 77.7, other: 72.1}, **own),
-        make_record(row="average_pooling", scores={key: 77.3, other: 75.8}, **own),
+        make_record(model="learned_pooling", scores={key: 77.7, other: 72.1}, **own),
+        make_record(model="average_pooling", scores={key: 77.3, other: 75.8}, **own),
     ]
-    assert max(records, key=main_score).row == "learned_pooling"
+    assert max(records, key=main_score).model == "learned_pooling"
     assert headline(records)[0].startswith(f"learned_pooling: {name} 77.7")

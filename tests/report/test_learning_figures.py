@@ -12,9 +12,9 @@ def test_loss_and_score_are_drawn_over_steps_each_where_it_is_known(make_record)
         return TrainingPoint(step=step, epoch=step / 10, loss=loss, score=score, lr=1e-3, seconds=1.0)
 
     records = [
-        make_record(row="encoder", kind="encoder", training=[point(10, 2.0, None), point(20, 1.0, 40.0)]),
-        make_record(row="learned_pooling", training=[point(5, 3.0, 30.0), point(10, None, 50.0)]),
-        make_record(row="regression"),
+        make_record(model="encoder", kind="encoder", training=[point(10, 2.0, None), point(20, 1.0, 40.0)]),
+        make_record(model="learned_pooling", training=[point(5, 3.0, 30.0), point(10, None, 50.0)]),
+        make_record(model="regression"),
     ]
     with house_look():
         loss, score = training_curve(records).axes
@@ -27,7 +27,7 @@ def test_old_records_have_no_training_to_draw(make_record):
 
 
 def test_regressions_on_fewer_rows_make_a_curve_that_ends_at_all_rows(make_record):
-    train = {"train": DataFile(name="t", sha256=None, questions=40, dropped=0, windows=40)}
+    train = {"train": DataFile(name="t", sha256=None, examples=40, dropped=0, windows=40)}
     fewer = [FewerRows(rows=rows, draws=3, scores={"accuracy": score}) for rows, score in ((10, 60.0), (20, 70.0))]
     record = make_record(task="sst2", fraction=None, scores={"accuracy": 75.0}, fewer_rows=fewer, data=train)
     with house_look():

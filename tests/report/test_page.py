@@ -84,7 +84,7 @@ def test_a_page_has_a_language_a_title_and_labelled_pictures(written):
 def test_what_comes_from_records_is_escaped(tmp_path, make_record):
     record = make_record(
         experiment="<script>alert(1)</script>",
-        row="<b>",
+        model="<b>",
         layer_weights=[0.5, 0.5],
         notes=["<u>note</u>"],
         config={"name": "</pre><i>"},
@@ -105,7 +105,7 @@ def test_missing_figures_are_named_with_the_command_that_makes_their_records(tmp
     for written in (text, (tmp_path / "report.md").read_text(encoding="utf-8").replace("`", "")):
         assert re.search(r"layer weights need .*learned_pooling.* bertvision run EXPERIMENT.yaml", written)
         assert re.search(r"fine-tuning curve needs .*two or more fractions.* bertvision run EXPERIMENT.yaml", written)
-        assert re.search(r"less-data curve needs .*--set heads.share=0.1 --out FOLDER/0.1", written)
+        assert re.search(r"less-data curve needs .*--set heads.data_fraction=0.1 --out FOLDER/0.1", written)
         assert re.search(r"reliability diagram needs .*probabilities.* bertvision run EXPERIMENT.yaml", written)
     drawn = {f"squad2_small-score_by_{cost}.svg" for cost in ("parameters", "training", "inference")}
     assert {path.name for path in tmp_path.rglob("*.svg")} == drawn
@@ -151,7 +151,7 @@ def test_the_headline_comes_first_and_what_columns_mean_last(rich_written):
 def test_figures_of_thresholds_are_not_missed_by_tasks_that_have_none(tmp_path, make_task_records):
     text = "".join(outline_of(write_report(make_task_records("sst2", {"accuracy": 90.0}), tmp_path)).text)
     assert "fine-tuning curve needs" in text
-    assert not re.search("threshold|reliability|risk-coverage", text)
+    assert not re.search("(?<!null_)threshold|reliability|risk-coverage", text)  # a setting is shown: null_threshold
 
 
 def test_a_whole_report_draws_every_figure_and_misses_none(rich_written):

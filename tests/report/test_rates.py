@@ -44,7 +44,7 @@ def make_heads(make_variant):
 
     def make(scores):
         return [
-            make_variant(f"heads-lr{below}", row=row, rate=below, held_out=held_out, heads=HEADS)
+            make_variant(f"heads-lr{below}", model=row, rate=below, held_out=held_out, heads=HEADS)
             for (below, row), held_out in scores.items()
         ]
 
@@ -82,7 +82,7 @@ def test_a_row_has_one_rate_chosen_at_the_largest_fraction_that_all_rates_have(m
 
 
 def test_what_the_table_calls_chosen_is_what_the_report_shows(tuned):
-    shown = {(record.row, record.config["finetune"]["lr"]) for record in merge_variants(tuned)}
+    shown = {(record.model, record.config["finetune"]["lr"]) for record in merge_variants(tuned)}
     (table,) = rate_tables(Evidence([], tuned))
     chosen = {(row[1], float(row[-1].split()[0])) for row in table.texts}
     assert chosen == shown - {("top_0", 1e-2)}

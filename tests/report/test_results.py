@@ -41,7 +41,7 @@ def test_a_baseline_is_no_part_of_an_encoder(make_record):
 
 
 def test_rows_of_the_whole_data_are_those_of_the_largest_share(make_record):
-    part, half = (make_record(config={"heads": {"share": share}}) for share in (0.1, 0.5))
+    part, half = (make_record(config={"heads": {"data_fraction": share}}) for share in (0.1, 0.5))
     assert [row.data for row in results_of([part, half])] == [0.1, 0.5]
     assert [row.data for row in full_results([part, half])] == [0.5]
     assert [row.data for row in full_results([part, make_record()])] == [1.0]
@@ -72,7 +72,7 @@ def test_records_are_split_by_experiment(make_record):
 
 def test_only_the_largest_fraction_is_kept(make_record):
     rows = results_of(
-        [make_record(fraction=fraction, row=row) for fraction, row in ((None, "a"), (0.5, "b"), (0.1, "c"))]
+        [make_record(fraction=fraction, model=row) for fraction, row in ((None, "a"), (0.5, "b"), (0.1, "c"))]
     )
     assert [row.name for row in largest_fraction(rows)] == ["b"]
 

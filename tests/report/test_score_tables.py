@@ -103,7 +103,7 @@ def test_a_task_that_nobody_knows_shows_every_score_by_its_key(make_record):
 
 
 def test_shares_of_the_data_have_a_column_only_where_there_are_several(make_record):
-    part = make_record(config={"heads": {"share": 0.1}})
+    part = make_record(config={"heads": {"data_fraction": 0.1}})
     assert "data" not in results_table([part]).header
     table = results_table([part, make_record()])
     assert [cell(table, "data", row) for row in (0, 1)] == ["10%", "100%"]
@@ -148,7 +148,7 @@ def test_several_seeds_show_their_deviation(make_record):
 def test_seeds_have_a_column_only_where_rows_differ_in_them(make_record):
     pair = [make_record(seed=1), make_record(seed=2)]
     assert "seeds" not in results_table(pair).header
-    table = results_table([*pair, make_record(row="other")])
+    table = results_table([*pair, make_record(model="other")])
     assert {cell(table, "model", row): cell(table, "seeds", row) for row in (0, 1)} == {
         "learned_pooling": "2",
         "other": "1",
@@ -174,14 +174,14 @@ def test_the_main_score_has_its_interval_the_mean_over_seeds(make_record):
 
 
 def test_without_an_interval_few_examples_are_said_to_be_too_few(make_record):
-    few = {"dev": DataFile(name="dev", sha256=None, questions=29, dropped=0, windows=29)}
+    few = {"dev": DataFile(name="dev", sha256=None, examples=29, dropped=0, windows=29)}
     assert cell(results_table([make_record(data=few)]), "95% interval") == "too few examples"
 
 
 def test_models_stand_once_with_their_fractions_side_by_side(make_record):
     def made(row, fraction, exact, best):
         scores = {"exact": exact, "f1": exact + 1, "best_exact": best, "best_f1": best + 1}
-        return make_record(row=row, fraction=fraction, scores=scores)
+        return make_record(model=row, fraction=fraction, scores=scores)
 
     table = models_table([made("a", 0.3, 40.0, 50.0), made("b", 0.3, 41.0, 51.0), made("b", 1.0, 42.0, 52.0)])
     assert table.header == (
@@ -196,7 +196,7 @@ def test_models_stand_once_with_their_fractions_side_by_side(make_record):
 
 
 def test_one_fraction_needs_no_table_of_its_own(make_record):
-    assert models_table([make_record(row="a"), make_record(row="b")]) is None
+    assert models_table([make_record(model="a"), make_record(model="b")]) is None
 
 
 def test_a_baseline_has_the_same_score_at_every_fraction(make_task_records):

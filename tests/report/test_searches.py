@@ -5,7 +5,7 @@ from bertvision.report.drawing import house_look
 from bertvision.report.searches import search_figure, trials_table, write_search_figure
 
 PLACE = Provenance(commit=None, dirty=None, device="cpu", precision="float32", python="3.11", versions={})
-DATA = DataFile(name="train.tsv", sha256=None, questions=8, dropped=0, windows=8)
+DATA = DataFile(name="train.tsv", sha256=None, examples=8, dropped=0, windows=8)
 
 
 def make_trial(number, score, state="complete", lr=1e-3, note=""):
@@ -27,7 +27,7 @@ def record():
     return SearchRecord(
         experiment="rte",
         task="rte",
-        of="heads",
+        target="heads",
         metric="accuracy",
         sampler="tpe",
         space={"head": ["mix4"], "lr": {"low": 1e-4, "high": 1e-2}, "layers": ["all", "last:4"]},

@@ -9,8 +9,8 @@ def texts_of(head, records):
 
 
 def test_data_are_listed_once_with_counts_and_the_start_of_their_hash(make_record):
-    train = DataFile(name="train.json", sha256="0123456789abcdef" * 4, questions=130_319, dropped=2, windows=131_754)
-    hub = DataFile(name="rajpurkar/squad_v2", sha256=None, questions=7, dropped=0, windows=8)
+    train = DataFile(name="train.json", sha256="0123456789abcdef" * 4, examples=130_319, dropped=2, windows=131_754)
+    hub = DataFile(name="rajpurkar/squad_v2", sha256=None, examples=7, dropped=0, windows=8)
     table = data_table([make_record(seed=seed, data={"train": train, "dev": hub}) for seed in (1, 2)])
     assert table.texts == (
         ("train", "train.json", "130,319", "2", "131,754", "0123456789ab"),
@@ -53,7 +53,7 @@ def test_an_encoder_is_named_whether_its_config_is_a_name_or_a_section(make_reco
 
 def test_a_note_names_its_rows_unless_it_is_about_all(make_record):
     head = make_record(notes=["short run", "diverged once"])
-    encoder = make_record(row="encoder", kind="encoder", notes=["short run"])
+    encoder = make_record(model="encoder", kind="encoder", notes=["short run"])
     assert notes([head, encoder]) == ["short run", "diverged once (learned_pooling)"]
 
 
@@ -64,9 +64,9 @@ def test_every_different_config_is_written_out_once(make_record):
 
 def test_near_misses_are_counted_where_there_are_some(make_record):
     made = DataFile(
-        name="train.json", sha256=None, questions=90, dropped=0, windows=99, near_misses={"swap": 20, "cut": 5}
+        name="train.json", sha256=None, examples=90, dropped=0, windows=99, near_misses={"swap": 20, "cut": 5}
     )
-    table = data_table([make_record(data={"train": made}), make_record(row="other", data={"train": made})])
+    table = data_table([make_record(data={"train": made}), make_record(model="other", data={"train": made})])
     assert table.header == ("split", "file", "examples", "near misses", "dropped", "windows")
     assert table.texts == (("train", "train.json", "90", "25", "0", "99"),)
     assert "near misses" not in data_table([make_record()]).header

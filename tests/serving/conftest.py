@@ -43,7 +43,7 @@ def write_model(encoder, folder, task, labels, head, *, pair=False, windows=WIND
         labels=labels,
         data=DataConfig(columns=columns) if task in ("classification", "multilabel") else DataConfig(),
         windows=windows,
-        answers=AnswerConfig(max_answer_length=4, tokens=64),
+        answers=AnswerConfig(max_answer_length=4, batch_tokens=64),
     )
     save_encoder(folder, encoder, built, model)
     return folder
@@ -107,12 +107,12 @@ def make_record(encoder):
         return RunRecord(
             experiment="weirs",
             task="squad2",
-            row=row,
+            model=row,
             kind="head",
             fraction=fraction,
             seed=seed,
             scores=scores,
-            epochs=[],
+            epoch_scores=[],
             parameters=Parameters(total=1, trainable=1, encoder=1),
             seconds=Seconds(finetune=1.0, heads=1.0, predict=1.0),
             schedule_horizon=1.0,

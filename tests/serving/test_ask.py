@@ -3,12 +3,14 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from transformers import PreTrainedTokenizerBase
 from typer.testing import CliRunner
 
 import bertvision
 from bertvision.cli import app
 from bertvision.data.example import Question
 from bertvision.model_config import SHIPPED
+from bertvision.serving.answers import percent
 from bertvision.windows.window import cut_windows
 
 CONTEXT = "the weir was built in 1887 by hannah coyle. the river was by the stone"
@@ -22,7 +24,7 @@ def folder(make_folder):
 
 def ask(*arguments, stdin=None, asked=(QUESTION,)):
     questions = [part for each in asked for part in ("--question", each)]
-    command = ["ask", *questions, "--device", "cpu", *map(str, arguments)]
+    command = ["ask", *questions, *map(str, arguments)]
     return CliRunner().invoke(app, command, input=stdin, env={"COLUMNS": "80"})
 
 
@@ -39,7 +41,7 @@ def test_plain_text_holds_answer_probability_and_alternatives(folder):
     shown = ask("--model", folder, "--context", CONTEXT, "--null-threshold", "1e6")
     lines = shown.stdout.splitlines()
     assert lines[0] == expected[0].text
-    assert lines[1].startswith(f"probability {expected[0].probability:.1%}")
+    assert lines[1].startswith(f"probability {percent(expected[0].probability)}")
     assert lines[2] == "as asked, always an answer"
     assert f"[{expected[0].text}]" in lines[4]
     assert [line.split("%  ")[1] for line in lines[-2:]] == [each.text or "(no answer)" for each in expected[1:]]
@@ -60,21 +62,19 @@ def test_json_holds_letters_as_they_are(folder):
 
 
 def test_a_bar_on_a_terminal_counts_the_windows_and_vanishes(folder, monkeypatch):
-    def show_on_terminal(*more):
+    def show_on_terminal():
         terminal = Console(file=StringIO(), force_terminal=True, width=100)
-        for module in ("bars", "console"):  # bars takes its messages from console when it is imported
-            monkeypatch.setattr(f"bertvision.cli.{module}.messages", terminal)
-        shown = ask("--model", folder, "--context", f"{CONTEXT} " * 20, *more)
+        monkeypatch.setattr("bertvision.cli.console.messages", terminal)
+        shown = ask("--model", folder, "--context", f"{CONTEXT} " * 20)
         assert shown.exit_code == 0, shown.output
-        return terminal.file.getvalue(), shown.stdout
+        return terminal.file.getvalue()
 
-    drawn, answered = show_on_terminal()
+    drawn = show_on_terminal()
     reader = bertvision.load(folder, device="cpu")
     question = Question("q", QUESTION, f"{CONTEXT} " * 20, (), "")
     windows = cut_windows([question], reader.served.tokenizer, reader.served.config.windows, labelled=False)
     assert f"{len(windows)}/{len(windows)}" in drawn
     assert drawn.endswith("\x1b[2K")  # the line is empty again
-    assert show_on_terminal("--quiet") == ("", answered)
 
 
 def test_elsewhere_nothing_is_said_meanwhile(folder):
@@ -94,13 +94,25 @@ def test_every_question_is_answered(folder):
     ]
 
 
+def test_a_text_is_tokenised_once_for_all_questions(folder, monkeypatch):
+    tokenised, call = [], PreTrainedTokenizerBase.__call__
+
+    def note(self, text, *more, **options):
+        tokenised.extend([text] if isinstance(text, str) else text)
+        return call(self, text, *more, **options)
+
+    monkeypatch.setattr(PreTrainedTokenizerBase, "__call__", note)
+    assert ask("--model", folder, "--context", CONTEXT, asked=[QUESTION, "who?", "when?"]).exit_code == 0
+    assert tokenised.count(CONTEXT) == 1
+
+
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
 def test_all_files_are_asked_and_the_file_and_line_of_the_answer_are_named(folder, tmp_path, order):
     texts = {"a": "hannah coyle", "b": "the river\n\nthe weir was built in 1887"}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     files = [part for name in order for part in ("--file", tmp_path / name)]
-    arguments = ("--model", folder, *files, "--null-threshold", "inf", "--top-k", 100, "--max-answer-length", 1)
+    arguments = ("--model", folder, *files, "--null-threshold", "inf", "--top-k", 100)
     (found,) = json.loads(ask(*arguments, "--json").stdout)
     answers = [each for each in found["answers"] if each["text"]]
     assert {each["file"] for each in answers} == {str(tmp_path / name) for name in texts}

@@ -46,7 +46,7 @@ def calibrate(*arguments):
 
 def test_what_calibrate_writes_is_what_load_and_predict_use(make_folder, data, tmp_path):
     folder = make_folder()
-    shown = calibrate(folder, "--data", data, "--write", "--json", "--device", "cpu")
+    shown = calibrate(folder, "--data", data, "--write", "--json")
     assert shown.exit_code == 0, shown.output
     fitted = json.loads(shown.stdout)["calibration"]
     assert fitted["threshold"] != 0.0
@@ -68,12 +68,12 @@ def test_a_least_accuracy_is_kept_with_the_model_or_refused(make_folder, data, m
     folder = make_folder()
     with monkeypatch.context() as found:  # this model is never right
         found.setattr("bertvision.evaluate.calibration.threshold_of_accuracy", lambda _answers, accuracy: accuracy)
-        shown = calibrate(folder, "--data", data, "--write", "--device", "cpu", "--min-accuracy", "0.8")
+        shown = calibrate(folder, "--data", data, "--write", "--min-accuracy", "0.8")
     assert shown.exit_code == 0, shown.output
     loaded = bertvision.load(folder, device="cpu").served.calibration
     assert (loaded.threshold, loaded.official_threshold, loaded.min_accuracy) == (0.8, 0.8, 0.8)
     for share, problem in (("0.9", "these 12 questions show"), ("90", "lies between 0 and 1")):
-        refused = calibrate(folder, "--data", data, "--device", "cpu", "--min-accuracy", share)
+        refused = calibrate(folder, "--data", data, "--min-accuracy", share)
         assert refused.exit_code == 2
         assert problem in refused.output
 
@@ -91,7 +91,7 @@ def test_predict_abstains_by_the_calibration_beside_the_model(make_folder, data,
 def test_without_write_nothing_is_written(make_folder, data):
     folder = make_folder()
     there = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    shown = calibrate(folder, "--data", data, "--device", "cpu")
+    shown = calibrate(folder, "--data", data)
     assert shown.exit_code == 0, shown.output
     assert "nothing was written" in shown.stdout
     assert "questions are few, and what fits them may be chance; give 100 or more" in shown.stdout
@@ -107,7 +107,7 @@ def test_predict_and_ask_give_the_same_answers_with_the_same_probabilities(make_
     assert table.exit_code == 0, table.output
     rows = list(csv.DictReader(StringIO(table.stdout)))
     for row, question in zip(rows, read_squad(data).examples, strict=True):
-        how = ["--model", str(folder), "--device", "cpu", "--top-k", "1", "--json"]
+        how = ["--model", str(folder), "--top-k", "1", "--json"]
         asked = ["--question", question.text, "--context", question.context]
         shown = json.loads(CliRunner().invoke(app, ["ask", *how, *asked]).stdout)
         answer = (shown[0] if isinstance(shown, list) else shown)["answers"][0]
@@ -132,20 +132,19 @@ def test_the_answers_that_are_given_are_scored_beside_the_official_ones(make_fol
 
 def test_a_bar_on_a_terminal_counts_the_windows_of_all_questions(make_folder, data, monkeypatch):
     terminal = Console(file=StringIO(), force_terminal=True, width=100)
-    for module in ("bars", "console"):  # bars takes its messages from console when it is imported
-        monkeypatch.setattr(f"bertvision.cli.{module}.messages", terminal)
+    monkeypatch.setattr("bertvision.cli.console.messages", terminal)
     folder = make_folder()
     served = bertvision.load(folder, device="cpu").served
     windows = cut_windows(read_squad(data).examples, served.tokenizer, served.config.windows, labelled=False)
-    assert calibrate(folder, "--data", data, "--device", "cpu", "--quiet").exit_code == 0
+    assert calibrate(folder, "--data", data, "--quiet").exit_code == 0
     assert terminal.file.getvalue() == ""
-    assert calibrate(folder, "--data", data, "--device", "cpu").exit_code == 0
+    assert calibrate(folder, "--data", data).exit_code == 0
     assert f"{len(windows)}/{len(windows)}" in terminal.file.getvalue()
 
 
 def test_the_card_says_how_the_model_is_calibrated(make_folder, data, tmp_path):
     bertvision.load(make_folder(), device="cpu").save_pretrained(tmp_path / "saved")
-    fitted = json.loads(calibrate(tmp_path / "saved", "--data", data, "--write", "--json", "--device", "cpu").stdout)
+    fitted = json.loads(calibrate(tmp_path / "saved", "--data", data, "--write", "--json").stdout)
     card = (tmp_path / "saved" / "README.md").read_text()
     assert f"| null threshold | {fitted['calibration']['threshold']:.4f} |" in card
     assert f"| temperature | {fitted['calibration']['temperature']:.4f} |" in card
@@ -159,7 +158,13 @@ def test_what_has_no_threshold_or_place_is_refused_in_one_line(make_folder, data
         calibrate(tmp_path, "--gold", data, "--write"),
         calibrate(tmp_path),
     ]
-    told = ["a model of rte", "a model of squad1", "save default --out mine", "with --data FILE", "with --data FILE"]
+    told = [
+        "a model of rte",
+        "a model of squad1",
+        "--write needs a folder of your own; save the model first",
+        "with --data FILE",
+        "with --data FILE",
+    ]
     for each, words in zip(refused, told, strict=True):
         assert each.exit_code != 0
         assert words in each.stderr

@@ -39,12 +39,12 @@ def test_every_seed_has_its_own_calibration(make_folder, make_record, tmp_path):
 
 def test_an_encoder_has_the_calibration_of_its_own_row(make_folder, make_record, tmp_path):
     folder = make_folder(place="out/encoder/0.5")
-    write_record(tmp_path / "out" / "records", make_record(row="encoder", fraction=0.5))
+    write_record(tmp_path / "out" / "records", make_record(model="encoder", fraction=0.5))
     assert calibration_of(folder).threshold == 1.5
 
 
 @pytest.mark.parametrize(
-    "changed", [{"scores": {"f1": 60.0}}, {"weights": "another"}, {"row": "mix4"}, {"fraction": 0.5}]
+    "changed", [{"scores": {"f1": 60.0}}, {"weights": "another"}, {"model": "mix4"}, {"fraction": 0.5}]
 )
 def test_without_a_fitting_record_the_threshold_is_the_experiments(make_folder, make_record, tmp_path, changed):
     folder = make_folder(place="out/heads/1/learned_pooling")

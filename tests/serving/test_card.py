@@ -7,8 +7,8 @@ from bertvision.records import DataFile
 from bertvision.serving.card import About, BaseModel, find_base, model_card
 
 APACHE = BaseModel("hannah/small-weir", {"license": "apache-2.0", "language": "en"})
-OWN = DataFile(name="/home/hannah/weirs.json", sha256="ab" * 32, questions=120, dropped=0, windows=130)
-HUB = DataFile(name="hannah/weirs/small:validation", sha256=None, questions=120, dropped=0, windows=130)
+OWN = DataFile(name="/home/hannah/weirs.json", sha256="ab" * 32, examples=120, dropped=0, windows=130)
+HUB = DataFile(name="hannah/weirs/small:validation", sha256=None, examples=120, dropped=0, windows=130)
 
 
 def read_head(card):

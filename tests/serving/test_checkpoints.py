@@ -204,7 +204,7 @@ def test_one_label_is_a_number_and_several_problems_are_told_apart(make_checkpoi
 def test_a_checkpoint_is_the_same_once_it_is_saved_or_exported(kind, purpose, make_checkpoint, tmp_path):
     model = bertvision.load(make_checkpoint(kind, purpose), device="cpu", precision="float32")
     model.save_pretrained(tmp_path / "saved")
-    done = CliRunner().invoke(app, ["export", str(model.served.folder), "--onnx", str(tmp_path / "onnx")])
+    done = CliRunner().invoke(app, ["save", str(model.served.folder), "--onnx", "--out", str(tmp_path / "onnx")])
     assert done.exit_code == 0, done.output
     texts = ("who built the weir?", CONTEXT)
     expected = model(*texts)
@@ -226,7 +226,7 @@ def test_calibrate_writes_beside_a_checkpoint_what_load_and_predict_use(make_che
     data = tmp_path / "questions.json"
     write_squad(data, questions)
     assert bertvision.load(folder, device="cpu").served.calibration.threshold == 0.0
-    command = ["calibrate", str(folder), "--data", str(data), "--write", "--json", "--device", "cpu"]
+    command = ["calibrate", str(folder), "--data", str(data), "--write", "--json"]
     shown = CliRunner().invoke(app, command)
     assert shown.exit_code == 0, shown.output
     fitted = json.loads(shown.stdout)["calibration"]
@@ -354,5 +354,5 @@ def test_pickled_weights_are_refused_with_the_class_that_converts_them(make_chec
 
 
 def test_what_needs_a_model_of_ours_says_how_to_make_one_of_a_checkpoint(make_checkpoint):
-    with pytest.raises(FolderError, match=r"save it as a model first: bertvision save .*bert --out mine"):
+    with pytest.raises(FolderError, match=r"save it as a model first \(`bertvision save`\)"):
         read_model_config(make_checkpoint())

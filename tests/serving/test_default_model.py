@@ -22,6 +22,7 @@ from bertvision.model_config import SHIPPED
 from bertvision.serving.onnx_model import OnnxEngine
 from bertvision.serving.reader import Reader
 from bertvision.serving.torch_model import open_model
+from bertvision.serving.xray import xray
 from bertvision.training.device import choose_compute
 
 RESULTS = Path(__file__).parents[2] / "results" / "default_model"
@@ -102,7 +103,7 @@ bertvision.calibrate("mine", {str(squad_file())!r}, write=True)
 
 def test_its_xray_is_torchs(reader):
     by_torch = Reader(open_model(Path("default"), choose_compute("cpu", "float32")))
-    found, expected = (bertvision.xray(each, "Who built the weir?", CONTEXT) for each in (reader, by_torch))
+    found, expected = (xray(each, "Who built the weir?", CONTEXT) for each in (reader, by_torch))
     assert found.as_dict() == expected.as_dict()
     assert [token.text for token in found.tokens][:3] == ["[CLS]", "Who", "built"]
 

@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 import bertvision
-from bertvision.errors import FolderError, SettingsError
+from bertvision.encoder.load import load_encoder
+from bertvision.errors import EncoderError, FolderError, SettingsError
 from bertvision.model_folder import load_model
 
 OUTSIDE = r"which lies outside its folder; if you trust that, say --allow-outside \(in Python allow_outside=True\)"
@@ -131,3 +132,26 @@ def test_sizes_are_compared_with_the_weights_before_anything_is_built(
     with pytest.raises(error, match=problem) as caught:
         bertvision.load(folder, device="cpu")
     assert "\n" not in str(caught.value)
+
+
+def test_an_encoder_that_asks_for_chunks_of_another_length_than_its_rows_answers_all_the_same(make_folder):
+    folder = make_folder()
+    expected = bertvision.load(folder, device="cpu")("who?", "the weir was built")
+    change(folder / "config.json", chunk_size_feed_forward=7)
+    assert bertvision.load(folder, device="cpu")("who?", "the weir was built") == expected
+
+
+def test_a_head_that_reads_more_states_than_its_encoder_gives_is_refused(make_folder):
+    folder = make_folder()
+    change(folder / "model.json", state_layers=[0, 1, 2] * 50)
+    with pytest.raises(FolderError, match="its head reads 3 states of width 32, its encoder gives 3 of 32"):
+        bertvision.load(folder, device="cpu")
+
+
+def test_a_name_that_is_too_long_for_a_path_is_refused_in_a_line():
+    name = "nobody/" + "x" * 5000
+    with pytest.raises(FolderError, match="is no place of a folder") as refused:
+        bertvision.load(name, device="cpu")
+    assert len(str(refused.value)) < 200
+    with pytest.raises(EncoderError, match="is no place of a folder"):
+        load_encoder(name)

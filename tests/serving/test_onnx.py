@@ -53,7 +53,7 @@ def exported(saved_encoder, tmp_path_factory):
 @pytest.fixture(scope="session")
 def int8(exported, tmp_path_factory):
     place = tmp_path_factory.mktemp("int8") / "onnx"
-    command = ["export", str(exported["squad2"] / "torch"), "--onnx", str(place), "--int8", "--json"]
+    command = ["save", str(exported["squad2"] / "torch"), "--onnx", "--out", str(place), "--int8", "--json"]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
@@ -280,7 +280,7 @@ def test_the_default_model_is_exported_with_its_calibration(exported, tmp_path, 
     calibration = {"threshold": -8.5, "temperature": 3.2}
     (tmp_path / "shipped" / "calibration.json").write_text(json.dumps(calibration))
     monkeypatch.setitem(SHIPPED, "default", tmp_path / "shipped")
-    done = CliRunner().invoke(app, ["export", "default", "--onnx", str(tmp_path / "onnx"), "--int8"])
+    done = CliRunner().invoke(app, ["save", "default", "--onnx", "--out", str(tmp_path / "onnx"), "--int8"])
     assert done.exit_code == 0, done.output
     written = json.loads((tmp_path / "onnx" / "calibration.json").read_text())
     assert written == calibration | {"official_threshold": None, "min_accuracy": None}
@@ -402,7 +402,7 @@ def test_a_graph_with_what_is_never_exported_is_refused_before_it_runs(exported,
 
 def test_a_folder_that_holds_something_is_never_replaced(exported, tmp_path):
     (tmp_path / "letter.txt").write_text("dear hannah")
-    done = CliRunner().invoke(app, ["export", str(exported["squad2"] / "torch"), "--onnx", str(tmp_path)])
+    done = CliRunner().invoke(app, ["save", str(exported["squad2"] / "torch"), "--onnx", "--out", str(tmp_path)])
     assert done.exit_code == 2
     assert "is not empty; choose a new folder" in " ".join(done.output.split())
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
@@ -429,7 +429,7 @@ def test_int8_that_would_answer_otherwise_is_refused_and_nothing_is_left(exporte
         return np.where(np.abs(logits) < 1e30, -logits, logits) if has_int8 else logits
 
     monkeypatch.setattr(onnx_export, "run_graph", turned)
-    with pytest.raises(SettingsError, match=r"int8 changes this model's logits by up to .*without --int8"):
+    with pytest.raises(SettingsError, match=r"int8 changes this model's logits by up to .*without `int8`"):
         export_onnx(exported["squad2"] / "torch", tmp_path / "onnx", int8=True)
     assert list(tmp_path.iterdir()) == []
 
@@ -468,17 +468,3 @@ def test_a_flipped_bit_is_refused(exported, tmp_path, name):
 def test_of_two_exports_into_one_folder_the_second_is_refused(exported, tmp_path):
     with given_folder(tmp_path / "onnx"), pytest.raises(FolderError, match="another bertvision is working in it"):
         export_onnx(exported["squad2"] / "torch", tmp_path / "onnx")
-
-
-def test_ask_hands_its_precision_on_and_an_exported_model_has_its_own(exported):
-    given = ["--question", "who?", "--context", "the king said opensesame"]
-    for form in ("torch", "onnx"):
-        folder = str(exported["squad2"] / form)
-        same = [
-            CliRunner().invoke(app, ["ask", "--model", folder, *given, "--precision", each])
-            for each in ("auto", "float32")
-        ]
-        assert [each.exit_code for each in same] == [0, 0], same[-1].output
-        assert same[0].stdout == same[1].stdout
-    refused = CliRunner().invoke(app, ["ask", "--model", folder, *given, "--precision", "bf16"])
-    assert (refused.exit_code, "leave device and precision" in refused.stderr) == (2, True)

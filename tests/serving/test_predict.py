@@ -37,6 +37,18 @@ def refusal(*arguments, stdin=None):
     return shown.stderr
 
 
+def test_advice_names_what_predict_needs_and_what_a_model_can_do(folder, shared_reader, tmp_path):
+    (tmp_path / "rows.csv").write_text("review,stars\nweir,5\n")
+    told = refusal(folder, "--data", tmp_path / "rows.csv")
+    assert "no column `text` in it" in told
+    assert "say with data.columns.text=NAME which one holds it" in told
+    assert "label" not in told
+    (tmp_path / "words.conll").write_text("weir O\n")
+    told = refusal(shared_reader.served.folder, "--data", tmp_path / "words.conll")
+    assert "is a file of tagged words" in told
+    assert "a task such as" not in told
+
+
 def check(text, expected, name="text"):
     """Compare a table with what the library says."""
     lines = list(csv.DictReader(io.StringIO(text, newline="")))
@@ -222,7 +234,7 @@ def test_what_cannot_be_answered_is_refused_in_one_line(folder, make_shared, squ
     assert "text 2 is empty" in refusal(folder, "a", " ")
     assert "there is no text" in refusal(folder, "-", stdin="\n\n")
     told = refusal(make_shared(), "who built the weir?")
-    assert "a model of squad2 needs --data FILE" in told
+    assert "a model of squad2 needs a file as --data" in told
     assert "`bertvision ask`" in told
-    assert "a model of swag needs --data FILE" in refusal(make_shared("swag", ("0", "1")), "the weir")
+    assert "a model of swag needs a file as --data" in refusal(make_shared("swag", ("0", "1")), "the weir")
     assert "no such folder" in refusal(tmp_path / "nowhere", "the weir")

@@ -66,7 +66,7 @@ def test_every_shard_gets_one_of_predictions_that_are_the_models(folder, shards,
     found = predict_shards(folder, [str(shards)], out, CPU)
     assert (found.rows, found.bad, len(found.shards)) == (7, 0, 3)
     done = [f"finished/{name}.json" for name in ("a.jsonl", "c.jsonl", "more/b.jsonl.gz")]
-    assert names(out) == sorted([*done, "a.jsonl", "c.jsonl", "made_by.json", "more/b.jsonl.gz"])
+    assert names(out) == sorted([*done, "a.jsonl", "c.jsonl", "settings_fingerprint.json", "more/b.jsonl.gz"])
     lines = [*read(out / "a.jsonl"), *read(out / "more" / "b.jsonl.gz"), *read(out / "c.jsonl")]
     assert [(line["line"], line["id"]) for line in lines] == [
         *((1, "1"), (2, "2"), (3, "3"), (1, "b0"), (2, "b1"), (2, "2"), (3, "3"))
@@ -151,7 +151,7 @@ def test_a_finished_shard_that_was_damaged_is_answered_again(folder, shards, tmp
     (shards / "a.jsonl").write_text((shards / "a.jsonl").read_text() + "bad\n")
     predict_shards(folder, [str(shards)], out, CPU)
     whole = content_of(out)
-    paths = [path for path in out.rglob("*") if path.is_file() and path.name != "made_by.json"]
+    paths = [path for path in out.rglob("*") if path.is_file() and path.name != "settings_fingerprint.json"]
     assert len(paths) == 7  # of three shards: what was written, that it was, and a bad row
     for path in paths:
         if DAMAGES[damage] is None:

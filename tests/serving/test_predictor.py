@@ -116,7 +116,9 @@ def test_a_run_folder_stands_for_its_best_model_that_can_be_loaded(make_record, 
         ("encoder+better", 1.0, 1, 90.0),
     ]
     for row, fraction, seed, exact in rows:
-        write_record(tmp_path / "records", make_record(row=row, fraction=fraction, seed=seed, scores={"exact": exact}))
+        write_record(
+            tmp_path / "records", make_record(model=row, fraction=fraction, seed=seed, scores={"exact": exact})
+        )
     for place in ("encoder/1", "heads/1/worse"):
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / "model.json").write_text("{}")

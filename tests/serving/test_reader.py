@@ -225,7 +225,7 @@ def test_answers_do_not_depend_on_batches_or_company(reader, tokens):
     contexts = [CONTEXT, "hannah coyle built the weir", CONTEXT[20:70], "1887", CONTEXT * 3]
     alone = [reader(QUESTIONS[0], context) for context in contexts]
     served, config = reader.served, reader.served.config
-    changed = config.model_copy(update={"answers": config.answers.model_copy(update={"tokens": tokens})})
+    changed = config.model_copy(update={"answers": config.answers.model_copy(update={"batch_tokens": tokens})})
     other = Reader(replace(served, config=changed))
     together = other([QUESTIONS[0]] * 5, contexts)
     for one, other in zip(alone, together, strict=True):

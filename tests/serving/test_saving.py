@@ -82,7 +82,7 @@ def test_a_folder_that_holds_something_is_never_replaced(reader, tmp_path):
 
 
 def test_the_card_shows_the_records_scores_and_names_no_folder_of_its_author(reader, make_record, tmp_path):
-    data = {"train": DataFile(name="/home/hannah/weirs.json", sha256="ab" * 32, questions=1234, dropped=0, windows=9)}
+    data = {"train": DataFile(name="/home/hannah/weirs.json", sha256="ab" * 32, examples=1234, dropped=0, windows=9)}
     record = make_record().model_copy(update={"data": data})
     reader.save_pretrained(tmp_path / "saved", [record])
     card = (tmp_path / "saved" / "README.md").read_text()

@@ -1,6 +1,6 @@
 import pytest
 
-from bertvision.serving.answers import Answer, LayerPart, answer_lines, printable, sentence_around
+from bertvision.serving.answers import Answer, LayerPart, answer_lines, percent, printable, sentence_around
 
 CONTEXT = "It rained. The weir was built in 1887 by Hannah Coyle! Then? Nobody lives there now."
 
@@ -24,7 +24,7 @@ def plain(answers, *, is_terminal=False):
 def test_an_answer_stands_in_brackets_in_its_sentence():
     assert plain([make_answer("1887")]) == [
         "1887",
-        "probability 62.5%; that there is no answer 25.0%",
+        "probability 63%; that there is no answer 25%",
         "",
         "The weir was built in [1887] by Hannah Coyle!",
     ]
@@ -37,15 +37,32 @@ def test_a_terminal_shows_it_in_another_style_instead():
     assert (lines[-1].plain[span.start : span.end], span.style) == ("1887", "bold reverse")
 
 
-def test_no_answer_is_said_in_words_and_others_are_listed():
-    nothing = make_answer("", probability=0.5, no_answer_probability=0.5)
-    assert plain([nothing, make_answer("1887"), make_answer("rained", probability=0.03)]) == [
-        "(no answer)",
-        "probability 50.0%",
+def test_where_it_abstains_the_closest_answer_is_shown_as_none_that_is_sure():
+    nothing = make_answer("", probability=0.63, no_answer_probability=0.63)
+    closest = make_answer("1887", probability=0.3, no_answer_probability=0.63)
+    assert plain([nothing, closest, make_answer("rained", probability=0.004)]) == [
+        "no sure answer; closest: 1887",
+        "probability 30%; that there is no answer 63%",
+        "",
+        "The weir was built in [1887] by Hannah Coyle!",
         "\nnext best:",
-        "   62.5%  1887",
-        "    3.0%  rained",
+        "   <1%  rained",
     ]
+    assert plain([nothing]) == ["(no answer)", "probability 63%"]
+
+
+def test_where_it_abstains_from_a_long_text_the_line_of_the_closest_answer_is_named():
+    text = f"{'It rained. ' * 400}\n\nPython 3.11 is needed."
+    start = text.index("3.11")
+    closest = Answer("3.11", start, start + 4, 0.3, 0.6, 1.0, (0, 84), False)
+    nothing = make_answer("", probability=0.6)
+    first, *_ = answer_lines([nothing, closest], [text], is_terminal=False)
+    assert first.plain == "no sure answer; closest: 3.11 (line 3)"
+
+
+def test_only_what_is_certain_is_said_to_be():
+    shares = {1: "100%", 0.9999: ">99%", 0.994: "99%", 0.625: "63%", 0.005: "1%", 0.0049: "<1%", 0: "0%"}
+    assert {share: percent(share) for share in shares} == shares
 
 
 def test_a_question_that_lost_its_end_is_told():
@@ -105,7 +122,7 @@ def test_nothing_that_steers_a_terminal_is_printed():
 )
 def test_a_threshold_that_was_asked_for_is_told_in_the_terms_of_what_is_shown(ratio, rule):
     lines = [line.plain for line in answer_lines([make_answer("1887")], [CONTEXT], is_terminal=False, null_ratio=ratio)]
-    assert lines[1:3] == ["probability 62.5%; that there is no answer 25.0%", rule]
+    assert lines[1:3] == ["probability 63%; that there is no answer 25%", rule]
 
 
 def test_in_a_long_text_it_is_told_where_answers_stand():
@@ -117,6 +134,6 @@ def test_in_a_long_text_it_is_told_where_answers_stand():
         "The weir was built in [1887] by Hannah Coyle!",
         "line 2, characters 118 to 122 of 4,250",
         "\nnext best:",
-        "   62.5%  (no answer)",
-        "   62.5%  1887  (line 2)",
+        "   63%  (no answer)",
+        "   63%  1887  (line 2)",
     ]

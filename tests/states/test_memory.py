@@ -55,7 +55,7 @@ def log_probabilities(head, source):
         {},
         {"layers": (0, 2)},
         {"pooling": "first"},
-        {"pooling": "several", "layers": (1,)},
+        {"pooling": "first_mean_max", "layers": (1,)},
         {"group": 4},
         {"pooling": "mean", "group": 2},
     ],

@@ -51,7 +51,7 @@ def test_few_steps_and_one_answer_are_told_with_a_cure(warnings_of):
     assert "heads.min_steps" in said[1]
     same = next(text for text in said if text.startswith("warning: last_linear: "))
     assert "the same answer, old, and has learned nothing" in same
-    noted = next(record for record in records if record.row == "last_linear")
+    noted = next(record for record in records if record.model == "last_linear")
     assert any("the same answer, old" in note for note in noted.notes)
 
 
@@ -80,7 +80,7 @@ def test_where_a_cpu_has_bf16_a_run_that_tunes_says_that_it_is_faster(
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx512_bf16": has_bf16}, raising=False)
     said, _ = warnings_of(["old", "new"] * 4, finetune={"fractions": fractions}, heads=FEW, precision=precision)
     tips = [text for text in said if text.startswith("tip: ")]
-    assert tips == ["tip: --set precision=bf16 makes training faster on this CPU"] * (
+    assert tips == ["tip: `precision=bf16` makes training faster on this CPU"] * (
         (has_bf16, precision, fractions) == (True, "auto", [1])
     )
 
@@ -88,8 +88,8 @@ def test_where_a_cpu_has_bf16_a_run_that_tunes_says_that_it_is_faster(
 def test_a_run_by_default_on_few_rows_says_nothing(warnings_of):
     said, records = warnings_of(["old", "new", "old", "new"] * 4, dev_end="")
     assert all("are in train too" in text for text in said)
-    assert "regression" in [record.row for record in records]
-    assert records[-1].row == "last_regression"
+    assert "regression" in [record.model for record in records]
+    assert records[-1].model == "last_regression"
     assert {record.fraction for record in records} == {None}
 
 

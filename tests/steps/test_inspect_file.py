@@ -94,8 +94,8 @@ def test_questions_are_counted_with_their_contexts_and_windows_without_answer(sa
 
 def test_the_verb_takes_a_task_and_prints_its_counts_within_80_columns(saved_encoder, tmp_path):
     (tmp_path / "rte.tsv").write_text("index\tsentence1\tsentence2\tlabel\n0\tthe river\tthe weir\tentailment\n")
-    arguments = ["inspect", str(tmp_path / "rte.tsv"), "--task", "rte", "--encoder", str(saved_encoder)]
-    found = json.loads(CliRunner().invoke(app, [*arguments, "--json", "--quiet"]).stdout)
+    arguments = ["show", "data", str(tmp_path / "rte.tsv"), "--task", "rte", "--encoder", str(saved_encoder)]
+    found = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert (found["task"], found["labels"]) == ("rte", {"entailment": 1, "not_entailment": 0})
     lines = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}).stdout.splitlines()
     assert any(line.split() == ["labelled", "not_entailment", "0", "(0.0%)"] for line in lines)

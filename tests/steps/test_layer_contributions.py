@@ -16,7 +16,7 @@ from bertvision.training.checkpoint import fingerprint
 from bertvision.windows.window import WindowConfig, cut_windows
 
 WINDOWS = WindowConfig(max_length=18, stride=4)  # most contexts need several
-ANSWERS = AnswerConfig(max_answer_length=4, tokens=64)
+ANSWERS = AnswerConfig(max_answer_length=4, batch_tokens=64)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_task_without_no_answer_has_spans_alone(model, questions, squad_file):
     answerable = [each for each in questions if each.answers]
     found = layers_of_file(folder, str(squad_file(chosen=answerable)))
     assert found.total.best is not None
-    assert (found.total.null, found.total.difference, found.total.apart) == (None, None, None)
+    assert (found.total.null, found.total.difference, found.total.has_minus_no_answer) == (None, None, None)
     (section,) = found.as_page().tables
     assert section.header[:4] == ("part", "weight", "best", "gold")
 
@@ -122,7 +122,12 @@ def test_a_file_without_answers_has_no_gold_spans(model, squad_file, tmp_path):
             del question["answers"], question["is_impossible"]
     (tmp_path / "asked.json").write_text(json.dumps(content))
     found = layers_of_file(model()[0], str(tmp_path / "asked.json"))
-    assert (found.golds, found.total.gold, found.total.has_answer, found.total.apart) == (0, None, None, None)
+    assert (found.golds, found.total.gold, found.total.has_answer, found.total.has_minus_no_answer) == (
+        0,
+        None,
+        None,
+        None,
+    )
     assert found.total.difference is not None
 
 
@@ -138,11 +143,11 @@ def test_an_answer_that_does_not_stand_where_it_says_is_no_gold_span(model, squa
 
 
 def call(*arguments):
-    return CliRunner().invoke(app, ["layers", *map(str, arguments), "--quiet"])
+    return CliRunner().invoke(app, ["analyze", *map(str, arguments), "--layers", "--quiet"])
 
 
 def test_the_verb_prints_a_table_of_80_columns_with_a_bar_for_every_layer(model, squad_file):
-    result = call(model()[0], "--data", squad_file())
+    result = call(model()[0], "--gold", squad_file())
     assert result.exit_code == 0, result.exception
     lines = result.stdout.splitlines()
     assert max(len(line) for line in lines if not line.startswith(("8 questions", "head "))) <= 80
@@ -150,26 +155,31 @@ def test_the_verb_prints_a_table_of_80_columns_with_a_bar_for_every_layer(model,
     assert lines[1].startswith("head learned_pooling of ")
 
 
-def test_the_verb_writes_a_page_and_json_with_everything(model, squad_file, tmp_path):
+def test_the_verb_prints_json_with_everything(model, squad_file):
     folder, _ = model()
-    result = call(folder, "--data", squad_file(), "--out", tmp_path / "layers.md", "--json")
+    result = call(folder, "--gold", squad_file(), "--json")
     found = json.loads(result.stdout)
     assert [each["name"] for each in found["parts"]] == ["layer 0", "layer 1", "layer 2", "bias"]
-    assert set(found["total"]) >= {"best", "gold", "null", "difference", "has_answer", "no_answer", "apart"}
-    page = (tmp_path / "layers.md").read_text()
-    assert "## What each layer says" in page
-    assert "| layer 2" in page
+    assert set(found["total"]) >= {
+        "best",
+        "gold",
+        "null",
+        "difference",
+        "has_answer",
+        "no_answer",
+        "has_minus_no_answer",
+    }
 
 
 @pytest.mark.parametrize("name", ["lp_adapter_386", "adapter_386_shared_skip_joint"])
 def test_a_head_that_is_no_sum_over_layers_is_refused_in_one_line(model, squad_file, name):
-    result = call(model(name)[0], "--data", squad_file())
+    result = call(model(name)[0], "--gold", squad_file())
     assert (result.exit_code, result.stdout) == (2, "")
     assert "is no sum over layers" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
 def test_a_model_without_spans_is_refused_in_one_line(model, squad_file):
-    result = call(model(task="rte")[0], "--data", squad_file())
+    result = call(model(task="rte")[0], "--gold", squad_file())
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.endswith("a model of rte has no spans; give one of squad1 or squad2\n")

@@ -76,7 +76,7 @@ def settings(saved_encoder, tmp_path):
         "heads": {"epochs": 3, "batch": {"windows": 8}},
         "device": "cpu",
         "search": {
-            "group": 3,
+            "group_size": 3,
             "head": ["learned_pooling", "adapter_64_shared_skip", "mix4"],
             "width": [2, 4],
             "layers": ["all", [0, 2]],
@@ -102,7 +102,7 @@ def test_the_best_trial_on_held_out_rows_is_run_and_scores_what_it_scored(settin
     assert record.best_trial.score == max(trial.score for trial in complete)
     best = read_experiment(tmp_path / "out" / "best.yaml")
     again = run(best, tmp_path / "again")
-    row = next(each for each in again if each.row == f"trial_{record.best}")
+    row = next(each for each in again if each.model == f"trial_{record.best}")
     # The same head from the same start in the same order, beside others and alone; three decimals are a row in 10^5.
     assert row.scores["held_out_accuracy"] == pytest.approx(record.best_trial.score, abs=1e-3)
     assert row.scores["accuracy"] == pytest.approx(record.dev_scores["accuracy"], abs=1e-3)
@@ -164,8 +164,8 @@ def command(settings, tmp_path):
         str(tmp_path / "tiny.yaml"),
         "--out",
         str(out),
-        "--trials",
-        str(trials),
+        "--set",
+        f"search.trials={trials}",
         "-q",
     ]
 
@@ -314,7 +314,7 @@ def test_a_grid_tries_every_value_once(settings, tmp_path):
 
 
 def test_fine_tuning_is_searched_with_restarts(settings, tmp_path):
-    settings["search"] = {"of": "finetune", "lr": [1e-3, 1e-4], "batch": [8], "epochs": [1, 2], "seed": [1, 2]}
+    settings["search"] = {"target": "finetune", "lr": [1e-3, 1e-4], "batch": [8], "epochs": [1, 2], "seed": [1, 2]}
     settings["finetune"] = {"optim": {"schedule": "linear"}}
     record = search(build_experiment(settings), tmp_path / "out", trials=3)
     best = read_experiment(tmp_path / "out" / "best.yaml")
@@ -323,7 +323,7 @@ def test_fine_tuning_is_searched_with_restarts(settings, tmp_path):
     assert best.finetune.fractions == (asked["epochs"],)
     assert best.seeds == (asked["seed"],)
     assert [len(trial.scores) for trial in record.trials] == [trial.settings["epochs"] for trial in record.trials]
-    row = next(each for each in run(best, tmp_path / "again") if each.row == "encoder")
+    row = next(each for each in run(best, tmp_path / "again") if each.model == "encoder")
     assert row.scores["held_out_accuracy"] == pytest.approx(record.best_trial.score, abs=1e-3)
 
 
@@ -332,7 +332,7 @@ def test_heads_are_searched_on_the_tuned_encoder_of_their_seed(settings, tmp_pat
     record = search(build_experiment(settings), tmp_path / "out", trials=4)
     best = read_experiment(tmp_path / "out" / "best.yaml")
     assert best.finetune.fractions == (1.0,)
-    row = next(each for each in run(best, tmp_path / "again") if each.row == f"trial_{record.best}")
+    row = next(each for each in run(best, tmp_path / "again") if each.model == f"trial_{record.best}")
     assert row.scores["held_out_accuracy"] == pytest.approx(record.best_trial.score, abs=1e-3)
 
 
@@ -371,17 +371,17 @@ def test_layers_that_the_encoder_has_not_are_told_at_the_start(settings, tmp_pat
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_trials_on_states_in_memory_score_what_a_run_scores(settings, tmp_path, share):
-    settings |= {"states": "memory", "heads": {**settings["heads"], "share": share}}
+    settings |= {"states": "memory", "heads": {**settings["heads"], "data_fraction": share}}
     record = search(build_experiment(settings), tmp_path / "out", trials=6)
     best = read_experiment(tmp_path / "out" / "best.yaml")
-    row = next(each for each in run(best, tmp_path / "again") if each.row == f"trial_{record.best}")
+    row = next(each for each in run(best, tmp_path / "again") if each.model == f"trial_{record.best}")
     assert row.scores["held_out_accuracy"] == pytest.approx(record.best_trial.score, abs=1e-3)
 
 
 def test_the_command_prints_the_best_trials_and_writes_what_it_found(settings, tmp_path):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(settings))
     shown = CliRunner().invoke(
-        app, ["search", str(tmp_path / "tiny.yaml"), "--out", str(tmp_path / "out"), "--trials", "5", "--quiet"]
+        app, ["search", str(tmp_path / "tiny.yaml"), "--out", str(tmp_path / "out"), "--set", "search.trials=5", "-q"]
     )
     assert shown.exit_code == 0, shown.output
     assert "The best of 5 trials" in shown.output or "trial" in shown.output
@@ -456,7 +456,7 @@ def test_questions_and_tags_are_searched_with_their_readouts(task, metric, saved
     record = search(build_experiment(settings), tmp_path / "out")
     assert len(record.trials) == 2 * 2 * 2
     best = read_experiment(tmp_path / "out" / "best.yaml")
-    row = next(each for each in run(best, tmp_path / "again") if each.row == f"trial_{record.best}")
+    row = next(each for each in run(best, tmp_path / "again") if each.model == f"trial_{record.best}")
     assert record.metric == metric
     assert row.scores[f"held_out_{metric}"] == pytest.approx(record.best_trial.score, abs=1e-3)
 

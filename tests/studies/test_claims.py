@@ -5,11 +5,11 @@ CLAIM = "After one epoch the shared adapter is above BERT."
 COUNTED = "A head has 0.001% to 6.2% of BERT-large's parameters."
 
 
-def write_runs(make_record, folder, experiment, gains, encoder="somewhere/gte-small"):
+def write_runs(make_record, folder, experiment, gains, encoder="somewhere/gte-small", score="f1"):
     for row, kind, values in (("encoder", "encoder", [0.0] * len(gains)), ("adapter_386_shared", "head", gains)):
         for seed, gain in enumerate(values, start=1):
             record = make_record(
-                row=row, kind=kind, seed=seed, experiment=experiment, fraction=1.0, scores={"f1": 50 + gain}
+                model=row, kind=kind, seed=seed, experiment=experiment, fraction=1.0, scores={score: 50 + gain}
             )
             record = record.model_copy(update={"config": {"encoder": encoder}})
             write_record(folder / "results" / experiment / "records", record)
@@ -90,7 +90,7 @@ def test_runs_under_a_condition_speak_of_its_claims_alone(tmp_path, make_record)
         for row, gain in (("adapter_386_shared_skip", 3.0), ("last_adapter", 0.0)):
             for seed in (1, 2, 3):
                 scores = {"f1": 50 + gain + seed / 10}
-                record = make_record(row=row, seed=seed, experiment=experiment, fraction=1.0, scores=scores)
+                record = make_record(model=row, seed=seed, experiment=experiment, fraction=1.0, scores=scores)
                 write_record(tmp_path / "results" / experiment / "records", record)
         assert settled(tmp_path, text).status == status
 
@@ -104,3 +104,25 @@ def test_every_claim_has_one_line_and_one_status(tmp_path):
     papers, counts, *_ = zip(*summary_table(found).texts, strict=True)
     assert papers == tuple(table.title for table in tables)
     assert sum(map(int, counts)) == len(found)
+
+
+def test_the_headline_comes_first_then_the_rest_of_its_paper(tmp_path):
+    (tmp_path / "results").mkdir()
+    first, *others = settle_claims(tmp_path / "results")
+    assert first.claim.text == "One epoch of BERT and one of the head equal BERT after two epochs."
+    papers = [each.study.paper for each in others]
+    assert papers[: papers.count("BERTVision 2020")] == ["BERTVision 2020"] * papers.count("BERTVision 2020")
+    assert sorted(set(papers), key=papers.index)[1:] == [
+        "BERT 2018",
+        "BERTVision 2021",
+        "Our own finding",
+        "Hulburd 2019",
+    ]
+
+
+def test_of_as_many_seeds_the_papers_own_score_is_shown_before_a_narrower_interval(tmp_path, make_record):
+    write_runs(make_record, tmp_path, "own", [2.0, 2.4, 1.6], score="paper_v1_f1")
+    write_runs(make_record, tmp_path, "official", [2.0, 2.1, 1.9])
+    assert [each.score for each in settled(tmp_path).evidence] == ["f1", "paper_v1_f1"]
+    table = next(each for each in claims_tables([settled(tmp_path)]) if each.rows)
+    assert table.texts[0][-1].startswith("paper_v1_f1 +2.0")

@@ -40,7 +40,7 @@ def test_ways_of_tuning_are_compared_at_their_best_thresholds_where_all_have_the
 
 
 def test_a_head_stands_at_all_weights_that_were_trained_for_it(make_variant):
-    records = [make_variant("full", trainable=1999), make_variant("heads", row="ladder", trainable=10)]
+    records = [make_variant("full", trainable=1999), make_variant("heads", model="ladder", trainable=10)]
     records.append(make_variant("top_0", trainable=20))
     (axis,) = score_by_parameters(merge_variants(records)).axes
     shipped = 8_000_000 // 4  # weights of four bytes that differ from where training started
@@ -50,7 +50,7 @@ def test_a_head_stands_at_all_weights_that_were_trained_for_it(make_variant):
 
 def test_the_axis_says_so_where_old_records_cannot_tell_what_was_trained_below_a_head(make_variant):
     records = [make_variant("full", trainable=1999), make_variant("top_0", trainable=20)]
-    records.append(make_variant("heads", row="ladder", trainable=10).model_copy(update={"efficiency": None}))
+    records.append(make_variant("heads", model="ladder", trainable=10).model_copy(update={"efficiency": None}))
     (axis,) = score_by_parameters(merge_variants(records)).axes
     assert axis.get_xlabel() == "trained parameters, those below a head left out"
 

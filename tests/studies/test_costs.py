@@ -40,7 +40,7 @@ def costs(method, seconds=(0.02,), heads=None, rows=("encoder",), settings=None)
 def make(make_variant):
     """Return a function that invents a variant's record that saw 1,000 windows in an epoch and answered 200."""
     files = {
-        name: DataFile(name=name, sha256=None, questions=1, dropped=0, windows=windows)
+        name: DataFile(name=name, sha256=None, examples=1, dropped=0, windows=windows)
         for name, windows in {"train": 1000, "dev": 200}.items()
     }
     return lambda *args, **kwargs: make_variant(*args, **kwargs).model_copy(update={"data": files})
@@ -61,7 +61,7 @@ def test_a_row_costs_what_its_windows_cost_alone(make):
 
 def test_a_head_costs_the_tuning_below_it_and_the_pass_that_trained_all_heads(make):
     both = costs("heads", heads=spent(0.01, 1.0, 9_000_000_000), rows=("encoder", "ladder"))
-    head = make("heads", row="ladder-lr0.01", heads={"epochs": 2, "share": 0.5})
+    head = make("heads", row="ladder-lr0.01", heads={"epochs": 2, "data_fraction": 0.5})
     encoder = make("heads", heads={"epochs": 3})
     (below, above) = with_costs([encoder, head], [both])
     assert (below.efficiency.heads_seconds, below.efficiency.peak_device_bytes) == (0.0, 4_000_000_000)
@@ -113,7 +113,7 @@ def measured_in(tokens):
 @pytest.mark.parametrize("tokens", [16384, 131072])
 def test_a_report_says_so_where_rows_were_run_alone_in_other_batches(make, tokens):
     record = make("full", answers={"tokens": 16384}).model_copy(update={"experiment": "efficiency"})
-    note = costs_note([record], [costs("full", (0.02, 0.02), settings={"answers": {"tokens": tokens}})])
+    note = costs_note([record], [costs("full", (0.02, 0.02), settings={"answers": {"batch_tokens": tokens}})])
     text = "Inference was measured in batches of 131,072 tokens; these rows answered in 16,384 tokens."
     assert (text in note) == (tokens == 131072)
 

@@ -55,7 +55,7 @@ def test_costs_are_laid_out_by_what_was_tuned(make_variant):
         make_variant("houlsby", tune={"train": "none", "insert": "houlsby:64"}),
         make_variant("parasites", tune={"train": "none", "insert": "none", "parasites": {"width": 16}}),
         make_variant("cacnn", finetune={"head": "cacnn_simple"}),
-        make_variant("heads", row="ladder"),
+        make_variant("heads", model="ladder"),
     ]
     tables = cost_tables(Evidence(merge_variants(records)))
     assert [[row[0] for row in table.texts] for table in tables] == [
@@ -98,6 +98,6 @@ def test_inference_is_the_rows_own_where_it_was_measured(make_variant, make_reco
 
 
 def test_a_heads_efficiency_counts_what_was_trained_below_it(make_variant):
-    (table,) = cost_tables(Evidence([make_variant("heads", row="ladder", trainable=100)]))
+    (table,) = cost_tables(Evidence([make_variant("heads", model="ladder", trainable=100)]))
     shipped = 8_000_000 // 4  # weights of four bytes that differ from where training started
     assert table.texts[0][-1] == f"{20 / log10(shipped):.2f}"

@@ -31,7 +31,10 @@ def settings(squad_file, encoder_folder):
         "device": "cpu",
         "finetune": {"fractions": [1], "batch": {"windows": 2}, "lr": 1e-3},
         "heads": {"train": HEADS, "batch": {"windows": 4}},
-        "ensembles": [{"of": ["encoder", "learned_pooling"]}, {"of": ["encoder", "last_linear"], "how": "mean"}],
+        "ensembles": [
+            {"models": ["encoder", "learned_pooling"]},
+            {"models": ["encoder", "last_linear"], "method": "mean"},
+        ],
     }
 
 
@@ -92,7 +95,7 @@ def test_every_row_is_also_scored_as_in_2020_where_that_is_asked_for(settings, o
     settings = {**settings, "heads": {**settings["heads"], "train": [*HEADS, joint]}}
     both = ("finetune.fractions=[1]", "heads.epochs=2", "states=live")
     settings["windows"] = {"max_length": 16, "stride": 4}
-    records = {record.row: record for record in run_with(settings, out, *both, scores=extra_scores(["paper-v1"]))}
+    records = {record.model: record for record in run_with(settings, out, *both, scores=extra_scores(["paper-v1"]))}
     golds, tokenizer = read_squad(settings["data"]["dev"]).examples, load_encoder(settings["encoder"]).tokenizer
     windows = cut_windows(golds, tokenizer, WindowConfig(max_length=16, stride=4), labelled=False)
     assert len(windows) > len(golds)
@@ -104,7 +107,7 @@ def test_every_row_is_also_scored_as_in_2020_where_that_is_asked_for(settings, o
         folder, is_max = out / "predictions" / "1" / row, row == "encoder+learned_pooling"
         expected = in_2020(folder, golds, tokenizer, windows, largest_probabilities=is_max)
         assert [record.scores["paper_v1_exact"], record.scores["paper_v1_f1"]] == pytest.approx(expected)
-        assert all("paper_v1_f1" in scores for scores in record.epochs)
+        assert all("paper_v1_f1" in scores for scores in record.epoch_scores)
 
 
 def test_in_2021_the_surest_window_without_an_answer_decided(ask, questions):

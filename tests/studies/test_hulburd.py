@@ -8,12 +8,12 @@ from studies.hulburd import PAPER, hulburd_tables
 
 TUNINGS = {
     "full": {},
-    "top_6": {"tune": {"train": "top:6", "insert": "none", "norms": True}},
-    "top_0": {"tune": {"train": "none", "insert": "none", "norms": True}},
-    "wide": {"tune": {"train": "none", "insert": "houlsby:384", "norms": True}},
-    "full_64": {"tune": {"train": "all", "insert": "houlsby:64", "norms": True}},
-    "bitfit": {"tune": {"train": "bitfit", "insert": "none", "norms": False}},
-    "lora": {"tune": {"train": "none", "insert": "lora:4", "norms": False}},
+    "top_6": {"tune": {"train": "top:6", "insert": "none", "train_norms": True}},
+    "top_0": {"tune": {"train": "none", "insert": "none", "train_norms": True}},
+    "wide": {"tune": {"train": "none", "insert": "houlsby:384", "train_norms": True}},
+    "full_64": {"tune": {"train": "all", "insert": "houlsby:64", "train_norms": True}},
+    "bitfit": {"tune": {"train": "bitfit", "insert": "none", "train_norms": False}},
+    "lora": {"tune": {"train": "none", "insert": "lora:4", "train_norms": False}},
 }
 COSTS = CostRecord(
     experiment="efficiency",
@@ -76,8 +76,8 @@ def test_differences_to_full_are_paired_by_seed(study):
 
 def test_differences_have_intervals_where_answers_were_compared(study):
     known = {"experiment": "efficiency", "against": "full", "seeds": (1, 2), "p_value": 0.01, "by_seed": (-2.0, -3.0)}
-    found = DifferenceRecord(row="top_6", fraction=1.0, difference=-2.5, low=-3.25, high=-1.0, **known)
-    other = DifferenceRecord(row="top_0", fraction=0.3, difference=-9.0, low=-9.5, high=-8.5, **known)
+    found = DifferenceRecord(model="top_6", fraction=1.0, difference=-2.5, low=-3.25, high=-1.0, **known)
+    other = DifferenceRecord(model="top_0", fraction=0.3, difference=-9.0, low=-9.5, high=-8.5, **known)
     blocks, *_ = hulburd_tables(Evidence(study, differences=[found, other]))
     place = blocks.header.index("against full")
     assert [row[place] for row in blocks.texts] == ["", "-2.5 (-3.2 to -1.0)", "-6.5 ± 0.7"]
@@ -86,7 +86,7 @@ def test_differences_have_intervals_where_answers_were_compared(study):
 
 def add_best(records):
     """Return records a best F1 five above their F1, and those of `top_6` seven."""
-    gains = [7 if record.row == "top_6" else 5 for record in records]
+    gains = [7 if record.model == "top_6" else 5 for record in records]
     scores = [{**each.scores, "best_f1": each.scores["f1"] + gain} for each, gain in zip(records, gains, strict=True)]
     return [each.model_copy(update={"scores": own}) for each, own in zip(records, scores, strict=True)]
 
@@ -114,8 +114,8 @@ def test_differences_of_best_f1_have_intervals_where_they_were_compared(study):
     apart = {"difference": -2.5, "low": -3.25, "high": -1.0, "p_value": 0.01, "by_seed": (-2.0, -3.0)}
     best = Apart(difference=-0.5, low=-1.125, high=0.25, p_value=0.2, by_seed=(0.0, -1.0))
     found = [
-        DifferenceRecord(row="top_6", best=best, **known, **apart),
-        DifferenceRecord(row="top_0", **known, **apart),
+        DifferenceRecord(model="top_6", best=best, **known, **apart),
+        DifferenceRecord(model="top_0", **known, **apart),
     ]
     blocks, *_ = hulburd_tables(Evidence(add_best(study), differences=found))
     assert column(blocks, "best against full") == ["", "-0.5 (-1.1 to +0.2)", "-6.5 ± 0.7"]

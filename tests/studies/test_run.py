@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from transformers import AutoConfig, AutoModel
 from typer.testing import CliRunner
 
 from bertvision.data.held_out import write_squad
@@ -20,15 +19,7 @@ from bertvision.settings import CONFIGS, read_yaml
 from bertvision.steps.run import run
 from studies.__main__ import app
 from studies.records import read_study_records
-from studies.run import (
-    foresee,
-    missing_files,
-    plan_study,
-    resample_claims,
-    run_study,
-    speed_for,
-)
-from studies.speed import EncoderSpeed, measure_speed
+from studies.run import count_work, missing_files, plan_study, resample_claims, run_study
 from studies.study import find_study, read_studies
 
 pytestmark = pytest.mark.flow
@@ -66,7 +57,7 @@ def test_every_study_can_be_planned(name, encoder):
     plan = plan_study(study, encoder, seeds=2)
     assert {each.name for each in plan.experiments} == {name}
     assert {each.seeds for each in plan.experiments} == {(1, 2)}
-    work = foresee(plan)
+    work = count_work(plan)
     assert work.tuning_epochs + work.head_passes > 0
     if encoder is not None:
         assert {each.encoder for each in plan.experiments} == {encoder}
@@ -74,7 +65,7 @@ def test_every_study_can_be_planned(name, encoder):
     rows = {"encoder"} if plan.experiments[0].variant is None else {str(each.method) for each in plan.experiments}
     for each in plan.experiments:
         own = "" if each.method is None else f"{each.method}:"
-        heads = [head.setting_of or head.name for head in each.heads.train]
+        heads = [head.variant_of or head.name for head in each.heads.train]
         rows |= {f"{own}{row}" for row in (*heads, *(ensemble.name for ensemble in each.ensembles))}
         rows |= {f"{own}{row}-of-{fraction:g}" for row in heads for fraction in each.transfer or ()}
     named = [each.row for each in study.published] + list(study.controls)
@@ -101,8 +92,6 @@ def test_the_papers_own_encoder_is_tuned_by_its_own_recipe_wherever_it_lies(enco
     (found,) = plan.experiments
     assert found.encoder == encoder
     assert (found.finetune.lr, found.finetune.batch.windows, found.windows.max_length) == (1e-5, 4, 386)  # SPEC 5
-    measured = EncoderSpeed(encoder="any", tuning=(1.0,), frozen=(1.0,), weights=1)
-    assert speed_for(plan, measured).weights == 335_141_888 - 30_522 * 1_024  # SPEC 1
 
 
 LARGE_2021 = {  # rates and batches of heads, as wide as rows are long (SPEC 8.5)
@@ -138,8 +127,9 @@ def test_glue_of_2018_is_tuned_at_four_rates_of_which_held_out_rows_choose():
 
 
 RECORDED = Path(__file__).parents[2] / "results/reproduce"
-# What a user may choose without making another study of it; a run may also leave out fractions.
-FREE = ("data.train", "data.dev", "seeds", "precision", "answers.n_best")
+# What a user may choose without making another study of it; a run may also leave out fractions. A decoder more adds
+# scores and changes none.
+FREE = ("data.train", "data.dev", "seeds", "precision", "answers.n_best", "answers.decoders")
 
 
 def leaves(settings, place=""):
@@ -160,7 +150,7 @@ def test_committed_records_are_of_the_settings_that_the_study_has_today(name):
         asked, made = leaves(planned[record.variant].model_dump(mode="json")), leaves(record.config)
         assert set(made["finetune.fractions"]) <= set(asked.pop("finetune.fractions"))
         differs = {key for key, value in asked.items() if key in made and made[key] != value}
-        assert differs <= set(FREE), record.row
+        assert differs <= set(FREE), record.model
 
 
 # Experiments of configs/ whose records lie below a folder of the same name.
@@ -175,6 +165,8 @@ CHANGED = (
     "heads.train",
     "heads.batch",
     "ensembles",
+    "answers.decoders",
+    "states.source",
 )  # --set of docs/, and fields since
 
 
@@ -185,7 +177,7 @@ def test_committed_records_are_of_the_settings_that_the_experiment_has_today(pat
     for record in read_records(RECORDED.parent / path.parent.name / path.stem):
         asked, made = leaves(experiments[record.variant].model_dump(mode="json")), leaves(record.config)
         differs = [key for key, value in asked.items() if key in made and made[key] != value]
-        assert [key for key in differs if not key.startswith(CHANGED)] == [], record.row
+        assert [key for key in differs if not key.startswith(CHANGED)] == [], record.model
 
 
 @pytest.mark.parametrize("name", read_studies())
@@ -196,7 +188,7 @@ def test_every_study_dry_runs_on_a_tiny_encoder_and_makes_nothing(name, saved_en
     text = " ".join(shown.stdout.split())
     study = find_study(name)
     assert f"{name}: {study.title}" in text
-    assert ("takes: " in text and "on this machine" in text and "run: " in text) == bool(study.config)
+    assert ("takes: " in text and "over the paper's" in text and "run: " in text) == bool(study.config)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -351,7 +343,7 @@ def test_an_encoder_that_another_run_tuned_by_the_same_settings_is_not_tuned_aga
 
 def test_controls_of_the_null_threshold_learn_in_the_same_pass_from_the_encoders_own_scores(settings, tmp_path):
     records = run(build_experiment(settings), tmp_path / "out")
-    trained = {(each.row, each.fraction): each for each in records}
+    trained = {(each.model, each.fraction): each for each in records}
     assert trained["null_offset", 1].parameters.trainable == 1
     assert trained["null_offset_scale", 1].parameters.trainable == 2
     assert trained["null_offset", 1].kind == "control"
@@ -376,7 +368,7 @@ def test_a_null_offset_needs_an_output_layer_to_correct(settings, tmp_path):
 
 def test_heads_of_an_early_fraction_answer_with_later_states(settings, tmp_path):
     settings = {**settings, "heads": {**settings["heads"], "train": ["last_linear"]}, "transfer": [0.5]}
-    records = {(each.row, each.fraction): each for each in run(build_experiment(settings), tmp_path / "out")}
+    records = {(each.model, each.fraction): each for each in run(build_experiment(settings), tmp_path / "out")}
     moved = records["last_linear-of-0.5", 1]
     assert moved.head_fraction == 0.5
     assert ("last_linear-of-0.5", 0.5) not in records
@@ -392,33 +384,6 @@ def test_heads_of_an_early_fraction_answer_with_later_states(settings, tmp_path)
 def test_heads_of_a_fraction_that_is_not_tuned_for_are_refused(settings):
     with pytest.raises(SettingsError, match=r"`transfer` has 0\.3, which is none of finetune\.fractions"):
         build_experiment({**settings, "transfer": [0.3]})
-
-
-def test_times_are_foreseen_from_a_measured_speed(saved_encoder):
-    plan = plan_study(find_study("span_tables"), str(saved_encoder), seeds=1)
-    speed = measure_speed(str(saved_encoder), "cpu")
-    times = [foresee(plan_study(plan.study, str(saved_encoder), seeds=n), speed).seconds for n in (1, 3)]
-    once, thrice = (each.middle for each in times)
-    assert once > 0
-    assert thrice == pytest.approx(3 * once)
-    assert speed.for_encoder(2 * speed.weights).frozen == pytest.approx([each / 2 for each in speed.frozen])
-
-
-def test_words_that_are_only_looked_up_take_no_time(saved_encoder):
-    """Of BERT-base, cased and uncased differ in their words alone (SPEC 1)."""
-    speed = measure_speed(str(saved_encoder), "cpu")
-    model = AutoModel.from_pretrained(saved_encoder)
-    words = model.config.vocab_size * model.config.hidden_size
-    assert speed.weights == sum(each.numel() for each in model.parameters()) - words
-    cased, uncased = (speed_for(plan_study(find_study(name)), speed) for name in ("hulburd_freezing", "squad_2021"))
-    assert cased == uncased != speed
-
-
-def test_an_encoder_of_short_rows_is_measured_on_such(saved_encoder, tokenizer, tmp_path):
-    config = AutoConfig.from_pretrained(saved_encoder, max_position_embeddings=32)
-    AutoModel.from_config(config).save_pretrained(tmp_path / "short")
-    tokenizer.save_pretrained(tmp_path / "short")
-    assert measure_speed(str(tmp_path / "short"), "cpu").frozen[0] > 0
 
 
 def test_questions_without_an_answer_are_left_out_of_squad_1_where_that_is_asked_for(folder, saved_encoder, tmp_path):
@@ -440,7 +405,7 @@ def test_heads_on_some_layers_are_trained_kept_and_asked_with_others(folder, sav
     record = run_study(plan_study(find_study("mechanism"), str(saved_encoder), folder, 2, overrides), tmp_path / "out")
     rows = {each.row: each for each in record.results}
     assert {"adapter_last", "adapter_ends", "adapter_copies", "joint_last"} <= rows.keys()
-    sizes = {each.row: each.parameters.trainable for each in read_records(tmp_path / "out")}
+    sizes = {each.model: each.parameters.trainable for each in read_records(tmp_path / "out")}
     assert sizes["adapter_copies"] == sizes["adapter_386_shared"]
     assert (
         sizes["adapter_386_shared"] - sizes["adapter_last"] == 2 * 2 * 12
@@ -461,7 +426,7 @@ def test_claims_about_f1_resample_articles_and_seeds_together(folder, questions,
     shown = []
     for seed, right in ((1, ("q0", "q1", "q3")), (2, golds)):
         for row, answers in (("encoder", nothing), ("adapter_386_shared_skip", {**nothing, **_only(golds, right)})):
-            record = make_record(row=row, seed=seed, scores={"f1": 0.0}, config={"seeds": [1, 2]})
+            record = make_record(model=row, seed=seed, scores={"f1": 0.0}, config={"seeds": [1, 2]})
             shown.append(Shown(record, row, tmp_path / row / str(seed)))
             write_json(shown[-1].answers, answers)
     found = resample_claims(find_study("null_offset"), shown, str(folder / "dev-v2.0.json"))
@@ -483,18 +448,6 @@ def test_seeds_that_were_run_one_by_one_are_judged_as_one_study(folder, saved_en
     (judged,) = read_study_records(tmp_path / "both")
     assert judged.claims == expected.claims
     assert judged.results == expected.results
-    shift = runpy.run_path(str(TOOLS / "null_shift.py"))
-    lines = [line for run in runs for work in shift["works_of"](run, dev) for line in shift["take_apart"](work)]
-    assert {(line["row"], line["seed"]) for line in lines} == {
-        (row, seed) for row in ("encoder", "adapter_386_shared_skip", "last_adapter", "null_offset") for seed in (1, 2)
-    }
-    scores = {(each.row, each.seed): each.scores for each in read_records(tmp_path / "both")}
-    for line in lines:
-        assert line["f1"] == pytest.approx(scores[line["row"], line["seed"]]["f1"], abs=1e-3)
-        assert line["best_f1"] == pytest.approx(scores[line["row"], line["seed"]]["best_f1"], abs=1e-3)
-    offset = next(line["against"]["encoder"] for line in lines if line["row"] == "null_offset")
-    assert (offset["slope"], offset["correlation"]) == pytest.approx((1, 1), abs=1e-3)  # it adds a number to all odds
-    assert "Null odds: dev, 1" in shift["page_of"](lines)
 
 
 TOOLS = Path(__file__).parents[2] / "tools"

@@ -44,11 +44,11 @@ def records(make_record):
     kinds = {"encoder": "encoder", "learned_pooling": "head", "last_linear": "control"}
     return [
         make_record(
-            row=row,
+            model=row,
             kind=kinds[row],
             seed=seed,
             scores={"paper_v1_f1": 60.0 + 10 * seed + gain, "f1": 50.0 + gain},
-            epochs=[{"f1": 40.0}, {"f1": 55.0}, {"f1": 50.0 + gain}],
+            epoch_scores=[{"f1": 40.0}, {"f1": 55.0}, {"f1": 50.0 + gain}],
             layer_weights=[0.1, 0.2, 0.2, 0.1, 0.1, 0.3],
         )
         for row, own in gains.items()
@@ -152,7 +152,7 @@ def test_a_result_is_judged_by_the_first_score_that_was_published_for_it(make_re
     )
     gains = {"cola": 0.0, "cola:ap_glue": 5.0}
     records = [
-        make_record(row=row, seed=seed, scores={"accuracy": 80.0, "matthews": 40.0 + gain + seed / 10})
+        make_record(model=row, seed=seed, scores={"accuracy": 80.0, "matthews": 40.0 + gain + seed / 10})
         for row, gain in gains.items()
         for seed in (1, 2, 3)
     ]
@@ -264,7 +264,7 @@ def test_equal_is_two_one_sided_tests_at_the_margin(make_record):
     """Of gains 0.1, 0.2 and 0.3 the interval is 0.2 +- 0.2484: within half a point, and not within 0.4."""
     claim = {"text": "Equal.", "where": "here", "one": {"row": "head"}, "other": {}, "expected": "equal"}
     rows = [
-        make_record(row=row, kind=kind, seed=seed, scores={"f1": 50.0 + gain * seed / 10})
+        make_record(model=row, kind=kind, seed=seed, scores={"f1": 50.0 + gain * seed / 10})
         for row, kind, gain in (("encoder", "encoder", 0), ("head", "head", 1))
         for seed in (1, 2, 3)
     ]

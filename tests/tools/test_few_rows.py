@@ -1,5 +1,4 @@
 import importlib
-import json
 from argparse import Namespace
 from collections import Counter
 from pathlib import Path
@@ -24,14 +23,12 @@ def given(tool, tmp_path, encoder_folder):
         (tmp_path / task).mkdir()
         for split in ("train", "dev", "test"):
             tool.write_table(tmp_path / task / f"{split}.csv", table)
-    return tool.Given(tmp_path, (("tiny", str(encoder_folder)),), "cpu", 3, 0.0)
+    return tool.Place(tmp_path, str(encoder_folder), "cpu", float("inf"))
 
 
 @pytest.mark.parametrize(
     ("task", "side"),
     [
-        ("SST-2", "contrastive:pairs=8"),
-        ("SST-2", "setfit"),
         ("SST-2", "logistic"),
         ("SST-2", "majority"),
         ("STS-B", "logistic"),
@@ -40,7 +37,7 @@ def given(tool, tmp_path, encoder_folder):
 def test_every_side_of_a_cell_has_a_score(tool, given, task, side):
     found = tool.measure(tool.Cell("tiny", task, "8", 0, side), given)
     assert found["num_rows"] == 8
-    assert found["metric"] == tool.TASKS[task].metric
+    assert found["metric"] == tool.TASKS[task][1]
     assert -100 <= found["score"] <= 100
 
 
@@ -57,31 +54,24 @@ def test_a_draw_has_the_classes_in_their_shares_and_each_of_them(tool):
 
 
 def test_first_draws_and_small_sizes_come_first(tool):
-    given = Namespace(encoders="a=x,b=y", draws=4, sizes="8,1000,all", tasks="SST-2,STS-B", sides="default,setfit")
+    given = Namespace(encoders="a=x,b=y", draws=4, sizes="8,1000,all", tasks="SST-2,STS-B", sides="default,majority")
     cells = list(tool.all_cells(given))
     assert [cell.draw for cell in cells] == sorted(cell.draw for cell in cells)
-    assert [cell.rows for cell in cells if cell.draw == 0] == ["8"] * 6 + ["1000"] * 6 + ["all"] * 4
+    assert [cell.rows for cell in cells if cell.draw == 0] == ["8"] * 6 + ["1000"] * 6 + ["all"] * 6
     assert {cell.draw for cell in cells if cell.rows == "all"} == {0}
-    assert not any(cell.task == "STS-B" and cell.side == "setfit" for cell in cells)
+    assert not any(cell.task == "STS-B" and cell.side == "majority" for cell in cells)
 
 
-def test_pairs_are_oversampled_as_setfit_does(tool):
-    pairs = tool.oversampled_pairs([0, 0, 1], most=100)
-    # Alike: three rows with themselves and one pair, 4; different: 2, which come twice.
-    assert Counter(alike for _, _, alike in pairs) == {True: 4, False: 4}
-    assert {(one, two) for one, two, alike in pairs if not alike} == {(0, 2), (1, 2)}
-
-
-def test_a_report_compares_sides_on_the_draws_that_all_have(tool, tmp_path):
+def test_a_report_compares_sides_on_the_draws_that_all_have(tool):
     scores = {("default", 0): 70.0, ("default", 1): 90.0, ("logistic", 0): 60.0}
     records = [
         {"encoder": "a", "task": "SST-2", "rows": "8", "draw": draw, "side": side, "score": value, "seconds": 2.0}
         | ({"models": {"regression": 65.0}} if side == "default" else {})
         for (side, draw), value in scores.items()
     ]
-    (tmp_path / "some.jsonl").write_text("\n".join(map(json.dumps, records)))
-    tool.write_report(tmp_path)
-    lines = (tmp_path / "few_rows.md").read_text().splitlines()
-    assert lines[2] == "| 8 | 1 | 1 | 70.0 | 65.0 | 60.0 |  | 2 |"
-    assert "| SST-2 | 8 | 2 | 80.0 ± 10.0 | 65.0 | 60.0 |" in lines
-    assert (tmp_path / "few_rows.png").stat().st_size > 0
+    assert tool.report(records).splitlines() == [
+        "| encoder | rows | table | draws | default | logistic | regression |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| a | 8 | SST-2 | 1 | 70.0 | 60.0 | 65.0 |",
+        "| a | 8 | mean of 1 |  | 70.0 | 60.0 | 65.0 |",
+    ]

@@ -8,6 +8,7 @@ from golden_experiments import EXPERIMENTS
 from safetensors.numpy import save_file
 
 from bertvision.experiment import build_experiment
+from bertvision.manifest import check_manifest, write_manifest
 from bertvision.tasks import KINDS, TASKS
 
 
@@ -42,6 +43,16 @@ def test_weights_are_compared_to_the_bit_and_their_distance_is_told(tmp_path):
     assert (field, told) == ("spans/head.safetensors:weight", "1 of 6 values differ, by 0.5 at most")
 
 
+def test_of_a_text_only_lines_that_differ_are_told(tmp_path):
+    path = tmp_path / "report.md"
+    old = fields_of(path, "title\none\ntwo\nthree\n")
+    new = fields_of(path, "title\na line more\none\n2\nthree\n")
+    assert differences(old, new) == [
+        ("spans/report.md:line 2", "(absent)", "'a line more'"),
+        ("spans/report.md:line 4", "'two'", "'2'"),
+    ]
+
+
 def test_a_file_that_is_gone_is_one_line(tmp_path):
     old = fields_of(tmp_path / "one.json", '{"a": 1, "b": 2}')
     assert differences(old, {}) == [("spans/one.json:(file)", "'there'", "(absent)")]
@@ -56,12 +67,18 @@ def test_what_the_clock_decides_is_not_compared_but_has_to_be_there(tmp_path):
     ]
 
 
-def test_a_renamed_field_is_compared_with_its_old_one_and_an_expected_difference_has_its_reason(monkeypatch):
+def test_a_renamed_field_is_compared_with_its_old_one(monkeypatch):
     monkeypatch.setitem(golden.WORDS, "renamed", [{"old": r":row$", "new": ":model"}])
-    monkeypatch.setitem(golden.WORDS, "expected", [{"field": "*:format", "because": "section 5"}])
-    old = {"spans/r.json:row": "encoder", "spans/r.json:format": 1}
-    (found,) = golden.compare(old, {"spans/r.json:model": "encoder", "spans/r.json:format": 2})
+    assert golden.compare({"spans/r.json:row": "encoder"}, {"spans/r.json:model": "encoder"}) == []
+
+
+def test_an_expected_difference_has_its_reason_and_only_between_the_values_that_are_expected(monkeypatch):
+    group = {"because": "section 5", "fields": [["*:format", "1", "2"]]}
+    monkeypatch.setitem(golden.WORDS, "expected", [group])
+    (found,) = golden.compare({"spans/r.json:format": 1}, {"spans/r.json:format": 2})
     assert (found.field, found.because) == ("spans/r.json:format", "section 5")
+    (found,) = golden.compare({"spans/r.json:format": 1}, {"spans/r.json:format": 3})
+    assert found.because is None
 
 
 @pytest.mark.parametrize(
@@ -101,3 +118,13 @@ def test_every_command_has_a_line_in_both_trees():
 
 def test_the_words_of_both_trees_are_plain_yaml():
     assert json.loads(json.dumps(golden.WORDS)) == golden.WORDS == yaml.safe_load(yaml.safe_dump(golden.WORDS))
+
+
+def test_records_without_the_clock_are_records_that_the_tree_still_reads(tmp_path):
+    record = tmp_path / "out" / "records" / "8-encoder.json"
+    record.parent.mkdir(parents=True)
+    record.write_text('{"scores": {"f1": 0.5}, "seconds": 2.25}')
+    write_manifest(record.parent)
+    golden.settle_measured(tmp_path)
+    assert json.loads(record.read_text()) == {"scores": {"f1": 0.5}, "seconds": 1.0}
+    check_manifest(record.parent)

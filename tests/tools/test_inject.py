@@ -45,7 +45,7 @@ def test_the_encoder_is_scored_without_training(saved_encoder, tuned, squad_file
     settings = {"data": {"train": data, "dev": data}, "encoder": str(tmp_path / "out"), "device": "cpu"}
     settings |= {"windows": {"max_length": 24, "stride": 4}, "finetune": {"fractions": [0]}, "heads": {"train": []}}
     (record,) = run(build_experiment(settings), tmp_path / "run")
-    assert (record.fraction, record.row, record.seconds.finetune) == (0, "encoder", 0)
+    assert (record.fraction, record.model, record.seconds.finetune) == (0, "encoder", 0)
     assert 0 <= record.scores["f1"] <= 100
 
 

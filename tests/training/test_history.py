@@ -67,7 +67,7 @@ def test_the_host_looks_at_losses_once_in_many_steps_and_at_evaluations():
     feed(history, group, [1.0], first=STEPS_BETWEEN_LOOKS + 1)
     assert len(seen.points) == 2 * STEPS_BETWEEN_LOOKS
     history.mark({"one": 75.0})
-    assert [(each.row, each.score) for each in seen.points[-2:]] == [("one", 75.0), ("two", None)]
+    assert [(each.model, each.score) for each in seen.points[-2:]] == [("one", 75.0), ("two", None)]
 
 
 def test_losses_that_are_not_finite_are_left_out_of_the_mean():
@@ -85,7 +85,7 @@ def test_a_step_is_one_point_also_when_it_is_saved_and_evaluated_afterwards():
     history.state()
     history.mark({"one": 50.0})
     history.mark()
-    assert [(each.step, each.loss, each.score) for each in seen.points if each.row == "one"] == [
+    assert [(each.step, each.loss, each.score) for each in seen.points if each.model == "one"] == [
         (1, 1.0, None),
         (2, 3.0, 50.0),
     ]

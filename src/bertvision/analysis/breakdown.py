@@ -71,7 +71,7 @@ class GroupScore(NamedTuple):
 
     exact: float | None
     f1: float | None
-    declined: float | None  # how often it gave no answer
+    abstained: float | None  # how often it gave no answer
 
 
 class Errors(NamedTuple):
@@ -79,8 +79,8 @@ class Errors(NamedTuple):
 
     wrong: int
     has_answer: int  # wrong answers to questions that have one
-    has_answer_declined: int  # of these, predicted as no answer
-    declined_share: float | None  # of these, in percent
+    has_answer_abstained: int  # of these, predicted as no answer
+    abstained_percent: float | None  # of these, in percent
     no_answer: int  # questions without an answer that were answered
 
 
@@ -92,12 +92,12 @@ class LengthsOfRight(NamedTuple):
     mean_pieces: float | None  # word pieces; None also where they are not known
 
 
-HEADS = {"exact": "EM", "f1": "F1", "declined": "abstained"}
+HEADS = {"exact": "EM", "f1": "F1", "abstained": "abstained"}
 ERROR_ROWS = {
     "wrong": "wrong",
     "has_answer": "  has answer",
-    "has_answer_declined": "    predicted as no answer",
-    "declined_share": "    predicted as no answer, %",
+    "has_answer_abstained": "    predicted as no answer",
+    "abstained_percent": "    predicted as no answer, %",
     "no_answer": "  no answer, but one was given",
 }
 
@@ -140,9 +140,9 @@ def count_errors(questions: Sequence[Question], answers: ScoredAnswers) -> Error
     """Count wrong answers, and how many answerable questions among them got no answer."""
     wrong = [each for each in questions if not answers.is_right(each)]
     has_answer = [each for each in wrong if not each.is_impossible]
-    declined = sum(answers.abstains(each) for each in has_answer)
-    share = 100 * declined / len(has_answer) if has_answer else None
-    return Errors(len(wrong), len(has_answer), declined, share, len(wrong) - len(has_answer))
+    abstained = sum(answers.abstains(each) for each in has_answer)
+    share = 100 * abstained / len(has_answer) if has_answer else None
+    return Errors(len(wrong), len(has_answer), abstained, share, len(wrong) - len(has_answer))
 
 
 def lengths_of_right(
@@ -159,7 +159,7 @@ def lengths_of_right(
 def group_section(grouping: Grouping, scores: Mapping[str, Mapping[str, GroupScore]]) -> Table:
     """Lay out a grouping's scores; an empty group has empty cells."""
     models = list(next(iter(scores.values())))
-    shown = ("exact", "f1", "declined") if len(models) == 1 else ("exact", "f1")  # three of each are over 80 columns
+    shown = ("exact", "f1", "abstained") if len(models) == 1 else ("exact", "f1")  # three of each are over 80 columns
     heads = [HEADS[what] if len(models) == 1 else f"{model} {HEADS[what]}" for model in models for what in shown]
     rows = tuple(
         (
@@ -198,8 +198,8 @@ def _lengths(group: Sequence[Question], pieces: Mapping[str, int] | None) -> Len
 
 
 def _group_score(group: Sequence[Question], answers: ScoredAnswers) -> GroupScore:
-    declined = [answers.abstains(each) for each in group]
-    share = _mean(declined)
+    abstained = [answers.abstains(each) for each in group]
+    share = _mean(abstained)
     return GroupScore(answers.score("exact", group), answers.score("f1", group), None if share is None else 100 * share)
 
 

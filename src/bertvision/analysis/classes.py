@@ -48,13 +48,13 @@ class TypeCounts(NamedTuple):
     """How often one type is there, is given, and is given rightly; shares are in percent."""
 
     gold: int
-    found: int
+    predicted: int
     right: int
 
     @property
     def precision(self) -> float | None:
         """Return how much of what was given is right."""
-        return 100 * self.right / self.found if self.found else None
+        return 100 * self.right / self.predicted if self.predicted else None
 
     @property
     def recall(self) -> float | None:
@@ -64,7 +64,7 @@ class TypeCounts(NamedTuple):
     @property
     def f1(self) -> float | None:
         """Return the harmonic mean of both; None where the type is neither there nor given."""
-        return 200 * self.right / (self.gold + self.found) if self.gold + self.found else None
+        return 200 * self.right / (self.gold + self.predicted) if self.gold + self.predicted else None
 
     def as_dict(self) -> dict[str, Any]:
         """Return counts and shares as JSON values."""

@@ -17,7 +17,7 @@ class SecondAnswers(NamedTuple):
     wrong: int  # first answers that equal no gold
     without_second: int  # of the wrong ones, those that have no other answer
     fixed: int  # of the wrong ones, those whose second answer equals a gold
-    fixed_share: float | None
+    fixed_percent: float | None
     fixed_with_answer: int  # of the fixed ones, the answerable questions
     exact_of_wrong: float | None  # of the second answers to questions whose first answer is wrong
     f1_of_wrong: float | None
@@ -30,7 +30,7 @@ ROWS = {
     "wrong": "first answer wrong",
     "without_second": "  of these: no second answer",
     "fixed": "  of these: second answer right",
-    "fixed_share": "  second answer right, %",
+    "fixed_percent": "  second answer right, %",
     "fixed_with_answer": "  second answer right and not empty",
     "exact_of_wrong": "  EM of the second answers",
     "f1_of_wrong": "  F1 of the second answers",
@@ -63,7 +63,7 @@ def score_seconds(
         wrong=len(wrong),
         without_second=len(wrong) - len(tried),
         fixed=len(fixed),
-        fixed_share=100 * len(fixed) / len(wrong) if wrong else None,
+        fixed_percent=100 * len(fixed) / len(wrong) if wrong else None,
         fixed_with_answer=sum(bool(normalize_answer(seconds[each])) for each in fixed),
         exact_of_wrong=_percent([second.exact[each] for each in tried]),
         f1_of_wrong=_percent([second.f1[each] for each in tried]),

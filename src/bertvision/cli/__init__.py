@@ -11,25 +11,44 @@ import typer
 from typer.core import TyperGroup
 
 import bertvision
-from bertvision.cli.console import results
-from bertvision.cli.evaluate import analyze, calibrate, compare, ensemble, layers, report, score
-from bertvision.cli.prepare import configs, heads, inspect, near_miss
-from bertvision.cli.pretrain import pretrain
-from bertvision.cli.search import search
+from bertvision.cli.console import fail, results
+from bertvision.cli.data import encode, show
+from bertvision.cli.evaluate import analyze, calibrate, compare, ensemble, report, score
 from bertvision.cli.serve import save, serve
-from bertvision.cli.train import encode, finetune, quickstart, run, train_heads
-from bertvision.cli.use import ask, export, predict
+from bertvision.cli.train import pretrain, quickstart, run, search
+from bertvision.cli.use import ask, predict
 
 # In the order in which --help lists them.
 VERBS_BY_PANEL = {
-    "Use a model": (ask, serve, predict, save, export),
-    "Train": (quickstart, run, finetune, train_heads, pretrain, search, encode, inspect, near_miss, heads, configs),
-    "Evaluate": (score, compare, analyze, calibrate, ensemble, layers, report),
+    "Use a model": (ask, predict, serve, save),
+    "Train": (quickstart, run, search, pretrain, encode, show),
+    "Evaluate": (score, compare, analyze, calibrate, ensemble, report),
+}
+OLD_VERBS = {
+    "compare-methods": "is now `compare --variants`",
+    "configs": "is now `show experiments`",
+    "costs": "is now `make bench NAME=costs`, in the repository",
+    "export": "is now `save --onnx`",
+    "finetune": "is now `run --until encoder`",
+    "heads": "is now `show heads`",
+    "inspect": "is now `show data`",
+    "layers": "is now `analyze --layers`",
+    "near-miss": "is now the setting data.near_misses, and bertvision.data.make_near_misses in Python",
+    "plan": "is gone: `run` says what its states take; `show data` counts examples, tokens and windows",
+    "push": "is gone: `save` the model, then `hf upload` its folder",
+    "reproduce": "is now `python -m studies run`, in the repository",
+    "train-heads": "is now `run --until heads`",
 }
 
 
 class PanelGroup(TyperGroup):
     """Lists commands by panel in plain text: typer does so only with rich, which also boxes in one-line errors."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 (click's, which typer brings its own of)
+        """Find a command; one of an earlier version names what to type now."""
+        if cmd_name in OLD_VERBS:
+            fail(f"`{cmd_name}` {OLD_VERBS[cmd_name]}")
+        return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (click's, which typer brings its own of)
         """Write a section for each panel, with the descriptions of all in one column."""

@@ -1,30 +1,27 @@
 """Verbs that judge answers: score and compare them, take them apart, tell how far they can be trusted, join them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from bertvision.cli.console import (
-    MODEL,
     AllowOutside,
     Json,
-    MarkdownFile,
     Quiet,
     Set,
     in_one_line,
     messages,
     print_json,
-    print_page,
     print_records,
     print_table,
     progress_for,
     results,
     settings_of,
-    show_page,
+    show_analysis,
 )
 from bertvision.errors import SettingsError
-from bertvision.files import check_file, check_folder
+from bertvision.files import check_folder
 from bertvision.tables import Table
 
 Task = Annotated[
@@ -71,6 +68,8 @@ def score(
 
     Reads a gold file and a predictions file, prints the scores as JSON, and needs no torch. Predictions in a run folder
     need neither task nor gold file; an own table with others is read with --set data.columns.label=stars.
+
+    Example: bertvision score squad2 --gold dev.json --predictions predictions.json
     """
     if predictions is None and task is not None and Path(task).is_dir():
         predictions, task = Path(task), None
@@ -99,16 +98,12 @@ def compare(
         ),
     ] = None,
     resamples: Annotated[int, typer.Option("--resamples", help="Of the bootstrap.", min=100)] = 10_000,
-    seed: Annotated[int, typer.Option("--seed", help="Of the bootstrap.", min=0)] = 1,
     clusters: Annotated[
         str,
         typer.Option(
             "--clusters", help="What is resampled: question (row, sentence), or article, whose questions are alike."
         ),
     ] = "question",
-    disagreements: Annotated[
-        int, typer.Option("--disagreements", metavar="N", help="Show the first N on which they differ.", min=0)
-    ] = 0,
     variants: Annotated[
         bool, typer.Option("--variants", help="A is the run folder of an experiment with variants: compare them all.")
     ] = False,
@@ -121,18 +116,21 @@ def compare(
     """Say whether two models differ by more than chance.
 
     For any task: prints the difference of its scores with a paired-bootstrap interval and p-value and, where answers
-    are right or wrong, McNemar's exact test and who is right how often; needs no torch. Predictions in a run folder
-    need neither --task nor --gold; an own table with others is read with --set data.columns.label=stars.
+    are right or wrong, McNemar's exact test and who is right how often; needs no torch. `analyze --against` lists the
+    examples on which they differ. Predictions in a run folder need neither --task nor --gold; an own table with others
+    is read with --set data.columns.label=stars.
 
     With --variants, every row that a report of the run folder A shows is compared with one of them, by the task's main
     score: whole articles of questions, documents of sentences, or rows are resampled, and together with them the
     seeds, paired. F1 of questions is compared at the threshold 0 of "no answer" and, where predictions have
     best_spans.json and null_odds.json, at the best threshold, which is chosen anew in every resample for each row and
     seed. Writes A/differences.json, whose 95% intervals `report` puts into its tables.
+
+    Example: bertvision compare runs/mine runs/other
     """
     from bertvision.evaluate.compare import CompareConfig, compare_files
 
-    config = CompareConfig(metric, clusters, resamples, seed, disagreements, task, settings_of(overrides))
+    config = CompareConfig(metric, clusters, resamples, task=task, settings=settings_of(overrides))
     if variants:
         if other is not None or config != CompareConfig():
             raise SettingsError("--variants compares the rows of one run folder; beside it give --gold and --against")
@@ -141,10 +139,7 @@ def compare(
     if other is None:
         raise SettingsError("give two models to compare, A and B, or one run folder with --variants")
     found = compare_files(one, other, gold, config)
-    if as_json:
-        print_json(found.as_dict())
-    else:
-        print_page(found.as_page())
+    show_analysis(found.as_page(), found.as_dict(), as_json)
 
 
 def _compare_variants(run: Path, gold: str | None, against: str, as_json: bool) -> None:
@@ -161,7 +156,10 @@ def _compare_variants(run: Path, gold: str | None, against: str, as_json: bool) 
 @in_one_line
 def analyze(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="OUT/predictions/FRACTION/ROW, OUT, or of `predict --out`.")
+        Path,
+        typer.Argument(
+            metavar="DIR", help="OUT/predictions/FRACTION/ROW, OUT, or of `predict --out`; with --layers a model."
+        ),
     ],
     gold: Gold = None,
     task: Task = None,
@@ -169,8 +167,12 @@ def analyze(
     disagreements: Annotated[
         int, typer.Option("--disagreements", metavar="N", help="With --against: show the first N.", min=0)
     ] = 10,
-    out: MarkdownFile = None,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="Which layer speaks for an answer to the questions of --gold.")
+    ] = False,
     overrides: Set = None,
+    allow_outside: AllowOutside = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Show where a model is right and where not.
@@ -179,12 +181,31 @@ def analyze(
     likely answer would have been right. Other tasks: by class, label or entity type, what is taken for what, errors by
     tenths of the gold numbers. With --against, what sets two models apart. Predictions in a run folder need neither
     --task nor --gold; OUT is its best model's. Needs no torch.
+
+    With --layers, the scores of a head that sums over layers are taken apart, exactly: what each layer adds to the best
+    span, to the gold span and to no answer, as means over the questions of a file (answers in it are optional); and
+    which layer tells answerable questions apart.
+
+    Example: bertvision analyze runs/mine --against runs/other
     """
+    if layers:
+        _analyze_layers(folder, gold, settings_of(overrides), quiet, allow_outside, as_json)
+        return
     from bertvision.evaluate.analyze import analyze_folder
 
-    target = check_file(out) if out is not None else None
     found = analyze_folder(folder, gold, against, disagreements, task, settings_of(overrides))
-    show_page(found.as_page(), found.as_dict(), target, "analysis", as_json)
+    show_analysis(found.as_page(), found.as_dict(), as_json)
+
+
+def _analyze_layers(
+    model: Path, gold: str | None, settings: dict[str, Any], quiet: bool, allow_outside: bool, as_json: bool
+) -> None:
+    if gold is None:
+        raise SettingsError("--layers reads questions: give --gold FILE, a SQuAD .json or .json.gz")
+    from bertvision.steps.layer_contributions import layers_of_file
+
+    found = layers_of_file(model, gold, settings, progress_for(quiet), allow_outside=allow_outside)
+    show_analysis(found.as_page(), found.as_dict(), as_json)
 
 
 @in_one_line
@@ -213,7 +234,6 @@ def calibrate(
             help="Of a model: abstain so often that this share of its answers is right, such as 0.9.",
         ),
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="Of a model: auto, cpu or cuda.")] = "auto",
     allow_outside: AllowOutside = False,
     held_out: Annotated[
         Path | None,
@@ -222,7 +242,6 @@ def calibrate(
     held_out_gold: Annotated[
         str | None, typer.Option("--held-out-gold", metavar="FILE", help="Those questions with their answers.")
     ] = None,
-    out: MarkdownFile = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -233,13 +252,14 @@ def calibrate(
     are given are exactly right that often, on other questions of this kind with a probability of 90%. Of predictions
     (--gold), on held-out answers: those of the run folder (data.held_out), those that are given, or else one half of
     the articles for the other half; nothing is written, and torch is not needed.
+
+    Example: bertvision calibrate runs/mine --data my-questions.json --write
     """
-    target = check_file(out) if out is not None else None
     if gold is not None and data is None and not write and min_accuracy is None:
         from bertvision.evaluate.calibrate import calibrate_folder
 
         found = calibrate_folder(Path(folder), gold, held_out, held_out_gold)
-        show_page(found.as_page(), found.as_dict(), target, "calibration", as_json)
+        show_analysis(found.as_page(), found.as_dict(), as_json)
     elif data is not None and (gold, held_out, held_out_gold) == (None, None, None):
         from bertvision.serving.calibrate_model import calibrate_model
 
@@ -248,11 +268,10 @@ def calibrate(
             data,
             min_accuracy=min_accuracy,
             write=write,
-            device=device,
             allow_outside=allow_outside,
             progress=progress_for(quiet),
         )
-        show_page(fitted.as_page(), fitted.as_dict(), target, "calibration", as_json)
+        show_analysis(fitted.as_page(), fitted.as_dict(), as_json)
     else:
         raise SettingsError(
             "give a model with --data FILE (and --min-accuracy, --write), or predictions with --gold FILE"
@@ -285,6 +304,8 @@ def ensemble(
     otherwise by the answers' characters. Other tasks: by their probabilities (numbers by their mean, tags by votes).
     Writes what `predict` writes, and ensemble.json; prints the scores of each model and of all together. The run that
     predictions lie in says how own tables are read; of others settings do, such as --set data.columns.label=stars.
+
+    Example: bertvision ensemble one/answers two/answers --data dev.json --out both
     """
     from bertvision.evaluate.ensemble import choose_way, ensemble_folders
 
@@ -300,28 +321,6 @@ def ensemble(
 
 
 @in_one_line
-def layers(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL)],
-    data: Annotated[str, typer.Option("--data", help="A SQuAD .json or .json.gz; answers in it are optional.")],
-    out: MarkdownFile = None,
-    overrides: Set = None,
-    allow_outside: AllowOutside = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
-) -> None:
-    """Show which layer speaks for an answer.
-
-    Takes the scores of a head that sums over layers apart, exactly: what each layer adds to the best span, to the gold
-    span and to no answer, as means over the questions of a file; and which layer tells answerable questions apart.
-    """
-    from bertvision.steps.layer_contributions import layers_of_file
-
-    target = check_file(out) if out is not None else None
-    found = layers_of_file(model, data, settings_of(overrides), progress_for(quiet), allow_outside=allow_outside)
-    show_page(found.as_page(), found.as_dict(), target, "layers", as_json)
-
-
-@in_one_line
 def report(
     records: Annotated[Path, typer.Argument(metavar="RECORDS_DIR", help="A run folder, its records, or results/.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for pages, tables and figures.")],
@@ -332,6 +331,8 @@ def report(
     Writes report.html, report.md, tables.tex and figures as SVG and PNG, the same bytes each time, and needs no torch.
     Several GLUE tasks below one folder add a table of them all. Of a run folder, errors and rows that look mislabelled
     are listed with their texts, which lie with its predictions and in no record.
+
+    Example: bertvision report runs/mine --out page
     """
     from bertvision.records import read_differences, read_mistakes, read_records
     from bertvision.report.page import write_report

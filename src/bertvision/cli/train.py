@@ -1,6 +1,5 @@
-"""Verbs that take an experiment: the whole line, its stages one by one, and what it would cost."""
+"""Verbs that train: an experiment or its first stages, a search for its settings, an encoder from text."""
 
-import json
 import os
 import shlex
 import shutil
@@ -14,12 +13,10 @@ import typer
 
 from bertvision.cli.console import (
     Config,
-    Deterministic,
     Json,
     Out,
     ProcessCount,
     Quiet,
-    ReportTo,
     Set,
     in_one_line,
     is_done_by_several,
@@ -27,16 +24,16 @@ from bertvision.cli.console import (
     messages,
     print_json,
     print_records,
+    print_table,
     progress_for,
     results,
-    settings_of,
 )
 from bertvision.files import check_folder
 from bertvision.progress import Progress
 
 if TYPE_CHECKING:
     from bertvision.experiment import Experiment
-    from bertvision.records import Choice, RunRecord
+    from bertvision.records import Choice, PretrainingRecord, RunRecord
     from bertvision.steps.data import ExperimentData
 
 
@@ -44,7 +41,6 @@ if TYPE_CHECKING:
 def quickstart(
     out: Annotated[Path, typer.Option("--out", help="The run folder.")] = Path("runs/quickstart"),
     overrides: Set = None,
-    report_to: ReportTo = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -52,10 +48,12 @@ def quickstart(
 
     Tunes the default model on the shipped questions, trains heads on all its layers in one pass, ensembles, scores,
     prints a table, writes OUT/report.html, and answers a question with a head. Offline, on a CPU, in minutes.
+
+    Example: bertvision quickstart
     """
     from bertvision.experiment import quickstart_experiment
 
-    experiment = quickstart_experiment(_with_options(overrides, report_to))
+    experiment = quickstart_experiment(overrides or ())
     if not quiet:
         messages.print("Tuning the default model on shipped questions, and training heads on its layers.")
     records = _run(experiment, _folder(out, experiment), quiet, as_json)
@@ -68,8 +66,10 @@ def run(
     config: Config,
     out: Out = None,
     overrides: Set = None,
-    report_to: ReportTo = None,
-    deterministic: Deterministic = False,
+    until: Annotated[
+        Literal["encoder", "heads"] | None,
+        typer.Option("--until", help="Stop when the encoder is tuned, or when heads are trained. [default: the end]"),
+    ] = None,
     processes: ProcessCount = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -78,13 +78,18 @@ def run(
 
     Fine-tune, train heads, predict, score, record, report. When it was stopped, the same command goes on from there;
     what OUT already holds is kept. A file with `variants` is run variant by variant, each in a folder of its own.
+    OUT/encoder/FRACTION holds a tuned encoder, OUT/heads/FRACTION/HEAD a head.
+
+    Example: bertvision run squad2/minilm --set heads.epochs=3
     """
     if is_done_by_several(processes):
         return
     from bertvision.experiment import read_experiments
 
-    experiments = read_experiments(config, _with_options(overrides, report_to, deterministic))
-    if len(experiments) == 1:
+    experiments = read_experiments(config, overrides or ())
+    if until is not None:
+        _run_until(until, experiments, out, quiet, as_json)
+    elif len(experiments) == 1:
         folder = _folder(out, experiments[0])
         records = _run(experiments[0], folder, quiet, as_json)
         if records and not as_json:
@@ -94,108 +99,86 @@ def run(
 
 
 @in_one_line
-def finetune(
+def search(
     config: Config,
-    out: Out = None,
-    overrides: Set = None,
-    report_to: ReportTo = None,
-    deterministic: Deterministic = False,
-    processes: ProcessCount = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
-) -> None:
-    """Run an experiment's first stage: tune the encoder.
-
-    Writes OUT/encoder/FRACTION for every fraction, from one run.
-    """
-    if is_done_by_several(processes):
-        return
-    experiment = _experiment(config, _with_options(overrides, report_to, deterministic))
-    folder, progress = _folder(out, experiment), progress_for(quiet)
-    data = _data(experiment, progress)
-    from bertvision.steps.run import run_finetune
-
-    _print_paths(run_finetune(experiment, folder, progress, data), as_json)
-
-
-@in_one_line
-def train_heads(
-    config: Config,
-    out: Out = None,
-    overrides: Set = None,
-    report_to: ReportTo = None,
-    deterministic: Deterministic = False,
-    processes: ProcessCount = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
-) -> None:
-    """Run the first two stages: tune, then train all heads.
-
-    Writes OUT/heads/FRACTION/HEAD for every head, all heads of a fraction in one pass of the frozen encoder.
-    """
-    if is_done_by_several(processes):
-        return
-    experiment = _experiment(config, _with_options(overrides, report_to, deterministic))
-    folder, progress = _folder(out, experiment), progress_for(quiet)
-    data = _data(experiment, progress)
-    from bertvision.steps.run import run_train_heads
-
-    _print_paths(run_train_heads(experiment, folder, progress, data), as_json)
-
-
-@in_one_line
-def encode(
-    texts: Annotated[
-        str, typer.Argument(metavar="TEXTS", help="A text file (one text), JSONL, a table, a folder; or a task's data.")
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder of states.")],
-    encoder: Annotated[str, typer.Option("--encoder", help="default, base, OUT/encoder/FRACTION, hub id.")] = "default",
-    task: Annotated[
-        str | None, typer.Option("--task", help="Cut TEXTS as examples of this task, to train heads from DIR.")
-    ] = None,
-    layers: Annotated[
-        str | None, typer.Option("--layers", metavar="N,N", help="Some of them; 0: the embedding output.")
-    ] = None,
-    pooling: Annotated[
-        Literal["first", "last", "mean", "max", "several", "compared"] | None,
-        typer.Option("--pooling", help="One state for each window, as states.pooling names it."),
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Its folder. [default: runs/NAME-search]", show_default=False)
     ] = None,
     overrides: Set = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Extract the states of all layers into files.
+    """Search for the best settings on held-out rows.
 
-    Writes every token's states (or, with --pooling, one for each window) to safetensors shards in bf16, without
-    padding; docs/howto/states.md has their layout. Long texts are cut into windows that overlap. The size is printed
-    first. When it was stopped, the same command goes on from there. Heads of an experiment on the same data train from
-    DIR with `--set states.folder=DIR`, where --task and the experiment's settings were given here. Example:
-    bertvision encode train.csv --task classification --pooling mean --out states
+    Tries heads, rates, widths, layers and more (or, with search.target=finetune, BERT's grid), as the experiment's
+    `search` says. Heads are trained in groups that share one pass over the states. TPE chooses, hopeless trials are
+    pruned, and all are scored on held-out rows; the dev set is read at the end, for the best. Writes OUT/best.yaml
+    (which `run` takes), best/, search.json, trials.csv and importance.png. When it was stopped, the same command
+    goes on. Needs 'bertvision[search]'.
+
+    Example: bertvision search my.yaml --set search.trials=100
     """
-    from bertvision.steps.encode import encode as encode_texts
+    from bertvision.experiment import read_experiment
 
-    found = encode_texts(
-        texts,
-        out,
-        encoder=encoder,
-        task=task,
-        layers=None if layers is None else _numbers(layers),
-        pooling=pooling,
-        settings=settings_of(overrides),
-        progress=progress_for(quiet),
-    )
+    experiment = read_experiment(config, overrides or ())
+    from bertvision.steps.data import read_search_data
+
+    folder = check_folder(Path("runs") / f"{experiment.title}-search" if out is None else out)
+    progress = progress_for(quiet)
+    data = read_search_data(experiment, progress)  # before torch is imported: a missing file is told at once
+    from bertvision.steps.search import search as run_search
+
+    record = run_search(experiment, folder, progress, data=data)
+    from bertvision.report.searches import trials_table, write_search_figure
+
+    figure = write_search_figure(folder, record)
     if as_json:
-        print_json({**found._asdict(), "folder": str(found.folder)})
-    else:
-        results.print(str(found.folder), markup=False)
+        print_json(record.model_dump(mode="json"))
+        return
+    print_table(trials_table(record))
+    results.print(
+        f"best: trial {record.best}, {record.metric} {record.best_trial.score:.2f} held out, "
+        f"{record.dev_scores.get(record.metric, float('nan')):.2f} on dev",
+        markup=False,
+    )
+    results.print(f"run it: bertvision run {shlex.quote(str(folder / 'best.yaml'))}; figure: {figure}", markup=False)
 
 
-def _numbers(given: str) -> list[int]:
-    from bertvision.errors import SettingsError
+@in_one_line
+def pretrain(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="A pre-training: my.yaml, or a name such as pretrain/tiny.")
+    ],
+    out: Out = None,
+    overrides: Set = None,
+    processes: ProcessCount = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Pre-train a BERT on your own text, anew or further.
 
-    if not all(each.strip().isdecimal() for each in given.split(",")):
-        raise SettingsError(f"--layers: expected numbers with commas between, such as 0,6,12, got {given!r}")
-    return [int(each) for each in given.split(",")]
+    Trains a WordPiece vocabulary, cuts the text into tokens once, and trains on masked words and next sentences, or
+    other objectives; with `encoder` in CONFIG it begins with that one's weights and vocabulary. Writes OUT/encoder,
+    which `encoder: OUT/encoder` of an experiment and transformers load. When it was stopped, the same command goes on
+    from there.
+
+    Example: bertvision pretrain pretrain/tiny --set size.layers=6
+    """
+    if is_done_by_several(processes):
+        return
+    from bertvision.pretraining.config import read_pretraining
+
+    settings = read_pretraining(config, overrides or ())
+    from bertvision.pretraining.pretrain import ENCODER
+    from bertvision.pretraining.pretrain import pretrain as pretrain_encoder
+
+    folder = check_folder(Path("runs") / settings.name if out is None else out)
+    record = pretrain_encoder(settings, folder, progress_for(quiet))
+    if as_json:
+        print_json(record.model_dump(mode="json"))
+        return
+    results.print(_pretraining_summary(record), markup=False)
+    results.print(f"encoder: {folder / ENCODER}", markup=False)
 
 
 def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out: Path) -> None:
@@ -205,7 +188,7 @@ def _say_what_next(experiment: "Experiment", records: "Sequence[RunRecord]", out
     program, trained = _program(), [record for record in records if record.kind == "head"]
     if trained:
         own = folder_of_seed(out, trained[-1].seed, experiment.seeds, trained[-1].fraction)
-        head = own.head(trained[-1].row)
+        head = own.head(trained[-1].model)
         _say_what_silence_scores(records)
         if experiment.task == "squad2":
             _show_answer(experiment, head)
@@ -226,7 +209,7 @@ def _say_how_to_use(out: Path, records: "Sequence[RunRecord]") -> None:
     _say_what_it_is_worth(choice)
     _say_what_silence_scores(records)
     if (better := better_than_models(out, records)) is not None:
-        what = "the encoder as given" if better.kind == "encoder" else f"the {better.kind} {better.row}"
+        what = "the encoder as given" if better.kind == "encoder" else f"the {better.kind} {better.model}"
         results.print(f"{what} has {_estimate(better)}, more than any model of this run", markup=False)
     seeds = len({record.seed for record in records})
     what = f"best single model (the table has means of {seeds} seeds)" if seeds > 1 else "best model"
@@ -238,7 +221,9 @@ def _say_what_it_is_worth(choice: "Choice") -> None:
     """Print the best model's main score with what it is worth, and what it is tied with."""
     best = choice.best[0]
     if scored := _estimate(best):
-        results.print(textwrap.fill(", ".join(filter(None, [f"{best.row}: {scored}", choice.ties])), 80), markup=False)
+        results.print(
+            textwrap.fill(", ".join(filter(None, [f"{best.model}: {scored}", choice.ties])), 80), markup=False
+        )
 
 
 def _estimate(record: "RunRecord") -> str:
@@ -246,7 +231,7 @@ def _estimate(record: "RunRecord") -> str:
     from bertvision.records import MAIN_SCORES, worth_of
     from bertvision.tables import counted
 
-    metric, examples = MAIN_SCORES[record.task], record.data["dev"].questions
+    metric, examples = MAIN_SCORES[record.task], record.data["dev"].examples
     if metric not in record.scores:
         return ""
     worth = worth_of(record.intervals.get(metric), examples)
@@ -280,6 +265,29 @@ def _show_answer(experiment: "Experiment", head: Path) -> None:
 def _run(experiment: "Experiment", out: Path, quiet: bool, as_json: bool) -> "list[RunRecord]":
     records = _records(experiment, out, progress_for(quiet))
     return _report(records, out, as_json)
+
+
+def _run_until(
+    stage: Literal["encoder", "heads"],
+    experiments: "Sequence[Experiment]",
+    out: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run the first stages, and print what they made."""
+    paths: list[Path] = []
+    for experiment in experiments:
+        progress = progress_for(quiet)
+        data = _data(experiment, progress)
+        from bertvision.steps.run import run_finetune, run_train_heads
+
+        run_stages = run_finetune if stage == "encoder" else run_train_heads
+        paths += run_stages(experiment, _folder(out, experiment), progress, data)
+    there = [str(path) for path in paths if path.exists()]
+    if as_json:
+        print_json(there)
+    else:
+        results.print("\n".join(there), markup=False)
 
 
 def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool, as_json: bool) -> None:
@@ -332,20 +340,6 @@ def _report(records: "list[RunRecord]", folder: Path, as_json: bool) -> "list[Ru
     return records
 
 
-def _experiment(config: Path, overrides: Sequence[str] | None) -> "Experiment":
-    from bertvision.experiment import read_experiment
-
-    return read_experiment(config, overrides or ())
-
-
-def _with_options(
-    overrides: Sequence[str] | None, trackers: Sequence[str] | None, deterministic: bool = False
-) -> list[str]:
-    """Write options that are settings too as overrides."""
-    options = [f"report_to={json.dumps(trackers)}"] if trackers else []
-    return [*(overrides or ()), *options, *(["deterministic=true"] if deterministic else [])]
-
-
 def _program() -> str:
     """Name this program as it can be called from here: it is not on the path of who ran it through make."""
     if shutil.which("bertvision"):
@@ -360,9 +354,10 @@ def _folder(out: Path | None, experiment: "Experiment") -> Path:
     return check_folder(Path("runs") / own if out is None else out.joinpath(*own.parts[1:]))
 
 
-def _print_paths(paths: Sequence[Path], as_json: bool) -> None:
-    there = [str(path) for path in paths if path.exists()]
-    if as_json:
-        print_json(there)
-    else:
-        results.print("\n".join(there), markup=False)
+def _pretraining_summary(record: "PretrainingRecord") -> str:
+    told = [f"{record.steps:,} steps, {record.tokens:,} tokens in {record.seconds:,.0f} s"]
+    told.append(f"{record.tokens_per_second:,.0f} tokens/s")
+    told += [f"{record.peak_fraction:.1%} of the peak"] if record.peak_fraction is not None else []
+    if record.loss is not None:
+        told.append(f"held-out loss {record.loss.words:.3f} (perplexity {record.loss.perplexity:,.1f})")
+    return ", ".join(told)

@@ -1,4 +1,4 @@
-"""Verbs that use a model: ask it, let it answer a file, write it for onnxruntime."""
+"""Verbs that answer with a model: questions about a text, or a whole file."""
 
 import sys
 from collections.abc import Sequence
@@ -10,7 +10,6 @@ import typer
 from bertvision.cli.console import (
     MODEL,
     AllowOutside,
-    ComputePrecision,
     Json,
     ProcessCount,
     Quiet,
@@ -53,12 +52,8 @@ def ask(
     null_threshold: Annotated[
         float | None, typer.Option("--null-threshold", help="Abstain where the null odds exceed it; inf: never.")
     ] = None,
-    max_answer_length: Annotated[int | None, typer.Option("--max-answer-length", help="In tokens.", min=1)] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Show what each layer adds to the answer's score.")] = False,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
-    precision: ComputePrecision = "auto",
     allow_outside: AllowOutside = False,
-    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Answer a question about a text, or several of them.
@@ -66,6 +61,8 @@ def ask(
     Shows the answer in its sentence, how likely it is, how likely it is that the text holds no answer, and the next
     best answers. Of several files all are read, and it says in which file and line the answer stands. Long texts are
     read in parts; on a terminal a bar shows how far it is.
+
+    Example: bertvision ask --question "Who built the weir?" --file weir.txt
     """
     if (context is None) == (not files):
         raise SettingsError("give the context in one way: --context TEXT, or --file FILE (- for standard input)")
@@ -73,20 +70,20 @@ def ask(
     import bertvision
     from bertvision.serving.reader import Asking, Reader, pair_questions
 
-    reader = bertvision.load(model, device=device, precision=precision, allow_outside=allow_outside)
+    reader = bertvision.load(model, allow_outside=allow_outside)
     if not isinstance(reader, Reader):
         raise SettingsError(
             f"{model}: is a model of {reader.served.config.task}, which answers no questions; use `bertvision predict`"
         )
-    asking = Asking(top_k, null_threshold, max_answer_length, layers)
+    asking = Asking(top_k, null_threshold, layers=layers)
     ratio = reader.null_ratio(null_threshold) if null_threshold is not None and reader.has_null else None
     names = [_name_of(each) for each in files or ()]
     pairs: list[Asked] = []
     for question in questions:
         pairs += pair_questions(question, texts[0] if len(texts) == 1 else texts)[0]
     found = []
-    for number, pair in enumerate(pairs):
-        (answers,) = reader.answer_pairs([pair], asking, passing_progress(quiet))
+    answered = zip(pairs, reader.answer_each(pairs, asking, passing_progress(quiet=False)), strict=True)
+    for number, (pair, answers) in enumerate(answered):
         if as_json:
             found.append({"question": pair[0], "answers": [_as_json(each, texts, names) for each in answers]})
             continue
@@ -178,6 +175,8 @@ def predict(
     Shards (a folder, a pattern in quotes, or --data several times) may hold millions of rows, as JSON lines or tables.
     Each gets a shard of predictions in the folder --out, and one of its bad rows; the same command goes on where it was
     stopped.
+
+    Example: bertvision predict default --data sample:dev --out answers
     """
     from bertvision.serving.predict_file import is_table, predict_file, predict_stream, predict_texts
     from bertvision.serving.predict_shards import are_shards
@@ -252,29 +251,3 @@ def _show_predictions(answered: "FilePredictions", out: Path | None, as_json: bo
     results.print(f"{answered.summary}; predictions in {written}", markup=False)
     if answered.scores is not None:
         print_json(answered.scores)
-
-
-@in_one_line
-def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL)],
-    onnx: Annotated[Path, typer.Option("--onnx", metavar="DIR", help="The new folder to write.")],
-    int8: Annotated[bool, typer.Option("--int8", help="Round products to int8: smaller, faster, less exact.")] = False,
-    allow_outside: AllowOutside = False,
-    as_json: Json = False,
-) -> None:
-    """Write a model as one ONNX graph.
-
-    DIR holds encoder and head as one graph for any batch and length, the tokenizer, settings, calibration and card:
-    all that bertvision.load, ask, serve and predict need to run it with onnxruntime, without importing torch. The
-    graph's logits are compared with PyTorch's on random batches first, and nothing is written where they differ by more
-    than 1e-4.
-    """
-    from bertvision.serving.onnx_export import export_onnx
-
-    found = export_onnx(model, onnx, int8=int8, allow_outside=allow_outside)
-    if as_json:
-        print_json(found.as_dict())
-        return
-    results.print(f"{found.folder}: {found.bytes / 1e6:.1f} MB", markup=False)
-    for line in found.as_lines():
-        results.print(line, markup=False)

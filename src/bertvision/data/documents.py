@@ -89,12 +89,12 @@ def _read_table(path: Path, column: str) -> Iterator[str]:
     try:
         table = open_table(str(path), None, "train", known_headers=[(column,)])
     except DataError as error:  # an experiment's settings of tables are none here
-        raise DataError(str(error).partition(", or say --set data.")[0]) from None
+        raise DataError(str(error).partition(", or say `data.")[0]) from None
     table = table.with_header() if table.names is None else table
     if not all(map(is_unicode, table.names or ())):
         raise _not_unicode(f"{path}: its header")
     if not table.has(column):
-        raise DataError(f"{path}: no column {column!r} among {table.header}; name it with --set data.text=COLUMN")
+        raise DataError(f"{path}: no column {column!r} among {table.header}; name it with `data.text_column=COLUMN`")
     for line in table.lines:
         try:
             table.check(line)
@@ -159,5 +159,5 @@ def _parse(line: bytes, path: Path, number: int) -> object:
 def _text_of(row: object, key: str, where: str) -> str:
     text = row.get(key) if isinstance(row, dict) else None
     if not isinstance(text, str) or not is_unicode(text):
-        raise DataError(f"{where}: no text under {key!r}; name its key with --set data.text=KEY")
+        raise DataError(f"{where}: no text under {key!r}; name its key with `data.text_column=KEY`")
     return text

@@ -39,7 +39,7 @@ class ColumnsConfig(Config):
 class NearMissConfig(Config):
     """Unanswerable questions made by rule from the answerable ones, to learn from (`data/near_miss.py`)."""
 
-    share: float = Field(0.5, ge=0, le=1)  # of the answerable questions that get one
+    fraction: float = Field(0.5, ge=0, le=1)  # of the answerable questions that get one
     seed: int = Field(1, ge=0)
     rules: tuple[NearMissRule, ...] = Field(get_args(NearMissRule), min_length=1)
 
@@ -59,7 +59,7 @@ class DataConfig(Config):
 
     train: str = "sample:train"
     dev: str = "sample:dev"
-    also: dict[
+    extra_dev_sets: dict[
         Annotated[str, Field(pattern=NAME)], str
     ] = {}  # further files to score, by the names that their scores get, such as `mismatched`
     on_bad: OnBad = "fail"
@@ -73,7 +73,7 @@ class DataConfig(Config):
     # Between cells; None: a comma in .csv, a tab in .tsv and .txt, unless the header has the columns with another one.
     delimiter: str | None = Field(None, min_length=1, max_length=1)
     encoding: str | None = None  # of text files, such as cp1252; None: UTF-8, or UTF-16 where it begins with its mark
-    separator: str = Field(",", min_length=1)  # between the labels in a cell, for `multilabel`
+    label_separator: str = Field(",", min_length=1)  # between the labels in a cell, for `multilabel`
     labels: tuple[str, ...] = ()  # their order; empty: the task's own, else sorted from train
     tagging: Tagging = "auto"  # how the tags of `ner` are written
     folds: int | None = Field(None, ge=2)  # train and dev are parts of the file `train`, and `dev` is not read
@@ -86,7 +86,7 @@ class DataConfig(Config):
 
     def layout(self) -> "DataConfig":
         """Return how files are laid out, without which files they are and how these are encoded."""
-        names = ("columns", "header", "quoted", "delimiter", "separator", "tagging")
+        names = ("columns", "header", "quoted", "delimiter", "label_separator", "tagging")
         return DataConfig().model_copy(update={name: getattr(self, name) for name in names})
 
     @property

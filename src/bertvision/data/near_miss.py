@@ -10,7 +10,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -38,7 +38,6 @@ WEIGHTS: dict[NearMissRule, float] = {
 LATER: NearMissRule = "borrowed"
 TRIED = 3  # rules for a question, lest all that has no name, number or antonym gets a negation or a condition
 SHARED = 0.5  # of a question's words beside the new one in a sentence: it may well answer the new question
-SHOWN = 2  # examples of each rule
 SHORTEST, LONGEST = 3, 60  # words of a question
 
 
@@ -65,10 +64,6 @@ class NearMisses:
     answerable: int  # questions that could have got one
     are_names_hidden: bool  # without capital letters no name can be seen
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the counts, for JSON."""
-        return {"answerable": self.answerable, "made": len(self.made), "rules": self.counts}
-
     @property
     def counts(self) -> dict[str, int]:
         """Return how many each rule made."""
@@ -82,17 +77,8 @@ class NearMisses:
         hidden = "; names cannot be seen, because the contexts have no capital letters" if self.are_names_hidden else ""
         return f"{len(self.made):,} near misses from {self.answerable:,} answerable questions ({by_rule}){hidden}"
 
-    def example_lines(self) -> list[str]:
-        """Return a few of each rule: the question that it was made from, and what it became, a line each."""
-        shown = [each for rule in RULES for each in islice((each for each in self.made if each.rule == rule), SHOWN)]
-        return [
-            line
-            for each in shown
-            for line in (f"{each.rule}:", f"  {each.source.text.strip()}", f"  → {each.question.text}")
-        ]
 
-
-def make_near_misses(
+def near_misses_of(
     questions: Sequence[Question], config: NearMissConfig, name: str, progress: Progress = SILENT
 ) -> NearMisses:
     """Make near misses from a share of the answerable questions; `name` is the file's, for errors."""
@@ -114,10 +100,10 @@ def make_near_misses(
         for context in sorted(by_context):  # what was made before must not be made again
             found |= _of_context(by_context[context], passages[context], file, config, known, others)
             bar.advance(len(by_context[context]))
-    if config.share and not found:
+    if config.fraction and not found:
         raise DataError(
             f"{name}: none of its {num_answerable:,} answerable questions became a near miss by the rules "
-            f"{', '.join(config.rules)}; try other rules or a larger share"
+            f"{', '.join(config.rules)}; try other rules or a larger fraction"
         )
     made = tuple(found[question.id] for question in questions if question.id in found)
     return NearMisses(made, num_answerable, not any(passage.is_cased for passage in passages.values()))
@@ -127,25 +113,25 @@ def with_near_misses(
     split: Split[Question], config: NearMissConfig, progress: Progress = SILENT
 ) -> tuple[Split[Question], NearMisses]:
     """Add near misses to a split."""
-    found = make_near_misses(split.examples, config, split.name, progress)
+    found = near_misses_of(split.examples, config, split.name, progress)
     return replace(split, examples=split.examples + tuple(each.question for each in found.made)), found
 
 
-def write_near_misses(
+def make_near_misses(
     source: str | Path, out: str | Path, settings: Mapping[str, Any] | None = None, progress: Progress = SILENT
 ) -> NearMisses:
     """Write a SQuAD file, or a slice of one (`FILE[a:b]`), with near misses beside its own questions, as SQuAD 2.0.
 
-    `settings` are those of `data.near_misses`: `share`, `seed` and `rules`. All else of the file stays as it is; a name
-    that ends in `.gz` is packed.
+    `settings` are those of `data.near_misses`: `fraction`, `seed` and `rules`. All else of the file stays as it is; a
+    name that ends in `.gz` is packed.
     """
     config = validate(NearMissConfig, dict(settings or {}), "near misses")
     asked = parse_source(str(source))
     path, target = Path(asked.whole), check_file(Path(out))
     if path.exists() and target.exists() and path.samefile(target):
-        raise SettingsError(f"{target}: is the file that is read; give --out another name")
+        raise SettingsError(f"{target}: is the file that is read; give `out` another name")
     split = take_part(read_squad_file(path, advice=""), str(source))
-    found = make_near_misses(split.examples, config, str(source), progress)
+    found = near_misses_of(split.examples, config, str(source), progress)
     content = load_squad(path)
     if asked.part is not None:
         _keep(content, {question.id for question in split.examples})
@@ -167,7 +153,7 @@ def _of_context(
     found: dict[str, NearMiss] = {}
     for question in sorted(questions, key=lambda each: each.id):
         random = Random(hashlib.sha256(f"{config.seed} {question.id}".encode()).digest())
-        if question.is_impossible or random.random() >= config.share:
+        if question.is_impossible or random.random() >= config.fraction:
             continue
         near = _first_good(Asked(question, passage, file), config, others, random)
         if near is not None and near.question.id not in known:

@@ -37,7 +37,6 @@ GO_UNSCORED = (
 )
 LabelColumn = Literal["class", "labels", "number"]  # what a table says of a row
 SAY_ID = "; correct data.columns.id, or number the rows with data.columns.id=null"
-SAY_COLUMNS = "; say with data.columns which hold `text` and `label`, such as data.columns.text=NAME"
 
 
 class RowLayout(NamedTuple):
@@ -121,7 +120,8 @@ def _check_columns(table: TableFile, columns: ColumnsConfig, labelled: bool, nee
         wanted.append(columns.id)
     for column in wanted:
         if not table.has(column):
-            advice = SAY_ID if column == columns.id else SAY_COLUMNS
+            key = "label" if column in _listed(columns.label) else "text"
+            advice = SAY_ID if column == columns.id else f"; say with data.columns.{key}=NAME which one holds it"
             raise DataError(f"{table.name}: no {place_of(column)} in it; {_columns_there(table, advice)}")
         if table.names is not None and isinstance(column, str) and table.names.count(column) > 1:
             raise DataError(f"{table.name}: two columns are called {column!r}; rename one, or give its number")

@@ -73,7 +73,7 @@ def _reading(path: Path) -> Iterator[IO[bytes]]:
     except UnicodeError as error:
         raise DataError(f"{path}: cannot be decoded ({reason_of(error)}); {SAY_ENCODING}") from None
     except csv.Error as error:
-        raise DataError(f"{path}: not quoted as CSV is ({error}); fix it, or say --set data.quoted=false") from None
+        raise DataError(f"{path}: not quoted as CSV is ({error}); fix it, or say `data.quoted=false`") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}); give {EXPECTED}") from None
 

@@ -23,7 +23,7 @@ HUB_ID = re.compile(r"(?P<dataset>[\w.-]+/[\w.-]+)(/(?P<config>[\w.-]+))?(:(?P<s
 SLICE = re.compile(r"(?P<whole>.+)\[(?P<first>-?\d*):(?P<end>-?\d*)\]")
 LIMIT = "BERTVISION_MAX_UNPACKED"  # in the environment: bytes
 SMALL, HIGHEST_RATIO = 100_000_000, 100  # what any packed file may become, and a large one for each of its bytes
-CAN_DROP = ", or leave it out with --set data.on_bad=drop"
+CAN_DROP = ", or leave it out with `data.on_bad=drop`"
 
 
 class Source(NamedTuple):

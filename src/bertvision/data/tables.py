@@ -160,7 +160,7 @@ def _quoted_lines(path: Path, text: str, delimiter: str, advice: str) -> Iterato
                 yield Line(f"{path}: line {first}", cells)
             first = reader.line_num + 1
     except csv.Error as error:
-        advice = advice or "; fix it, or say --set data.quoted=false"
+        advice = advice or "; fix it, or say `data.quoted=false`"
         raise DataError(f"{path}: line {first}: not quoted as CSV is ({error}){advice}") from None
 
 
@@ -200,10 +200,17 @@ def plain_text(value: Any, column: Column) -> str:  # noqa: ANN401 (checked here
     return _checked(value, column)
 
 
+NO_NAME = ("nan", "NaN")  # of a class
+
+
 def class_name(value: Any, column: Column) -> str:  # noqa: ANN401 (checked here)
     """Take a cell for the name of a class; 1, 1.0 and "1" are the same one."""
     if is_blank(value):
         raise BadExampleError(f"{place_of(column)} is empty; give a label")
+    if isinstance(value, str) and value.strip() in NO_NAME:
+        raise BadExampleError(
+            f"{place_of(column)} is {value.strip()!r}, as programs write what is missing; give a label"
+        )
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float)):

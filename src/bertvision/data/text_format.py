@@ -21,7 +21,7 @@ DELIMITERS = (",", ";", "\t")
 NAMES = {",": "`,`", ";": "`;`", "\t": "a tab"}
 BEGINNING = 1000  # bytes by which UTF-16 without a mark is known
 FIRST_LINE = 100_000  # letters in which a header ends
-SAY_ENCODING = "save the file as UTF-8, or name its encoding, such as --set data.encoding=cp1252"
+SAY_ENCODING = "save the file as UTF-8, or name its encoding, such as `data.encoding=cp1252`"
 
 
 class TextFormat(NamedTuple):
@@ -65,8 +65,8 @@ def _refuse_unmarked(path: Path, raw: bytes) -> None:
         return
     order = "be" if beginning[::2].count(0) > beginning[1::2].count(0) else "le"
     raise DataError(
-        f"{path}: looks like UTF-16 without a byte order mark; save the file as UTF-8, or say --set "
-        f"data.encoding=utf-16-{order}"
+        f"{path}: looks like UTF-16 without a byte order mark; save the file as UTF-8, or say "
+        f"`data.encoding=utf-16-{order}`"
     )
 
 
@@ -85,7 +85,7 @@ def other_delimiter(text: str, delimiter: str) -> str:
     best = max(counts, key=lambda each: counts[each])
     if counts[best] < 2 or len(_first_cells(text, delimiter)) > 1:
         return ""
-    setting = f"--set 'data.delimiter={json.dumps(best)}'"
+    setting = f"`data.delimiter={json.dumps(best)}`"
     cells = ", ".join(f"{cell:.30}" for cell in _first_cells(text, best)[:8])
     found = f"; with {NAMES[best]} between cells it has {counts[best]} columns ({cells})"
     return f"{found}: correct data.columns, or {setting}"

@@ -65,7 +65,7 @@ def encode_pooled(
     """Return one state per layer for every window; `compared` runs the encoder on both texts of a pair."""
     if pooling == "first" and not last_only:
         return encode_cls(encoder, batch, layers=layers)
-    if pooling == "compared":
+    if pooling == "pair_difference":
         texts = [
             encode_pooled(encoder, each, "mean", last_only=last_only, layers=layers) for each in split_pairs(batch)
         ]

@@ -33,8 +33,8 @@ def choose_step(asked: StepKind | Literal["auto"], encoder: Encoder, compute: Co
     """
     if asked == "packed" and not can_pack(encoder.model):
         raise SettingsError(
-            f"finetune.step: packed is not possible in this {type(encoder.model).__name__}: its attention or what was "
-            "put into it needs padded rows; use auto, bucketed or eager"
+            f"finetune.step_mode: packed is not possible in this {type(encoder.model).__name__}: its attention or what "
+            "was put into it needs padded rows; use auto, bucketed or eager"
         )
     if asked != "auto":
         return asked

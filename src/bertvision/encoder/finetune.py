@@ -106,7 +106,7 @@ def finetune_encoder(
     together = objective.group if contrast is None else GROUPS[contrast]
     steps = plan_steps(windows, config, seed, together)
     evaluations = evaluation_steps(config, steps, len(windows)) if evaluate is not None else set()
-    asked = "eager" if config.gradient_checkpointing else config.step  # blocks that run twice are in no graph
+    asked = "eager" if config.gradient_checkpointing else config.step_mode  # blocks that run twice are in no graph
     reads_last = read is None and contrast is None
     kind = choose_step(asked, encoder, compute, reads_last=reads_last)
     losses_of = _losses_of(encoder, output, config, compute, objective, read, teach, contrast)
@@ -308,7 +308,7 @@ def _losses_of(
         loss = loss_of(objective, logits, batch, config.loss)
         if teacher is not None and teach is not None:
             taught = taught_loss(objective.kind, logits, teach(batch), teacher.temperature, config.loss, batch.weights)
-            loss = (1 - teacher.share) * loss + teacher.share * taught
+            loss = (1 - teacher.loss_weight) * loss + teacher.loss_weight * taught
         return loss[None]
 
     return losses_of

@@ -21,11 +21,11 @@ class FinetuneConfig(Config):
 
     # What is minimised: the task's own loss or, for few rows, that of cosines of pairs (encoder/contrastive.py).
     objective: Literal["task", "contrastive"] = "task"
-    pairs: int = Field(500, ge=2)  # contrastive: of an epoch, half of them alike
+    pairs_per_epoch: int = Field(500, ge=2)  # contrastive: of an epoch, half of them alike
     fractions: tuple[float, ...] = (0.3, 1.0)  # of an epoch, windows seen / windows; 0: untuned; empty: skip this stage
     batch: BatchConfig = BatchConfig(tokens=8192)
     min_steps: int = Field(0, ge=0)  # fewer rows get smaller batches, down to 8, and then more epochs
-    least_rows: int = Field(0, ge=0)  # fewer rows leave the encoder as it is, and heads alone learn
+    min_rows: int = Field(0, ge=0)  # fewer rows leave the encoder as it is, and heads alone learn
     accumulate: int = Field(1, ge=1)  # batches in a step
     lr: float = Field(1e-4, gt=0)
     optim: OptimConfig = OptimConfig()
@@ -40,11 +40,11 @@ class FinetuneConfig(Config):
     gradient_checkpointing: bool = False  # a block's inside is computed again in the backward pass: less memory
     # The output layer: a head of the catalog, or a mapping as in heads.train; None: a linear layer on the last state.
     head: str | dict[str, Any] | None = None
-    start: Start = "zero"  # of the output layer's biases
+    initial_bias: Start = "zero"  # of the output layer's biases
     teacher: TeacherConfig | None = None  # a larger model to learn from beside the labels
     # How a GPU is kept busy: windows packed without padding, or padded to few lengths (each step is replayed as a CUDA
     # graph), or as they come; auto: the first of these that the encoder allows. A CPU takes them as they come.
-    step: StepKind | Literal["auto"] = "auto"
+    step_mode: StepKind | Literal["auto"] = "auto"
 
     @model_validator(mode="after")
     def _fractions_ascend(self) -> "FinetuneConfig":
@@ -56,8 +56,8 @@ class FinetuneConfig(Config):
 
     @model_validator(mode="after")
     def _replays_or_recomputes(self) -> "FinetuneConfig":
-        if self.gradient_checkpointing and self.step in ("packed", "bucketed"):
-            raise ValueError(f"gradient_checkpointing does not go with step: {self.step}; use step: auto or eager")
+        if self.gradient_checkpointing and self.step_mode in ("packed", "bucketed"):
+            raise ValueError(f"gradient_checkpointing does not go with step: {self.step_mode}; use step: auto or eager")
         return self
 
     @model_validator(mode="after")

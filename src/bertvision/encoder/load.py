@@ -13,7 +13,7 @@ from bertvision.encoder.folder import CHANGES_FILE, apply_changes, build_encoder
 from bertvision.encoder.pypi import ENCODERS, SAFETENSORS
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, apply_adapters, load_adapters
 from bertvision.errors import EncoderError, FolderError, told_as
-from bertvision.hub import CARD, download, without_hub
+from bertvision.hub import CARD, download, path_of, without_hub
 from bertvision.manifest import OUTSIDE, check_links, check_manifest
 from bertvision.model_config import SHIPPED, shipped_model
 from bertvision.settings import BASE, DEFAULT
@@ -105,7 +105,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 def folder_of(name: str) -> Path:
     """Return the folder that an encoder's name stands for where it is a folder's name."""
     models = {DEFAULT_MODEL: DEFAULT, BASE_MODEL: BASE}
-    return shipped_model(models[name]) if name in models else Path(name)
+    return shipped_model(models[name]) if name in models else path_of(name, EncoderError)
 
 
 def pypi_encoder(name: str) -> str:

@@ -15,8 +15,8 @@ WIDTHS: dict[Pooling, int] = {
     "last": 1,
     "mean": 1,
     "max": 1,
-    "several": 3,
-    "compared": 4,
+    "first_mean_max": 3,
+    "pair_difference": 4,
 }  # in hidden sizes
 PooledStates = Float[Tensor, "batch layer 1 width"]
 
@@ -39,9 +39,9 @@ def pool(states: LayerStates, mask: TokenMask, how: Pooling) -> PooledStates:
             return _mean(states, mask)
         case "max":
             return _max(states, mask)
-        case "several":
+        case "first_mean_max":
             return torch.cat([states[:, :, :1], _mean(states, mask), _max(states, mask)], dim=-1)
-        case "compared":
+        case "pair_difference":
             raise ValueError("a pair is compared by two passes, see `compare`")
 
 

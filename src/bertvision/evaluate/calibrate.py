@@ -25,7 +25,7 @@ from bertvision.evaluate.calibration import (
 )
 from bertvision.evaluate.confidence import Answers, build_answers
 from bertvision.predictions.files import PredictionFolder, read_prediction_folder
-from bertvision.run_folder import run_of
+from bertvision.run_folder import parse_run_path
 from bertvision.tables import Page, Table, counted, number_cell
 
 
@@ -140,15 +140,15 @@ def _answers(folder: PredictionFolder, questions: Sequence[Question], *, is_part
 def _find_held_out(folder: Path, held_out: Path | None, gold: str | None) -> HeldOut | None:
     """Return the held-out answers that were named, or those that lie in the same run folder."""
     if (held_out is None) != (gold is None):
-        raise SettingsError("--held-out and --held-out-gold go together; give both or neither")
+        raise SettingsError("`held_out` and `held_out_gold` go together; give both or neither")
     if held_out is not None and gold is not None:
         return HeldOut(held_out, gold)
-    place = folder.resolve()
-    stage, root = place.parent.parent, place.parent.parent.parent
-    beside, questions = root / "predictions_held_out" / place.parent.name / place.name, run_of(root) / "held_out.json"
-    if stage.name != "predictions" or not beside.is_dir() or not questions.is_file():
+    place = parse_run_path(folder) or parse_run_path(folder.resolve())
+    if place is None or place.is_model or place.is_held_out or place.part:
         return None
-    return HeldOut(folder.parent.parent.parent / beside.relative_to(root), str(questions))
+    if not place.held_out_predictions.is_dir() or not place.held_out.is_file():
+        return None
+    return HeldOut(place.held_out_predictions, str(place.held_out))
 
 
 def _held_out_answers(held_out: HeldOut, judged: Sequence[Question]) -> Answers:
@@ -156,7 +156,7 @@ def _held_out_answers(held_out: HeldOut, judged: Sequence[Question]) -> Answers:
     known = {question.id for question in judged}
     if shared := [question.id for question in questions if question.id in known]:
         raise DataError(
-            f"{held_out.gold}: {len(shared):,} of its questions, such as {shared[0]!r}, are in --gold too; "
+            f"{held_out.gold}: {len(shared):,} of its questions, such as {shared[0]!r}, are in `gold` too; "
             "hold out questions of other articles"
         )
     return _answers(_read_folder(held_out.folder), questions)
@@ -167,7 +167,7 @@ def _halves(gold: str, split: Split[Question]) -> list[tuple[Question, ...]]:
         return [half.examples for half in hold_out(split, 0.5)]
     except DataError:
         raise DataError(
-            f"{gold}: its articles cannot be parted into two halves; give --held-out DIR and --held-out-gold FILE"
+            f"{gold}: its articles cannot be parted into two halves; give `held_out` and `held_out_gold`"
         ) from None
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bertvision.analysis.disagreements import Disagreement, Outcomes, outcome_section, to_texts
+from bertvision.analysis.disagreements import Outcomes, outcome_section
 from bertvision.data.example import Question
 from bertvision.data.held_out import cluster_of
 from bertvision.errors import DataError, SettingsError
@@ -32,7 +32,6 @@ class CompareConfig(NamedTuple):
     clusters: str = "question"
     resamples: int = 10_000
     seed: int = 1
-    disagreements: int = 0  # to list
     task: str | None = None  # None: that of the run that the predictions are of, or squad2
     settings: Settings = {}  # how the gold file is laid out, on top of what the run says
 
@@ -55,7 +54,7 @@ class ScoreDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How two models differ, and the first examples on which they do."""
+    """How two models differ."""
 
     names: tuple[str, str]
     golds: Golds
@@ -67,7 +66,6 @@ class Comparison:
     undefined: int  # resamples in which some score has no value, such as a correlation of equal numbers
     outcomes: dict[str, Outcomes] | None  # by group; None where predictions are not right or wrong
     mcnemar_p_value: float | None
-    disagreements: list[Disagreement]
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values."""
@@ -84,15 +82,12 @@ class Comparison:
             **({"undefined": self.undefined} if kind.may_lack_scores else {}),
             "outcomes": {name: each._asdict() for name, each in self.outcomes.items()} if self.outcomes else None,
             "mcnemar_p_value": self.mcnemar_p_value,
-            "disagreements": [each.plain for each in self.disagreements],
         }
 
     def as_page(self) -> Page:
         """Return everything as it is printed."""
         head = f"{len(self.golds.examples):,} {self.golds.info.kind.nouns}"
-        return Page(
-            (head, f"A: {self.names[0]}", f"B: {self.names[1]}"), self._sections(), to_texts(self.disagreements)
-        )
+        return Page((head, f"A: {self.names[0]}", f"B: {self.names[1]}"), self._sections(), [])
 
     def _sections(self) -> list[Table]:
         kind = self.golds.info.kind
@@ -120,7 +115,7 @@ def compare_files(
     kind = TASKS[name].kind
     unit = _choice("clusters", config.clusters, UNITS)
     if unit == "article" and kind.cluster != unit:
-        raise SettingsError(f"--clusters article: task {name} has no articles; leave it out")
+        raise SettingsError(f"`clusters=article`: task {name} has no articles; leave it out")
     metrics = kind.metrics(TASKS[name])
     if config.metric is not None:
         metrics = (_choice("metric", config.metric, {metric: metric for metric in metrics}),)
@@ -130,7 +125,6 @@ def compare_files(
         *(golds, a, b, metrics),
         Draw(units_of(golds.examples, unit), config.resamples, config.seed),
         names=(str(one), str(other)),
-        disagreements=config.disagreements,
         resampled=kind.noun if unit == "question" else unit,
     )
 
@@ -142,7 +136,6 @@ def compare_predictions(
     metrics: Sequence[str],
     draw: Draw,
     names: tuple[str, str] = ("A", "B"),
-    disagreements: int = 0,
     resampled: str | None = None,
 ) -> Comparison:
     """Compare two models' predictions, which come in the order of the golds."""
@@ -160,7 +153,6 @@ def compare_predictions(
         undefined=max((int(np.isnan(each).sum()) for each in found), default=0),
         outcomes=outcomes,
         mcnemar_p_value=mcnemar_p_value(outcomes["all"].only_a, outcomes["all"].only_b) if outcomes else None,
-        disagreements=kind.disagreements(golds, a, b, disagreements),
     )
 
 
@@ -184,7 +176,7 @@ def _articles_of(questions: Sequence[Question]) -> npt.NDArray[np.int64]:
     titles = {title: number for number, title in enumerate(dict.fromkeys(each.title for each in questions))}
     if len(titles) < 2:
         raise DataError(
-            "the gold file has a single article title, so articles cannot be resampled; leave --clusters out"
+            "the gold file has a single article title, so articles cannot be resampled; leave `clusters` out"
         )
     return np.array([titles[each.title] for each in questions])
 

@@ -20,8 +20,7 @@ from bertvision.records import (
     RunRecord,
     choose,
     fraction_name,
-    read_record,
-    record_paths,
+    located_records,
     write_differences,
 )
 from bertvision.run_folder import folder_of_record
@@ -104,7 +103,7 @@ def compare_folder(out: Path, gold: str | None = None, against: str = "full") ->
     if not differences:
         raise FolderError(
             f"{out}: no row shares an experiment, a fraction and a seed with {against!r}; run the others with its "
-            f"fractions and seeds, or choose another of {_names(there)} with --against"
+            f"fractions and seeds, or choose another of {_names(there)} with `against`"
         )
     return Differences(differences, write_differences(out, differences))
 
@@ -116,19 +115,19 @@ def resample_rows(shown: Sequence[Shown], gold: str, resamples: int = RESAMPLES)
 
 def _find_shown(out: Path) -> list[Shown]:
     """Find the rows that a report shows; refuse a folder without variants."""
-    places = [(read_record(path), path) for path in record_paths(out)]
+    places = located_records(out)
     if not places:
         lack = "no records (*-seed*.json) below it" if out.is_dir() else "no such folder"
         raise FolderError(f"{out}: {lack}; give the run folder of an experiment with `variants`")
-    path_of = {id(record): path for record, path in places if record.method is not None}
-    if not path_of:
+    run_of = {id(record): run for record, run in places if record.method is not None}
+    if not run_of:
         raise FolderError(
             f"{out}: no record of a variant among its {len(places):,}, such as {places[0][0].run}, expected "
             "those of an experiment with `variants`; compare two predictions with `bertvision compare`"
         )
-    chosen = choose(record for record, _ in places if id(record) in path_of)
+    chosen = choose(record for record, _ in places if id(record) in run_of)
     models = [(record, row) for record, row in chosen if record.kind != "baseline"]  # these have no predictions
-    return [Shown(record, row, predictions_of(record, path_of[id(record)])) for record, row in models]
+    return [Shown(record, row, predictions_of(record, run_of[id(record)])) for record, row in models]
 
 
 def _of_one_task(out: Path, shown: Sequence[Shown], against: str) -> Sequence[Shown]:
@@ -148,9 +147,9 @@ def _read_golds(there: Sequence[Shown], gold: str, resamples: int) -> Resampled:
     return Resampled(golds, cluster, Draw(units, resamples, SEED))
 
 
-def predictions_of(record: RunRecord, path: Path) -> Path:
-    """Find a record's predictions: records lie in OUT/records."""
-    return folder_of_record(path.parent.parent, record).predictions(record.row)
+def predictions_of(record: RunRecord, run: Path) -> Path:
+    """Find a record's predictions in its run folder."""
+    return folder_of_record(run, record).predictions(record.model)
 
 
 def _check_rows(out: Path, shown: Sequence[Shown], there: Sequence[Shown], against: str) -> None:
@@ -165,7 +164,7 @@ def _check_rows(out: Path, shown: Sequence[Shown], there: Sequence[Shown], again
     if missing and against not in rows:
         raise FolderError(
             f"{out}: no predictions of {against!r}, expected {missing[0]}; rows that have them are {_names(there)}; "
-            "copy its predictions here, or choose one of those with --against"
+            "copy its predictions here, or choose one of those with `against`"
         )
     if len(rows) == 1:
         raise FolderError(
@@ -174,8 +173,8 @@ def _check_rows(out: Path, shown: Sequence[Shown], there: Sequence[Shown], again
         )
     if against not in rows:
         methods = [each.record.method for each in shown if each.record.variant == against]
-        called = [f"that variant's row is called {each}: --against {each}" for each in methods if each in rows]
-        advice = called[0] if called else "choose one with --against"
+        called = [f"that variant's row is called {each}: `against={each}`" for each in methods if each in rows]
+        advice = called[0] if called else "choose one with `against`"
         raise FolderError(f"{out}: no row {against!r}; its rows are {_names(there)}; {advice}")
 
 
@@ -216,8 +215,8 @@ def _check_covered(shown: Shown, gold: str, golds: Golds) -> None:
     if odd := answers.keys() ^ {example.id for example in golds.examples}:
         raise DataError(
             f"{shown.place}: its {len(answers):,} answers are not to the {len(golds.examples):,} {nouns} of "
-            f"{gold}, such as {min(odd)!r}; give the file that its record was scored on: --gold "
-            f"{shown.record.data['dev'].name}"
+            f"{gold}, such as {min(odd)!r}; give the file that its record was scored on: "
+            f"`gold={shown.record.data['dev'].name}`"
         )
 
 
@@ -232,7 +231,7 @@ def _compare(
             has_bests = row.bests.keys() & other.bests.keys() >= set(seeds)  # so that both are of the same seeds
             yield DifferenceRecord(
                 experiment=row.experiment,
-                row=row.row,
+                model=row.row,
                 fraction=row.fraction,
                 against=against,
                 seeds=tuple(seeds),
@@ -260,7 +259,7 @@ def _heading(each: DifferenceRecord) -> str:
 
 def _cells(each: DifferenceRecord) -> tuple[Cell, ...]:
     best: tuple[Cell, ...] = ("", "") if each.best is None else _apart_cells(each.best)
-    return (each.row, *_apart_cells(each), *best)
+    return (each.model, *_apart_cells(each), *best)
 
 
 def _apart_cells(each: Apart) -> tuple[Cell, ...]:

@@ -53,7 +53,7 @@ class Way(NamedTuple):
         if self.held_out is None:
             shares_of(self.how, self.weights, members)
         elif len(self.held_out.folders) != members:
-            raise SettingsError(f"got {len(self.held_out.folders)} --held-out for {members} members; give one for each")
+            raise SettingsError(f"got {len(self.held_out.folders)} `held_out` for {members} members; give one for each")
 
 
 class Ensembled(NamedTuple):
@@ -73,7 +73,7 @@ class Ensembled(NamedTuple):
         """Say at which threshold the table's scores are: members may have been calibrated to another."""
         if "best_f1" not in (self.scores or {}):  # nobody can abstain, or there is nothing to compare with
             return ""
-        return f"EM and F1 at null threshold {self.null_threshold:g}; --set answers.null_threshold changes it."
+        return f"EM and F1 at null threshold {self.null_threshold:g}; the setting answers.null_threshold changes it."
 
     @property
     def nouns(self) -> str:
@@ -85,12 +85,12 @@ class Ensembled(NamedTuple):
         members = [
             {
                 "folder": str(folder),
-                "share": None if self.shares is None else self.shares[place],
+                "weight": None if self.shares is None else self.shares[place],
                 "scores": None if self.member_scores is None else self.member_scores[place],
             }
             for place, folder in enumerate(self.folders)
         ]
-        return {self.nouns: len(self.predictions), "by": self.by, "members": members, "scores": self.scores}
+        return {self.nouns: len(self.predictions), "combined_by": self.by, "members": members, "scores": self.scores}
 
     def as_table(self) -> list[tuple[str, ...]]:
         """Return a header, and the scores of each member and of the ensemble; a file without golds has no scores."""
@@ -115,7 +115,7 @@ def ensemble_folders(
 
     Those of a run say what they are of; `task` and `settings` override that.
     """
-    config, out = validate(EnsembleSettings, settings or {}, "--set"), Path(out)
+    config, out = validate(EnsembleSettings, settings or {}, "settings"), Path(out)
     run = find_asked(folders, data, task, {"data": config.data.model_dump(exclude_unset=True)})
     places, kind = run.paths, TASKS[run.task].kind
     _check_folders(places, out)
@@ -152,9 +152,9 @@ def _check_folders(folders: Sequence[Path], out: Path) -> None:
         raise SettingsError(f"an ensemble has two members or more, got {len(folders)}; give another prediction folder")
     places = [folder.resolve() for folder in folders]
     if twice := [folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1]:
-        raise SettingsError(f"{twice[0]}: given twice; give each member once, or --how weighted with its weight")
+        raise SettingsError(f"{twice[0]}: given twice; give each member once, or `how=weighted` with its weight")
     if out.resolve() in places:
-        raise FolderError(f"{out}: is a member of the ensemble; choose another --out")
+        raise FolderError(f"{out}: is a member of the ensemble; choose another `out`")
 
 
 def _score(
@@ -170,8 +170,8 @@ def _score(
 def _description(made: Ensembled, data: str, how: How, config: AnswerConfig) -> dict[str, Any]:
     return {
         "members": [str(folder) for folder in made.folders],
-        "how": how,
-        "by": made.by,
+        "method": how,
+        "combined_by": made.by,
         "weights": made.shares,
         "data": data,
         "answers": config.model_dump(mode="json"),
@@ -192,16 +192,16 @@ def _cell(name: str, score: float) -> str:
 def choose_way(how: str, weights: str | None = None, held_out: Sequence[Path] = (), data: str | None = None) -> Way:
     """Read the options of the command line, of which only some go together."""
     if how not in HOWS:
-        raise SettingsError(f"--how {how}: no such way to combine; known: {', '.join(HOWS)}")
+        raise SettingsError(f"`how={how}`: no such way to combine; known: {', '.join(HOWS)}")
     if bool(held_out) != (data is not None):
-        raise SettingsError("--held-out and --held-out-data go together; give both or neither")
+        raise SettingsError("`held_out` and `held_out_data` go together; give both or neither")
     if how == "weighted" and (weights is None) == (data is None):
         raise SettingsError(
-            "--how weighted needs either --weights, such as 0.6,0.4, or --held-out DIR for each member and "
-            "--held-out-data FILE"
+            "`how=weighted` needs either `weights`, such as 0.6,0.4, or `held_out` folders, one for each member, and "
+            "`held_out_data`"
         )
     if how != "weighted" and (weights is not None or data is not None):
-        raise SettingsError(f"--how {how} takes no weights; leave them out or choose --how weighted")
+        raise SettingsError(f"`how={how}` takes no weights; leave them out or choose `how=weighted`")
     given = parse_weights(weights) if weights is not None else None
     return Way(HOWS[how], given, HeldOutMembers(held_out, data) if data is not None else None)
 
@@ -211,7 +211,7 @@ def parse_weights(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise SettingsError(f"--weights {text}: expected numbers, one for each DIR, such as 0.6,0.4") from None
+        raise SettingsError(f"`weights={text}`: expected numbers, one for each DIR, such as 0.6,0.4") from None
 
 
 def held_out_weights(
@@ -233,7 +233,7 @@ def held_out_weights(
     predictions = [kind.predictions_of(member, config) for member in members]
     if not asked.can_be_scored(predictions[0]):
         raise DataError(
-            f"{held_out.data}: not all of its {kind.nouns} say what the answers are; give --weights instead"
+            f"{held_out.data}: not all of its {kind.nouns} say what the answers are; give `weights` instead"
         )
     metric = MAIN_SCORES[answered.task]
     guess = kind.guess_scores(golds, golds.examples).get(metric, 0.0)
@@ -246,6 +246,6 @@ def _refuse_shared(data: str, held_out: Golds, answered: Golds) -> None:
     seen = {kind.identity(example) for example in answered.examples}
     if shared := [example.id for example in held_out.examples if kind.identity(example) in seen]:
         raise DataError(
-            f"{data}: {len(shared)} of its {kind.nouns}, such as {shared[0]!r}, are in --data too; "
+            f"{data}: {len(shared)} of its {kind.nouns}, such as {shared[0]!r}, are in `data` too; "
             f"hold out {kind.others}"
         )

@@ -1,6 +1,5 @@
 """What predictions are of and are judged by: their run's task, layout of tables and gold file; needs no torch."""
 
-import glob
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +14,11 @@ from bertvision.kinds.kind import Golds
 from bertvision.model_config import best_model, better_than_models, refuse_without_result
 from bertvision.predictions.files import PREDICTIONS, PROBABILITIES, read_beside, read_values
 from bertvision.records import DataFile, RunRecord, choose_model, read_record, read_records
-from bertvision.run_folder import RunFolder, folder_of_record, run_of
+from bertvision.run_folder import RunFolder, folder_of_record, parse_run_path
 from bertvision.settings import Config, Settings, merge, validate
 from bertvision.tasks import TASKS, read_labelled, read_task, task_name
 
-PARENTS = {"predictions": False, "predictions_held_out": True}  # whether it is of the held-out questions
-GIVE_GOLD = "give --gold FILE"
+GIVE_GOLD = "give `gold`, the file with the answers"
 
 
 class GoldConfig(Config):
@@ -136,7 +134,7 @@ class AskedRun(NamedTuple):
         if self.data.folds is not None:
             task = read_task(self.task, self.data)
             return Golds(self.task, task.info, task.dev.examples, task.labels)
-        source = self.data.also[self.place.part] if self.place.part else self.data.dev
+        source = self.data.extra_dev_sets[self.place.part] if self.place.part else self.data.dev
         return self._read_file(source, self.place.record.data.get(self.place.part or "dev"))
 
     def _read_held_out(self, place: RunPlace) -> Golds:
@@ -166,13 +164,13 @@ def find_asked(paths: Sequence[str | Path], gold: str | None, task: str | None, 
     folders = tuple(find_predictions(Path(path)) for path in paths)
     places = [place for place in map(_find_place, folders) if place is not None]
     if len(tasks := {place.record.task for place in places}) > 1 and task is None:
-        raise SettingsError(f"the predictions are of different tasks, {' and '.join(sorted(tasks))}; give --task")
+        raise SettingsError(f"the predictions are of different tasks, {' and '.join(sorted(tasks))}; give `task`")
     name = task_name(task or next(iter(tasks), "squad2"))
     place = next((each for each in places if each.record.task == name), None)
     own = {} if place is None else dict(place.record.config.get("data", {}))
     if gold is not None:
         own.pop("encoding", None)  # of the run's own files
-    data = validate(GoldConfig, merge({"data": own}, settings), "--set").data
+    data = validate(GoldConfig, merge({"data": own}, settings), "settings").data
     return AskedRun(folders, name, data, place)
 
 
@@ -193,28 +191,21 @@ def find_predictions(path: Path) -> Path:
 
 def _predictions_by(model: Path) -> Path | None:
     """Return the predictions by a model of a run, ROOT/heads/FRACTION/HEAD or ROOT/encoder/FRACTION."""
-    if model.parent.parent.name == "heads":
-        found = model.parents[2] / "predictions" / model.parent.name / model.name
-    elif model.parent.name == "encoder":
-        found = model.parents[1] / "predictions" / model.name / "encoder"
-    else:
+    place = parse_run_path(model)
+    if place is None or not place.is_model:
         return None
-    return found if (found / PREDICTIONS).is_file() else None
+    return place.predictions if (place.predictions / PREDICTIONS).is_file() else None
 
 
 def _predictions_of(out: Path, record: RunRecord) -> Path:
-    return folder_of_record(out, record).predictions(record.row)
+    return folder_of_record(out, record).predictions(record.model)
 
 
 def _find_place(path: Path) -> RunPlace | None:
     """Find where in a run folder predictions lie: OUT[/seeds/SEED]/predictions/FRACTION/ROW[/PART]."""
     folder = path.resolve() if path.is_dir() else path.resolve().parent
-    above = next((each for each in folder.parents if each.name in PARENTS), None)
-    if above is None:
+    place = parse_run_path(folder)
+    if place is None or place.is_model or not place.record_paths:
         return None
-    out = run_of(above.parent)
-    fraction, row, *part = (*folder.relative_to(above).parts, "")
-    named = sorted((out / "records").glob(f"{glob.escape(f'{row}-{fraction}')}-seed*.json"))
-    if not named:
-        return None
-    return RunPlace(out, read_record(named[0]), "/".join(filter(None, part)), PARENTS[above.name])
+    record = read_record(place.record_paths[0])
+    return RunPlace(place.out, record, place.part, place.is_held_out)

@@ -13,7 +13,7 @@ Parts = npt.NDArray[np.float64]  # [question, part]: what each part of a head ad
 ARM = 10  # characters of a bar on each side of its middle
 # A column's name in JSON, and its head in 80 columns.
 SCORES = {"weight": "weight", "best": "best", "gold": "gold", "null": "none", "difference": "best-none"}
-TYPES = {"has_answer": "has answer", "no_answer": "no answer", "apart": "apart"}
+TYPES = {"has_answer": "has answer", "no_answer": "no answer", "has_minus_no_answer": "apart"}
 
 
 class QuestionParts(NamedTuple):
@@ -36,7 +36,7 @@ class PartMeans:
     difference: float | None = None  # best - null
     has_answer: float | None = None  # the difference on answerable questions
     no_answer: float | None = None  # and on unanswerable ones
-    apart: float | None = None  # has_answer - no_answer
+    has_minus_no_answer: float | None = None  # has_answer - no_answer
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class LayerMeans:
         """Return everything as it is printed."""
         head = f"{counted(self.questions, 'question')} of {self.data}, {self.golds:,} with a gold span"
         sections = [self._score_section()]
-        if self.total.apart is not None:
+        if self.total.has_minus_no_answer is not None:
             sections.append(self._type_section())
         return Page((head, f"head {self.head} of {self.model}"), sections, [])
 
@@ -79,7 +79,7 @@ class LayerMeans:
             "other by the difference of the two."
         )
         title = "Which layer tells answerable questions from others"
-        return self._section(title, TYPES, "apart", ("wrongly", "rightly"), note)
+        return self._section(title, TYPES, "has_minus_no_answer", ("wrongly", "rightly"), note)
 
     def _section(self, title: str, shown: Mapping[str, str], barred: str, sides: tuple[str, str], note: str) -> Table:
         lengths = [getattr(each, barred) for each in self.parts]
@@ -119,7 +119,7 @@ def _means_by_type(difference: Parts, is_impossible: npt.NDArray[np.bool_]) -> d
     apart = None
     if has_answer is not None and no_answer is not None:
         apart = [one - other for one, other in zip(has_answer, no_answer, strict=True)]
-    return {"has_answer": has_answer, "no_answer": no_answer, "apart": apart}
+    return {"has_answer": has_answer, "no_answer": no_answer, "has_minus_no_answer": apart}
 
 
 def _means(parts: Parts) -> list[float] | None:

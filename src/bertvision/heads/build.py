@@ -7,8 +7,8 @@ from bertvision.errors import SettingsError
 from bertvision.heads.catalog import kinds_of, reads_one_state, serves
 from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import Count, Head, count_parameters
-from bertvision.heads.poolers.build import build_pooler
-from bertvision.heads.poolers.config import AnyPooler
+from bertvision.heads.poolers.build import build_pooler, check_own
+from bertvision.heads.poolers.config import AnyPooler, OwnPoolerConfig
 from bertvision.heads.readouts import (
     BILSTM_WIDTH,
     BiLstmReadout,
@@ -42,6 +42,8 @@ def build_head(config: HeadConfig, shape: StackShape, objective: Objective = SPA
     pooler, features = build_pooler(_sized(config, shape, objective), own)
     head = Head(pooler, _build_readout(config, own, features, objective), config.dropout, chosen)
     head.pooling = pooling_of(config, objective, pooling)
+    if isinstance(config.pooler, OwnPoolerConfig):
+        check_own(pooler, own, features, tokens=3 if head.pooling is None else 1)
     return head
 
 
@@ -84,13 +86,13 @@ def _build_readout(config: HeadConfig, shape: StackShape, features: int, objecti
 
 def _sized(config: HeadConfig, shape: StackShape, objective: Objective) -> AnyPooler:
     """Return the pooler's config with the width whose size comes nearest to the head that sets the budget."""
-    if config.budget_of is None:
+    if config.same_size_as is None:
         return config.pooler
-    budget = _size(HeadConfig.model_validate(config.budget_of), shape, objective)
+    budget = _size(HeadConfig.model_validate(config.same_size_as), shape, objective)
 
     def sized(width: int) -> HeadConfig:
         pooler = config.pooler.model_copy(update={"width": width})
-        return config.model_copy(update={"pooler": pooler, "budget_of": None})
+        return config.model_copy(update={"pooler": pooler, "same_size_as": None})
 
     below, above = 1, 2
     while _size(sized(above), shape, objective) < budget:

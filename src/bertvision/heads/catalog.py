@@ -66,7 +66,7 @@ class Entry(NamedTuple):
     origin: Origin
     pooler: AnyPooler
     about: str
-    budget_of: str | None = None  # the head whose number of parameters decides this one's width
+    same_size_as: str | None = None  # the head whose number of parameters decides this one's width
     readout: Readout = "linear"
 
     @property

@@ -24,12 +24,12 @@ class HeadConfig(Config):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
-    setting_of: str | None = None  # the head that this one tries another rate of; reports choose one of these
+    variant_of: str | None = None  # the head that this one tries another rate of; reports choose one of these
     pooler: PoolerConfig
     # Which of the states that heads are given it reads, from 0 on or from the end (-1: the last); None: all. One may
     # come several times.
     layers: tuple[int, ...] | None = Field(None, min_length=1)
-    budget_of: str | None = None  # choose the pooler's width so that the head is as large as this one of the catalog
+    same_size_as: str | None = None  # choose the pooler's width so that the head is as large as this one of the catalog
     readout: Readout = "linear"
     rank: int = Field(8, ge=1)  # of the term for pairs in a joint readout
     readout_width: int | None = Field(None, ge=1)  # of each direction of a bilstm readout; None: 384
@@ -50,7 +50,7 @@ class HeadConfig(Config):
         own = {
             "pooler": entry.pooler.model_dump(),
             "kind": entry.kind,
-            "budget_of": entry.budget_of,
+            "same_size_as": entry.same_size_as,
             "readout": entry.readout,
         }
         return {"name": name, **own, **base}
@@ -69,10 +69,10 @@ class HeadConfig(Config):
 
     @model_validator(mode="after")
     def _has_a_budget_it_can_meet(self) -> "HeadConfig":
-        if self.budget_of is not None and "width" not in type(self.pooler).model_fields:
-            raise ValueError(f"a pooler of kind {self.pooler.kind!r} has no width to choose; leave `budget_of` out")
-        if self.budget_of is not None and CATALOG[known(self.budget_of)].budget_of is not None:
-            raise ValueError(f"{self.budget_of!r} has another head's size itself; give that one as `budget_of`")
+        if self.same_size_as is not None and "width" not in type(self.pooler).model_fields:
+            raise ValueError(f"a pooler of kind {self.pooler.kind!r} has no width to choose; leave `same_size_as` out")
+        if self.same_size_as is not None and CATALOG[known(self.same_size_as)].same_size_as is not None:
+            raise ValueError(f"{self.same_size_as!r} has another head's size itself; give that one as `same_size_as`")
         return self
 
 
@@ -81,7 +81,7 @@ class HeadsConfig(Config):
 
     train: tuple[HeadConfig, ...] = tuple(HeadConfig.model_validate(name) for name in DEFAULT_HEADS)
     baseline: bool = False  # whether the regression on the last state (last_regression) joins them
-    share: float = Field(1.0, gt=0, le=1)  # of the training windows; the encoder is tuned on all of them
+    data_fraction: float = Field(1.0, gt=0, le=1)  # of the training windows; the encoder is tuned on all of them
     epochs: int = Field(1, ge=1)
     min_steps: int = Field(0, ge=0)  # fewer rows get smaller batches, down to 8, and then more epochs
     keep_best: bool = False  # a head's best epoch counts: on held-out rows (data.held_out; without any: on dev)
@@ -89,7 +89,7 @@ class HeadsConfig(Config):
     batch: BatchConfig = BatchConfig(tokens=16384)
     lr: float = Field(1e-3, gt=0)
     optim: OptimConfig = OptimConfig()
-    start: Start = "zero"  # of the readouts' biases
+    initial_bias: Start = "zero"  # of the readouts' biases
     loss: SpanLoss = "sum"
     save_every: float = Field(120.0, gt=0)  # seconds between savings from which a killed run goes on
 

@@ -122,7 +122,7 @@ def layer_weights(head: Head) -> list[float] | None:
     return None if mix is None else [round(weight, 6) for weight in mix.layer_weights().tolist()]
 
 
-def weighed_states(head: Head, *, has_pooler: bool) -> list[State] | None:
+def weighted_states(head: Head, *, has_pooler: bool) -> list[State] | None:
     """Return which states the `layer_weights` of a head are of; None where it has none."""
     mix = _mix_of(head)
     if mix is None:

@@ -27,7 +27,7 @@ class HeadSize(NamedTuple):
     kinds: tuple[str, ...]  # of tasks that it serves
     total: int  # running statistics included
     trainable: int
-    share: float | None  # total in percent of the encoder, as the papers have it; None where only a shape is known
+    percent_of_encoder: float  # total, as the papers have it
     about: str
 
 
@@ -45,10 +45,12 @@ class Sizes(NamedTuple):
         return Table("", ("head", Column("scores", "left"), "trained", "total", "%"), tuple(rows))
 
 
-def list_heads(encoder: str | None, layers: int, hidden: int) -> Sizes:
-    """Count every head's parameters for an encoder, or for a number of states and their width."""
-    shape, whole, title = StackShape(layers, hidden), None, f"{layers} states of {hidden}"
-    of_first_token = StackShape(layers + 1, hidden)  # the pooled state is one more
+def list_heads(encoder: str | None = None) -> Sizes:
+    """Count every head's parameters for an encoder, or at BERT-large's shape."""
+    shape = BERT_LARGE
+    of_first_token = StackShape(shape.layers + 1, shape.hidden)  # the pooled state is one more
+    whole = BERT_LARGE_PARAMETERS
+    title = f"BERT-large: {shape.layers} states of {shape.hidden}, {whole:,} parameters"
     if encoder is not None:
         from bertvision.encoder.encode import shape_of_states  # transformers, which a shape does without
         from bertvision.encoder.load import load_encoder
@@ -56,25 +58,28 @@ def list_heads(encoder: str | None, layers: int, hidden: int) -> Sizes:
         loaded = load_encoder(encoder)
         shape, of_first_token, whole = loaded.shape, shape_of_states(loaded, pooling="first"), loaded.num_parameters
         title = f"{encoder}: {shape.layers} states of {shape.hidden}, {whole:,} parameters"
-    elif shape == BERT_LARGE:
-        whole, title = BERT_LARGE_PARAMETERS, f"BERT-large: {title}, {BERT_LARGE_PARAMETERS:,} parameters"
     return Sizes(title, [_size(name, shape, of_first_token, whole) for name in CATALOG])
 
 
-def _size(name: str, shape: StackShape, of_first_token: StackShape, whole: int | None) -> HeadSize:
+def _size(name: str, shape: StackShape, of_first_token: StackShape, whole: int) -> HeadSize:
     entry = CATALOG[name]
     objective = _counted(entry)
     # Most heads for rows read one state per layer; the first token's begin with the pooled one.
     reads_first = objective.per == "row" and reads_one_state(entry.pooler, entry.readout)
     count = count_head(HeadConfig.model_validate(name), of_first_token if reads_first else shape, objective)
-    share = None if whole is None else 100 * count.total / whole
+    share = 100 * count.total / whole
     scores, total, trainable = _scores(entry.kinds), count.total, count.trainable
     return HeadSize(name, entry.kind, entry.origin, scores, entry.kinds, total, trainable, share, entry.about)
 
 
 def _cells(head: HeadSize) -> tuple[Cell, ...]:
-    share = "" if head.share is None else Number(head.share, ".3f")
-    return (head.name, head.scores, Number(head.trainable, ","), Number(head.total, ","), share)
+    return (
+        head.name,
+        head.scores,
+        Number(head.trainable, ","),
+        Number(head.total, ","),
+        Number(head.percent_of_encoder, ".3f"),
+    )
 
 
 def _counted(entry: Entry) -> Objective:

@@ -170,7 +170,7 @@ def _gather(head: Head, batches: Iterable[StateBatch]) -> tuple[Features, Window
 
 def _cosines(features: Features, head: Head) -> Float[Tensor, "row cosine"]:
     """Return the cosines of compared texts, one of each layer: the mean of their products (`pooling.compare`)."""
-    if head.pooling != "compared":
+    if head.pooling != "pair_difference":
         return features[:, :0]
     return _by_layer(features, head)[:, :, 3].mean(dim=-1)
 

@@ -217,7 +217,7 @@ class Kind(KindFacts, ABC):
         """Refuse odds of "no answer" for a task that has none."""
         if null_odds is not None and not self.has_null:
             has = "unanswerable questions" if self.in_context else "null odds"
-            raise DataError(f"{task} has no {has}; leave --null-odds out or score squad2")
+            raise DataError(f"{task} has no {has}; leave `null_odds` out or score squad2")
 
     def score_file(
         self, golds: Golds, predictions: Path, null_odds: Path | None, threshold: float

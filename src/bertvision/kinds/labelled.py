@@ -167,7 +167,9 @@ class LabelKind(JudgedKind):
     ) -> Joined:
         """Combine the members' probabilities, as logits of one run are combined."""
         if how == "logits":
-            raise SettingsError("prediction folders of this task hold no logits; choose --how max, mean or weighted")
+            raise SettingsError(
+                "prediction folders of this task hold no logits; choose max, mean or weighted for `how`"
+            )
         logits = self.combine(None, [self.logits_of(golds, member) for member in members], how, shares, golds.labels)
         return Joined(self.decode_rows([each.id for each in golds.examples], logits, golds.labels), "probabilities")
 
@@ -183,7 +185,7 @@ class LabelKind(JudgedKind):
             if len(each.probabilities) != len(golds.labels) or not self.fits(each):
                 raise DataError(
                     f"{member.folder}: the probabilities of {each.id!r} are not of the labels "
-                    f"{', '.join(golds.labels)} in this order; give that of training, as --set data.labels=[no,yes]"
+                    f"{', '.join(golds.labels)} in this order; give that of training, such as `data.labels=[no,yes]`"
                 )
         return np.array([each.probabilities for each in member.predictions], dtype=np.float64)
 
@@ -224,7 +226,7 @@ class TextRowKind(LabelKind):
             is_published=info.hub is not None,
             header=data.header,
             form=data.form,
-            separator=data.separator,
+            separator=data.label_separator,
             hub=info.hub,
         )
 

@@ -263,7 +263,7 @@ class Spans(QuestionKind):
     def check_member(self, folder: Path) -> None:
         """Refuse a folder without logits, such as one of another task."""
         if not (folder / LOGITS).is_file():
-            raise FolderError(f"{folder}: no {LOGITS} in it; {WHERE}, and --task where it is of another task")
+            raise FolderError(f"{folder}: no {LOGITS} in it; {WHERE}, and `task` where it is of another task")
 
     def read_members(self, folders: Sequence[Path], data: str, golds: Golds) -> list[SpanMember]:
         """Read prediction folders with logits."""

@@ -212,7 +212,7 @@ class Tags(LabelKind):
     ) -> Joined:
         """Let the members vote for the tag of each word; of equals, the tag of the first member is taken."""
         if how not in ("mean", "weighted"):
-            raise SettingsError(f"--how {how}: prediction folders of tags hold no probabilities; use mean or weighted")
+            raise SettingsError(f"`how={how}`: prediction folders of tags hold no probabilities; use mean or weighted")
         voices = shares or [1.0] * len(members)
         voted = [
             _vote([each.tags for each in same], voices)

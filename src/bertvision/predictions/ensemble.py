@@ -84,7 +84,7 @@ def combine_sigmoid(members: Sequence[Logits], how: How, weights: Weights = None
 def combine_numbers(members: Sequence[Logits], how: How, weights: Weights = None) -> Logits:
     """Average models' numbers, [row, 1], by weights if there are any; they have no probabilities."""
     if how == "max":
-        raise SettingsError("numbers have no probabilities whose largest could be taken; use how: mean or weighted")
+        raise SettingsError("numbers have no probabilities whose largest could be taken; use method: mean or weighted")
     shares = shares_of(how, weights, len(members))
     return _float32(np.einsum("m,mrc->rc", shares, np.stack(members).astype(np.float64)))
 

@@ -42,7 +42,7 @@ PREDICTION_FILES = (
 )
 DIVERGED = "give finite numbers (has the model diverged?)"
 HEADER = ("index", "prediction")  # of GLUE's files
-WHERE = "give OUT/predictions/FRACTION/ROW or what `bertvision predict --out` wrote"
+WHERE = "give OUT/predictions/FRACTION/ROW or a folder that `predict` wrote"
 PROBABILITIES = "probabilities.json"
 PAPER_FILE = "paper_v1_predictions.json"
 

@@ -16,7 +16,7 @@ class AnswerConfig(Config):
     n_best: int = Field(20, ge=1, le=1000)
     max_answer_length: int = Field(30, ge=1)  # tokens
     null_threshold: float = 0.0  # no answer is given where the null odds exceed it
-    tokens: int = Field(16384, ge=1)  # in a batch of prediction, padding counted
+    batch_tokens: int = Field(16384, ge=1)  # in a batch of prediction, padding counted
     # What a run's record has the scores of; a model in use decides as `reader`, and `predict` writes official's files
     # beside its answers.
     decoders: tuple[Decoder, ...] = ("official", "reader")

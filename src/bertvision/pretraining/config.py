@@ -33,7 +33,7 @@ class CorpusConfig(Config):
     train: tuple[str, ...] = Field(min_length=1)
     held_out: tuple[str, ...] = ()  # documents to measure the loss on; none: some of `train`
     held_out_every: int = Field(200, ge=2)  # without `held_out`: every 200th document, of fewer the last one
-    text: str = "text"  # the key of the text in JSONL and hub data sets, its column in tables
+    text_column: str = "text"  # the key of the text in JSONL and hub data sets, its column in tables
     folder: str | None = None  # of vocabulary and tokens, for several pre-trainings; None: OUT/data
 
 
@@ -42,7 +42,9 @@ class VocabularyConfig(Config):
 
     size: int = Field(30_000, ge=LEAST_PIECES)
     cased: bool = False
-    of: str | None = None  # an encoder of BERT's kind whose vocabulary is taken; `size` and `cased` are then its own
+    encoder: str | None = (
+        None  # an encoder of BERT's kind whose vocabulary is taken; `size` and `cased` are then its own
+    )
 
 
 class SizeConfig(Config):
@@ -64,15 +66,15 @@ class SizeConfig(Config):
 class MaskingConfig(Config):
     """Which tokens are predicted, and what the encoder sees in their place; the shares are those of table 8."""
 
-    share: float = Field(0.15, gt=0, lt=1)  # of a row's tokens
+    fraction: float = Field(0.15, gt=0, lt=1)  # of a row's tokens
     mask: float = Field(0.8, ge=0, le=1)  # of these: [MASK]
-    same: float = Field(0.1, ge=0, le=1)  # the token itself
+    unchanged: float = Field(0.1, ge=0, le=1)  # the token itself
     random: float = Field(0.1, ge=0, le=1)  # any token
     whole_words: bool = False  # all pieces of a word or none
 
     @model_validator(mode="after")
     def _shares_add_up(self) -> "MaskingConfig":
-        total = self.mask + self.same + self.random
+        total = self.mask + self.unchanged + self.random
         if abs(total - 1) > 1e-6:
             raise ValueError(
                 f"`mask`, `same` and `random` are shares of the masked tokens and add up to {total:g}, not 1"
@@ -85,12 +87,12 @@ class StageConfig(Config):
 
     length: int = Field(128, ge=8)
     steps: int = Field(ge=1)
-    tokens: int = Field(ge=8)  # of a step of all processes together, special ones included
+    batch_tokens: int = Field(ge=8)  # of a step of all processes together, special ones included
 
     @model_validator(mode="after")
     def _holds_a_row(self) -> "StageConfig":
-        if self.tokens < self.length:
-            raise ValueError(f"`tokens` ({self.tokens}) is less than one row ({self.length})")
+        if self.batch_tokens < self.length:
+            raise ValueError(f"`tokens` ({self.batch_tokens}) is less than one row ({self.length})")
         return self
 
 
@@ -104,10 +106,13 @@ class PretrainConfig(Config):
     size: SizeConfig = SizeConfig()
     objective: ObjectiveName = "mlm_nsp"
     masking: MaskingConfig = MaskingConfig()
-    short_share: float = Field(0.1, ge=0, le=1)  # of rows that are cut to a random length, as BERT's code does
+    short_fraction: float = Field(0.1, ge=0, le=1)  # of rows that are cut to a random length, as BERT's code does
     # BERT's: 256 rows a step, 900,000 steps at length 128, then 100,000 at 512.
     stages: tuple[StageConfig, ...] = Field(
-        (StageConfig(length=128, steps=900_000, tokens=32_768), StageConfig(length=512, steps=100_000, tokens=131_072)),
+        (
+            StageConfig(length=128, steps=900_000, batch_tokens=32_768),
+            StageConfig(length=512, steps=100_000, batch_tokens=131_072),
+        ),
         min_length=1,
     )
     accumulate: int = Field(1, ge=1)  # batches that the tokens of a step are taken in, where memory is short
@@ -115,7 +120,7 @@ class PretrainConfig(Config):
     optim: OptimConfig = OptimConfig()
     dropout: float = Field(0.1, ge=0, lt=1)
     # Rows packed without padding, each step replayed by the GPU as a graph; or padded. auto: packed on a GPU in bf16.
-    step: Literal["auto", "packed", "eager"] = "auto"
+    step_mode: Literal["auto", "packed", "eager"] = "auto"
     evaluate_every: int = Field(1000, ge=1)  # steps between two measurements of the held-out loss
     evaluate_tokens: int = Field(262_144, ge=1)  # that it is measured on
     checkpoints: tuple[Annotated[int, Field(ge=1)], ...] = ()  # steps after which the encoder is kept in OUT/steps/STEP

@@ -27,7 +27,7 @@ from bertvision.files import exists, locked, make_folder, read_json, whole_folde
 from bertvision.manifest import check_manifest, write_manifest
 from bertvision.pretraining.config import LEAST_PIECES, CorpusConfig, PretrainConfig, VocabularyConfig
 from bertvision.progress import SILENT, Progress
-from bertvision.run_folder import MADE_BY, is_made, write_settings
+from bertvision.run_folder import SETTINGS_FINGERPRINT, is_made, write_settings
 from bertvision.settings import Settings
 from bertvision.training.processes import ALONE, Processes
 
@@ -102,20 +102,20 @@ def prepare_corpus(
 
 def check_text(config: PretrainConfig, folder: Path) -> None:
     """Refuse a folder that was made of another text."""
-    is_made(folder, _made_by(config, folder))
+    is_made(folder, _settings_fingerprint(config, folder))
 
 
-def _made_by(config: PretrainConfig, folder: Path) -> Settings:
+def _settings_fingerprint(config: PretrainConfig, folder: Path) -> Settings:
     return {**config.data_settings(), "bytes": _sizes(config.data, folder)}
 
 
 def _make_once(config: PretrainConfig, folder: Path, progress: Progress) -> None:
-    made_by = _made_by(config, folder)
+    settings_fingerprint = _settings_fingerprint(config, folder)
     make_folder(folder.parent)
     with locked(folder.parent, folder.name):
-        if not is_made(folder, made_by):
+        if not is_made(folder, settings_fingerprint):
             with whole_folder(folder) as beside:
-                _make(config, beside, made_by, progress)
+                _make(config, beside, settings_fingerprint, progress)
         for part in (VOCABULARY, TRAIN, HELD_OUT):
             check_manifest(folder / part)
 
@@ -129,8 +129,8 @@ def open_corpus(folder: Path) -> Prepared:
     return Prepared(Vocabulary(tokenizer), _map(folder / TRAIN, dtype), held_out)
 
 
-def _make(config: PretrainConfig, folder: Path, made_by: Settings, progress: Progress) -> None:
-    tokenizer = _given(config.vocabulary.of) if config.vocabulary.of else _train(config, progress)
+def _make(config: PretrainConfig, folder: Path, settings_fingerprint: Settings, progress: Progress) -> None:
+    tokenizer = _given(config.vocabulary.encoder) if config.vocabulary.encoder else _train(config, progress)
     with quiet_transformers():
         tokenizer.save_pretrained(folder / VOCABULARY)
     write_manifest(folder / VOCABULARY)
@@ -141,7 +141,7 @@ def _make(config: PretrainConfig, folder: Path, made_by: Settings, progress: Pro
             raise _without_text(name, sources)
     told = [f"{name.replace('_', ' ')}: {tokens:,} tokens" for name, tokens in counts.items() if tokens]
     progress.say("; ".join([f"vocabulary: {len(tokenizer):,}", *told]))
-    write_settings(folder, made_by)
+    write_settings(folder, settings_fingerprint)
 
 
 def _train(config: PretrainConfig, progress: Progress) -> PreTrainedTokenizerBase:
@@ -153,7 +153,7 @@ def _train(config: PretrainConfig, progress: Progress) -> PreTrainedTokenizerBas
 
 
 def _read_train(config: CorpusConfig) -> Iterator[str]:
-    return read_documents(config.train, config.text, without=config.held_out)
+    return read_documents(config.train, config.text_column, without=config.held_out)
 
 
 def _without_text(name: str, sources: Sequence[str]) -> DataError:
@@ -179,7 +179,7 @@ def train_vocabulary(read: Callable[[], Iterable[str]], config: VocabularyConfig
     learner.train_from_iterator(read(), trainer)
     vocabulary = learner.get_vocab()
     if len(vocabulary) < config.size:
-        smaller = f", or --set vocabulary.size={len(vocabulary)}" if len(vocabulary) >= LEAST_PIECES else ""
+        smaller = f", or `vocabulary.size={len(vocabulary)}`" if len(vocabulary) >= LEAST_PIECES else ""
         raise DataError(
             f"the text gives a vocabulary of {len(vocabulary):,} pieces, and vocabulary.size is {config.size:,}; give "
             f"more text{smaller}"
@@ -210,7 +210,7 @@ def _given(name: str) -> PreTrainedTokenizerBase:
     if backend is None or not isinstance(backend.model, WordPiece) or lacking:
         why = f"lacks {lacking[0]}" if lacking else "has no word pieces"
         raise SettingsError(
-            f"vocabulary.of: the vocabulary of {name!r} {why}; give an encoder of BERT's kind, or leave it out"
+            f"vocabulary.encoder: the vocabulary of {name!r} {why}; give an encoder of BERT's kind, or leave it out"
         )
     normalizer = backend.normalizer
     own: PreTrainedTokenizerBase = BertTokenizerFast(
@@ -239,7 +239,7 @@ def _parted(config: CorpusConfig) -> Iterator[tuple[str, str]]:
     """Return every document with the part that it belongs to."""
     if config.held_out:
         yield from ((TRAIN, document) for document in _read_train(config))
-        yield from ((HELD_OUT, document) for document in read_documents(config.held_out, config.text))
+        yield from ((HELD_OUT, document) for document in read_documents(config.held_out, config.text_column))
         return
     number, last = 0, ""
     for number, document in enumerate(_read_train(config), start=1):
@@ -317,7 +317,7 @@ def _number_format(size: int) -> type[np.uint16] | type[np.uint32]:
 
 def _sizes(config: CorpusConfig, folder: Path) -> dict[str, int]:
     """Return the sizes of all files, by which another text under the same name is known; those gone keep theirs."""
-    before: Settings = read_json(folder / MADE_BY) if (folder / MADE_BY).exists() else {}
+    before: Settings = read_json(folder / SETTINGS_FINGERPRINT) if (folder / SETTINGS_FINGERPRINT).exists() else {}
     sizes: dict[str, int] = {}
     for source in (*config.train, *config.held_out):
         if exists(source):

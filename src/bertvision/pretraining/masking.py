@@ -54,7 +54,7 @@ def _choose(rows: TextRows, config: MaskingConfig, vocabulary: Vocabulary, rando
     order = np.argsort(keys, kind="stable" if config.whole_words else None)
     ranks = np.arange(len(order)) - rows.starts[numbers[order]]
     text = np.bincount(numbers, weights=~rows.is_special)
-    quotas = np.maximum(1, np.round(config.share * text))[numbers[order]]
+    quotas = np.maximum(1, np.round(config.fraction * text))[numbers[order]]
     if config.whole_words:
         first, last = _ends_of_runs(words[order], ranks)
         is_chosen = (last < quotas) | (first == 0)  # a row whose first word is longer has that one

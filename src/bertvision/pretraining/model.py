@@ -159,11 +159,11 @@ def room_for(config: PretrainConfig, stage: StageConfig, parts: int = 1) -> Batc
 
     Of batches that several processes share, it is that of each part: `deal` makes none longer by more than a row.
     """
-    tokens = max(stage.tokens // config.accumulate, stage.length)
+    tokens = max(stage.batch_tokens // config.accumulate, stage.length)
     rows = 2 * math.ceil(tokens / stage.length)
     if parts > 1:
         tokens, rows = math.ceil(tokens / parts) + stage.length, math.ceil(rows / parts)
-    predicted = tokens if config.objective == "ltr" else math.ceil(config.masking.share * tokens) + rows
+    predicted = tokens if config.objective == "ltr" else math.ceil(config.masking.fraction * tokens) + rows
     return BatchRoom(tokens, stage.length, rows, predicted)
 
 
@@ -188,7 +188,7 @@ def with_size_of_encoder(config: PretrainConfig) -> PretrainConfig:
         "feed_forward": about.intermediate_size,
         "positions": about.max_position_embeddings,
     }
-    settings = {**config.model_dump(), "size": size, "vocabulary": {"of": config.encoder}}
+    settings = {**config.model_dump(), "size": size, "vocabulary": {"encoder": config.encoder}}
     return validate(PretrainConfig, settings, f"encoder {config.encoder}")
 
 

@@ -62,25 +62,27 @@ def pretrain(config: PretrainConfig, out: Path, progress: Progress = SILENT) -> 
     config = with_size_of_encoder(config)
     compute = choose_compute(config.device, config.precision)
     processes = join_processes(compute.device)
-    own, made_by = progress if processes.is_main else SILENT, _made_by(config)
+    own, settings_fingerprint = progress if processes.is_main else SILENT, _settings_fingerprint(config)
     with locked(out) if processes.is_main else nullcontext():
-        if not processes.agreed(lambda: _is_finished(config, out, made_by)):
-            _pretrain(config, out, made_by, compute._replace(processes=processes), own)
+        if not processes.agreed(lambda: _is_finished(config, out, settings_fingerprint)):
+            _pretrain(config, out, settings_fingerprint, compute._replace(processes=processes), own)
             processes.wait()  # until all is written
         if lacking := [step for step in config.checkpoints if not (out / STEPS / str(step)).exists()]:
-            own.say(f"step {lacking[0]:,} was over before `checkpoints` named it; choose another --out to keep it")
+            own.say(f"step {lacking[0]:,} was over before `checkpoints` named it; choose another `out` to keep it")
         return read_pretraining_record(out)
 
 
-def _made_by(config: PretrainConfig) -> Settings:
+def _settings_fingerprint(config: PretrainConfig) -> Settings:
     """Return what decides the weights: settings, and what lies under the name of an encoder to go on from."""
     settings = config.training_settings()
-    return settings | ({} if config.encoder is None else {"start": fingerprint(load_encoder(config.encoder).model)})
+    return settings | (
+        {} if config.encoder is None else {"initial_encoder": fingerprint(load_encoder(config.encoder).model)}
+    )
 
 
-def _is_finished(config: PretrainConfig, out: Path, made_by: Settings) -> bool:
+def _is_finished(config: PretrainConfig, out: Path, settings_fingerprint: Settings) -> bool:
     recover_all(out, "")
-    if not is_made(out / ENCODER, made_by):
+    if not is_made(out / ENCODER, settings_fingerprint):
         return False
     check_text(config, _data_folder(config, out))
     return True
@@ -90,19 +92,21 @@ def _data_folder(config: PretrainConfig, out: Path) -> Path:
     return out / DATA if config.data.folder is None else Path(config.data.folder)
 
 
-def _pretrain(config: PretrainConfig, out: Path, made_by: Settings, compute: Compute, progress: Progress) -> None:
+def _pretrain(
+    config: PretrainConfig, out: Path, settings_fingerprint: Settings, compute: Compute, progress: Progress
+) -> None:
     place, is_main = out / ENCODER, compute.processes.is_main
     prepared = prepare_corpus(config, _data_folder(config, out), progress, compute.processes)
     source = _source(config, prepared.train, prepared.vocabulary, compute)  # refuses what has no rows
-    unfinished = {**made_by, "device": compute.device.type}
+    unfinished = {**settings_fingerprint, "device": compute.device.type}
     with resumable(out / "unfinished" / LEARNER, unfinished, [place], is_main=is_main) as saved:
         compute.processes.wait()  # until the main one has looked at what is saved
-        training = _Pretraining(config, made_by, prepared, source, compute, out, saved, progress)
+        training = _Pretraining(config, settings_fingerprint, prepared, source, compute, out, saved, progress)
         training.run()
         if is_main:
             record = training.record()
             write_pretraining(out, record)
-            _write_encoder(place, training.model, prepared, config, record.loss, made_by)
+            _write_encoder(place, training.model, prepared, config, record.loss, settings_fingerprint)
 
 
 def _source(
@@ -129,7 +133,7 @@ class _Pretraining:
     def __init__(
         self,
         config: PretrainConfig,
-        made_by: Settings,
+        settings_fingerprint: Settings,
         prepared: Prepared,
         source: StepSource,
         compute: Compute,
@@ -139,7 +143,7 @@ class _Pretraining:
     ) -> None:
         """Begin, or go on from what is saved."""
         self._config, self._prepared, self._source, self._compute = config, prepared, source, compute
-        self._made_by, self._out, self._saved, self._progress = made_by, out, saved, progress
+        self._settings_fingerprint, self._out, self._saved, self._progress = settings_fingerprint, out, saved, progress
         self._packed, self._is_main = packs_rows(config, compute), compute.processes.is_main
         self.model = build_model(config, prepared.vocabulary).to(compute.device)
         self._group = self._build_group()
@@ -188,7 +192,7 @@ class _Pretraining:
             seconds=round(seconds, 3),
             tokens_per_second=round(done.tokens / seconds, 1),
             operations=done.operations,
-            share_of_peak=None if peak is None else round(done.operations / seconds / peak, 4),
+            peak_fraction=None if peak is None else round(done.operations / seconds / peak, 4),
             loss=self._loss,
             training=thinned(self._history.points[LEARNER]),
             provenance=provenance(self._compute.name, self._compute.precision),
@@ -209,7 +213,7 @@ class _Pretraining:
         if number % config.evaluate_every == 0 or number == config.num_steps:
             self._evaluate(number)
         if number in config.checkpoints:
-            self._keep(self._out / STEPS / str(number), {**self._made_by, "step": number})
+            self._keep(self._out / STEPS / str(number), {**self._settings_fingerprint, "step": number})
         is_due = time.perf_counter() - self._last_saved > config.save_every and number < config.num_steps
         if self._is_main and (is_due or signals.came is not None):
             self._save()
@@ -217,12 +221,12 @@ class _Pretraining:
             self._last_saved = time.perf_counter()
             self._meter.go()
 
-    def _keep(self, place: Path, made_by: Settings) -> None:
+    def _keep(self, place: Path, settings_fingerprint: Settings) -> None:
         """Write the encoder as it is after a step, unless it is there already."""
-        if self._is_main and not is_made(place, made_by):
+        if self._is_main and not is_made(place, settings_fingerprint):
             self._check()
             self._meter.stop()
-            _write_encoder(place, self.model, self._prepared, self._config, self._loss, made_by)
+            _write_encoder(place, self.model, self._prepared, self._config, self._loss, settings_fingerprint)
             self._meter.go()
 
     def _save(self) -> None:
@@ -251,7 +255,7 @@ class _Pretraining:
         told = [f"loss {own:.3f}"] if own is not None else []
         if loss is not None:
             told.append(f"held out {loss.words:.3f} (perplexity {loss.perplexity:,.1f})")
-            told += [f"next sentences {loss.pairs_right:.1%} right"] if loss.pairs_right is not None else []
+            told += [f"next sentences {loss.pairs_accuracy:.1%} right"] if loss.pairs_accuracy is not None else []
         told.append(f"{recent.tokens / seconds:,.0f} tokens/s")
         told += [f"{recent.operations / seconds / peak:.1%} of the peak"] if peak is not None else []
         return ", ".join(told)
@@ -276,7 +280,7 @@ class _Pretraining:
         """Return about how many times the text was read after a step."""
         tokens = 0
         for stage in self._config.stages:
-            tokens += stage.tokens * min(stage.steps, max(0, step))
+            tokens += stage.batch_tokens * min(stage.steps, max(0, step))
             step -= stage.steps
         return tokens / len(self._prepared.train.ids)
 
@@ -299,7 +303,7 @@ class _Pretraining:
 
 def packs_rows(config: PretrainConfig, compute: Compute) -> bool:
     """Return whether rows are packed without padding: where that is asked for, or a GPU has the attention for it."""
-    return config.step == "packed" or (config.step == "auto" and compute.has_packed_attention)
+    return config.step_mode == "packed" or (config.step_mode == "auto" and compute.has_packed_attention)
 
 
 def held_out_loss(model: PretrainingModel, batches: Sequence[PretrainingBatch], compute: Compute) -> HeldOutLoss:
@@ -316,7 +320,7 @@ def held_out_loss(model: PretrainingModel, batches: Sequence[PretrainingBatch], 
         words=words,
         perplexity=math.exp(min(words, 700)),
         pairs=pairs if has_pairs else None,
-        pairs_right=right if has_pairs else None,
+        pairs_accuracy=right if has_pairs else None,
     )
 
 
@@ -330,7 +334,7 @@ def _write_encoder(
     prepared: Prepared,
     config: PretrainConfig,
     loss: HeldOutLoss | None,
-    made_by: Settings,
+    settings_fingerprint: Settings,
 ) -> None:
     """Write an encoder as Hugging Face's loaders expect it, whole or not at all."""
     tokenizer = prepared.vocabulary.tokenizer
@@ -342,7 +346,7 @@ def _write_encoder(
             path.chmod((beside / "config.json").stat().st_mode)
         write_text(beside / "README.md", _card(model, prepared, config, loss))
         write_manifest(beside)
-        write_settings(beside, made_by)
+        write_settings(beside, settings_fingerprint)
 
 
 def _card(model: PretrainingModel, prepared: Prepared, config: PretrainConfig, loss: HeldOutLoss | None) -> str:

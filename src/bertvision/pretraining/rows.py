@@ -65,7 +65,7 @@ class TextRows(NamedTuple):
 
 
 def cut_documents(
-    corpus: Corpus, room: int, short_share: float, random: np.random.Generator, *, pairs: bool = False
+    corpus: Corpus, room: int, short_fraction: float, random: np.random.Generator, *, pairs: bool = False
 ) -> Chunks:
     """Cut every document, from its beginning on, into as many whole sentences as there is room for.
 
@@ -77,7 +77,7 @@ def cut_documents(
     starts, stops, owners, left = [], [], [], np.flatnonzero(at < ends)
     while len(left):
         rooms = np.full(len(left), room)
-        is_short = random.random(len(left)) < short_share
+        is_short = random.random(len(left)) < short_fraction
         rooms[is_short] = random.integers(SHORTEST, room + 1, is_short.sum())
         limits = np.minimum(at[left] + rooms, ends[left])
         found = limits if pairs else _whole_sentences(corpus, at[left], limits)
@@ -111,7 +111,7 @@ def check_chunks(chunks: Chunks, *, pairs: bool) -> None:
     if pairs and len(np.unique(chunks.documents)) < 2:
         raise DataError(
             "next sentences need a second document that others are taken from, and there is one; give more documents, "
-            "or --set objective=mlm"
+            "or `objective=mlm`"
         )
 
 

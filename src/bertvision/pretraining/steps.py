@@ -82,7 +82,7 @@ class StepSource:
         config, random = self._config, np.random.default_rng([seed, stage, epoch])
         room = room_for(config, config.stages[stage])
         width = room.width - config.special
-        chunks = cut_documents(self._corpus, width, config.short_share, random, pairs=config.pairs)
+        chunks = cut_documents(self._corpus, width, config.short_fraction, random, pairs=config.pairs)
         return Epoch(chunks, plan_batches(chunks, config.special, room.tokens, room.rows, random))
 
     def _make(self, seed: int, position: Position, epoch: Epoch, count: int) -> list[PretrainingBatch]:

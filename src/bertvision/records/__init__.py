@@ -33,6 +33,7 @@ from bertvision.records.pretrainings import (
 from bertvision.records.record import Provenance, provenance
 from bertvision.records.runs import (
     MAIN_SCORES,
+    PACKED_RECORDS,
     Curves,
     DataFile,
     Efficiency,
@@ -49,6 +50,7 @@ from bertvision.records.runs import (
     fraction_name,
     in_order,
     is_best_silent,
+    located_records,
     main_score,
     read_mistakes,
     read_record,
@@ -87,6 +89,7 @@ __all__ = [  # users' type checkers take no other import for public (py.typed)
     "Inference",
     "Mistake",
     "MistakesRecord",
+    "PACKED_RECORDS",
     "Parameters",
     "PretrainingRecord",
     "Provenance",
@@ -110,6 +113,7 @@ __all__ = [  # users' type checkers take no other import for public (py.typed)
     "held_out_metric",
     "in_order",
     "is_best_silent",
+    "located_records",
     "main_score",
     "merge_variants",
     "provenance",

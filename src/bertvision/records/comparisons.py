@@ -82,7 +82,7 @@ class DifferenceRecord(Apart):
     """A paired comparison on dev, of questions at the threshold 0, the mean over seeds."""
 
     experiment: str
-    row: str  # as reports name it: a method, or method:head
+    model: str  # as reports name it: a method, or method:head
     fraction: float | None
     against: str  # another row at the same fraction
     seeds: tuple[int, ...]  # that both have
@@ -113,4 +113,4 @@ def read_differences(folder: Path) -> list[DifferenceRecord]:
 
 
 def _read(path: Path) -> list[DifferenceRecord]:
-    return read_file(DifferenceFile, path, "differences", "delete it and run `bertvision compare --variants`").root
+    return read_file(DifferenceFile, path, "differences", "delete it and compare its variants again").root

@@ -50,7 +50,7 @@ class Choice(NamedTuple):
     @property
     def ties(self) -> str:
         """Name what it is tied with; empty where it is with none."""
-        names = [each[0].row for each in self.tied]
+        names = [each[0].model for each in self.tied]
         if len(names) > MOST_TIED:
             names = [*names[:MOST_TIED], counted(len(names) - MOST_TIED, "other")]
         return (
@@ -86,7 +86,7 @@ def _is_comparable(model: Sequence[RunRecord], other: Sequence[RunRecord]) -> bo
 
 def _are_tied(model: Sequence[RunRecord], other: Sequence[RunRecord]) -> bool:
     """Return whether neither lies surely above or below the best single model, with any seed."""
-    leads = [each.behind for each in (*model, *other)]
+    leads = [each.behind_best for each in (*model, *other)]
     return all(lead is not None and lead[0] <= 0 <= lead[1] for lead in leads)
 
 

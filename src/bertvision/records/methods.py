@@ -44,7 +44,7 @@ def merge_variants(records: Iterable[RunRecord]) -> list[RunRecord]:
     """
     found = list(records)
     plain = [record for record in found if record.method is None]
-    return [*plain, *(record.model_copy(update={"row": row}) for record, row in choose(found))]
+    return [*plain, *(record.model_copy(update={"model": row}) for record, row in choose(found))]
 
 
 def choose(records: Iterable[RunRecord]) -> list[tuple[RunRecord, str]]:
@@ -64,13 +64,13 @@ def tried_rates(records: Iterable[RunRecord]) -> list[Tried]:
 
 
 def _method_key(record: RunRecord) -> tuple[str, str, str, str]:
-    return (record.experiment, record.task, record.method or "", record.model)
+    return (record.experiment, record.task, record.method or "", record.model_family)
 
 
 def _tried(group: Sequence[RunRecord]) -> Tried:
     by_rate: dict[tuple[str | None, str], list[RunRecord]] = {}
     for record in group:
-        by_rate.setdefault((record.variant, record.row), []).append(record)
+        by_rate.setdefault((record.variant, record.model), []).append(record)
     last = max(_shared(by_rate.values(), _place), default=None)
     compared = [[each for each in records if last in (None, _place(each))] for records in by_rate.values()]
     # Often all rates were run with one seed and only the best with more: over other seeds a mean would not compare.
@@ -102,5 +102,5 @@ def _shown(tried: Tried) -> list[tuple[RunRecord, str]]:
 
 
 def _row_name(record: RunRecord, *, has_rate: bool) -> str:
-    method, own = (record.variant, record.row) if has_rate else (record.method, record.model)
+    method, own = (record.variant, record.model) if has_rate else (record.method, record.model_family)
     return str(method) if record.kind == "encoder" else f"{method}:{own}"

@@ -16,7 +16,7 @@ class HeldOutLoss(Config):
     words: float  # mean loss of a predicted word, in nats
     perplexity: float  # its exponential, as in table 6 of BERT's paper
     pairs: float | None  # mean loss of "does the second text follow"; None where that is not predicted
-    pairs_right: float | None  # share of the pairs
+    pairs_accuracy: float | None  # share of the pairs
 
 
 class TextSize(Config):
@@ -39,7 +39,7 @@ class PretrainingRecord(Record):
     seconds: float  # of training, evaluations not counted
     tokens_per_second: float
     operations: float  # of training, padding not counted
-    share_of_peak: float | None  # None where the device's peak is not known
+    peak_fraction: float | None  # None where the device's peak is not known
     loss: HeldOutLoss | None  # None where no document was held out
     training: list[TrainingPoint]  # a point's score is the held-out loss of words
     provenance: Provenance

@@ -1,5 +1,6 @@
 """What all records share: where they came from, and how their files are read and written."""
 
+import lzma
 import os
 import platform
 import subprocess
@@ -63,11 +64,27 @@ def read_file(kind: type[Content], path: Path, what: str, advice: str = "") -> C
     except ValidationError as error:
         content = read_json(path)  # says what is wrong with a damaged file
         found = f" (format {content.get('format')})" if isinstance(content, dict) and "format" in content else ""
-        problem = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in problem["loc"])
         raise FolderError(
-            f"{path}: not {what} of this version{found}: `{place}`: {problem['msg']}{advice and f'; {advice}'}"
+            f"{path}: not {what} of this version{found}: {_first_problem(error)}{advice and f'; {advice}'}"
         ) from None
+
+
+def read_packed(kind: type[Content], path: Path, what: str) -> list[Content]:
+    """Read the records of a packed file: JSON lines, compressed by xz."""
+    try:
+        lines = lzma.decompress(path.read_bytes()).splitlines()
+    except (lzma.LZMAError, EOFError) as error:
+        raise FolderError(f"{path}: damaged ({error}), expected JSON lines packed by xz; copy it again") from None
+    try:
+        return [kind.model_validate_json(line) for line in lines]
+    except ValidationError as error:
+        raise FolderError(f"{path}: a line is not {what} of this version: {_first_problem(error)}") from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in problem["loc"])
+    return f"`{place}`: {problem['msg']}"
 
 
 def provenance(device: str, precision: str) -> Provenance:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from bertvision.errors import FolderError
-from bertvision.records.record import Provenance, Record, read_file, write_hashed
+from bertvision.records.record import Provenance, Record, read_file, read_packed, write_hashed
 from bertvision.settings import Config
 
 ResultKind = Literal["baseline", "encoder", "head", "control", "ensemble"]  # baseline: an answer that reads nothing
@@ -32,6 +32,7 @@ MAIN_SCORES = {
     "regression": "pearson",
 }
 MISTAKES_FILE = "mistakes.json"
+PACKED_RECORDS = "records.jsonl.xz"  # all records of an experiment in one file, as they lie in results/
 Interval = tuple[float, float]
 
 
@@ -78,7 +79,7 @@ class DataFile(Config):
 
     name: str
     sha256: str | None  # None for a data set from the hub
-    questions: int
+    examples: int
     dropped: int
     windows: int
     near_misses: dict[str, int] = {}  # of the questions, those that were made by rule, by rule
@@ -129,10 +130,10 @@ class RunRecord(Record):
     variant: str | None = None  # which of the experiment's variants, as its folder is called; None: it has none
     method: str | None = None  # that variant, whatever its learning rate
     task: str
-    row: str  # `encoder`, a head's name, or an ensemble's name
-    setting_of: str | None = None  # the head that this one tries another rate of
+    model: str  # `encoder`, a head's name, or an ensemble's name
+    variant_of: str | None = None  # the head that this one tries another rate of
     kind: ResultKind
-    place: int = 0  # among the rows of its fraction, as the experiment lists them
+    position: int = 0  # among the rows of its fraction, as the experiment lists them
     fraction: float | None  # None where the encoder was used as given
     head_fraction: float | None = None  # of a head that was trained on another fraction's states (`transfer`)
     seed: int
@@ -141,11 +142,11 @@ class RunRecord(Record):
     weight_decay: float | None = None  # of a head with one of its own
     scores: dict[str, float]  # after the last epoch
     extra_scores: tuple[str, ...] = ()  # of the caller's own, whose values are among the scores
-    epochs: list[dict[str, float]]  # scores after every epoch of head training; empty for encoder and ensembles
+    epoch_scores: list[dict[str, float]]  # scores after every epoch of head training; empty for encoder and ensembles
     training: list[TrainingPoint] = []  # in the order of steps; empty where no optimizer took steps
     intervals: dict[str, Interval] = {}  # of scores, 95%: exact for shares of right examples, others by resampling dev
     # Of its main score, 95%: how far the best single model of its fraction and seed lies above it on the same examples.
-    behind: Interval | None = None  # None where one of the two has no score, and in older records
+    behind_best: Interval | None = None  # None where one of the two has no score, and in older records
     fewer_rows: list[FewerRows] = []  # by their number; of regressions on an encoder as given
     curves: Curves | None = None  # None where answers have no probabilities
     confusions: dict[str, dict[str, int]] = {}  # by gold class and predicted class: rows of dev; of classes alone
@@ -154,11 +155,11 @@ class RunRecord(Record):
     seconds: Seconds
     efficiency: Efficiency | None = None  # None where it was not measured, and of baselines
     layer_weights: list[float] | None = None  # of a head that weighs the layers
-    weighed_states: list[State] | None = None  # what the weights are of; None: layers 0, 1, ...
+    weighted_states: list[State] | None = None  # what the weights are of; None: layers 0, 1, ...
     # Where a head took its states from, or fine-tuning those of frozen blocks: computed each time, or kept, and how.
     states: str = "live"
     # How fine-tuning took its steps: packed, bucketed or eager, and why not as graphs where that failed. Of encoders.
-    steps: str | None = None
+    step_mode: str | None = None
     schedule_horizon: float | None  # fraction that the fine-tuning schedule was planned for; None where it has none
     notes: list[str] = []
     data: dict[str, DataFile]
@@ -172,9 +173,9 @@ class RunRecord(Record):
         return self.experiment if self.variant is None else f"{self.experiment}-{self.variant}"
 
     @property
-    def model(self) -> str:
+    def model_family(self) -> str:
         """Return the row's name whatever setting of a head it tries."""
-        return self.setting_of or self.row
+        return self.variant_of or self.model
 
 
 def record_path(folder: Path, row: str, fraction: float | None, seed: int) -> Path:
@@ -195,7 +196,7 @@ def tuned_for(fraction: float) -> str:
 
 def write_record(folder: Path, record: RunRecord) -> Path:
     """Write a record into a folder of records."""
-    return write_hashed(record_path(folder, record.row, record.fraction, record.seed), record)
+    return write_hashed(record_path(folder, record.model, record.fraction, record.seed), record)
 
 
 def read_records(folder: str | Path) -> list[RunRecord]:
@@ -203,14 +204,30 @@ def read_records(folder: str | Path) -> list[RunRecord]:
     folder = Path(folder)
     if not folder.is_dir():
         raise FolderError(f"{folder}: no such folder; give a run's folder or its `records` folder")
-    records = [read_record(path) for path in record_paths(folder)]
+    records = [record for record, _ in located_records(folder)]
     if not records:
         raise FolderError(f"{folder}: no records (*-seed*.json) in it; `bertvision run` writes them to OUT/records")
     return in_order(records)
 
 
+def located_records(folder: Path) -> list[tuple[RunRecord, Path]]:
+    """Read every record below a folder, each with the run folder that it is of."""
+    alone = [(read_record(path), _run_of(path)) for path in record_paths(folder)]
+    packs = sorted(folder.rglob(PACKED_RECORDS))
+    packed = [
+        (each, path.parent / (each.variant or ""))
+        for path in packs
+        for each in read_packed(RunRecord, path, "a record")
+    ]
+    return alone + packed
+
+
+def _run_of(path: Path) -> Path:
+    return path.parent.parent if path.parent.name == "records" else path.parent
+
+
 def record_paths(folder: Path) -> list[Path]:
-    """List the records below a folder, in a fixed order."""
+    """List the records below a folder that have a file each, in a fixed order."""
     return sorted(path for path in folder.rglob("*-seed*.json") if not path.name.startswith("."))
 
 
@@ -242,7 +259,7 @@ def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
 
     def key(record: RunRecord) -> tuple[Any, ...]:
         fraction = -1.0 if record.fraction is None else record.fraction
-        return (record.experiment, fraction, record.seed, kinds[record.kind], record.place, record.row)
+        return (record.experiment, fraction, record.seed, kinds[record.kind], record.position, record.model)
 
     return sorted(records, key=key)
 
@@ -264,8 +281,8 @@ class MistakesRecord(Record):
     experiment: str
     variant: str | None
     task: str
-    row: str
-    place: int  # as its record has it
+    model: str
+    position: int  # as its record has it
     fraction: float | None
     seed: int
     examples: int  # of dev
@@ -277,8 +294,8 @@ class MistakesRecord(Record):
 
     def is_of(self, record: RunRecord) -> bool:
         """Return whether it is about a record, also one that a report has given another name (`merge_variants`)."""
-        own = (self.experiment, self.variant, self.task, self.fraction, self.seed, self.place)
-        return own == (record.experiment, record.variant, record.task, record.fraction, record.seed, record.place)
+        own = (self.experiment, self.variant, self.task, self.fraction, self.seed, self.position)
+        return own == (record.experiment, record.variant, record.task, record.fraction, record.seed, record.position)
 
 
 def write_mistakes(folder: Path, mistakes: MistakesRecord) -> Path:

@@ -29,7 +29,7 @@ class SearchRecord(Record):
 
     experiment: str
     task: str
-    of: Literal["heads", "finetune"]
+    target: Literal["heads", "finetune"]
     metric: str
     sampler: str
     space: dict[str, Any]

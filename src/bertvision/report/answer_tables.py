@@ -55,7 +55,7 @@ def _errors(own: MistakesRecord) -> ExampleList:
         if own.wrong is not None
         else "Here are "
     )
-    return ExampleList(f"Errors of {own.row} to read", f"{wrong}{count}, {order}.", own.errors)
+    return ExampleList(f"Errors of {own.model} to read", f"{wrong}{count}, {order}.", own.errors)
 
 
 def _suspects(own: MistakesRecord, records: Sequence[RunRecord], mistakes: Sequence[MistakesRecord]) -> ExampleList:
@@ -68,7 +68,7 @@ def _suspects(own: MistakesRecord, records: Sequence[RunRecord], mistakes: Seque
     checked, found = source.checked.get(split, 0), source.suspects.get(split, 0)
     how = "fitted without them" if split == "train" else "which has not seen them"
     note = (
-        f"Of {checked:,} examples of {split} {found:,} have a label that {source.row}, {how}, doubts"
+        f"Of {checked:,} examples of {split} {found:,} have a label that {source.model}, {how}, doubts"
         f"{f'; these are {len(shown)} of them' if len(shown) < found else ''}. Read them before you trust either: a "
         "model that is often wrong doubts many right labels."
     )

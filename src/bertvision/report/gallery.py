@@ -30,7 +30,7 @@ def describe_weights(records: Sequence[RunRecord]) -> str:
 
 def _heaviest_state(row: Result) -> str:
     weights = [weight.mean for weight in row.layer_weights or ()]
-    return f"{state_name(row.weighed_states[weights.index(max(weights))])} (weight {max(weights):.2f})"
+    return f"{state_name(row.weighted_states[weights.index(max(weights))])} (weight {max(weights):.2f})"
 
 
 def _says(text: str) -> Callable[[Sequence[RunRecord]], str]:
@@ -44,11 +44,11 @@ GALLERY = (
         figure=less_data_curve,
         caption="Each line is one model at the largest fraction. On an encoder as given, a run fits its regressions to "
         "an eighth, a quarter and half of the rows as well (the mean of three draws, of the first seed). Other heads "
-        "are shown where runs with several heads.share are reported together; the encoder saw as much in each.",
+        "are shown where runs with several heads.data_fraction are reported together; the encoder saw as much in each.",
         describe=_says("Line chart of the table's main score against the amount of data, with a line per model."),
         missing="The less-data curve needs records of two or more shares of the heads' training data. Run the "
         "experiment for each into a folder of its own, then report the folder above them:",
-        command=f"{RUN} --set heads.share=0.1 --out FOLDER/0.1",
+        command=f"{RUN} --set heads.data_fraction=0.1 --out FOLDER/0.1",
     ),
     Picture(
         name="predicted_by_true",

@@ -83,17 +83,17 @@ def data_curves(records: Sequence[RunRecord]) -> list[DataCurve]:
 def _fitted_curve(record: RunRecord, key: str) -> DataCurve:
     """Return the curve of the first seed: others may have other rows."""
     points = [DataPoint(each.rows, each.scores[key]) for each in record.fewer_rows if key in each.scores]
-    rows = round(record.data["train"].questions * data_share(record))
-    return DataCurve(record.row, "training rows", [*points, DataPoint(rows, record.scores[key])])
+    rows = round(record.data["train"].examples * data_share(record))
+    return DataCurve(record.model, "training rows", [*points, DataPoint(rows, record.scores[key])])
 
 
 def _best(best: Result, ties: str, measure: Measure) -> str:
     fraction = "" if best.fraction is None else f" at fraction {best.fraction_text}"
     bounds, dev = mean_interval(best, measure.key), best.records[0].data.get("dev")
-    worth = worth_of(bounds, None if dev is None else dev.questions)
+    worth = worth_of(bounds, None if dev is None else dev.examples)
     interval = f" ({worth})" if worth else ""
     what = ties or "the best model"
-    chosen = "" if dev is None else f", {what} on the {counted(dev.questions, 'example')} of dev"
+    chosen = "" if dev is None else f", {what} on the {counted(dev.examples, 'example')} of dev"
     rule = f" {TIES}" if ties else ""
     return f"{best.name}{fraction}: {measure.head} {best.scores[measure.key].mean:.1f}{interval}{chosen}.{rule}"
 

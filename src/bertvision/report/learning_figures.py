@@ -122,7 +122,7 @@ def layer_weights(records: Iterable[RunRecord]) -> Figure | None:
     for axis, name in zip(axes, names, strict=True):
         _draw_weights(axis, name, [row for row in rows if row.name == name], styles)
     axes[-1].set_xlabel("layer (0: embeddings)")
-    states = [state for row in rows for state in row.weighed_states]
+    states = [state for row in rows for state in row.weighted_states]
     if "pooled" in states:
         _mark_pooled(axes[-1], 1 + max(state for state in states if isinstance(state, int)))
     return figure
@@ -167,7 +167,7 @@ def _between(share: float) -> str:
 
 def _draw_weights(axis: Axes, name: str, rows: Sequence[Result], styles: dict[str, Style]) -> None:
     for row in rows:
-        weights = dict(zip(row.weighed_states, row.layer_weights or (), strict=True))
+        weights = dict(zip(row.weighted_states, row.layer_weights or (), strict=True))
         label = fraction_label(row)
         if (pooled := weights.pop("pooled", None)) is not None:
             draw_series(axis, Series(label, styles[label], [POOLED_AT], [pooled]))

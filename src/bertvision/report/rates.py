@@ -89,7 +89,7 @@ def _attempt(rate: Rate) -> Attempt:
 
 def _place(choice: RateChoice) -> tuple[float, bool, int]:
     first = choice.tried.rates[0].records[0]
-    return (GIVEN if choice.tried.fraction is None else choice.tried.fraction, first.kind != "encoder", first.place)
+    return (GIVEN if choice.tried.fraction is None else choice.tried.fraction, first.kind != "encoder", first.position)
 
 
 def _end(best: Collection[float], tried: Collection[float]) -> str:

@@ -28,9 +28,9 @@ class Result:
     layer_weights: tuple[Statistic, ...] | None
 
     @property
-    def weighed_states(self) -> Sequence[State]:
+    def weighted_states(self) -> Sequence[State]:
         """Return which states the layer weights are of."""
-        return self.records[0].weighed_states or range(len(self.layer_weights or ()))
+        return self.records[0].weighted_states or range(len(self.layer_weights or ()))
 
     @property
     def seeds(self) -> int:
@@ -82,7 +82,7 @@ def results_of(records: Iterable[RunRecord]) -> list[Result]:
     """Average the records over seeds, in the order of `bertvision.records.in_order`, the least data first."""
     groups: dict[tuple[str, str, float | None, float, str], list[RunRecord]] = {}
     for record in in_order(sorted(records, key=data_share)):
-        key = (record.experiment, record.task, record.fraction, data_share(record), record.row)
+        key = (record.experiment, record.task, record.fraction, data_share(record), record.model)
         groups.setdefault(key, []).append(record)
     return [_result(group) for group in groups.values()]
 
@@ -121,7 +121,7 @@ def by_experiment(records: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
 
 def data_share(record: RunRecord) -> float:
     """Return the share of the training data that an experiment's heads were trained on."""
-    return float(record.config["heads"]["share"])
+    return float(record.config["heads"]["data_fraction"])
 
 
 def training_seconds(record: RunRecord) -> float:
@@ -150,7 +150,7 @@ def _result(group: Sequence[RunRecord]) -> Result:
     return Result(
         experiment=first.experiment,
         fraction=first.fraction,
-        name=first.row,
+        name=first.model,
         kind=first.kind,
         data=data_share(first),
         records=tuple(group),
@@ -169,7 +169,7 @@ def _check_seeds(group: Sequence[RunRecord]) -> None:
         if seeds.count(seed) > 1:
             first = group[0]
             raise FolderError(
-                f"{seeds.count(seed)} records of `{first.row}` at fraction {fraction_name(first.fraction)} with seed "
+                f"{seeds.count(seed)} records of `{first.model}` at fraction {fraction_name(first.fraction)} with seed "
                 f"{seed} in experiment `{first.experiment}`, expected one; report one run's folder at a time, or give "
                 "each experiment its own name"
             )

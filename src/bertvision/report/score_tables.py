@@ -166,7 +166,7 @@ def _interval_column(measure: Measure) -> ResultColumn:
     def cell(result: Result) -> Cell:
         bounds, dev = mean_interval(result, measure.key), result.records[0].data.get("dev")
         if bounds is None:
-            return TOO_FEW if dev is not None and dev.questions < LEAST_EXAMPLES else ""
+            return TOO_FEW if dev is not None and dev.examples < LEAST_EXAMPLES else ""
         return f"{bounds[0]:.1f} to {bounds[1]:.1f}"
 
     about = (
@@ -202,7 +202,7 @@ def _pair_text(result: Result | None, measures: Sequence[Measure]) -> str:
 
 
 def _key(each: DifferenceRecord) -> tuple[float | None, str]:
-    return (each.fraction, each.row)
+    return (each.fraction, each.model)
 
 
 def _difference_table(against: str, differences: Sequence[DifferenceRecord], records: Sequence[RunRecord]) -> Table:
@@ -210,7 +210,7 @@ def _difference_table(against: str, differences: Sequence[DifferenceRecord], rec
     score = next((each.head for each in measures_of(records).columns if each.key == first.metric), first.metric)
     columns = (Column("fraction", "left"), Column("model", "left"), score, "95% interval", "by seed")
     rows = tuple(
-        (fraction_name(each.fraction), each.row, *_cells(each), *(_cells(each.best) if has_best else ()))
+        (fraction_name(each.fraction), each.model, *_cells(each), *(_cells(each.best) if has_best else ()))
         for each in differences
     )
     title = f"{first.example.capitalize()} by {first.example}, less {against}"

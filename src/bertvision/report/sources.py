@@ -46,9 +46,9 @@ def facts(records: Sequence[RunRecord]) -> list[Fact]:
 
 def notes(records: Sequence[RunRecord]) -> list[str]:
     """Gather the records' notes, each once, with the rows it is about unless it is about all of them."""
-    everyone = _distinct(record.row for record in records)
+    everyone = _distinct(record.model for record in records)
     texts = _distinct(note for record in records for note in record.notes)
-    rows_by_note = {text: _distinct(record.row for record in records if text in record.notes) for text in texts}
+    rows_by_note = {text: _distinct(record.model for record in records if text in record.notes) for text in texts}
     return [text if rows == everyone else f"{text} ({', '.join(rows)})" for text, rows in rows_by_note.items()]
 
 
@@ -60,7 +60,7 @@ def config_texts(records: Sequence[RunRecord]) -> list[str]:
 def _data_cells(split: str, file: DataFile) -> tuple[Cell, ...]:
     made = sum(file.near_misses.values())
     dropped, windows = Number(file.dropped, ","), Number(file.windows, ",")
-    examples, near_misses = Number(file.questions, ","), Number(made, ",") if made else ""
+    examples, near_misses = Number(file.examples, ","), Number(made, ",") if made else ""
     return (split, file.name, examples, near_misses, dropped, windows, (file.sha256 or "")[:SHORT_HASH])
 
 

@@ -17,6 +17,7 @@ AROUND = 240  # characters of a sentence that are shown before and after the ans
 MOST_TIMES = 1e6  # that "no answer" is likelier than the best answer; a threshold beyond it means never
 BAR = 20  # blocks of the longest bar
 NO_ANSWER = "(no answer)"
+UNSURE = "no sure answer; closest: "
 TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
@@ -118,13 +119,17 @@ def answer_lines(
 ) -> Iterator[Text]:
     """Return the first answer with its sentence, then the others; without a terminal, brackets mark the answer.
 
+    Where "no answer" is the first, the one that comes closest stands in its place, and is said to be no sure one.
     `names` are those of the texts, where there are several. `null_ratio` is what a threshold that was asked for means:
     without one, the likelier of the two is given.
     """
     best, *others = answers
-    context = contexts[best.context]
-    places = [_place(each, contexts, names) for each in answers]
-    yield Text(printable(best.text) or NO_ANSWER, "bold" if is_terminal else "")
+    is_sure, layers = bool(best.text) or not others, best.layers
+    if not is_sure:  # what comes closest is of more use than nothing
+        best, *others = others
+    context, place = contexts[best.context], _place(best, contexts, names)
+    said = printable(best.text) or NO_ANSWER
+    yield Text(said if is_sure else f"{UNSURE}{said}{place and f' ({place})'}", "bold" if is_terminal else "")
     yield Text(_probabilities(best))
     if null_ratio is not None:
         yield Text(_rule(null_ratio))
@@ -133,19 +138,24 @@ def answer_lines(
     if best.text:
         yield Text()
         yield _in_sentence(best, context, is_terminal)
-        if places[0]:
-            yield Text(places[0] + _characters(best, context))
+        if place:
+            yield Text(place + _characters(best, context))
     if others:
         yield Text("\nnext best:")
-        yield from (Text(_line(each, place)) for each, place in zip(others, places[1:], strict=True))
-    if best.layers is not None:
+        yield from (Text(_line(each, _place(each, contexts, names))) for each in others)
+    if layers is not None:
         yield Text("\nwhat each layer adds to the score:")
-        yield from _bars(best.layers)
+        yield from _bars(layers)
 
 
 def printable(text: str) -> str:
     """Put blanks for line ends and for what could steer a terminal."""
     return "".join(" " if _steers(letter) else letter for letter in text)
+
+
+def percent(share: float) -> str:
+    """Write a probability as a whole number of percent; only what is certain is said to be."""
+    return "<1%" if 0 < share < 0.005 else ">99%" if 0.995 < share < 1 else f"{int(100 * share + 0.5)}%"
 
 
 def sentence_around(context: str, start: int, end: int) -> tuple[int, int]:
@@ -177,10 +187,10 @@ def _steers(letter: str) -> bool:
 
 
 def _probabilities(answer: Answer) -> str:
-    shown = f"probability {answer.probability:.1%}"
+    shown = f"probability {percent(answer.probability)}"
     if answer.no_answer_probability is None or not answer.text:
         return shown
-    return f"{shown}; that there is no answer {answer.no_answer_probability:.1%}"
+    return f"{shown}; that there is no answer {percent(answer.no_answer_probability)}"
 
 
 def line_of(answer: Answer, contexts: Sequence[str]) -> int:
@@ -204,7 +214,7 @@ def _characters(answer: Answer, context: str) -> str:
 
 def _line(answer: Answer, place: str) -> str:
     """Return one of the next best answers, with where it stands."""
-    return f"  {answer.probability:6.1%}  {printable(answer.text) or NO_ANSWER}{place and f'  ({place})'}"
+    return f"  {percent(answer.probability):>4}  {printable(answer.text) or NO_ANSWER}{place and f'  ({place})'}"
 
 
 def _rule(null_ratio: float) -> str:

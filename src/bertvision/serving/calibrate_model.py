@@ -49,7 +49,7 @@ class ModelCalibration:
             f"on all of them: threshold {self.fitted.threshold:.4f}, temperature {self.fitted.temperature:.4f}, "
             f"threshold of predict {self.fitted.null_threshold:.4f}"
         )
-        written = "nothing was written; --write does" if self.written is None else f"written to {self.written}"
+        written = "nothing was written to the model" if self.written is None else f"written to {self.written}"
         asked = "1 question is" if self.report.questions == 1 else f"{self.report.questions} questions are"
         few = f"{asked} few, and what fits them may be chance; give {FEW} or more"
         cautions = (few,) if self.report.questions < FEW else ()
@@ -72,11 +72,9 @@ def calibrate_model(
     at least that often (see `threshold_of_accuracy`).
     """
     if min_accuracy is not None and not 0 < min_accuracy < 1:
-        raise SettingsError(f"--min-accuracy lies between 0 and 1, such as 0.9, got {min_accuracy:g}")
+        raise SettingsError(f"`min_accuracy` lies between 0 and 1, such as 0.9, got {min_accuracy:g}")
     if write and not _is_own(Path(model)):
-        raise SettingsError(
-            f"{model}: --write needs a folder of your own; save the model first: bertvision save {model} --out mine"
-        )
+        raise SettingsError(f"{model}: `write` needs a folder of your own; save the model first (`bertvision save`)")
     reader = load(model, device=device, allow_outside=allow_outside)
     if not isinstance(reader, Reader) or not reader.has_null:
         raise SettingsError(

@@ -11,7 +11,7 @@ from bertvision.encoder.folder import purpose_of_class
 from bertvision.encoder.load import BASE_MODEL, DEFAULT_MODEL, pypi_encoder
 from bertvision.encoder.pypi import ENCODERS
 from bertvision.errors import EncoderError, SettingsError
-from bertvision.hub import CARD, HUB_ID, downloaded_card, front_matter
+from bertvision.hub import CARD, HUB_ID, downloaded_card, front_matter, parse_snapshot
 from bertvision.model_config import Calibration
 from bertvision.model_folder import ModelConfig
 from bertvision.records import RunRecord, tuned_for
@@ -193,14 +193,14 @@ def _limits(config: ModelConfig, records: Sequence[RunRecord]) -> list[str]:
 def _scores(record: RunRecord) -> list[str]:
     data = [
         # The folder is the author's own affair.
-        (name, f"`{PurePath(file.name).name}`, {counted(file.questions, 'example')}{_sha(file.sha256)}")
+        (name, f"`{PurePath(file.name).name}`, {counted(file.examples, 'example')}{_sha(file.sha256)}")
         for name, file in record.data.items()
     ]
     made = record.provenance
     commit = "an unknown commit" if made.commit is None else f"commit {made.commit}{' (changed)' if made.dirty else ''}"
     tuned = f"tuned for {tuned_for(record.fraction)}" if record.fraction else "used as given"
     return [
-        f"## Scores of {record.run}: {record.row}, seed {record.seed}",
+        f"## Scores of {record.run}: {record.model}, seed {record.seed}",
         "",
         *_score_table(record),
         *card_table(("data", "file"), data),
@@ -266,7 +266,5 @@ def _pypi_card(name: str) -> Path | None:
 
 
 def _hub_id_of(folder: Path) -> str | None:
-    """Return the hub id of a folder in the hub's cache: models--OWNER--NAME/snapshots/COMMIT."""
-    place = folder.resolve()
-    kind, *names = place.parent.parent.name.split("--")
-    return "/".join(names) if (kind, place.parent.name, len(names)) == ("models", "snapshots", 2) else None
+    snapshot = parse_snapshot(folder.resolve())
+    return None if snapshot is None else snapshot.hub_id

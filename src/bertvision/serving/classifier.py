@@ -26,8 +26,8 @@ class Classifier(Saveable):
 
         A checkpoint of transformers has no table, and takes one text or two.
         """
-        if self.served.config.texts is not None:
-            return self.served.config.texts
+        if self.served.config.text_counts is not None:
+            return self.served.config.text_counts
         layouts = TASKS[self.served.config.task].layouts
         columns = self.served.config.data.columns or (layouts[0] if layouts else None)
         return (2,) if columns is None or isinstance(columns.text, tuple) else (1,)

@@ -239,7 +239,7 @@ def _write_checked(model: Model, path: Path, int8: bool) -> tuple[Difference, Di
     if not rounded.largest <= MOST_ROUNDED * rounded.scale:
         raise SettingsError(
             f"int8 changes this model's logits by up to {rounded.largest:.2g} (largest: {rounded.scale:.2g}): it would "
-            "answer otherwise; nothing was written, export it without --int8"
+            "answer otherwise; nothing was written, save it without `int8`"
         )
     return found, rounded
 

@@ -1,4 +1,4 @@
-"""Models that `bertvision export` wrote, and the default model, run by onnxruntime; no torch in here.
+"""Models saved as ONNX, and the default model, run by onnxruntime; no torch in here.
 
 A MODEL_DIR may hold a graph of its own weights, as the default model does: its tensors are named inside the safetensors
 files that torch reads, by offset and length. Settings of the graph stand in `onnx.json`.
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from bertvision.errors import FolderError, SettingsError, needing_torch, told_as
 from bertvision.files import read_json, sha256_of
+from bertvision.hub import parse_snapshot
 from bertvision.manifest import check_manifest
 from bertvision.model_config import CONFIG, ONNX_CONFIG, ONNX_FORMAT, Calibration, UseConfig
 from bertvision.predictions.logits import Logits
@@ -114,7 +115,7 @@ class OnnxEngine(Engine):
         return open_model(self.folder, choose_compute("cpu", "float32")).engine
 
     @property
-    def made_by(self) -> Settings:
+    def settings_fingerprint(self) -> Settings:
         """Return the hash of the graph."""
         return {"head": self.config.sha256, "precision": "onnx"}
 
@@ -140,14 +141,15 @@ class OnnxEngine(Engine):
 def _own_file(path: Path) -> Path:
     """Refuse a link to a file elsewhere, maybe a secret one; the hub's cache keeps its own as such links."""
     folder = path.parent.resolve()
-    blobs = folder.parent.parent / "blobs" if folder.parent.name == "snapshots" else folder
-    if path.is_symlink() and path.resolve().parent not in (folder, blobs):
+    snapshot = parse_snapshot(folder)
+    allowed = (folder,) if snapshot is None else (folder, snapshot.blobs)
+    if path.is_symlink() and path.resolve().parent not in allowed:
         raise FolderError(f"{path}: is a link to a file elsewhere; put the file itself there to save the model")
     return path
 
 
 def is_onnx(folder: Path) -> bool:
-    """Return whether a folder is one that `bertvision export` wrote, which torch cannot run."""
+    """Return whether a folder is a model saved as ONNX, which torch cannot run."""
     config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
     return isinstance(config, dict) and config.get("format") == ONNX_FORMAT
 

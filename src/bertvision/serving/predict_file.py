@@ -105,7 +105,7 @@ def predict_file(
     """
     out, path = None if out is None else Path(out), Path(parse_source(data).whole)
     if out is not None and out.exists() and path.exists() and out.samefile(path):
-        raise SettingsError(f"{out}: is the file that is read; give --out another name")
+        raise SettingsError(f"{out}: is the file that is read; give `out` another name")
     used = open_model_in_use(model_folder, settings, allow_outside)
     return _answer_to(out, used, _asked_file(used, data, data, progress), progress)
 
@@ -183,11 +183,11 @@ def _asked_texts(used: ModelInUse, texts: Sequence[str]) -> AskedFile:
     info = TASKS[config.task]
     if used.columns is None and not info.kind.labels_words:
         what = "; for questions about one text there is `bertvision ask`" if info.kind.asks_questions else ""
-        raise SettingsError(f"a model of {config.task} needs --data FILE ({info.files}){what}")
+        raise SettingsError(f"a model of {config.task} needs a file as `data` ({info.files}){what}")
     if used.columns is not None and isinstance(used.columns.text, tuple):
         raise SettingsError(
             f"a model of {config.task} reads two texts; give a table with the columns "
-            f"{' and '.join(map(str, used.columns.text))}, by --data FILE"
+            f"{' and '.join(map(str, used.columns.text))}, as `data`"
         )
     if not texts:
         raise DataError("there is no text; give one")

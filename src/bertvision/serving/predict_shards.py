@@ -24,7 +24,7 @@ from bertvision.data.tables import ENDINGS, ending_of
 from bertvision.errors import DataError, LockedError
 from bertvision.files import check_folder, exists, locked, make_folder, remove_file, sha256_of, whole_stream, write_json
 from bertvision.progress import SILENT, Bar, Progress
-from bertvision.run_folder import MADE_BY, is_made, write_settings
+from bertvision.run_folder import SETTINGS_FINGERPRINT, is_made, write_settings
 from bertvision.serving.predict_file import ModelInUse, open_model_in_use
 from bertvision.settings import Config, Settings
 from bertvision.tables import counted
@@ -197,15 +197,15 @@ class ShardPredictor:
         self._chunk = CHUNKS["cuda" if used.served.engine.is_on_gpu else "cpu"]
 
     @property
-    def made_by(self) -> Settings:
+    def settings_fingerprint(self) -> Settings:
         """Return what decides the predictions."""
         used = self._used
         return {
             "stage": "predict",
             "encoder": self._config.encoder_fingerprint,
-            **used.served.engine.made_by,
+            **used.served.engine.settings_fingerprint,
             "labels": list(self._config.labels),
-            "answers": used.config.answers.model_dump(mode="json", exclude={"tokens", "decoders"}),
+            "answers": used.config.answers.model_dump(mode="json", exclude={"batch_tokens", "decoders"}),
             "rule": used.rule._asdict(),
             "data": used.config.data.model_dump(mode="json"),
         }
@@ -223,11 +223,14 @@ class ShardPredictor:
     def open(self, out: Path) -> None:
         """Make a folder for its predictions; refuse one that holds those of another model, or of other settings."""
         make_folder(out)
-        made_by = self.made_by
-        while not is_made(out, made_by):
-            with suppress(LockedError), locked(out, MADE_BY):  # processes that begin together come here together
-                if not is_made(out, made_by):
-                    write_settings(out, made_by)
+        settings_fingerprint = self.settings_fingerprint
+        while not is_made(out, settings_fingerprint):
+            with (
+                suppress(LockedError),
+                locked(out, SETTINGS_FINGERPRINT),
+            ):  # processes that begin together come here together
+                if not is_made(out, settings_fingerprint):
+                    write_settings(out, settings_fingerprint)
 
     def predict(self, shard: Shard, bar: Bar, what: str = "") -> ShardCounts:
         """Answer a shard, unless it is done; `LockedError` where another process is at it."""

@@ -38,8 +38,8 @@ def load(
 
     A checkpoint that transformers fine-tuned for question answering or for the classification of texts or tokens is
     loaded too: its output layer is the head. Until `bertvision calibrate` fits its null threshold, that is 0.
-    A folder that `bertvision export` wrote runs on the CPU with onnxruntime; torch is not imported for it. So does
-    `default`, until a device of torch (`cuda`) or `bf16` is asked for.
+    A folder that `bertvision save` wrote as ONNX runs on the CPU with onnxruntime; torch is not imported for it. Nor
+    is it for `default`, until a GPU (`cuda`) or `bf16` is asked for.
     A head that was trained with a pooler of your own needs that `pooler`, a module of the same class.
     Nothing in the folder is run. It may lead to itself, to the encoders of its run and to `default`; only with
     `allow_outside` also to another path or a hub id.

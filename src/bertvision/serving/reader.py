@@ -3,7 +3,7 @@
 import math
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, NamedTuple, TypedDict, Unpack, overload
@@ -211,21 +211,42 @@ class Reader(Saveable):
         self, pairs: Sequence[Asked], asking: Asking | None = None, progress: Progress = SILENT
     ) -> list[list[Answer]]:
         """Answer checked pairs of a question and its text or texts, all in the same way, each as if asked alone."""
-        asking = asking or Asking()
+        return self._answer(pairs, self._cut(pairs), asking or Asking(), progress)
+
+    def answer_each(
+        self, pairs: Sequence[Asked], asking: Asking, progress: Progress = SILENT
+    ) -> Iterator[list[Answer]]:
+        """Answer checked pairs one after the other; a text that several have is cut once."""
+        for pair, windows in zip(pairs, self._cut(pairs), strict=True):
+            yield from self._answer([pair], [windows], asking, progress)
+
+    def _cut(self, pairs: Sequence[Asked]) -> list[list[Window]]:
+        """Cut the texts of each pair as if they were one, but no window reaches into two."""
+        owners = [
+            (number, question, begin, text)
+            for number, (question, contexts) in enumerate(pairs)
+            for begin, text in zip(_begins(contexts), _listed(contexts), strict=True)
+        ]
+        questions = [Question(str(number), question, text, (), "") for number, question, _, text in owners]
+        found: list[list[Window]] = [[] for _ in pairs]
+        if questions:
+            for window in cut_windows(questions, self.served.tokenizer, self.served.config.windows, labelled=False):
+                number, _, begin, _ = owners[window.example]
+                found[number].append(replace(window, offsets=window.offsets + np.int32(begin)))
+        return found
+
+    def _answer(
+        self, pairs: Sequence[Asked], cut: Sequence[Sequence[Window]], asking: Asking, progress: Progress
+    ) -> list[list[Answer]]:
+        """Answer pairs whose texts have been cut."""
         _check(asking)
         served = self.served
         if asking.layers:
             served.engine.check_parts()
         if not pairs:
             return []
-        texts = [(contexts,) if isinstance(contexts, str) else contexts for _, contexts in pairs]
-        begins = [list(accumulate((len(each) + 1 for each in own[:-1]), initial=0)) for own in texts]
-        questions = [
-            Question(str(number), text, context, (), "")
-            for number, ((text, _), own) in enumerate(zip(pairs, texts, strict=True))
-            for context in own
-        ]
-        windows = _together(cut_windows(questions, served.tokenizer, served.config.windows, labelled=False), begins)
+        texts, begins = zip(*((_listed(contexts), _begins(contexts)) for _, contexts in pairs), strict=True)
+        windows = [replace(window, example=number) for number, own in enumerate(cut) for window in own]
         grid = text_grid(
             grid_of(windows, [str(number) for number in range(len(pairs))]), ["\n".join(own) for own in texts]
         )
@@ -280,14 +301,13 @@ def _texts_of(what: str, value: Any) -> str | tuple[str, ...]:  # noqa: ANN401 (
     return texts[0] if is_one else tuple(texts)
 
 
-def _together(windows: Sequence[Window], begins: Sequence[Sequence[int]]) -> list[Window]:
-    """Let the windows of all texts of a question compete, as if its texts were one: no window reaches into two.
+def _listed(contexts: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (contexts,) if isinstance(contexts, str) else contexts
 
-    `begins` says of each question where its texts begin in the one that they make up.
-    """
-    owners = [(question, begin) for question, own in enumerate(begins) for begin in own]
-    placed = [(window, *owners[window.example]) for window in windows]
-    return [replace(window, example=owner, offsets=window.offsets + np.int32(begin)) for window, owner, begin in placed]
+
+def _begins(contexts: str | tuple[str, ...]) -> list[int]:
+    """Return where each text begins in the one that they make up."""
+    return list(accumulate((len(each) + 1 for each in _listed(contexts)[:-1]), initial=0))
 
 
 def _in_own_text(placed: Placed, begins: Sequence[int]) -> Placed:

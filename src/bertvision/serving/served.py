@@ -3,7 +3,6 @@
 No torch or transformers in here.
 """
 
-import glob
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import DecisionRule
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord, read_record
-from bertvision.run_folder import folder_of_record, run_of
+from bertvision.run_folder import folder_of_record, parse_run_path
 from bertvision.settings import Settings
 from bertvision.tasks import TASKS, Task, open_answering
 from bertvision.windows.padding import lengths_of
@@ -59,7 +58,7 @@ class Engine(ABC):
 
     @property
     @abstractmethod
-    def made_by(self) -> Settings:
+    def settings_fingerprint(self) -> Settings:
         """Return what decides the logits, beside the encoder."""
 
     @property
@@ -89,11 +88,11 @@ class ServedModel:
 
     def logits(self, windows: Sequence[Window], progress: Progress = SILENT) -> Logits:
         """Run the model over windows: [token, column] or [window, column]."""
-        return np.concatenate(self.engine.logits(windows, self.config.answers.tokens, progress))
+        return np.concatenate(self.engine.logits(windows, self.config.answers.batch_tokens, progress))
 
     def parts(self, windows: Sequence[Window], progress: Progress = SILENT) -> list[WindowParts]:
         """Take the logits of windows apart by layers; `engine.check_parts` says whether that is possible."""
-        return self.engine.parts(windows, self.config.answers.tokens, progress)
+        return self.engine.parts(windows, self.config.answers.batch_tokens, progress)
 
     def changed(self, **settings: Any) -> "ServedModel":  # noqa: ANN401 (of the config)
         """Return the same model with some of its settings changed."""
@@ -221,17 +220,14 @@ def read_calibration(folder: Path, config: UseConfig) -> Calibration:
 
 def find_record(folder: Path, config: UseConfig) -> RunRecord | None:
     """Find the record of a MODEL_DIR that lies in its run folder; None where it was copied out of it."""
-    place = folder.resolve()
-    if place.parent.name == "encoder":
-        row, fraction, root = "encoder", place.name, place.parent.parent
-    elif place.parent.parent.name == "heads":
-        row, fraction, root = place.name, place.parent.name, place.parent.parent.parent
-    else:
+    place = parse_run_path(folder.resolve())
+    if place is None or not place.is_model:
         return None
-    out = run_of(root)
-    paths = sorted((out / "records").glob(f"{glob.escape(f'{row}-{fraction}')}-seed*.json"))
-    records = [record for record in map(read_record, paths) if record.encoder_fingerprint == config.encoder_fingerprint]
-    return next((each for each in records if folder_of_record(out, each).root == root), None)
+    for record in map(read_record, place.record_paths):
+        is_own = record.encoder_fingerprint == config.encoder_fingerprint
+        if is_own and folder_of_record(place.out, record).root == place.root:
+            return record
+    return None
 
 
 def check_text(what: str, value: Any) -> str:  # noqa: ANN401 (checked here)

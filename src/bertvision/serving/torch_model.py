@@ -68,7 +68,7 @@ class TorchEngine(Engine):
         refuse_unless_sum(self.model.head)
 
     @property
-    def made_by(self) -> Settings:
+    def settings_fingerprint(self) -> Settings:
         """Return the head's fingerprint, and the precision."""
         return {"head": fingerprint(self.model.head), "precision": self.compute.precision}
 

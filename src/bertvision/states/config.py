@@ -21,7 +21,7 @@ class StatesConfig(Config):
     memory: float = Field(4.0, gt=0)  # GiB that `auto` may keep; a fixed number, so that no result depends on a machine
     batch: BatchConfig | None = None  # what the encoder runs on at once; None: what a head steps on (heads.batch)
     layers: Literal["all"] | tuple[int, ...] = "all"  # counted from 0, the embedding output
-    # For rows: which one state per layer heads are given. auto: mean, or compared for pairs under a frozen encoder.
+    # For rows: which one state per layer heads read. auto: mean, or pair_difference for pairs on a frozen encoder.
     pooling: Pooling | Literal["auto"] = "first"
 
     @model_validator(mode="before")

@@ -58,7 +58,7 @@ def tips(context: RunContext) -> list[str]:
     tunes = max(experiment.finetune.fractions, default=0) > 0
     if experiment.precision != "auto" or not tunes or not context.compute.has_faster_bf16:
         return []
-    return ["--set precision=bf16 makes training faster on this CPU"]
+    return ["`precision=bf16` makes training faster on this CPU"]
 
 
 def same_answer(asked: Answering, predictions: Sequence[Any]) -> str | None:

@@ -17,6 +17,8 @@ from bertvision.errors import EncoderError, SettingsError
 from bertvision.experiment import Experiment, fit_to_rows
 from bertvision.heads.build import pooling_of
 from bertvision.heads.config import HeadConfig
+from bertvision.heads.poolers.config import OwnPoolerConfig
+from bertvision.heads.training import build_heads
 from bertvision.kinds.facts import Contrast, Cutting
 from bertvision.kinds.kind import Answering, ExtraScore
 from bertvision.model_config import CONFIG, Pooling
@@ -148,7 +150,7 @@ class RunContext:
 
     def head_windows(self) -> Sequence[Window]:
         """The windows that heads learn from: of whole questions, drawn by the seed, until the share is reached."""
-        if (share := self.experiment.heads.share) == 1:
+        if (share := self.experiment.heads.data_fraction) == 1:
             return self.train
         counts = np.bincount([window.example for window in self.train])
         order = np.random.default_rng(seed_for(self.seed, "share")).permutation(len(counts))
@@ -165,7 +167,7 @@ class RunContext:
         """The windows that the encoder is tuned on: those of train, or pairs of them."""
         if self.contrast is None:
             return self.train
-        pairs = self.experiment.finetune.pairs
+        pairs = self.experiment.finetune.pairs_per_epoch
         return contrast_windows(self.train, self.contrast, pairs, seed_for(self.seed, "pairs"))
 
     def tuning_steps(self, config: FinetuneConfig) -> list[list[Rows]]:
@@ -181,17 +183,17 @@ class RunContext:
         train = _describe(self.task.train, self.train).model_copy(update={"near_misses": self.near_misses})
         return {"train": train, **described}
 
-    def made_by(self, stage: str, **more: object) -> Settings:
+    def settings_fingerprint(self, stage: str, **more: object) -> Settings:
         """Name what decides a stage's result, beside the settings of the stage itself."""
         data, split = self.experiment.data, self.task.train
         apart = {"held_out"} if isinstance(data.held_out, str) else set()  # no part of what is learned from
-        layout = data.model_dump(mode="json", exclude={"train", "dev", "also", "on_bad"} | apart)
+        layout = data.model_dump(mode="json", exclude={"train", "dev", "extra_dev_sets", "on_bad"} | apart)
         source: Settings = {"name": split.name, "sha256": split.sha256, "on_bad": data.on_bad, **layout}
         return {
             "stage": stage,
             "task": self.task.name,
             "train": source,
-            "start": self.start_fingerprint,
+            "initial_encoder": self.start_fingerprint,
             "windows": self.experiment.windows.model_dump(mode="json"),
             "seed": self.seed,
             "precision": self.compute.precision,
@@ -254,7 +256,7 @@ def prepare(
         extra_scores=extra_scores,
         progress=progress,
     )
-    return RunContext(
+    context = RunContext(
         experiment=experiment,
         out=out,
         task=task,
@@ -272,6 +274,10 @@ def prepare(
         progress=progress,
         seed=experiment.seeds[0],
     )
+    for head in experiment.heads.train:
+        if isinstance(head.pooler, OwnPoolerConfig):  # somebody's own code is tried before anything expensive starts
+            build_heads([head], context.shape_for(head), context.seed, objective, experiment.states.chosen_pooling)
+    return context
 
 
 def _is_pairs(windows: Sequence[Window]) -> bool:
@@ -291,8 +297,8 @@ def _fitted(
 
 def _check_one_text(experiment: Experiment) -> None:
     """Refuse what compares the two texts of a row."""
-    if experiment.states.pooling == "compared":
-        raise SettingsError("states.pooling: compared needs two texts in every row; use mean for one")
+    if experiment.states.pooling == "pair_difference":
+        raise SettingsError("states.pooling: pair_difference needs two texts in every row; use mean for one")
     if experiment.contrast == "texts":
         raise SettingsError(
             "finetune.objective: contrastive draws the cosine of a row's two texts to its number; give two columns of "
@@ -331,7 +337,7 @@ def _describe(split: Split[Any], windows: Sequence[Window]) -> DataFile:
     return DataFile(
         name=split.name,
         sha256=split.sha256,
-        questions=len(split.examples),
+        examples=len(split.examples),
         dropped=split.dropped,
         windows=len(windows),
     )

@@ -26,7 +26,7 @@ from bertvision.manifest import write_manifest
 from bertvision.model_config import Pooling
 from bertvision.model_folder import LORA, as_saved, load_head, read_model_config, save_encoder
 from bertvision.records import TrainingPoint, fraction_name
-from bertvision.run_folder import MADE_BY, is_made, resumable, write_settings
+from bertvision.run_folder import SETTINGS_FINGERPRINT, is_made, resumable, write_settings
 from bertvision.settings import Settings, first_difference
 from bertvision.shapes import StackShape
 from bertvision.states.live import outputs_in_order_of_length, read_quietly
@@ -37,7 +37,7 @@ from bertvision.training.checkpoint import fingerprint
 from bertvision.training.history import UNLOGGED, TrainingLog
 from bertvision.training.loop import seed_for
 
-TIMING = "timing.json"
+TRAINING = "training.json"
 PLAIN_OUTPUT = output_head(None)
 
 
@@ -79,7 +79,7 @@ def finetune(context: RunContext) -> None:
         for fraction, place in wanted.items():
             _borrow(context, fraction, place)
     made = context.processes.agreed(
-        lambda: [is_made(place, _made_by(context, fraction)) for fraction, place in wanted.items()]
+        lambda: [is_made(place, _settings_fingerprint(context, fraction)) for fraction, place in wanted.items()]
     )
     if all(made):
         return
@@ -90,7 +90,7 @@ def finetune(context: RunContext) -> None:
 def _tune_missing(context: RunContext, wanted: Mapping[float, Path], missing: list[float]) -> None:
     encoder, output = load_encoder(context.experiment.encoder), output_layer(context)
     start_tuning(encoder.model, context.experiment.tune, context.seed)
-    unfinished = {**_made_by(context, None), "device": context.compute.device.type}
+    unfinished = {**_settings_fingerprint(context, None), "device": context.compute.device.type}
     stage, results = context.folder.unfinished("finetune"), list(wanted.values())
     with resumable(stage, unfinished, results, is_main=context.is_main) as saved:
         context.processes.agreed(lambda: _forget_if_past(saved, context, missing))
@@ -113,8 +113,8 @@ def _borrow(context: RunContext, fraction: float, place: Path) -> None:
     """Take an encoder that another run has tuned by the same settings, where there is one."""
     if context.lender is None or place.exists():
         return
-    wanted = _made_by(context, fraction)
-    for made in sorted(context.lender.rglob(f"encoder/{fraction_name(fraction)}/{MADE_BY}")):
+    wanted = _settings_fingerprint(context, fraction)
+    for made in sorted(context.lender.rglob(f"encoder/{fraction_name(fraction)}/{SETTINGS_FINGERPRINT}")):
         if first_difference(read_json(made), wanted) is None:
             context.progress.say(f"the encoder of fraction {fraction:g} is that of {made.parent}")
             with whole_folder(place) as beside:
@@ -176,7 +176,7 @@ def tune_together(
 def score_output(context: RunContext, encoder: Encoder, output: Output) -> float | None:
     """Score encoder and output layer as they are."""
     read = _reading(context, output) or partial(read_output, objective=context.objective)
-    asked, tokens = context.chosen_on, context.experiment.answers.tokens
+    asked, tokens = context.chosen_on, context.experiment.answers.batch_tokens
     logits = output_logits(encoder, output.head, read, asked.windows, context.objective.per, context.compute, tokens)
     return asked.score(asked.answer(logits), logits).get(context.metric)
 
@@ -197,11 +197,11 @@ def tuning_of(context: RunContext) -> TuningReport:
 
 def read_tuning(place: Path) -> TuningReport:
     """Read how the encoder of a folder was tuned."""
-    told = read_json(place / TIMING)
+    told = read_json(place / TRAINING)
     return TuningReport(
         costs=Costs(**told["costs"]),
-        trained=told["trained"],
-        steps=told["steps"],
+        trained=told["trainable"],
+        steps=told["step_mode"],
         best=told["best"],
         points=[TrainingPoint(**point) for point in told["points"]],
     )
@@ -222,12 +222,12 @@ def _save(context: RunContext, place: Path, encoder: Encoder, output: Output, ch
         if saved is not encoder:
             save_adapters(beside / LORA, encoder.model)
         trained = count_trainable(encoder.model) + count_trainable(output.head)
-        how = {"steps": checkpoint.steps, "best": checkpoint.best}
+        how = {"step_mode": checkpoint.steps, "best": checkpoint.best}
         points = [point.model_dump() for point in checkpoint.points]
-        costs_as = {"seconds": round(costs.seconds, 3), "trained": trained, "costs": costs._asdict()}
+        costs_as = {"seconds": round(costs.seconds, 3), "trainable": trained, "costs": costs._asdict()}
         timing = {**costs_as, **how, "points": points}
-        write_json(beside / TIMING, timing)
-        write_settings(beside, _made_by(context, checkpoint.fraction))
+        write_json(beside / TRAINING, timing)
+        write_settings(beside, _settings_fingerprint(context, checkpoint.fraction))
         write_manifest(beside)
 
 
@@ -243,7 +243,7 @@ def output_layer(context: RunContext) -> Output:
     shape = context.shape_for(wanted)
     pooling = context.experiment.states.chosen_pooling
     head = build_heads([wanted], shape, context.seed, context.objective, pooling)[wanted.name]
-    if context.experiment.finetune.start == "prior":
+    if context.experiment.finetune.initial_bias == "prior":
         start_at_prior([head], context.objective, context.train)
     output = Output(wanted, head, shape)
     if not output.is_plain:
@@ -269,9 +269,9 @@ def _reading(context: RunContext, output: Output) -> Read | None:
     )
 
 
-def _made_by(context: RunContext, fraction: float | None) -> Settings:
+def _settings_fingerprint(context: RunContext, fraction: float | None) -> Settings:
     settings, config = context.experiment.tuning_settings(), context.experiment.finetune
     chosen_on = {"chosen_on": context.chosen_on.split.sha256} if config.keeps_best else {}
-    return context.made_by(
+    return context.settings_fingerprint(
         "finetune", **settings, **teacher_signature(context), **chosen_on, horizon=config.horizon, fraction=fraction
     )

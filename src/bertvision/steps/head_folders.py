@@ -45,18 +45,18 @@ def load_heads(context: RunContext) -> dict[str, TrainedHead]:
     trained = {}
     for config in context.experiment.heads.train:
         place = context.folder.head(config.name)
-        if not is_made(place, made_by_of(context, [config])):
+        if not is_made(place, settings_fingerprint_of(context, [config])):
             raise FolderError(f"{place}: was removed while the run went on; give the same command again")
         check_manifest(place)
         training = read_json(place / TRAINING)
         if training["diverged"]:
             continue
-        epochs = {int(epoch): scores for epoch, scores in training["epochs"].items()}
+        epochs = {int(epoch): scores for epoch, scores in training["epoch_scores"].items()}
         # The experiment's own config: a pooler given from Python is in no file.
         saved = read_model_config(place).model_copy(update={"head": config})
         head = load_head(place, saved)
         points = [TrainingPoint(**point) for point in training["points"]]
-        told = Told.model_validate(training["told"])
+        told = Told.model_validate(training["regression"])
         seconds, states, best = training["seconds"], training["states"], training.get("best")
         trained[config.name] = TrainedHead(config, head, seconds, epochs, states, points, best, told)
     return trained
@@ -105,8 +105,8 @@ def best_epoch(context: RunContext, stage: Path, name: str, last: int) -> int:
 
 def keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: str, end: EpochEnd, told: Told) -> None:
     """Move a head from the unfinished stage to its MODEL_DIR."""
-    made_by = made_by_of(context, [config])
-    if is_made(context.folder.head(config.name), made_by):
+    settings_fingerprint = settings_fingerprint_of(context, [config])
+    if is_made(context.folder.head(config.name), settings_fingerprint):
         return
     place = stage / BEST / config.name if context.experiment.heads.keeps_best else stage / REPORTED
     check_manifest(place)
@@ -115,18 +115,21 @@ def keep_head(context: RunContext, stage: Path, config: HeadConfig, weights: str
         context.progress.say(f"head {config.name} diverged and was left out; try a lower lr for it")
         with whole_folder(context.folder.head(config.name)) as beside:
             write_json(beside / TRAINING, {"diverged": True})  # so that it is not tried again
-            write_settings(beside, made_by)
+            write_settings(beside, settings_fingerprint)
             write_manifest(beside)
         return
     head = build_head(config, context.shape_for(config), context.objective, context.experiment.states.chosen_pooling)
     training.pop("heads", None)
     load_weights(place / config.name, head)
     points = end.history.points.get(config.name, []) if end.history is not None else []
-    training |= {"epochs": _epochs_of(stage, config.name, end.epoch), "points": [each.model_dump() for each in points]}
+    training |= {
+        "epoch_scores": _epochs_of(stage, config.name, end.epoch),
+        "points": [each.model_dump() for each in points],
+    }
     with whole_folder(context.folder.head(config.name)) as beside:
         save_head(beside, head.in_unit(1.0), _model_config(context, config, weights))
-        write_json(beside / TRAINING, {**training, "diverged": False, "told": told.model_dump(mode="json")})
-        write_settings(beside, made_by)
+        write_json(beside / TRAINING, {**training, "diverged": False, "regression": told.model_dump(mode="json")})
+        write_settings(beside, settings_fingerprint)
         write_manifest(beside)
 
 
@@ -155,9 +158,9 @@ def _model_config(context: RunContext, config: HeadConfig, weights: str) -> Mode
     return context.model_config(config, encoder, is_path, weights)
 
 
-def made_by_of(context: RunContext, heads: list[HeadConfig]) -> Settings:
+def settings_fingerprint_of(context: RunContext, heads: list[HeadConfig]) -> Settings:
     """Return the settings that trained heads depend on."""
-    return context.made_by(
+    return context.settings_fingerprint(
         "heads",
         fraction=context.fraction,
         **(context.experiment.tuning_settings() if context.fraction is not None else {"finetune": None}),
@@ -181,9 +184,9 @@ def _scored_on(context: RunContext, heads: Sequence[HeadConfig]) -> Settings | N
 
 
 def _settings(context: RunContext) -> Settings:
-    """Return the settings of all heads; folders that were made when heads learnt from all windows name no share."""
+    """Return the settings of all heads; folders that were made when heads learnt from all windows name no fraction."""
     config = context.experiment.heads
-    without = {"train", "save_every"} | ({"share"} if config.share == 1 else set())
+    without = {"train", "save_every"} | ({"data_fraction"} if config.data_fraction == 1 else set())
     return config.model_dump(mode="json", exclude=without | (set() if config.keep_best else {"keep_best"}))
 
 

@@ -21,12 +21,12 @@ from bertvision.metrics.squad import Scores
 from bertvision.model_config import Pooling
 from bertvision.model_folder import load_head, read_model_config
 from bertvision.records import fraction_name
-from bertvision.run_folder import MADE_BY, check_kept, is_made, resumable
+from bertvision.run_folder import SETTINGS_FINGERPRINT, check_kept, is_made, resumable
 from bertvision.states.config import GIB
 from bertvision.states.live import KeptBatches, LiveStates
 from bertvision.states.memory import StoredStates
 from bertvision.steps.context import RunContext
-from bertvision.steps.head_folders import best_epoch, keep_epoch, keep_head, made_by_of
+from bertvision.steps.head_folders import best_epoch, keep_epoch, keep_head, settings_fingerprint_of
 from bertvision.steps.mistakes import SHARES, Told, can_tell, tell
 from bertvision.steps.states import open_states, suffix_of
 from bertvision.training.checkpoint import fingerprint
@@ -40,7 +40,7 @@ def train_heads(context: RunContext) -> None:
     """
     made = context.processes.agreed(
         lambda: [
-            is_made(context.folder.head(head.name), made_by_of(context, [head]))
+            is_made(context.folder.head(head.name), settings_fingerprint_of(context, [head]))
             for head in context.experiment.heads.train
         ]
     )
@@ -57,12 +57,12 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
     together = [head for head in config.train if head.name in names]
     encoder, weights = frozen_encoder(context)
     heads = build_heads(together, context.shapes[pooling], context.seed, objective, pooling or "first")
-    if config.start == "prior":
+    if config.initial_bias == "prior":
         start_at_prior(heads.values(), objective, context.head_windows())
     _give_output_layer(context, heads, [head.name for head in together if reads_output_layer(head)])
-    made_by = {**made_by_of(context, together), "device": context.compute.device.type}
+    settings_fingerprint = {**settings_fingerprint_of(context, together), "device": context.compute.device.type}
     results = [context.folder.head(head.name) for head in together]
-    with resumable(stage, made_by, results, is_main=context.is_main) as saved:
+    with resumable(stage, settings_fingerprint, results, is_main=context.is_main) as saved:
         context.processes.wait()
         source, states = open_states(context, encoder, weights, heads.values(), pooling=pooling)
         kept, fits = kept_states(context), dict[str, RegressionFit]()
@@ -74,7 +74,7 @@ def _train_together(context: RunContext, missing: list[HeadConfig], pooling: Poo
                 break
         told = _tell(context, encoder, fits, kept["dev"]) if can_tell(context) else {}
         if context.is_main:
-            check_kept([stage / MADE_BY])  # else scores of earlier epochs may have gone with it
+            check_kept([stage / SETTINGS_FINGERPRINT])  # else scores of earlier epochs may have gone with it
             for head in together:
                 keep_head(context, stage, head, weights, end, told.get(head.name, Told()))
     context.processes.wait()  # until all is written
@@ -173,9 +173,9 @@ def _going_on(stage: Path, missing: list[HeadConfig], configured: Sequence[HeadC
     A stage that was cut short while its heads were moved to their folders has fewer missing than it trained; one that
     other heads are asked of now is begun anew.
     """
-    if not (stage / MADE_BY).exists():
+    if not (stage / SETTINGS_FINGERPRINT).exists():
         return missing
-    listed = read_json(stage / MADE_BY)["trained"]
+    listed = read_json(stage / SETTINGS_FINGERPRINT)["trained"]
     together = [head for head in configured if head.model_dump(mode="json") in listed]
     if len(together) == len(listed) and all(head in together for head in missing):
         return together
@@ -226,7 +226,7 @@ def score_on(
     context: RunContext, encoder: Encoder, kept: KeptBatches, heads: Mapping[str, Head], asked: Answering
 ) -> dict[str, Scores]:
     """Score heads on a split; its states are kept for the next time, where they fit."""
-    tokens, layers = context.experiment.answers.tokens, context.experiment.states.chosen_layers
+    tokens, layers = context.experiment.answers.batch_tokens, context.experiment.states.chosen_layers
     per, windows = context.objective.per, asked.windows
     found = logits_of(encoder, heads, windows, per, context.compute, context.progress, tokens, layers, kept)
     return {name: asked.score(asked.answer(logits), logits) for name, logits in found.items()}

@@ -74,7 +74,7 @@ def inspect_file(
     data: str, encoder: str, task: str = "squad2", overrides: Sequence[str] = (), progress: Progress = SILENT
 ) -> Inspection:
     """Read and cut a file as an experiment with these settings would."""
-    experiment = build_experiment({"task": task, "heads": {"train": []}}, overrides, "--set")
+    experiment = build_experiment({"task": task, "heads": {"train": []}}, overrides, "settings")
     name, kind = experiment.task, TASKS[experiment.task].kind
     split, labels = read_labelled(name, data, experiment.data, hub_split="train")
     from bertvision.encoder.load import load_tokenizer  # transformers: the file is checked before it

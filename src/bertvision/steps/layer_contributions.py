@@ -95,7 +95,7 @@ def window_parts(
     head.to(compute.device).eval()
     rows, scores, spans = [], [], []
     with progress.bar("take apart", len(windows)) as bar:
-        for batch in states_in_order_of_length(encoder, windows, config.tokens, compute):
+        for batch in states_in_order_of_length(encoder, windows, config.batch_tokens, compute):
             with torch.no_grad():
                 names, parts = layer_contributions(head, *batch.seen)
             best, bounds = _best_bounds(parts, batch, windows, texts, config)

@@ -51,7 +51,7 @@ def quiet_optuna() -> Iterator[None]:
 
 
 @contextmanager
-def opened_study(path: Path, name: str, made_by: Mapping[str, Any]) -> Iterator["optuna.Study"]:
+def opened_study(path: Path, name: str, settings_fingerprint: Mapping[str, Any]) -> Iterator["optuna.Study"]:
     """Open the study in a file, or begin it, until the block ends; refuse one that was made by other settings."""
     import optuna
     from sqlalchemy.exc import SQLAlchemyError
@@ -65,11 +65,13 @@ def opened_study(path: Path, name: str, made_by: Mapping[str, Any]) -> Iterator[
         with told_as(FolderError, broken):
             study = optuna.create_study(study_name=name, storage=storage, direction="maximize", load_if_exists=True)
             finished_trials(study)  # a damaged one is told now
-        if difference := first_difference(study.user_attrs.get("made_by", made_by), made_by):
+        if difference := first_difference(
+            study.user_attrs.get("settings_fingerprint", settings_fingerprint), settings_fingerprint
+        ):
             raise FolderError(
-                f"{path}: holds a search with other settings ({difference}); choose another --out, or another `name`"
+                f"{path}: holds a search with other settings ({difference}); choose another `out`, or another `name`"
             )
-        study.set_user_attr("made_by", made_by)
+        study.set_user_attr("settings_fingerprint", settings_fingerprint)
         yield study
     except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
         reason = getattr(error.__cause__ or error, "orig", None) or error  # what SQLite itself says

@@ -14,7 +14,7 @@ from bertvision.evaluate.confidence import Answers
 from bertvision.evaluate.reader_scores import reader_answers_of, reader_scores
 from bertvision.files import whole_folder
 from bertvision.heads.config import is_regression
-from bertvision.heads.head import layer_weights, weighed_states
+from bertvision.heads.head import layer_weights, weighted_states
 from bertvision.heads.logits import logits_of
 from bertvision.kinds.kind import Answering
 from bertvision.manifest import is_hashed, write_manifest
@@ -34,7 +34,7 @@ from bertvision.records import (
     write_mistakes,
     write_record,
 )
-from bertvision.run_folder import MADE_BY
+from bertvision.run_folder import SETTINGS_FINGERPRINT
 from bertvision.settings import first_difference
 from bertvision.steps.cautions import few_held_out, same_answer
 from bertvision.steps.context import RunContext
@@ -69,7 +69,7 @@ class SplitLogits(NamedTuple):
 
     def score(self, row: ResultModel, answers: Any) -> Scores:  # noqa: ANN401 (what `answer` gave)
         """Score a row's answers."""
-        how = row.members.how if row.members is not None else None
+        how = row.members.method if row.members is not None else None
         return self.answering.score(answers, self.logits[row.name], how)
 
     def reader_answers(self, row: ResultModel) -> Answers | None:
@@ -127,7 +127,7 @@ def predict(context: RunContext) -> list[RunRecord]:
         found = scored[row.name]
         if found.note is not None:
             context.progress.say(f"warning: {row.name}: {found.note}")
-        record = _record(this, row, place, found).model_copy(update={"behind": behind.get(row.name)})
+        record = _record(this, row, place, found).model_copy(update={"behind_best": behind.get(row.name)})
         write_record(context.folder.records, record)
         records.append(record)
     return records
@@ -135,12 +135,12 @@ def predict(context: RunContext) -> list[RunRecord]:
 
 def files_of(context: RunContext, record: RunRecord) -> list[Path]:
     """Return the files without which a record's result is not whole: itself, its answers, and its model."""
-    folder, names = context.folder, [] if record.kind == "baseline" else [record.row]
+    folder, names = context.folder, [] if record.kind == "baseline" else [record.model]
     is_head = record.kind in ("head", "control") and record.head_fraction is None
-    models = [folder.head(record.row)] if is_head else []
+    models = [folder.head(record.model)] if is_head else []
     models += [folder.encoder(context.fraction)] if context.fraction is not None else []
-    own = record_path(folder.records, record.row, record.fraction, record.seed)
-    return [own, *_answer_files(context, names), *(place / MADE_BY for place in models)]
+    own = record_path(folder.records, record.model, record.fraction, record.seed)
+    return [own, *_answer_files(context, names), *(place / SETTINGS_FINGERPRINT for place in models)]
 
 
 def _notes(context: RunContext, rows: Sequence[ResultModel]) -> list[str]:
@@ -148,7 +148,7 @@ def _notes(context: RunContext, rows: Sequence[ResultModel]) -> list[str]:
     heads = [head.name for head in context.experiment.heads.train if head.name not in names]
     notes = [f"head {name} diverged and was left out" for name in heads]
     for ensemble in context.experiment.ensembles:
-        if lacking := [name for name in ensemble.of if name not in names]:
+        if lacking := [name for name in ensemble.models if name not in names]:
             notes.append(f"ensemble {ensemble.name} was left out, because there is no row {lacking[0]}")
     return notes + few_held_out(context)
 
@@ -156,12 +156,12 @@ def _notes(context: RunContext, rows: Sequence[ResultModel]) -> list[str]:
 def _ask(context: RunContext, rows: Sequence[ResultModel], encoder: Encoder, answering: Answering) -> SplitLogits:
     """Run the encoder once for all rows, then combine rows to ensembles."""
     heads = {row.name: row.head for row in rows if row.head is not None}
-    tokens, per = context.experiment.answers.tokens, context.objective.per
+    tokens, per = context.experiment.answers.batch_tokens, context.objective.per
     logits = logits_of(encoder, heads, answering.windows, per, context.compute, context.progress, tokens)
     for row in rows:
         if row.members is not None:
-            members = [logits[name] for name in row.members.of]
-            logits[row.name] = answering.combine(members, row.members.how, None)
+            members = [logits[name] for name in row.members.models]
+            logits[row.name] = answering.combine(members, row.members.method, None)
     return SplitLogits(answering, logits)
 
 
@@ -169,7 +169,7 @@ def _measured(context: RunContext, rows: Sequence[ResultModel], encoder: Encoder
     """Measure every row that is one model by itself, where the experiment asks for it."""
     if context.experiment.measure is None:
         return {}
-    compute, tokens = context.compute, context.experiment.answers.tokens
+    compute, tokens = context.compute, context.experiment.answers.batch_tokens
     return {
         row.name: measure_inference(encoder, row.config, row.head, context.dev.windows, compute, tokens)
         for row in rows
@@ -268,9 +268,9 @@ def _record(this: Pass, row: ResultModel, place: int, found: RowScores) -> RunRe
         variant=config.variant,
         method=config.method,
         task=config.task,
-        row=row.name,
+        model=row.name,
         kind=row.kind,
-        place=place,
+        position=place,
         fraction=context.fraction,
         head_fraction=row.head_fraction,
         seed=context.seed,
@@ -280,7 +280,7 @@ def _record(this: Pass, row: ResultModel, place: int, found: RowScores) -> RunRe
         extra_scores=this.context.extra_scores,
         fewer_rows=row.told.fewer_rows,
         **found.described,
-        epochs=[epochs[epoch] for epoch in sorted(epochs)],
+        epoch_scores=[epochs[epoch] for epoch in sorted(epochs)],
         training=_course(this, row, found.scores),
         curves=found.curves,
         parameters=row.parameters,
@@ -291,9 +291,9 @@ def _record(this: Pass, row: ResultModel, place: int, found: RowScores) -> RunRe
         ),
         efficiency=_efficiency(this, row),
         layer_weights=layer_weights(row.head) if row.head is not None else None,
-        weighed_states=weighed_states(row.head, has_pooler=this.has_pooler) if row.head is not None else None,
+        weighted_states=weighted_states(row.head, has_pooler=this.has_pooler) if row.head is not None else None,
         states=row.states,
-        steps=row.steps,
+        step_mode=row.steps,
         schedule_horizon=config.finetune.horizon,
         notes=[*this.notes, *_choice(this, row), *([] if found.note is None else [found.note])],
         data=context.data(),
@@ -330,9 +330,9 @@ def _own_settings(this: Pass, row: ResultModel) -> dict[str, Any]:
     if row.config is None or row.kind not in ("head", "control"):
         return {}
     if is_regression(row.config):
-        return {"setting_of": row.config.setting_of}
+        return {"variant_of": row.config.variant_of}
     lr = row.config.lr or this.context.experiment.heads.lr
-    return {"setting_of": row.config.setting_of, "lr": lr, "weight_decay": row.config.weight_decay}
+    return {"variant_of": row.config.variant_of, "lr": lr, "weight_decay": row.config.weight_decay}
 
 
 def _finished_records(context: RunContext) -> list[RunRecord] | None:
@@ -341,7 +341,7 @@ def _finished_records(context: RunContext) -> list[RunRecord] | None:
     config, folder = {**context.experiment.model_dump(mode="json"), "report_to": None}, context.folder
     names = [] if output_layer_of(context) is None else [ENCODER]
     names += load_heads(context)
-    names += [each.name for each in context.experiment.ensembles if all(name in names for name in each.of)]
+    names += [each.name for each in context.experiment.ensembles if all(name in names for name in each.models)]
     for fraction in earlier_fractions(context):
         names += [transferred_name(name, fraction) for name in load_heads(context.at(context.seed, fraction))]
     baseline = [MAJORITY] if context.task.kind.has_baseline else []

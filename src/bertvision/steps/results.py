@@ -11,7 +11,7 @@ from bertvision.metrics.squad import Scores
 from bertvision.model_folder import read_model_config
 from bertvision.records import Parameters, ResultKind, TrainingPoint, fraction_name
 from bertvision.steps.context import RunContext
-from bertvision.steps.finetune import TIMING, TuningReport, read_tuning
+from bertvision.steps.finetune import TRAINING, TuningReport, read_tuning
 from bertvision.steps.head_folders import TrainedHead, load_heads
 from bertvision.steps.heads import encoder_folder, output_layer_of
 from bertvision.steps.mistakes import Told
@@ -49,7 +49,7 @@ def list_models(context: RunContext, encoder: Encoder) -> list[ResultModel]:
     rows = [BASELINE] if context.task.kind.has_baseline else []
     if (output := output_layer_of(context)) is not None:
         place, own = encoder_folder(context), count_parameters(output)
-        tuning = read_tuning(place) if (place / TIMING).exists() else TuningReport()
+        tuning = read_tuning(place) if (place / TRAINING).exists() else TuningReport()
         learned = size + own.total if tuning.trained is None else tuning.trained
         inside = learned - own.trainable if context.fraction is not None else 0
         parameters = Parameters(total=size + own.total, trainable=learned, encoder=size)
@@ -99,8 +99,8 @@ def _ensembles(
     by_name = {row.name: row for row in rows}
     ensembles = []
     for config in configs:
-        if all(name in by_name for name in config.of):  # a head may have diverged
-            members = [by_name[name] for name in config.of]
+        if all(name in by_name for name in config.models):  # a head may have diverged
+            members = [by_name[name] for name in config.models]
             total = sum(row.parameters.total for row in members)
             trainable = sum(row.parameters.trainable for row in members)
             parameters = Parameters(total=total, trainable=trainable, encoder=size)

@@ -10,7 +10,7 @@ from bertvision.files import locked, write_text
 from bertvision.kinds.kind import ExtraScore
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord, in_order
-from bertvision.run_folder import EXPERIMENT, MADE_BY, check_kept, tidy
+from bertvision.run_folder import EXPERIMENT, SETTINGS_FINGERPRINT, check_kept, tidy
 from bertvision.steps.cautions import caution, tips
 from bertvision.steps.context import RunContext, prepare
 from bertvision.steps.data import ExperimentData
@@ -68,7 +68,7 @@ def run_finetune(
         folders = [context.at(seed).folder for seed in experiment.seeds]
         fractions = context.experiment.finetune.fractions
         places = [folder.encoder(fraction) for folder in folders for fraction in fractions]
-        context.processes.agreed(lambda: check_kept(place / MADE_BY for place in places))
+        context.processes.agreed(lambda: check_kept(place / SETTINGS_FINGERPRINT for place in places))
     return places
 
 
@@ -84,7 +84,7 @@ def run_train_heads(
                 train_heads(context.at(seed, fraction))
                 folder = context.at(seed, fraction).folder
                 places += [folder.head(head.name) for head in experiment.heads.train]
-        context.processes.agreed(lambda: check_kept(place / MADE_BY for place in places))
+        context.processes.agreed(lambda: check_kept(place / SETTINGS_FINGERPRINT for place in places))
     return places
 
 

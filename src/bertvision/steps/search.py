@@ -64,7 +64,7 @@ class Search(NamedTuple):
     @property
     def group(self) -> int:
         """Return how many trials are trained together."""
-        return 1 if self.space.of == "finetune" else _config(self.experiment).group
+        return 1 if self.space.of == "finetune" else _config(self.experiment).group_size
 
 
 def search(
@@ -113,8 +113,8 @@ def _opened(
     wanted = config.trials or DEFAULT_TRIALS
     if config.sampler == "grid":
         wanted = min(config.trials or space.size, space.size)
-    made_by = {**_deciding_settings(context), "space": space.as_dict(), "of": space.of}
-    with opened_study(out / STORAGE, experiment.title, made_by) as study:
+    settings_fingerprint = {**_deciding_settings(context), "space": space.as_dict(), "target": space.of}
+    with opened_study(out / STORAGE, experiment.title, settings_fingerprint) as study:
         deadline = float("inf") if config.minutes is None else time.monotonic() + 60 * config.minutes
         yield Search(experiment, space, context, study, wanted, deadline)
 
@@ -133,7 +133,7 @@ def _check_layers(space: Space, states: int) -> None:
 def _space(experiment: Experiment) -> Space:
     """Return what is searched; layers that the experiment chooses are the only ones, unless the search names some."""
     config, layers = _config(experiment), experiment.states.layers
-    if config.of == "heads" and config.layers is None and layers != "all":
+    if config.target == "heads" and config.layers is None and layers != "all":
         config = config.model_copy(update={"layers": (",".join(map(str, layers)),)})
     return space_of(config, TASKS[experiment.task].kind, experiment.seeds)
 
@@ -195,7 +195,7 @@ def _finish(found: Search, out: Path, progress: Progress) -> SearchRecord:
     record = SearchRecord(
         experiment=found.experiment.title,
         task=found.experiment.task,
-        of=found.space.of,
+        target=found.space.of,
         metric=found.context.metric,
         sampler=_config(found.experiment).sampler,
         space=found.space.as_dict(),
@@ -246,7 +246,7 @@ def _run_best(found: Search, path: Path, out: Path, progress: Progress) -> RunRe
         _take_encoder(found, experiment.seeds[0], out / BEST)
     records = run(experiment, out / BEST, progress)
     row = "encoder" if found.space.of == "finetune" else experiment.heads.train[0].name
-    result = next((record for record in records if record.row == row), None)
+    result = next((record for record in records if record.model == row), None)
     if result is None:
         raise TrainingError(f"{out / BEST}: the best trial diverged when it was run again; search lower rates")
     return result

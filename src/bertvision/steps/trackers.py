@@ -92,7 +92,7 @@ def _load(name: Tracker) -> Any:  # noqa: ANN401 (a module)
 
 def _curve(point: TrainingLine) -> str:
     fraction = "" if point.fraction is None else f"-{point.fraction:g}"
-    return f"seed{point.seed}/{point.row}{fraction}"
+    return f"seed{point.seed}/{point.model}{fraction}"
 
 
 def _values(point: TrainingLine) -> dict[str, float]:

@@ -57,7 +57,7 @@ def base_of(experiment: Experiment, space: Space, held_out: float | str) -> Expe
     fractions = tuning.fractions[-1:]
     if space.of == "finetune":  # whoever asks for it gets it, however few rows there are
         fractions = (float(max(_whole(space, "epochs"))),)
-        tuning = tuning.model_copy(update={"least_rows": 0, "min_steps": 0})
+        tuning = tuning.model_copy(update={"min_rows": 0, "min_steps": 0})
     return experiment.model_copy(
         update={
             "search": None,
@@ -115,7 +115,7 @@ def head_of(space: Space, trial: Trial) -> HeadConfig:
         update={
             "name": trial.name,
             "pooler": pooler,
-            "budget_of": None if has_width else base.budget_of,
+            "same_size_as": None if has_width else base.same_size_as,
             "readout": settings["readout"],
             "dropout": float(settings["dropout"]) or None,
             "lr": float(settings["lr"]),
@@ -152,7 +152,7 @@ class HeadTrials:
 
     def _load(self, context: RunContext) -> tuple[Encoder, str]:
         """Load the encoder; one that was tuned, and a share of the windows, is each seed's own."""
-        is_own = context.fraction is not None or context.experiment.heads.share != 1
+        is_own = context.fraction is not None or context.experiment.heads.data_fraction != 1
         if self._encoder is None or (is_own and self._seed != context.seed):
             if context.fraction is not None:
                 finetune(context)
@@ -171,7 +171,7 @@ class HeadTrials:
             heads |= build_heads([config], shape, context.seed, objective, pooling or "first")
             heads[trial.name].layers = places_of_states(encoder, layers, pooling=pooling)
         settings = context.experiment.heads.model_copy(update={"train": tuple(configs)})
-        if settings.start == "prior":
+        if settings.initial_bias == "prior":
             start_at_prior(heads.values(), objective, context.head_windows())
         source = self._source(context, encoder, weights, pooling, heads)
         ends = train_heads_together(

@@ -26,7 +26,7 @@ class TeacherConfig(Config):
 
     # A MODEL_DIR of the same task whose encoder has the same vocabulary, or several.
     model: str | Annotated[tuple[str, ...], Field(min_length=1)]
-    share: float = Field(0.5, gt=0, le=1)  # of the teacher in the loss; the rest is the labels'
+    loss_weight: float = Field(0.5, gt=0, le=1)  # of the teacher in the loss; the rest is the labels'
     temperature: float = Field(1.0, ge=1)  # that both models' logits are divided by
 
     @property

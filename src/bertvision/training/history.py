@@ -19,7 +19,7 @@ MAX_POINTS = 200  # of a record: as many as a figure shows
 class TrainingLine(TrainingPoint):
     """A point with what it is of: a line of `training.jsonl`, and what callbacks are given."""
 
-    row: str  # `encoder`, or a head's name
+    model: str  # `encoder`, or a head's name
     fraction: float | None  # of the encoder that the head learns on; None for the encoder itself, and one as given
     seed: int
 
@@ -50,7 +50,7 @@ class TrainingLog:
         """Let the file hold just these points of the rows, as a training that starts or goes on has them."""
         if self._path is None:
             return
-        lines = [line for line in _read(self._path) if not (line.row in points and line.fraction == self._fraction)]
+        lines = [line for line in _read(self._path) if not (line.model in points and line.fraction == self._fraction)]
         lines += sorted((self._line(row, each) for row in points for each in points[row]), key=lambda line: line.step)
         if lines or self._path.exists():
             write_text(self._path, "".join(f"{line.model_dump_json()}\n" for line in lines))
@@ -65,7 +65,7 @@ class TrainingLog:
                 callback.on_point(line)
 
     def _line(self, row: str, point: TrainingPoint) -> TrainingLine:
-        return TrainingLine(row=row, fraction=self._fraction, seed=self._seed, **point.model_dump())
+        return TrainingLine(model=row, fraction=self._fraction, seed=self._seed, **point.model_dump())
 
 
 UNLOGGED = TrainingLog()

@@ -16,7 +16,7 @@ KEY = "bertvision_tuning"
 
 SETTINGS = [
     {"train": "none", "insert": "houlsby:4"},
-    {"train": "none", "insert": "pfeiffer:4", "norms": False},
+    {"train": "none", "insert": "pfeiffer:4", "train_norms": False},
     {"train": "top:2", "insert": "lora:2"},
     {"train": "none", "insert": "houlsby:4+lora-all:2"},
     {"train": "bitfit", "parasites": {"width": 4, "length": 9}},
@@ -245,7 +245,7 @@ def test_an_encoder_changed_after_its_tuning_was_removed_is_another_one(make_mod
 
 
 def test_weights_that_come_after_the_tuning_count(make_model, tmp_path):
-    plain, config = make_model(), TuneConfig(train="none", insert="houlsby:4", norms=False)
+    plain, config = make_model(), TuneConfig(train="none", insert="houlsby:4", train_norms=False)
     with torch.device("meta"):
         model = make_model()
         tune(model, config, seed=1)

@@ -144,7 +144,7 @@ def test_the_rest_of_a_batch_and_its_padding_change_nothing(make_model, kind, ba
 
 def test_every_weight_of_an_adapter_learns(make_model, kind, batch):
     model = make_model(kind)
-    tuned = tune(model, TuneConfig(train="none", insert="houlsby:4", norms=False), seed=1)
+    tuned = tune(model, TuneConfig(train="none", insert="houlsby:4", train_norms=False), seed=1)
     model(**batch).last_hidden_state.pow(3).sum().backward()
     with_gradient = {name for name, param in model.named_parameters() if param.grad is not None and param.grad.any()}
     assert with_gradient == tuned.sizes.keys()

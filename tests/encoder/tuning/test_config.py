@@ -36,7 +36,7 @@ def test_lora_alone_can_become_the_encoders_own_weights(insert, is_mergeable):
 
 def test_by_default_everything_is_trained_and_nothing_inserted():
     config = TuneConfig()
-    assert (config.trained, config.inserted, config.norms, config.parasites) == (("all", 0), (), True, None)
+    assert (config.trained, config.inserted, config.train_norms, config.parasites) == (("all", 0), (), True, None)
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,14 @@ def test_by_default_everything_is_trained_and_nothing_inserted():
         ({"parasites": {"states": 0}}, "expected 1 or more states, or all, got 0"),
         ({"parasites": {"width": 0}}, "`parasites.width`"),
         ({"parasites": {"lr": 0}}, "`parasites.lr`"),
-        ({"frozen_share": 1}, "`frozen_share`"),
-        ({"frozen_share": -0.1}, "`frozen_share`"),
-        ({"frozen_share": 0.5, "insert": "lora:4"}, "leave insert and parasites out"),
-        ({"frozen_share": 0.5, "parasites": {}}, "leave insert and parasites out"),
-        ({"frozen_share": 0.5, "train": "none", "norms": False}, "train: none with norms: false trains nothing"),
+        ({"frozen_fraction": 1}, "`frozen_fraction`"),
+        ({"frozen_fraction": -0.1}, "`frozen_fraction`"),
+        ({"frozen_fraction": 0.5, "insert": "lora:4"}, "leave insert and parasites out"),
+        ({"frozen_fraction": 0.5, "parasites": {}}, "leave insert and parasites out"),
+        (
+            {"frozen_fraction": 0.5, "train": "none", "train_norms": False},
+            "train: none with train_norms: false trains nothing",
+        ),
     ],
 )
 def test_a_wrong_setting_is_refused_in_one_line(settings, told):
@@ -72,24 +75,24 @@ def test_a_wrong_setting_is_refused_in_one_line(settings, told):
 
 
 def test_a_frozen_share_of_0_is_none():
-    assert TuneConfig(frozen_share=0) == TuneConfig()
+    assert TuneConfig(frozen_fraction=0) == TuneConfig()
 
 
 def test_a_setting_survives_json():
-    config = TuneConfig(train="top:3", insert="pfeiffer:16", norms=False, parasites={"states": "all"})
+    config = TuneConfig(train="top:3", insert="pfeiffer:16", train_norms=False, parasites={"states": "all"})
     assert validate(TuneConfig, config.model_dump(mode="json"), "tune") == config
 
 
 @pytest.mark.parametrize(
     ("settings", "frozen"),
     [
-        ({"train": "top:3", "norms": False}, True),
-        ({"train": "none", "norms": False}, True),
+        ({"train": "top:3", "train_norms": False}, True),
+        ({"train": "none", "train_norms": False}, True),
         ({"train": "top:3"}, False),
-        ({"train": "none", "norms": False, "insert": "lora:4"}, False),
-        ({"train": "none", "norms": False, "parasites": {}}, False),
-        ({"train": "bitfit", "norms": False}, False),
-        ({"train": "all", "norms": False}, False),
+        ({"train": "none", "train_norms": False, "insert": "lora:4"}, False),
+        ({"train": "none", "train_norms": False, "parasites": {}}, False),
+        ({"train": "bitfit", "train_norms": False}, False),
+        ({"train": "all", "train_norms": False}, False),
     ],
 )
 def test_a_bottom_is_frozen_where_the_top_alone_learns(settings, frozen):

@@ -28,12 +28,12 @@ NUM_STILL = {"bert": 3, "deberta-v2": 3, "distilbert": 3, "electra": 3, "modernb
         (CASED, {"train": "all", "insert": "houlsby:64"}, 110_691_074),
         (CASED, {"train": "none", "insert": "houlsby:64"}, 2_379_264 + 39_938),
         (CASED, {"train": "none", "insert": "houlsby:768"}, 28_388_354),
-        (UNCASED, {"train": "none", "insert": "houlsby:768", "norms": False}, 28_348_416 + QA_HEAD),
-        (CASED, {"train": "none", "insert": "pfeiffer:64", "norms": False}, 2_379_264 // 2 + QA_HEAD),
-        (CASED, {"train": "top:12", "norms": False}, 12 * (7_084_800 + 4 * 768) + QA_HEAD),
+        (UNCASED, {"train": "none", "insert": "houlsby:768", "train_norms": False}, 28_348_416 + QA_HEAD),
+        (CASED, {"train": "none", "insert": "pfeiffer:64", "train_norms": False}, 2_379_264 // 2 + QA_HEAD),
+        (CASED, {"train": "top:12", "train_norms": False}, 12 * (7_084_800 + 4 * 768) + QA_HEAD),
         # Biases of a block: four of attention, two of the feed-forward, two of norms; then embeddings' norm and pooler.
-        (CASED, {"train": "bitfit", "norms": False}, 12 * (4 * 768 + 3072 + 768 + 2 * 768) + 768 + 768 + QA_HEAD),
-        (CASED, {"train": "none", "norms": False}, QA_HEAD),
+        (CASED, {"train": "bitfit", "train_norms": False}, 12 * (4 * 768 + 3072 + 768 + 2 * 768) + 768 + 768 + QA_HEAD),
+        (CASED, {"train": "none", "train_norms": False}, QA_HEAD),
     ],
 )
 def test_the_counts_are_those_of_the_thesis(vocabulary, settings, printed):
@@ -45,7 +45,7 @@ def test_the_counts_are_those_of_the_thesis(vocabulary, settings, printed):
 
 def test_the_top_blocks_learn_and_nothing_else(make_model, kind):
     model = make_model(kind)
-    trained = tune(model, TuneConfig(train="top:2", norms=False), seed=1).sizes
+    trained = tune(model, TuneConfig(train="top:2", train_norms=False), seed=1).sizes
     assert trained
     assert all(".1." in name or ".2." in name for name in trained)
     assert not any("layer.0." in name or "layers.0." in name for name in trained)
@@ -67,12 +67,12 @@ def test_norms_alone_are_layer_norms_alone(make_model, kind):
 SETTINGS = [
     {"train": "all"},
     {"train": "none"},
-    {"train": "top:1", "norms": False},
-    {"train": "top:2", "norms": False},
-    {"train": "none", "insert": "houlsby:4", "norms": False},
-    {"train": "top:3", "insert": "pfeiffer:32", "norms": False},
-    {"train": "none", "norms": False},
-    {"train": "none", "norms": False, "parasites": {}},
+    {"train": "top:1", "train_norms": False},
+    {"train": "top:2", "train_norms": False},
+    {"train": "none", "insert": "houlsby:4", "train_norms": False},
+    {"train": "top:3", "insert": "pfeiffer:32", "train_norms": False},
+    {"train": "none", "train_norms": False},
+    {"train": "none", "train_norms": False, "parasites": {}},
 ]
 
 
@@ -113,21 +113,21 @@ def test_weights_outside_of_blocks_count_where_they_are_read(make_model, kind, w
 
 def test_dropout_still_acts_below_the_first_trained_block(make_model, batch):
     model = make_model()
-    tune(model, TuneConfig(train="top:1", norms=False), seed=1)
+    tune(model, TuneConfig(train="top:1", train_norms=False), seed=1)
     outputs = [model.train()(**batch, output_hidden_states=True).hidden_states[2] for _ in range(2)]
     quiet = [model.eval()(**batch, output_hidden_states=True).hidden_states[2] for _ in range(2)]
     assert not torch.equal(*outputs)
     assert torch.equal(*quiet)
 
 
-@pytest.mark.parametrize("config", [{"train": "top:4"}, {"train": "top:40", "norms": False}])
+@pytest.mark.parametrize("config", [{"train": "top:4"}, {"train": "top:40", "train_norms": False}])
 def test_more_blocks_than_there_are_is_refused(make_model, config):
     with pytest.raises(EncoderError, match=r"of 3 blocks; give 3 or less, or all"):
         tune(make_model(), TuneConfig(**config), seed=1)
 
 
 def test_bitfit_needs_biases(make_model):
-    with pytest.raises(EncoderError, match=r"ModernBertModel has none; .* train: none with norms: true"):
+    with pytest.raises(EncoderError, match=r"ModernBertModel has none; .* train: none with train_norms: true"):
         tune(make_model("modernbert"), TuneConfig(train="bitfit"), seed=1)
 
 

@@ -12,20 +12,20 @@ from bertvision.encoder.tuning.tune import start_tuning
 
 
 def train(model, setting):
-    config = TuneConfig(train=setting, norms=False)
-    set_trained(model, trained_names(model, config.trained, norms=config.norms))
+    config = TuneConfig(train=setting, train_norms=False)
+    set_trained(model, trained_names(model, config.trained, norms=config.train_norms))
     return model.train()  # dropout on above
 
 
 @pytest.mark.parametrize(
     ("settings", "first"),
     [
-        ({"train": "top:1", "norms": False}, 3),
-        ({"train": "none", "norms": False}, 4),
-        ({"train": "top:3", "norms": False}, None),  # below lie the embeddings alone
+        ({"train": "top:1", "train_norms": False}, 3),
+        ({"train": "none", "train_norms": False}, 4),
+        ({"train": "top:3", "train_norms": False}, None),  # below lie the embeddings alone
         ({"train": "top:1"}, None),  # the embeddings' norm learns
-        ({"train": "none", "norms": False, "insert": "houlsby:4"}, None),
-        ({"train": "bitfit", "norms": False}, None),
+        ({"train": "none", "train_norms": False, "insert": "houlsby:4"}, None),
+        ({"train": "bitfit", "train_norms": False}, None),
         ({}, None),
     ],
 )

@@ -24,7 +24,7 @@ def is_same(one, other):
 
 def test_each_number_of_every_weight_is_frozen_with_the_given_probability(make_model, kind):
     model = make_model(kind)
-    start_tuning(model, TuneConfig(frozen_share=0.8), seed=1)
+    start_tuning(model, TuneConfig(frozen_fraction=0.8), seed=1)
     masks = masks_of(model)
     assert masks.keys() == dict(model.named_parameters()).keys()
     size = sum(mask.numel() for mask in masks.values())
@@ -34,10 +34,10 @@ def test_each_number_of_every_weight_is_frozen_with_the_given_probability(make_m
 
 def test_masks_are_those_of_the_seed_and_of_nothing_else(make_model):
     one, again, other = make_model(), make_model(seed=5), make_model()
-    start_tuning(one, TuneConfig(frozen_share=0.5), seed=1)
+    start_tuning(one, TuneConfig(frozen_fraction=0.5), seed=1)
     torch.rand(7)
-    start_tuning(again, TuneConfig(frozen_share=0.5), seed=1)
-    start_tuning(other, TuneConfig(frozen_share=0.5), seed=2)
+    start_tuning(again, TuneConfig(frozen_fraction=0.5), seed=1)
+    start_tuning(other, TuneConfig(frozen_fraction=0.5), seed=2)
     assert is_same(masks_of(one), masks_of(again))
     assert is_same(masks_of(one), masks_of(copy.deepcopy(one)))
     assert not is_same(masks_of(one), masks_of(other))
@@ -45,7 +45,7 @@ def test_masks_are_those_of_the_seed_and_of_nothing_else(make_model):
 
 def test_no_two_weights_of_one_shape_have_the_same_mask(make_model):
     model = make_model()
-    start_tuning(model, TuneConfig(frozen_share=0.5), seed=1)
+    start_tuning(model, TuneConfig(frozen_fraction=0.5), seed=1)
     masks = masks_of(model)
     first, second = (masks[f"encoder.layer.{block}.output.dense.weight"] for block in (0, 1))
     assert not torch.equal(first, second)
@@ -53,7 +53,7 @@ def test_no_two_weights_of_one_shape_have_the_same_mask(make_model):
 
 def test_what_is_not_trained_has_no_mask(make_model):
     model = make_model()
-    start_tuning(model, TuneConfig(train="top:1", norms=False, frozen_share=0.5), seed=1)
+    start_tuning(model, TuneConfig(train="top:1", train_norms=False, frozen_fraction=0.5), seed=1)
     assert all(name.startswith("encoder.layer.2.") for name in masks_of(model))
     start_tuning(model, TuneConfig(), seed=1)
     assert not frozen_numbers(model)
@@ -62,7 +62,7 @@ def test_what_is_not_trained_has_no_mask(make_model):
 def test_frozen_numbers_are_not_counted_as_trained(make_model):
     model = make_model()
     whole = sum(param.numel() for param in model.parameters())
-    start_tuning(model, TuneConfig(frozen_share=0.5), seed=1)
+    start_tuning(model, TuneConfig(frozen_fraction=0.5), seed=1)
     frozen = sum(mask.sum().item() for mask in masks_of(model).values())
     assert count_trainable(model) == what_is_trained(model).trained == whole - frozen
     assert what_is_trained(model).total == whole
@@ -103,7 +103,7 @@ def train(model, batch, steps, **optim):
 @pytest.mark.parametrize("bias_correction", [True, False])
 def test_frozen_numbers_keep_their_value_and_the_others_do_not(make_model, batch, weight_decay, bias_correction):
     model = make_model()
-    start_tuning(model, TuneConfig(train="top:2", frozen_share=0.5), seed=1)
+    start_tuning(model, TuneConfig(train="top:2", frozen_fraction=0.5), seed=1)
     before = {name: param.detach().clone() for name, param in model.named_parameters()}
     train(model, batch, 3, weight_decay=weight_decay, bias_correction=bias_correction)
     after, masks = dict(model.named_parameters()), masks_of(model)
@@ -116,7 +116,7 @@ def test_frozen_numbers_keep_their_value_and_the_others_do_not(make_model, batch
 def test_gradients_of_frozen_numbers_have_no_part_in_the_norm_that_is_clipped(make_model, batch):
     """Clipped to 1, the first moments after a step are a tenth of a gradient of norm 1."""
     model = make_model()
-    start_tuning(model, TuneConfig(frozen_share=0.9), seed=1)
+    start_tuning(model, TuneConfig(frozen_fraction=0.9), seed=1)
     (learner,) = train(model, batch, 1, max_grad_norm=1).learners
     masks = {id(weight): mask for weight, mask in learner.frozen}
     moments = [(state["exp_avg"], masks.get(id(weight))) for weight, state in learner.optimizer.state.items()]
@@ -125,5 +125,5 @@ def test_gradients_of_frozen_numbers_have_no_part_in_the_norm_that_is_clipped(ma
 
 
 def test_a_loop_of_ones_own_cannot_keep_single_weights_frozen(make_model):
-    with pytest.raises(SettingsError, match=r"frozen_share: 0.5 is kept by an experiment's own training"):
-        tune(make_model(), TuneConfig(frozen_share=0.5), seed=1)
+    with pytest.raises(SettingsError, match=r"frozen_fraction: 0.5 is kept by an experiment's own training"):
+        tune(make_model(), TuneConfig(frozen_fraction=0.5), seed=1)

@@ -23,7 +23,7 @@ def gradients_of(model, batch):
 @pytest.mark.parametrize("insert", ["houlsby:4", "pfeiffer:4", "lora:2"])
 def test_gradient_checkpointing_changes_no_gradient(make_model, kind, insert, use_reentrant, batch, shake):
     model = make_model(kind)
-    tune(model, TuneConfig(train="none", insert=insert, norms=False), seed=1)
+    tune(model, TuneConfig(train="none", insert=insert, train_norms=False), seed=1)
     shake(model)
     expected = gradients_of(model, batch)
     enable_checkpointing(model, use_reentrant=use_reentrant)
@@ -37,7 +37,7 @@ def test_gradient_checkpointing_changes_no_gradient(make_model, kind, insert, us
 @pytest.mark.parametrize("kind", KINDS)
 def test_parasites_refuse_gradient_checkpointing_where_they_would_learn(make_model, kind, batch):
     model = make_model(kind)
-    tune(model, TuneConfig(train="none", norms=False, parasites={"length": 9}), seed=1)
+    tune(model, TuneConfig(train="none", train_norms=False, parasites={"length": 9}), seed=1)
     plain = model(**batch).last_hidden_state
     enable_checkpointing(model)
     with pytest.raises(EncoderError, match="wrong gradients; switch it off") as caught:

@@ -15,7 +15,7 @@ COUNTS = {"modernbert": 3 * 2 * (32 + 3 * 32)}
 
 
 def test_lora_changes_query_and_value_of_every_block(make_model, kind):
-    tuned = tune(make_model(kind), TuneConfig(train="none", insert="lora:2", norms=False), seed=1)
+    tuned = tune(make_model(kind), TuneConfig(train="none", insert="lora:2", train_norms=False), seed=1)
     assert tuned.sizes_by_part == {"LoRA": COUNTS.get(kind, 3 * 2 * 2 * (32 + 32))}
 
 
@@ -24,7 +24,7 @@ def test_lora_on_all_changes_every_linear_layer_of_the_blocks(make_model, kind):
     blocks = [name for name, _ in model.named_modules() if isinstance(_, nn.ModuleList)][0]
     linear = {name: each for name, each in model.named_modules() if name.startswith(blocks) and type(each) is nn.Linear}
     expected = sum(2 * (each.in_features + each.out_features) for each in linear.values())
-    tuned = tune(model, TuneConfig(train="none", insert="lora-all:2", norms=False), seed=1)
+    tuned = tune(model, TuneConfig(train="none", insert="lora-all:2", train_norms=False), seed=1)
     assert tuned.sizes_by_part == {"LoRA": expected}
     assert {name.split(".lora_")[0] for name in tuned.sizes} == linear.keys()
 
@@ -32,7 +32,7 @@ def test_lora_on_all_changes_every_linear_layer_of_the_blocks(make_model, kind):
 def test_adapters_and_lora_go_together_and_leave_each_other_alone(make_model, kind, batch, shake, states_of):
     model = make_model(kind)
     before = states_of(model, batch)
-    config = TuneConfig(train="none", insert="houlsby:4+lora-all:2", norms=False)
+    config = TuneConfig(train="none", insert="houlsby:4+lora-all:2", train_norms=False)
     tuned = tune(model, config, seed=1)
     assert tuned.sizes_by_part.keys() == {"adapters", "LoRA"}
     assert not any("adapters" in name and "lora" in name for name in tuned.sizes)
@@ -46,7 +46,7 @@ def test_adapters_and_lora_go_together_and_leave_each_other_alone(make_model, ki
 def test_lora_on_bert_base_has_as_many_weights_as_its_paper_says(rank):
     with torch.device("meta"):
         model = BertModel(BertConfig())
-        tuned = tune(model, TuneConfig(train="none", insert=f"lora:{rank}", norms=False), seed=1)
+        tuned = tune(model, TuneConfig(train="none", insert=f"lora:{rank}", train_norms=False), seed=1)
     assert tuned.trained == 12 * 2 * rank * (768 + 768)  # 0.3 M at rank 8 (Hu et al. 2021, table 2)
 
 

@@ -14,7 +14,7 @@ from bertvision.errors import EncoderError
 
 
 def with_parasites(model, **sizes):
-    return tune(model, TuneConfig.model_validate({"train": "none", "norms": False, "parasites": sizes}), seed=1)
+    return tune(model, TuneConfig.model_validate({"train": "none", "train_norms": False, "parasites": sizes}), seed=1)
 
 
 @pytest.mark.parametrize(

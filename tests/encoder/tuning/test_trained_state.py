@@ -12,7 +12,7 @@ EVERYTHING = [
     {"train": "none", "insert": "pfeiffer:4"},
     {"train": "none", "insert": "lora:2"},
     {"train": "top:1", "parasites": {"width": 4, "length": 9}},
-    {"train": "bitfit", "norms": False},
+    {"train": "bitfit", "train_norms": False},
 ]
 
 

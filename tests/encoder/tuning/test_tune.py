@@ -21,7 +21,7 @@ SETTINGS = [
 def test_every_known_kind_of_encoder_is_tested(make_model, kinds):
     assert set(kinds) == PARTS.keys()
     for kind in kinds:
-        tuned = tune(make_model(kind), TuneConfig(train="none", insert="houlsby:4", norms=False), seed=1)
+        tuned = tune(make_model(kind), TuneConfig(train="none", insert="houlsby:4", train_norms=False), seed=1)
         assert tuned.sizes_by_part == {"adapters": 3 * 2 * (2 * 32 * 4 + 4 + 32)}
 
 

@@ -97,6 +97,15 @@ def test_lists_and_layers_can_be_asked_for(serve):
     assert serve().post("/answer", json={"question": [], "context": []}).json()["answers"] == []
 
 
+def test_one_question_about_several_texts_has_one_answer_that_names_its_text(serve, make_folder):
+    texts = ["the river was by the stone", CONTEXT, "nobody built the dam"]
+    body = {"question": "who?", "context": texts, "top_k": 3, "null_threshold": 1e9}
+    (answers,) = serve().post("/answer", json=body).json()["answers"]
+    reader = bertvision.load(make_folder(), device="cpu")
+    expected = reader("who?", texts, top_k=3, null_threshold=1e9)
+    assert [(each["text"], each["context"]) for each in answers] == [(each.text, each.context) for each in expected]
+
+
 def test_texts_are_classified_and_tagged(serve, make_folder):
     classifier = bertvision.load(make_folder("sst2", ("bad", "good")), device="cpu")
     tagger = bertvision.load(make_folder("ner", ("O", "B-A")), device="cpu")

@@ -231,7 +231,7 @@ def ask(make_shared):
     folder = make_shared()
 
     def run(*arguments, stdin=None):
-        command = ["ask", "--model", folder, "--device", "cpu", *arguments]
+        command = ["ask", "--model", folder, *arguments]
         return CliRunner().invoke(command_line, list(map(str, command)), input=stdin)
 
     return run

@@ -102,7 +102,7 @@ def test_every_candidate_is_marked_in_its_passage_when_it_is_chosen(visit, addre
     page = visit(address)
     ask(page)
     found = reader(QUESTION, CONTEXT, top_k=20)
-    expect(page.locator("#given")).to_have_text(found[0].text or "No answer in this passage")
+    expect(page.locator("#given")).to_contain_text(found[0].text or next(each.text for each in found if each.text))
     shown = sorted(found, key=lambda answer: -answer.probability)[:6]
     expect(page.locator(".candidate")).to_have_count(len(shown) + all(answer.text for answer in shown))
     for place, answer in enumerate(shown):
@@ -253,22 +253,46 @@ def test_a_phone_shows_it_without_scrolling_sideways(visit, address, scheme):
     assert (back == "rgb(15, 20, 26)") == (scheme == "dark")
 
 
+def test_a_phone_shows_all_of_the_question_and_the_logits_of_the_x_ray_within_its_card(visit, address):
+    page = visit(address, viewport={"width": 360, "height": 740})
+    question = page.get_by_label("Question", exact=True)
+    ask(page, question="In which year was the old weir at the mouth of the river built by Hannah Coyle?")
+    page.locator("#heat tbody td").first.wait_for()
+    question.press("End")
+    assert question.evaluate("field => [field.scrollLeft, field.scrollHeight - field.clientHeight]") == [0, 0]
+    card = page.locator("#xray").bounding_box()
+    for logit in page.locator("#heat .total, #heat thead tr:first-child th:last-child").all():
+        box = logit.bounding_box()
+        assert box["x"] + box["width"] <= card["x"] + card["width"]
+
+
+def test_where_it_abstains_the_page_says_what_comes_closest_and_where(visit, make_shared):
+    folder = make_shared(windows=WindowConfig(max_length=40, stride=8, max_question_length=8))
+    (folder / "calibration.json").write_text('{"threshold": -1000.0, "temperature": 2.0}')
+    reader = bertvision.load(folder, device="cpu")
+    text = f"stone\n{CONTEXT}"
+    nothing, closest = reader(QUESTION, text, top_k=2)
+    assert nothing.text == ""
+    with serving({"weir": reader}) as own:
+        page = visit(own)
+        ask(page, context=text)
+        place = f"(line {text.count(chr(10), 0, closest.start) + 1})"
+        expect(page.locator("#given")).to_have_text(f"No sure answer; closest: \u2068{closest.text}\u2069 {place}")
+
+
+def test_the_page_of_a_classifier_is_titled_for_texts(visit, models):
+    with serving({"mood": models["mood"]}) as own:
+        page = visit(own)
+        expect(page.locator("header")).to_contain_text("Classify a text")
+        assert "question" not in page.locator("header").inner_text()
+
+
 def test_a_phone_shows_the_answer_to_an_example_that_was_tapped_above_the_form(visit, address):
     page = visit(address, viewport={"width": 360, "height": 640})
     page.get_by_role("button", name="A weir").click()
     expect(page.locator("#given")).not_to_be_empty()
     expect(page.locator("#given")).to_be_in_viewport(ratio=1)
     expect(page.locator("#decision-text")).to_be_in_viewport(ratio=1)
-
-
-def test_a_phone_shows_the_names_of_fields_whole_and_their_table_can_be_scrolled_by_keyboard(visit, address):
-    page = visit(address, viewport={"width": 360, "height": 640})
-    page.get_by_role("link", name="How to call this server").click()
-    names = page.locator(".fields tbody th")
-    expect(names.filter(has_text="max_answer_length")).to_have_count(1)
-    assert names.evaluate_all("names => names.filter((name) => name.scrollWidth > name.clientWidth).length") == 0
-    page.get_by_role("group", name="Fields of AnswerRequest").focus()
-    assert focused(page, "aria-label") == "Fields of AnswerRequest"
 
 
 def test_errors_are_said_and_what_was_typed_is_kept(visit, address):
@@ -361,42 +385,6 @@ def test_texts_have_their_own_direction(visit, address, context, direction):
     for place in (*map(page.locator, ("#context", "#question", "#passage")), candidate, token):
         expect(place).to_have_css("direction", direction)
     assert page.evaluate("getComputedStyle(document.body).direction") == "ltr"
-
-
-def test_requests_are_described_and_can_be_tried(visit, address):
-    page = visit(address)
-    page.get_by_role("link", name="How to call this server").click()
-    section = page.get_by_role("region", name="POST /answer")
-    expect(section.locator("pre").first).to_contain_text(
-        f"curl -s {address}/answer -H 'Content-Type: application/json'"
-    )
-    expect(page.get_by_role("region")).to_have_count(7)
-    expect(page.locator("#AnswerRequest tbody tr").filter(has_text="context")).to_contain_text(
-        "string or list of string"
-    )
-    asked = {"question": QUESTION, "context": CONTEXT}
-    section.get_by_label("Body of /answer").fill(json.dumps(asked))
-    section.get_by_role("button", name="Send").click()
-    expect(section.get_by_role("status")).to_contain_text('"answers"')
-    assert json.loads(section.get_by_role("status").inner_text()) == post(address, "/answer", asked)
-    section.get_by_label("Body of /answer").fill('{"question": "<b>who?</b>"}')
-    section.get_by_role("button", name="Send").click()
-    expect(section.get_by_role("status")).to_have_text("422: body.context: Field required")
-    metrics = page.get_by_role("region", name="GET /metrics")
-    metrics.get_by_role("button", name="Send").click()
-    expect(metrics.get_by_role("status")).to_contain_text("# TYPE bertvision_requests_total counter")
-
-
-def test_the_description_asks_for_the_token_where_the_server_wants_one(visit, reader):
-    with serving({"weir": reader}, token="right") as address:
-        page = visit(address)
-        page.get_by_role("link", name="How to call this server").click()
-        page.get_by_label("Token", exact=True).fill("right")
-        page.keyboard.press("Enter")
-        section = page.get_by_role("region", name="GET /models")
-        expect(section.locator("pre").first).to_contain_text('-H "Authorization: Bearer $BERTVISION_TOKEN"')
-        section.get_by_role("button", name="Send").click()
-        expect(section.get_by_role("status")).to_contain_text('"weir": "squad2"')
 
 
 def test_the_x_ray_has_a_cell_for_each_layer_and_token_with_the_numbers_of_the_server(visit, address, reader):

@@ -55,16 +55,18 @@ class TuneConfig(Config):
     """What is trained inside the encoder: its own weights, what is inserted into it, and its layer norms.
 
     Hulburd's L12 is `train: all`, L6 is `train: top:6`, L0 is `train: none`, L0-A64 adds `insert: houlsby:64`.
-    As published LoRA leaves the norms alone, and BitFit their gains (it trains their biases): `norms: false`.
+    As published LoRA leaves the norms alone, and BitFit their gains (it trains their biases): `train_norms: false`.
     """
 
     train: str = "all"  # all (embeddings and pooler too), top:n blocks, bitfit (every bias) or none
     # houlsby:width, pfeiffer:width, lora:rank (on query and value), lora-all:rank (on every linear layer) or none;
     # adapters and LoRA together as in houlsby:64+lora-all:8
     insert: str = "none"
-    norms: bool = True  # layer norms are trained even where their block is frozen
+    train_norms: bool = True  # layer norms are trained even where their block is frozen
     parasites: ParasiteConfig | None = None
-    frozen_share: float | None = Field(None, gt=0, lt=1)  # of the single weights trained otherwise, at random; None: 0
+    frozen_fraction: float | None = Field(
+        None, gt=0, lt=1
+    )  # of the single weights trained otherwise, at random; None: 0
 
     @field_validator("train")
     @classmethod
@@ -83,17 +85,21 @@ class TuneConfig(Config):
             )
         return insert
 
-    @field_validator("frozen_share", mode="before")
+    @field_validator("frozen_fraction", mode="before")
     @classmethod
     def _nothing_is_none(cls, given: object) -> object:
         return None if given == 0 else given
 
     @model_validator(mode="after")
     def _freezes_what_is_trained(self) -> "TuneConfig":
-        if self.frozen_share and (self.inserted or self.parasites is not None):
-            raise ValueError("frozen_share is of the encoder's own weights; leave insert and parasites out beside it")
-        if self.frozen_share and self.trained.kind == "none" and not self.norms:
-            raise ValueError("frozen_share is of what is trained, and train: none with norms: false trains nothing")
+        if self.frozen_fraction and (self.inserted or self.parasites is not None):
+            raise ValueError(
+                "frozen_fraction is of the encoder's own weights; leave insert and parasites out beside it"
+            )
+        if self.frozen_fraction and self.trained.kind == "none" and not self.train_norms:
+            raise ValueError(
+                "frozen_fraction is of what is trained, and train: none with train_norms: false trains nothing"
+            )
         return self
 
     @property
@@ -112,7 +118,7 @@ class TuneConfig(Config):
     def freezes_bottom(self) -> bool:
         """Return whether nothing below the trained blocks learns; what lies there runs without dropout."""
         is_plain = not self.inserted and self.parasites is None
-        return self.trained.kind in ("top", "none") and not self.norms and is_plain
+        return self.trained.kind in ("top", "none") and not self.train_norms and is_plain
 
     @property
     def is_mergeable(self) -> bool:

@@ -124,7 +124,7 @@ def _chosen_names(model: PreTrainedModel, trained: Trained) -> set[str]:
             if not biases:
                 raise EncoderError(
                     f"train: bitfit trains biases, and this {type(model).__name__} has none; "
-                    "to train its norms alone, write train: none with norms: true"
+                    "to train its norms alone, write train: none with train_norms: true"
                 )
             return biases
         case "top":

@@ -74,12 +74,12 @@ def tune(model: PreTrainedModel, config: TuneConfig, seed: int) -> Tuned:
     The plain values of the weights that it trains are kept beside the encoder, so that `save_plain` can write them and
     `remove_tuning` can bring them back.
     """
-    if config.frozen_share is not None:
+    if config.frozen_fraction is not None:
         raise SettingsError(
-            f"frozen_share: {config.frozen_share:g} is kept by an experiment's own training, and another loop would "
-            "move what is frozen; run an experiment with it, or leave it out"
+            f"frozen_fraction: {config.frozen_fraction:g} is kept by an experiment's own training, and another loop "
+            "would move what is frozen; run an experiment with it, or leave it out"
         )
-    names, own = trained_names(model, config.trained, norms=config.norms), plain_parameters(model)
+    names, own = trained_names(model, config.trained, norms=config.train_norms), plain_parameters(model)
     with undone_on_failure(model):
         plain = {each: own[each].detach().clone() for each in names}
         model.__dict__[TUNING] = Tuning(config, plain, base_of(model))
@@ -108,8 +108,8 @@ def start_tuning(model: PreTrainedModel, config: TuneConfig | None, seed: int) -
     elif config is not None and (config.inserted or config.parasites is not None):
         tune(model, config, seed)
     elif config is not None:  # nothing that is not the encoder's own: no second copy of its weights is needed
-        set_trained(model, trained_names(model, config.trained, norms=config.norms))
-        freeze_share(model, config.frozen_share, seed)
+        set_trained(model, trained_names(model, config.trained, norms=config.train_norms))
+        freeze_share(model, config.frozen_fraction, seed)
 
 
 def what_is_trained(model: PreTrainedModel) -> Tuned:

@@ -3,9 +3,10 @@
 from copy import deepcopy
 from typing import assert_never
 
+import torch
 from torch import nn
 
-from bertvision.errors import SettingsError
+from bertvision.errors import SettingsError, reason_of
 from bertvision.heads.poolers.adapter import Adapter, Mix4, MixedAdapter, PositionalAdapter, TwoAdapters
 from bertvision.heads.poolers.cacnn import build_cacnn
 from bertvision.heads.poolers.cnn import Cnn1xN, CnnNxN
@@ -113,7 +114,27 @@ def describe_own(module: nn.Module) -> OwnPoolerConfig:
             f"{type(module).__name__}: a pooler needs `features`, the width of what it makes of each token, "
             f"got {features!r}; set self.features in its __init__"
         )
-    return OwnPoolerConfig(name=type(module).__name__, start=fingerprint(module), module=module)
+    return OwnPoolerConfig(name=type(module).__name__, initial_weights=fingerprint(module), module=module)
+
+
+def check_own(module: nn.Module, shape: StackShape, features: int, tokens: int) -> None:
+    """Refuse a module of somebody's own that makes something else of states than features of each token."""
+    device = next((weight.device for weight in module.parameters()), "cpu")
+    states = torch.zeros(2, shape.layers, tokens, shape.hidden, device=device)
+    mask = torch.ones(2, tokens, dtype=torch.bool, device=device)
+    is_training = module.training
+    try:
+        with torch.no_grad():
+            made = module.eval()(states, mask, mask.long())
+        got = f"gives {list(made.shape)}" if isinstance(made, torch.Tensor) else f"gives {type(made).__name__}"
+    except Exception as error:  # anything: it is somebody's own
+        got = f"fails ({type(error).__name__}: {reason_of(error)})"
+    module.train(is_training)
+    if got != f"gives {[2, tokens, features]}":
+        raise SettingsError(
+            f"{type(module).__name__}: forward(states, mask, segments) {got} for states of {list(states.shape)}; "
+            f"return {[2, tokens, features]}: batch, tokens and `features`, without the layers (see docs/python.md)"
+        )
 
 
 def copy_own(config: OwnPoolerConfig) -> nn.Module:

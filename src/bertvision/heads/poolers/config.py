@@ -206,9 +206,9 @@ class RegressionConfig(PoolerBase):
 class OwnPoolerConfig(PoolerBase):
     """A module that learns beside the catalog's; files name its class and its first weights, and hold no code."""
 
-    kind: Literal["own"] = "own"
+    kind: Literal["custom"] = "custom"
     name: str  # of its class
-    start: str  # fingerprint of the weights that it starts from
+    initial_weights: str  # fingerprint of the weights that it starts from
     module: Any = Field(None, exclude=True)  # an nn.Module
 
 

@@ -38,7 +38,7 @@ from bertvision.serving.http.schema import (
     describe_problems,
 )
 from bertvision.serving.predictor import Predictor
-from bertvision.serving.reader import Asking, Reader
+from bertvision.serving.reader import Asking, Reader, pair_questions
 from bertvision.serving.served import list_texts, pair_up
 from bertvision.serving.tagger import Tagger
 from bertvision.serving.xray import XrayQuestion, xray_answer
@@ -137,7 +137,7 @@ class Service:
             raise HTTPException(
                 413,
                 f"{error.tokens:,} tokens, in windows that overlap; send at most {self._config.max_tokens:,} in one "
-                "request (serve --max-tokens)",
+                "request (the server's limit, max_tokens)",
             ) from None
         except queue.BusyError:
             raise HTTPException(429, "too many requests wait; try again later", headers=AGAIN) from None
@@ -145,7 +145,7 @@ class Service:
             raise HTTPException(503, ENDING, headers=CLOSE | AGAIN) from None
         except TimeoutError:
             raise HTTPException(
-                504, f"no result within {self._config.timeout:g} s; send less at once (or serve --timeout)"
+                504, f"no result within {self._config.timeout:g} s; send less at once (the server's limit, timeout)"
             ) from None
 
     def _waiting(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -242,7 +242,7 @@ def _add_models(app: FastAPI, service: Service) -> None:
         """Answer questions about contexts."""
         name, reader = service.find(asked.model, Reader)
         service.check_size(asked.question, asked.context)
-        pairs, _ = pair_up(asked.question, asked.context)
+        pairs, _ = pair_questions(asked.question, asked.context)
         how = Asking(asked.top_k, asked.null_threshold, asked.max_answer_length, asked.layers)
         fitted = reader.served.calibration
         threshold = fitted.threshold if asked.null_threshold is None else asked.null_threshold

@@ -333,9 +333,9 @@ class QueuedEngine(Engine):
         self._engine.check_parts()
 
     @property
-    def made_by(self) -> Settings:
+    def settings_fingerprint(self) -> Settings:
         """Return what decides the logits, beside the encoder."""
-        return self._engine.made_by
+        return self._engine.settings_fingerprint
 
     @property
     def is_on_gpu(self) -> bool:

@@ -36,7 +36,7 @@ class AskedFor(Config):
 
 
 class AnswerRequest(AskedFor):
-    """Questions about contexts: pair by pair, or one of either for all of the other."""
+    """Questions about one context, or each about its own; one question about several contexts has one answer."""
 
     model_config = _example(question=QUESTION, context=CONTEXT, top_k=2)
     question: Texts

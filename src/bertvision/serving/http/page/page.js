@@ -6,6 +6,11 @@ import { Result } from "./result.js";
 import { ServerError, get, useToken } from "./server.js";
 
 const ALL = 1000; // candidates: "no answer" may be the last of them
+const ABOUT = {
+  answer: "Ask a question about a passage, see how sure the model is, and look through the layers behind its answer.",
+  classify: "Classify a text, and see how sure the model is.",
+  tag: "Tag the words of a text, and see how sure the model is.",
+};
 const KINDS = { squad1: "answer", squad2: "answer", ner: "tag" }; // what is asked of models of other tasks: classify
 
 function kindOf(task) {
@@ -39,6 +44,7 @@ function listModels(kind, names) {
 }
 
 function open(task) {
+  find("#about").textContent = ABOUT[task];
   for (const button of find("#tasks").children) {
     button.setAttribute("aria-pressed", String(button.dataset.task === task));
     find(`#${button.dataset.task}`).hidden = button.dataset.task !== task;
@@ -112,7 +118,10 @@ find("#token-form").addEventListener("submit", (event) => {
 });
 for (const area of document.querySelectorAll("textarea")) {
   area.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) area.form.requestSubmit();
+    const isSending = area.id === "question" ? !event.shiftKey && !event.isComposing : event.ctrlKey || event.metaKey;
+    if (event.key !== "Enter" || !isSending) return;
+    event.preventDefault();
+    area.form.requestSubmit();
   });
 }
 for (const button of find("#tasks").children) button.addEventListener("click", () => open(button.dataset.task));

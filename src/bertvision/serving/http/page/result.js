@@ -17,12 +17,21 @@ export class Result {
     find("#waiting").hidden = true;
     find("#found").hidden = false;
     find("#answered-by").textContent = `model: ${model}`;
-    find("#given").textContent = given.text || "No answer in this passage";
+    find("#given").textContent = given.text || this.closest(found);
     find("#given").classList.toggle("nothing", !given.text);
     this.showDecision(found);
     this.showCandidates(found);
     this.choose(given);
     find("#result").scrollIntoView({ block: "nearest" }); // on a phone it stands below the form, out of sight
+  }
+
+  // What a model that abstains would have answered is of more use than nothing.
+  closest(found) {
+    const best = found.find((each) => each.text);
+    if (!best) return "No answer in this passage";
+    const line = this.letters.slice(0, best.start).filter((letter) => letter === "\n").length + 1;
+    const place = this.letters.includes("\n") ? ` (line ${line.toLocaleString("en")})` : "";
+    return `No sure answer; closest: ${isolated(best.text)}${place}`;
   }
 
   clear() {
