@@ -1,6 +1,6 @@
 # The only commands a person has to remember. Every one of them does its own set-up.
 PYTHON ?= python3
-# torch (the extra [default] needs it) goes in first and by itself, so that you choose the build: make quickstart TORCH='torch==2.13.0'
+# torch (the extra [train] needs it) goes in first and by itself, so that you choose the build: make quickstart TORCH='torch==2.13.0'
 TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
@@ -69,7 +69,7 @@ $(VENV)/bin/python:
 	$(BIN)/pip install --quiet '$(TORCH)'
 
 $(VENV)/.user: $(VENV)/bin/python pyproject.toml
-	$(BIN)/pip install --quiet -e '.[default]'
+	$(BIN)/pip install --quiet -e '.[train]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml

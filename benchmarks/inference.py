@@ -141,7 +141,7 @@ class InferenceWork:
 
     def answer_as_cards_show(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
         """Answer as cards of AutoModelForQuestionAnswering do: what is too long is cut off, the best start and end."""
-        tokenizer = self.torch.tokenizer
+        tokenizer = self.bare.encoder.tokenizer
         questions, contexts = map(list, zip(*pairs, strict=True))
         options = {"truncation": "only_second", "max_length": self.torch.config.windows.max_length, "padding": True}
         given = tokenizer(questions, contexts, return_tensors="pt", **options).to(
@@ -157,7 +157,7 @@ class InferenceWork:
 
     def run_bare(self, windows: Sequence[Window]) -> None:
         """Run the encoder as it is served, but keep its last state alone."""
-        encoder, pad_id = self.bare.encoder, self.torch.tokenizer.pad_token_id
+        encoder, pad_id = self.bare.encoder, self.bare.encoder.tokenizer.pad_token_id
         device, tokens = torch_engine(self.torch).compute.device, self.torch.config.answers.batch_tokens
         for rows in plan_in_order_of_length(
             lengths_of(windows), tokens if device.type != "cpu" else min(tokens, CPU_TOKENS)

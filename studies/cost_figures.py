@@ -11,7 +11,6 @@ from bertvision.report.drawing import (
     INK,
     PALETTE,
     WIDTH,
-    Draw,
     Series,
     Style,
     draw_baselines,
@@ -22,8 +21,9 @@ from bertvision.report.drawing import (
     panels,
     title_of,
 )
-from bertvision.report.gallery import GALLERY, Picture
+from bertvision.report.gallery import GALLERY
 from bertvision.report.measures import Measure, measures_of
+from bertvision.report.pictures import Draw, Picture
 from bertvision.report.results import Result, largest_fraction, trained
 from bertvision.report.score_figures import scale_by_powers, scored_results
 from studies.costs import FROZEN, HEADS, INSERTED, OUTPUTS, all_trained, part_of

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -11,11 +12,13 @@ import pytest
 import yaml
 
 import bertvision
+from bertvision.records import write_record
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 QUESTION, CONTEXT = "who built the weir?", "the weir was built in 1887 by hannah coyle"
-WITHOUT_TORCH = "import sys; sys.modules |= {'torch': None, 'jaxtyping': None}; "  # as if they were not installed
+EXTRA = ("torch", "transformers", "jaxtyping", "matplotlib", "huggingface_hub")
+WITHOUT_TORCH = f"import sys; sys.modules |= dict.fromkeys({EXTRA}); "  # as if they were not installed
 SAMPLES = ("--set", "data.train=sample:train", "--set", "data.dev=sample:dev")
 
 
@@ -34,12 +37,13 @@ def test_the_metadata_name_authors_address_and_kind():
     assert PROJECT["classifiers"]
 
 
-def test_torch_comes_with_the_extras_that_need_it_alone():
-    assert not [each for each in PROJECT["dependencies"] if each.startswith(("torch", "jaxtyping"))]
+def test_what_trains_comes_with_the_extras_that_need_it_alone():
+    named = {re.match(r"[\w-]+", each)[0] for each in PROJECT["dependencies"]}
+    assert named == {"numpy", "onnxruntime", "tokenizers", "safetensors", "pydantic", "PyYAML", "typer", "rich"}
     extras = PROJECT["optional-dependencies"]
-    assert [each for each in extras["torch"] if each.startswith("torch>=")]
-    assert [name for name, needed in extras.items() if "bertvision[torch]" in needed] == [
-        *("accelerate", "default", "base", "peft", "ray", "search")
+    assert {"torch", "transformers", "jaxtyping", "matplotlib"} <= {re.match(r"[\w-]+", e)[0] for e in extras["train"]}
+    assert [name for name, needed in extras.items() if "bertvision[train]" in needed] == [
+        *("accelerate", "base", "onnx", "peft", "ray", "search")
     ]
 
 
@@ -53,12 +57,16 @@ def test_scores_and_help_need_no_torch(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("run", "squad2/minilm", *SAMPLES), ("ask", "--question", QUESTION, "--context", CONTEXT), ("show", "heads")],
+    ("arguments", "package"),
+    [
+        (("run", "squad2/minilm", *SAMPLES), "torch"),
+        (("ask", "--model", "base", "--question", QUESTION, "--context", CONTEXT), "torch"),
+        (("show", "heads"), "torch"),
+    ],
 )
-def test_what_needs_torch_says_so_in_one_line(arguments):
+def test_what_needs_torch_says_so_in_one_line(arguments, package):
     done = call(*arguments)
-    told = "error: this needs the package torch: pip install 'bertvision[torch]'\n"
+    told = f"error: this needs the package {package}: pip install 'bertvision[train]'\n"
     assert (done.returncode, done.stderr) == (2, told)
 
 
@@ -92,6 +100,19 @@ for arguments in {list(told)}:
         assert line.startswith(f"error: {said}")
 
 
+def test_a_report_without_matplotlib_has_its_tables_and_names_the_extra(tmp_path, make_record):
+    write_record(tmp_path / "records", make_record())
+    done = call("report", tmp_path, "--out", tmp_path / "page")
+    assert done.returncode == 0, done.stderr
+    page, summary = ((tmp_path / "page" / f"report.{kind}").read_text() for kind in ("html", "md"))
+    for text in (page, summary):
+        assert "pip install" in text
+        assert "bertvision[train]" in text
+        assert "<svg" not in text
+    assert "<table" in page
+    assert not (tmp_path / "page" / "figures").exists()
+
+
 def test_heads_are_counted_without_transformers():
     code = "import sys; sys.modules['transformers'] = None; from bertvision.cli import app; app(['show', 'heads'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -103,7 +124,7 @@ def test_python_is_told_the_same(tmp_path):
     for code in ("bertvision.train", f"bertvision.load({str(tmp_path)!r})"):
         done = python(f"import bertvision; {code}")
         assert done.stderr.splitlines()[-1].endswith(
-            "MissingExtraError: this needs the package torch: pip install 'bertvision[torch]'"
+            "MissingExtraError: this needs the package torch: pip install 'bertvision[train]'"
         )
 
 

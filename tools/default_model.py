@@ -16,9 +16,9 @@ from changes import save_as_changes
 from pages import BEGIN, END
 
 import bertvision
-from bertvision.encoder.load import SHIPPED
 from bertvision.evaluate.golds import read_questions
 from bertvision.files import whole_folder, write_text
+from bertvision.model_config import SHIPPED
 from bertvision.serving.card import About, find_base, model_card
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import find_record

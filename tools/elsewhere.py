@@ -12,20 +12,19 @@ from typing import Any
 import numpy as np
 from arguments import read_arguments
 
-import bertvision
 from bertvision.data.example import Question
-from bertvision.encoder.load import SHIPPED
 from bertvision.evaluate.calibration import Decision, judge, scores_at
 from bertvision.evaluate.confidence import Answers, Floats
 from bertvision.evaluate.golds import read_questions
 from bertvision.evaluate.reader_scores import reader_answers
 from bertvision.files import read_json, sha256_of, write_json
 from bertvision.metrics.resampling import Draw, bounds_of, resample_means
+from bertvision.model_config import SHIPPED
 from bertvision.records.record import provenance
 from bertvision.report.renderers import to_markdown
-from bertvision.serving.reader import Reader
-from bertvision.serving.torch_model import torch_engine
+from bertvision.serving.torch_model import open_model, torch_engine
 from bertvision.tables import Table
+from bertvision.training.device import choose_compute
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data/elsewhere.json"
@@ -68,9 +67,8 @@ def main(names: list[str]) -> None:
 
 def measure(name: str) -> dict[str, Any]:
     """Return what a model scores, and which files scored it."""
-    reader = bertvision.load(name, precision="float32")
-    assert isinstance(reader, Reader), f"{name}: answers no questions"
-    served, questions = reader.served, read_questions(str(DATA)).questions
+    served = open_model(Path(name), choose_compute("auto", "float32"))
+    questions = read_questions(str(DATA)).questions
     answering = served.answering(questions)
     logits = served.logits(answering.windows)
     answers = reader_answers(questions, answering.layout, logits, served.config.answers, has_null=True)

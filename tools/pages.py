@@ -15,10 +15,9 @@ from probabilities import models_table, read_answers, trust_section
 from typer.testing import CliRunner
 
 from bertvision.cli import app
-from bertvision.encoder.load import SHIPPED
 from bertvision.files import read_json, write_text
 from bertvision.hub import CARD
-from bertvision.model_config import CALIBRATION
+from bertvision.model_config import CALIBRATION, SHIPPED
 from bertvision.records import BenchRecord, read_bench_records
 from bertvision.report.renderers import to_markdown
 from bertvision.tables import Table, in_time

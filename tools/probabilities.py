@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import bertvision
-from bertvision.encoder.load import SHIPPED
 from bertvision.evaluate.calibration import (
     Decision,
     calibration_error,
@@ -30,13 +28,14 @@ from bertvision.evaluate.reader_scores import reader_answers
 from bertvision.files import sha256_of
 from bertvision.hub import CARD
 from bertvision.manifest import MANIFEST
+from bertvision.model_config import SHIPPED
 from bertvision.records import Provenance, provenance
 from bertvision.records.record import Record, read_file, write_file
 from bertvision.report.renderers import to_markdown
-from bertvision.serving.reader import Reader
-from bertvision.serving.torch_model import torch_engine
+from bertvision.serving.torch_model import open_model, torch_engine
 from bertvision.settings import BASE, DEFAULT, Config
 from bertvision.tables import Table
+from bertvision.training.device import choose_compute
 
 RESULTS = Path(__file__).parent.parent / "results" / "default_model"
 OFFICIAL = ("exact", "f1", "HasAns_f1", "NoAns_f1", "best_exact", "best_f1", "best_f1_thresh")
@@ -45,7 +44,7 @@ COVERAGES = (10, 20, 30, 40, 50)  # in percent of all questions; then all that a
 RANGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # of probabilities
 RESAMPLES = 1000
 MODELS = {  # when to take it, and its encoder
-    DEFAULT: ("on a CPU, or for many texts", "MiniLM, 6 layers x 384 (extra `[default]`, 84 MB)"),
+    DEFAULT: ("on a CPU, or for many texts", "MiniLM, 6 layers x 384 (whole, in 8 bits)"),
     BASE: ("for the best answers", "MPNet-base, 12 x 768 (extra `[base]`, 404 MB)"),
 }
 
@@ -120,9 +119,8 @@ class AnswersRecord(Record):
 
 def main(name: str, data: str, device: str, precision: Any, every: int, out: Path) -> None:  # noqa: ANN401
     """Answer the questions as `bertvision.load(NAME)` does, and write the record."""
-    reader = bertvision.load(name, device=device, precision=precision)
-    assert isinstance(reader, Reader)
-    served, questions = reader.served, read_questions(data).questions[::every]
+    served = open_model(Path(name), choose_compute(device, precision))
+    questions = read_questions(data).questions[::every]
     compute = torch_engine(served).compute
     answering = served.answering(questions)
     served.logits(answering.windows[:256])  # the first batches of a device take longer

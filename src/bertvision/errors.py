@@ -13,6 +13,8 @@ NO_MEMORY = (
     "alloc_failed",
 )
 
+TRAIN = ("torch", "transformers", "jaxtyping", "matplotlib")  # what the extra of this name brings
+
 
 class BertVisionError(Exception):
     """Base of all errors that a user can fix."""
@@ -56,13 +58,13 @@ def reason_of(error: BaseException) -> str:
 
 @contextmanager
 def needing_torch() -> Iterator[None]:
-    """Name the extra where something that is imported in the block needs torch and torch is not installed."""
+    """Name the extra `train` where something that is imported in the block needs one of its packages."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "jaxtyping"):  # what the extra brings
+        if error.name not in TRAIN:
             raise
-        raise MissingExtraError("torch", "torch") from None
+        raise MissingExtraError(error.name, "train") from None
 
 
 @contextmanager

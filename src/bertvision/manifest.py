@@ -17,9 +17,9 @@ EDITABLE = ("README.md", "config.json", "model.json")  # settings that a person 
 OUTSIDE = "which lies outside its folder; if you trust that, say `allow_outside=True`"
 
 
-def write_manifest(folder: Path, leave_out: Collection[str] = ()) -> None:
+def write_manifest(folder: Path, leave_out: Collection[str] = (), editable: Collection[str] = EDITABLE) -> None:
     """Write down the hashes of a folder's files, settings that a person may change aside."""
-    others = (MANIFEST, *EDITABLE, *leave_out)
+    others = (MANIFEST, *editable, *leave_out)
     paths = [path for path in sorted(folder.iterdir()) if path.is_file() and path.name not in others]
     _write(folder, {path.name: sha256_of(path) for path in paths})
 

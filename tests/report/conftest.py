@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from bertvision.records import Curves, RunRecord, TrainingPoint
-from bertvision.report.drawing import Drawing, draw
+from bertvision.report.drawing import draw
 from bertvision.report.gallery import GALLERY
 from bertvision.report.page import write_report
+from bertvision.report.pictures import Drawing
 
 CURVES = Curves(
     threshold=[(-6.0, 40.0, 42.0), (-2.0, 47.0, 51.0), (0.0, 44.0, 48.0), (5.0, 30.0, 36.0)],

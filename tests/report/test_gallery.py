@@ -6,9 +6,10 @@ import matplotlib
 import pytest
 
 from bertvision.records import Parameters, Seconds
-from bertvision.report.drawing import INK, draw, for_file, for_page, house_look, to_svg
+from bertvision.report.drawing import INK, draw, house_look, to_svg
 from bertvision.report.gallery import GALLERY, describe_weights
 from bertvision.report.learning_figures import finetuning_curve, layer_weights, less_data_curve
+from bertvision.report.pictures import for_file, for_page
 from studies.cost_figures import score_by_inference, score_by_parameters, score_by_training
 
 NAMES = [picture.name for picture in GALLERY]

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 import bertvision
 from bertvision.cli import app
 from bertvision.data.example import Question
+from bertvision.model_config import SHIPPED
 from bertvision.serving.answers import percent
 from bertvision.windows.window import cut_windows
 
@@ -164,7 +165,7 @@ def test_a_file_that_is_not_utf8_ends_with_one_line(folder, tmp_path):
 
 
 def test_without_a_model_the_default_one_is_asked(shared_reader, monkeypatch):
-    monkeypatch.setattr("bertvision.encoder.load.shipped_model", lambda name: shared_reader.served.folder)
+    monkeypatch.setitem(SHIPPED, "default", shared_reader.served.folder)
     expected = shared_reader(QUESTION, CONTEXT, top_k=1)
     (found,) = json.loads(ask("--context", CONTEXT, "--json", "--top-k", 1).stdout)
     assert found["answers"] == [each.as_dict() for each in expected]

@@ -16,6 +16,7 @@ from bertvision.encoder.tuning.adapter_file import save_adapters
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.tune import merge_tuning, tune
 from bertvision.errors import EncoderError, FolderError
+from bertvision.model_config import SHIPPED
 from bertvision.model_folder import load_model
 from bertvision.records import write_record
 from bertvision.serving.predict_file import predict_file
@@ -72,7 +73,7 @@ def test_a_folder_of_changes_can_be_saved_whole(saved, tmp_path):
 
 
 def test_the_default_model_is_found_by_every_way_in(saved, monkeypatch):
-    monkeypatch.setattr(load, "SHIPPED", {"default": saved})
+    monkeypatch.setitem(SHIPPED, "default", saved)
     assert bertvision.load("default", device="cpu").served.folder == saved
     weights = load_model(saved).encoder.model.state_dict()
     for model in (load_model(Path("default")), load_encoder("default-model")):

@@ -7,8 +7,8 @@ import pytest
 
 import bertvision
 from bertvision.data.squad import read_squad_file
-from bertvision.encoder.load import SHIPPED
 from bertvision.files import read_json
+from bertvision.model_config import SHIPPED
 from tools import long_documents as tool
 
 SENTENCES = [

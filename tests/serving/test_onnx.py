@@ -20,6 +20,7 @@ from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError, MissingExtraError, SettingsError
 from bertvision.files import given_folder
 from bertvision.heads.head import Head
+from bertvision.model_config import SHIPPED
 from bertvision.model_folder import Model, load_model
 from bertvision.serving import onnx_export, onnx_model
 from bertvision.serving.onnx_export import export_onnx
@@ -91,11 +92,11 @@ def test_an_exported_tagger_gives_torchs_tags(exported):
         assert [word.probability for word in found.words] == pytest.approx(sure, abs=1e-4)
 
 
-def test_exported_models_of_every_kind_run_where_torch_is_not_installed(exported):
+def test_exported_models_of_every_kind_run_without_torch_and_transformers(exported):
     folders = [str(exported[task] / "onnx") for task in ("sst2", "ner", "squad2")]
     code = f"""
 import sys
-sys.modules |= {{"torch": None, "jaxtyping": None}}
+sys.modules |= {{"torch": None, "jaxtyping": None, "transformers": None, "huggingface_hub": None}}
 import bertvision
 from bertvision.cli import app
 classifier, tagger, reader = map(bertvision.load, {folders!r})
@@ -129,13 +130,13 @@ def test_an_exported_model_predicts_a_file_as_torch_does(exported, tmp_path, tas
         assert found == (pytest.approx(expected, abs=1e-4) if name == "null_odds.json" else expected)
 
 
-def test_an_exported_model_predicts_texts_and_shards_where_torch_is_not_installed(exported, tmp_path):
+def test_an_exported_model_predicts_texts_and_shards_without_torch_and_transformers(exported, tmp_path):
     folder, shards = str(exported["sst2"] / "onnx"), tmp_path / "shards"
     shards.mkdir()
     (shards / "a.jsonl").write_text(json.dumps({"sentence": "the weir"}) + "\n")
     code = f"""
 import sys
-sys.modules |= {{"torch": None, "jaxtyping": None}}
+sys.modules |= {{"torch": None, "jaxtyping": None, "transformers": None, "huggingface_hub": None}}
 from bertvision.cli import app
 app(["predict", {folder!r}, "the weir", "--json"], standalone_mode=False)
 app(["predict", {folder!r}, "--data", {str(shards)!r}, "--out", {str(tmp_path / "out")!r}])
@@ -176,14 +177,11 @@ print(sys.modules.get("torch"))
     assert all(line.startswith("422 onnx: is an exported ONNX model, which gives logits") for line in refused)
 
 
-@pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
+@pytest.mark.parametrize("package", ["onnx", "onnxscript"])
 def test_a_missing_package_is_named_with_its_extra(exported, tmp_path, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=rf"{package}: pip install 'bertvision\[onnx\]'"):
         export_onnx(exported["squad2"] / "torch", tmp_path / "onnx")
-    if package == "onnxruntime":
-        with pytest.raises(MissingExtraError, match=r"bertvision\[onnx\]"):
-            bertvision.load(exported["squad2"] / "onnx")
 
 
 def test_logits_do_not_depend_on_a_windows_company(exported, int8):
@@ -281,7 +279,7 @@ def test_the_default_model_is_exported_with_its_calibration(exported, tmp_path, 
     shutil.copytree(exported["squad2"] / "torch", tmp_path / "shipped")
     calibration = {"threshold": -8.5, "temperature": 3.2}
     (tmp_path / "shipped" / "calibration.json").write_text(json.dumps(calibration))
-    monkeypatch.setattr("bertvision.model_folder.shipped_model", lambda name: tmp_path / "shipped")
+    monkeypatch.setitem(SHIPPED, "default", tmp_path / "shipped")
     done = CliRunner().invoke(app, ["save", "default", "--onnx", "--out", str(tmp_path / "onnx"), "--int8"])
     assert done.exit_code == 0, done.output
     written = json.loads((tmp_path / "onnx" / "calibration.json").read_text())

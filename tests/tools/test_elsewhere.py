@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from bertvision.data.example import GoldAnswer, Question
-from bertvision.encoder.load import SHIPPED
 from bertvision.evaluate.calibration import Decision
 from bertvision.evaluate.confidence import build_answers
 from bertvision.files import sha256_of
 from bertvision.hub import CARD
+from bertvision.model_config import SHIPPED
 from bertvision.predictions.prediction import Candidate
 
 ROOT = Path(__file__).parents[2]

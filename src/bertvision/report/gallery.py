@@ -1,7 +1,6 @@
 """The figures of a report: what each is called, shows and needs."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from bertvision.records import RunRecord, state_name
 from bertvision.report.answer_figures import (
@@ -11,32 +10,14 @@ from bertvision.report.answer_figures import (
     risk_coverage,
     threshold_curve,
 )
-from bertvision.report.drawing import Draw
 from bertvision.report.learning_figures import finetuning_curve, layer_weights, less_data_curve, training_curve
+from bertvision.report.pictures import RUN, Picture
 from bertvision.report.results import Result, full_results, largest_fraction
 from bertvision.report.score_figures import score_by_inference, score_by_parameters, score_by_training
 
-RUN = "bertvision run EXPERIMENT.yaml"
 QUESTIONS = ("squad2",)  # tasks with questions that have no answer
 BEST_OF = "The encoder and the six models with the highest F1 at most, at the largest fraction, of the first seed. "
 AGAIN = "which these do not have. Make them again with"
-
-
-class Picture(NamedTuple):
-    """A figure with its words."""
-
-    name: str  # of its files
-    title: str
-    figure: Draw
-    caption: str
-    describe: Callable[[Sequence[RunRecord]], str]  # for those who cannot see it
-    missing: str  # what to do where its records are missing; ends with the command
-    command: str = RUN
-    tasks: tuple[str, ...] | None = None  # where it is missed; None: everywhere
-
-    def is_missed(self, task: str) -> bool:
-        """Return whether a report on a task should have it."""
-        return self.tasks is None or task in self.tasks
 
 
 def describe_weights(records: Sequence[RunRecord]) -> str:

@@ -20,9 +20,8 @@ from bertvision.report.chapters import (
     make_report,
     meanings,
 )
-from bertvision.report.drawing import Drawing, for_file, for_page
-from bertvision.report.gallery import Picture
 from bertvision.report.glue import glue_chapters
+from bertvision.report.pictures import NO_FIGURES, Drawing, Picture, can_draw, for_file, for_page
 from bertvision.report.renderers import markdown_text, to_html, to_latex_file, to_markdown
 from bertvision.report.sources import Fact, config_texts, data_table, facts
 from bertvision.tables import Table
@@ -109,6 +108,7 @@ def _markdown_chapter(chapter: Chapter) -> list[str]:
         blocks += [markdown_text(table.note)] if table.note else []
     blocks += [block for each in chapter.examples for block in _markdown_examples(each)]
     blocks += [_markdown_figure(chapter, shown) for shown in chapter.pictures]
+    blocks += [NO_FIGURES] if chapter.records and not can_draw() else []
     return [*blocks, *_markdown_sources(chapter.records)] if chapter.records else blocks
 
 
@@ -208,7 +208,8 @@ def _figures(chapter: Chapter) -> str:
     drawn = [_figure(chapter, picture, drawing) for picture, drawing in chapter.pictures if drawing is not None]
     missing = [_missing(picture) for picture, drawing in chapter.pictures if drawing is None]
     grid = ['<div class="figures">', *drawn, "</div>"] if drawn else []
-    return "\n".join([*grid, *missing])
+    untold = [] if can_draw() else [f'<p class="missing">{escape(NO_FIGURES)}</p>']
+    return "\n".join([*grid, *missing, *untold])
 
 
 def _figure(chapter: Chapter, picture: Picture, drawing: Drawing) -> str:

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 
 from bertvision.files import write_bytes, write_text
 from bertvision.records import SearchRecord, SearchTrial
-from bertvision.report.drawing import INK, PALETTE, WIDTH, for_file, house_look, to_png, to_svg
+from bertvision.report.drawing import INK, PALETTE, WIDTH, house_look, to_png, to_svg
+from bertvision.report.pictures import for_file
 from bertvision.report.rates import rate_text
 from bertvision.tables import Cell, Column, Number, Table
 

@@ -20,6 +20,7 @@ from bertvision.hub import CARD
 from bertvision.manifest import changed_file
 from bertvision.model_config import CALIBRATION, CONFIG, Calibration
 from bertvision.progress import SILENT, Progress
+from bertvision.serving.card_tables import settings_table
 from bertvision.serving.predictor import load
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import ServedModel
@@ -156,7 +157,5 @@ def _write(reader: Reader, fitted: Calibration) -> None:
 
 def _write_card(card: Path, served: ServedModel, fitted: Calibration) -> None:
     if card.is_file():
-        from bertvision.serving.card import settings_table  # torch again
-
         old, new = ("\n".join(settings_table(served.config, each)) for each in (served.calibration, fitted))
         write_text(card, card.read_text(encoding="utf-8").replace(old, new))

@@ -12,9 +12,10 @@ from bertvision.encoder.load import BASE_MODEL, DEFAULT_MODEL, pypi_encoder
 from bertvision.encoder.pypi import ENCODERS
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.hub import CARD, HUB_ID, downloaded_card, front_matter, parse_snapshot
-from bertvision.model_config import Calibration, UseConfig
+from bertvision.model_config import Calibration
 from bertvision.model_folder import ModelConfig
 from bertvision.records import RunRecord, tuned_for
+from bertvision.serving.card_tables import card_table, settings_table
 from bertvision.serving.served import PLACE
 from bertvision.settings import BASE, DEFAULT, Settings, parse_yaml
 from bertvision.tables import counted, figure
@@ -189,23 +190,6 @@ def _limits(config: ModelConfig, records: Sequence[RunRecord]) -> list[str]:
     ]
 
 
-def settings_table(config: UseConfig, calibration: Calibration) -> list[str]:
-    """Return the lines of a card that say how texts are cut and when the model abstains."""
-    windows = config.windows
-    rows = [
-        ("window", f"{windows.max_length} tokens, stride {windows.stride} ({windows.stride_as})"),
-        *([("labels", ", ".join(config.labels))] if config.labels else []),
-    ]
-    if config.task == "squad2":
-        rows.append(("null threshold", f"{calibration.threshold:.4f}"))
-        rows.append(("null threshold of `predict`", f"{calibration.null_threshold:.4f}"))
-        if calibration.min_accuracy is not None:
-            rows.append(("chosen so that answers are right in", f"{calibration.min_accuracy:.0%}"))
-    if TASKS[config.task].kind.in_context:
-        rows.append(("temperature", f"{calibration.temperature:.4f}"))
-    return ["## Settings", "", *_table(("setting", "value"), rows)]
-
-
 def _scores(record: RunRecord) -> list[str]:
     data = [
         # The folder is the author's own affair.
@@ -219,7 +203,7 @@ def _scores(record: RunRecord) -> list[str]:
         f"## Scores of {record.run}: {record.model}, seed {record.seed}",
         "",
         *_score_table(record),
-        *_table(("data", "file"), data),
+        *card_table(("data", "file"), data),
         f"The encoder was {tuned}. Made by {commit} on {made.device} in {made.precision}.",
         "",
     ]
@@ -230,10 +214,10 @@ def _score_table(record: RunRecord) -> list[str]:
     names = dict.fromkeys([*TASKS[task_name(record.task)].scores, *MORE_SCORES])
     rows = [(name, figure(record.scores[name])) for name in names if name in record.scores]
     if not record.intervals:
-        return _table(("score on dev", "value"), rows)
+        return card_table(("score on dev", "value"), rows)
     bounds = {name: f"{figure(low)} to {figure(high)}" for name, (low, high) in record.intervals.items()}
     return [
-        *_table(("score on dev", "value", "95% interval"), [(*row, bounds.get(row[0], "")) for row in rows]),
+        *card_table(("score on dev", "value", "95% interval"), [(*row, bounds.get(row[0], "")) for row in rows]),
         "Intervals: 95%; exact for shares of right examples, else from resamples of dev.",
         "",
     ]
@@ -241,12 +225,6 @@ def _score_table(record: RunRecord) -> list[str]:
 
 def _sha(digest: str | None) -> str:
     return "" if digest is None else f", sha256 {digest[:12]}"
-
-
-def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    dashes = ("---",) * len(header)
-    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (header, dashes, *rows)]
-    return [*(f"| {line} |" for line in lines), ""]
 
 
 def find_base(folder: Path, config: ModelConfig, record: RunRecord | None) -> BaseModel:

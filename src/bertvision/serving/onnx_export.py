@@ -24,7 +24,8 @@ from bertvision.hub import CARD
 from bertvision.manifest import write_manifest
 from bertvision.model_config import CALIBRATION, CONFIG, Calibration, UseConfig
 from bertvision.model_folder import Model
-from bertvision.serving.onnx_model import GRAPH, INPUTS, OnnxConfig, open_session, read_tokenizer, run_graph
+from bertvision.serving.onnx_model import GRAPH, INPUTS, OnnxConfig, open_session, run_graph
+from bertvision.serving.tokenizer import FileTokenizer, read_tokenizer
 from bertvision.serving.torch_model import open_model, saved_config, torch_engine
 from bertvision.training.device import choose_compute
 from bertvision.windows.batches import WindowBatch
@@ -39,7 +40,7 @@ TRACED = (2, 16)  # rows and tokens of the batch that is traced: any that are no
 LARGEST = 2 * 1024**3 - 64 * 1024**2  # bytes of weights: a protobuf holds 2 GB, the graph itself included
 SIZES = 6  # random batches that torch and ONNX are compared on
 MOST_ROWS = 8
-PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+PACKAGES = ("onnx", "onnxscript")
 TOLERANCE = 1e-4  # between torch and ONNX in float32, of the largest logit where that is above 1
 MOST_ROUNDED = 0.75  # that int8 may change a logit by, of the largest one; MiniLM's change by 0.2, MPNet's by 0.5
 # Letters with marks and ligatures, wide and blank characters, and what is no text at all.
@@ -210,9 +211,10 @@ def export_onnx(model: Path, out: Path, *, int8: bool = False, allow_outside: bo
     engine.model.head.train(False)
     with given_folder(out) as beside:
         found = _write_checked(engine.model, beside / GRAPH, int8)
-        _write_tokenizer(served.tokenizer, beside)
+        _write_tokenizer(engine.model.encoder.tokenizer, beside)
         write_json(
-            beside / CONFIG, _config(engine.model, served.calibration, beside / GRAPH, int8).model_dump(mode="json")
+            beside / CONFIG,
+            onnx_config(engine.model, served.calibration, beside / GRAPH, int8=int8).model_dump(mode="json"),
         )
         write_json(beside / CALIBRATION, served.calibration.model_dump(mode="json"))
         exported = Exported(out, (beside / GRAPH).stat().st_size, *found)
@@ -281,14 +283,15 @@ def _write_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         raise EncoderError("the encoder's tokenizer cuts texts differently once it is saved; it cannot be exported")
 
 
-def _cuts(tokenizer: PreTrainedTokenizerBase) -> list[Any]:
+def _cuts(tokenizer: PreTrainedTokenizerBase | FileTokenizer) -> list[Any]:
     """Return all that features ask of a tokenizer, on a few texts."""
     arrays = [part for layout in read_layouts(tokenizer) for part in layout]
     arrays += [part for pair in tokenise(tokenizer, PROBES) for part in pair]
     return [tokenizer.pad_token_id, tokenizer.unk_token_id, *(array.tolist() for array in arrays)]
 
 
-def _config(model: Model, calibration: Calibration, graph: Path, int8: bool) -> OnnxConfig:
+def onnx_config(model: Model, calibration: Calibration, graph: Path, *, int8: bool = False) -> OnnxConfig:
+    """Return all that is needed to use a graph of a model."""
     own = saved_config(model.config, calibration)
     return OnnxConfig(
         **{name: getattr(own, name) for name in UseConfig.model_fields},

@@ -1,30 +1,34 @@
-"""Models saved as ONNX, run by onnxruntime; no torch in here."""
+"""Models saved as ONNX, and the default model, run by onnxruntime; no torch in here.
+
+A MODEL_DIR may hold a graph of its own weights, as the default model does: its tensors are named inside the safetensors
+files that torch reads, by offset and length. Settings of the graph stand in `onnx.json`.
+"""
 
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from bertvision.errors import FolderError, MissingExtraError, SettingsError, told_as
+from bertvision.errors import FolderError, SettingsError, needing_torch, told_as
 from bertvision.files import read_json, sha256_of
-from bertvision.hub import parse_snapshot, without_hub
+from bertvision.hub import parse_snapshot
 from bertvision.manifest import check_manifest
-from bertvision.model_config import CONFIG, ONNX_FORMAT, Calibration, UseConfig
+from bertvision.model_config import CONFIG, ONNX_CONFIG, ONNX_FORMAT, Calibration, UseConfig
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
 from bertvision.serving.onnx_graph import check_operators
 from bertvision.serving.served import Engine, ServedModel, WindowParts, read_calibration, split_logits
+from bertvision.serving.tokenizer import read_tokenizer
 from bertvision.settings import Settings, validate
 from bertvision.tasks import TASKS
 from bertvision.windows.padding import lengths_of, pad_windows, places_of
 from bertvision.windows.step_plan import CPU_TOKENS, plan_in_order_of_length
-from bertvision.windows.tokens import check_tokenizer
 from bertvision.windows.window import Window
 
 GRAPH = "model.onnx"
@@ -90,18 +94,25 @@ class OnnxEngine(Engine):
         return split_logits(logits, windows, is_per_token=is_per_token)
 
     def parts(self, windows: Sequence[Window], tokens: int, progress: Progress = SILENT) -> list[WindowParts]:
-        """Refuse: a graph gives logits alone."""
-        raise self._has_no_states()
+        """Take logits apart by torch, where the folder has the weights for it: a graph gives logits alone."""
+        return self._with_states.parts(windows, tokens, progress)
 
     def check_parts(self) -> None:
-        """Refuse: a graph gives logits alone."""
-        raise self._has_no_states()
+        """Refuse a folder with a graph alone."""
+        self._with_states.check_parts()
 
-    def _has_no_states(self) -> SettingsError:
-        return SettingsError(
-            f"{self.folder.name}: is an exported ONNX model, which gives logits and no layers' states; load the "
-            "PyTorch folder that it was exported from"
-        )
+    @cached_property
+    def _with_states(self) -> Engine:
+        if not (self.folder / ONNX_CONFIG).is_file():
+            raise SettingsError(
+                f"{self.folder.name}: is an exported ONNX model, which gives logits and no layers' states; load the "
+                "PyTorch folder that it was exported from"
+            )
+        with needing_torch():
+            from bertvision.serving.torch_model import open_model
+            from bertvision.training.device import choose_compute
+
+        return open_model(self.folder, choose_compute("cpu", "float32")).engine
 
     @property
     def settings_fingerprint(self) -> Settings:
@@ -138,21 +149,28 @@ def _own_file(path: Path) -> Path:
 
 
 def is_onnx(folder: Path) -> bool:
-    """Return whether a folder is a model saved as ONNX."""
+    """Return whether a folder is a model saved as ONNX, which torch cannot run."""
     config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
     return isinstance(config, dict) and config.get("format") == ONNX_FORMAT
 
 
+def has_graph(folder: Path) -> bool:
+    """Return whether onnxruntime can run a folder's model."""
+    return (folder / ONNX_CONFIG).is_file() or is_onnx(folder)
+
+
 def open_onnx(folder: Path) -> ServedModel:
-    """Load an exported model; refuse a graph that is not the one that was checked."""
-    config = validate(OnnxConfig, read_json(folder / CONFIG), str(folder / CONFIG))
+    """Load a model with a graph; refuse a graph that is not the one that was checked."""
+    path = folder / CONFIG if is_onnx(folder) else folder / ONNX_CONFIG
+    config = validate(OnnxConfig, read_json(path), str(path))
+    check_manifest(folder)
     graph = folder / GRAPH
     if not graph.is_file() or sha256_of(graph) != config.sha256:
         raise FolderError(f"{graph}: is missing or not the one that was exported; export the model again")
-    check_manifest(folder)
     session = open_session(graph)
     _check_graph(graph, session, config)
     tokenizer = read_tokenizer(folder)
+    assert tokenizer.pad_token_id is not None
     engine = OnnxEngine(folder, config, tokenizer.pad_token_id, session)
     return ServedModel(folder, config, tokenizer, read_calibration(folder, config), engine)
 
@@ -170,14 +188,14 @@ def _check_graph(graph: Path, session: Session, config: OnnxConfig) -> None:
 def open_session(graph: Path) -> Session:
     """Load a graph for the CPU; refuse one that the exporter could not have written."""
     check_operators(graph)
-    try:
-        import onnxruntime
-    except ModuleNotFoundError:
-        raise MissingExtraError("onnxruntime", "onnx") from None
+    import onnxruntime  # takes a while
+
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors alone
     # Threads that wait for work sleep instead of spinning: on two shared cores a batch took 0.8 of the time.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Weights that are rounded in the file become float32 once, while the graph is loaded, and not for each batch.
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
     if not has_vnni():
         # x86 CPUs without VNNI add up products with signed weights in 16 bits, which overflow: another model, which may
         # answer nonsense. This takes unsigned ones, with the same sums. onnxruntime would do so with VNNI too, where it
@@ -205,13 +223,3 @@ def run_graph(
         found = session.run(None, {each.name: given[each.name] for each in session.get_inputs()})
     scores: npt.NDArray[np.float32] = found[0]
     return scores
-
-
-def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Read a tokenizer as the library tokenizers knows it, whatever the encoder; transformers' own ways bring torch."""
-    with without_hub(), told_as(FolderError, f"{folder}: its tokenizer cannot be read, export the model again"):
-        tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
-        check_tokenizer(tokenizer)
-    return tokenizer

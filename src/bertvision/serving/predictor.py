@@ -7,13 +7,13 @@ from typing import Any
 from bertvision.errors import FolderError, SettingsError, needing_torch
 from bertvision.hub import find_model_folder
 from bertvision.manifest import check_links
-from bertvision.model_config import best_model
+from bertvision.model_config import SHIPPED, best_model, shipped_model
 from bertvision.serving.classifier import Classifier
-from bertvision.serving.onnx_model import is_onnx, open_onnx
+from bertvision.serving.onnx_model import has_graph, is_onnx, open_onnx
 from bertvision.serving.reader import Reader
 from bertvision.serving.served import ServedModel
 from bertvision.serving.tagger import Tagger
-from bertvision.settings import BASE, DEFAULT, Precision, Settings, check_precision, suggest
+from bertvision.settings import Precision, Settings, check_precision, suggest
 
 EXPECTED = (
     "; give `default` or `base`, OUT of a run, OUT/heads/FRACTION/HEAD, OUT/encoder/FRACTION, a checkpoint or a hub id"
@@ -38,7 +38,8 @@ def load(
 
     A checkpoint that transformers fine-tuned for question answering or for the classification of texts or tokens is
     loaded too: its output layer is the head. Until `bertvision calibrate` fits its null threshold, that is 0.
-    A folder that `bertvision save` wrote as ONNX runs on the CPU with onnxruntime; torch is not imported for it.
+    A folder that `bertvision save` wrote as ONNX runs on the CPU with onnxruntime; torch is not imported for it. Nor
+    is it for `default`, until a GPU (`cuda`) or `bf16` is asked for.
     A head that was trained with a pooler of your own needs that `pooler`, a module of the same class.
     Nothing in the folder is run. It may lead to itself, to the encoders of its run and to `default`; only with
     `allow_outside` also to another path or a hub id.
@@ -67,11 +68,10 @@ def open_served(
     folder = _find(model)
     if not allow_outside and folder.is_dir():
         check_links(folder)
-    if is_onnx(folder):
-        if device not in ("auto", "cpu") or precision == "bf16":
-            raise SettingsError(
-                f"{folder}: is an exported ONNX model, which runs on the CPU; leave device and precision"
-            )
+    wants_torch = device not in ("auto", "cpu") or precision == "bf16" or pooler is not None
+    if is_onnx(folder) and wants_torch:
+        raise SettingsError(f"{folder}: is an exported ONNX model, which runs on the CPU; leave device and precision")
+    if has_graph(folder) and not wants_torch:
         return open_onnx(folder)
     from bertvision.serving.torch_model import open_model  # torch, which an exported model does not need
     from bertvision.training.device import choose_compute
@@ -80,9 +80,7 @@ def open_served(
 
 
 def _find(model: str | Path) -> Path:
-    if str(model) in (DEFAULT, BASE):
-        from bertvision.encoder.load import shipped_model  # torch again
-
+    if str(model) in SHIPPED:
         return shipped_model(str(model))
     folder = best_model(find_model_folder(model))
     if not folder.exists():

@@ -1,6 +1,6 @@
 """What readers, classifiers and taggers share: the model behind them, its calibration, texts that go in, saving.
 
-No torch in here.
+No torch or transformers in here.
 """
 
 import tempfile
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from transformers import PreTrainedTokenizerBase
 
 from bertvision.data.example import Split
 from bertvision.errors import DataError, FolderError, SettingsError, reason_of
@@ -28,6 +27,7 @@ from bertvision.run_folder import folder_of_record, parse_run_path
 from bertvision.settings import Settings
 from bertvision.tasks import TASKS, Task, open_answering
 from bertvision.windows.padding import lengths_of
+from bertvision.windows.tokens import Tokenizer
 from bertvision.windows.window import Window
 
 Pair = tuple[str, str]
@@ -82,7 +82,7 @@ class ServedModel:
 
     folder: Path
     config: UseConfig
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Tokenizer
     calibration: Calibration
     engine: Engine
 

@@ -19,7 +19,10 @@ NO_OFFSETS: Int32s = np.zeros((0, 2), dtype=np.int32)  # of windows whose charac
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """What is asked of a tokenizer; not transformers' own type, which would bring transformers to who needs windows."""
+    """Texts to ids and offsets: what is asked of a tokenizer, so that windows need no transformers.
+
+    Two have it: a fast tokenizer of transformers (`encoder.load`) and `serving.tokenizer.FileTokenizer`.
+    """
 
     @property
     def is_fast(self) -> bool:
@@ -28,6 +31,10 @@ class Tokenizer(Protocol):
 
     def __call__(self, *texts: Any, **options: Any) -> Any:  # noqa: ANN401 (as transformers has it)
         """Return ids, and offsets where they are asked for."""
+        ...
+
+    def convert_ids_to_tokens(self, ids: int) -> Any:  # noqa: ANN401 (a text; of several ids, transformers has several)
+        """Return the piece that an id stands for."""
         ...
 
 
@@ -110,7 +117,6 @@ def check_tokenizer(tokenizer: Any, vocab_size: int | None = None) -> None:  # n
         raise EncoderError(f"its tokenizer has the model_max_length {str(length)[:80]!r}; give a number of tokens")
     if not isinstance(tokenizer.pad_token_id, int):
         raise EncoderError("its tokenizer has no pad_token; name one in tokenizer_config.json")
-    last = max(tokenizer.get_vocab().values(), default=0)
-    if vocab_size is not None and last >= vocab_size:
+    if vocab_size is not None and (last := max(tokenizer.get_vocab().values(), default=0)) >= vocab_size:
         raise EncoderError(f"its tokenizer has the piece number {last:,}, its encoder embeddings of {vocab_size:,}")
     tokenizer("a", "b")  # what its own settings make of a text

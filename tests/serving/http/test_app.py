@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import bertvision
 from bertvision.cli import app as command_line
 from bertvision.data.example import Question
+from bertvision.model_config import SHIPPED
 from bertvision.serving.http.app import build_app
 from bertvision.serving.http.config import ServeConfig
 from bertvision.serving.reader import Reader
@@ -361,7 +362,7 @@ def test_every_address_of_this_machine_alone_keeps_other_host_names_out(make_fol
 
 def test_the_models_that_ship_need_no_folder(make_folder, started, monkeypatch):
     place = make_folder()
-    monkeypatch.setattr("bertvision.encoder.load.shipped_model", lambda name: place)
+    monkeypatch.setitem(SHIPPED, "base", place)
     assert call("--model", "base", "--device", "cpu", "--allow-outside").exit_code == 0
     with TestClient(started[0][0].app, base_url="http://localhost") as client:
         assert client.get("/models").json() == {"base": "squad2"}
