@@ -28,12 +28,12 @@ from bertvision.model_folder import as_saved
 from bertvision.progress import SILENT, Progress
 from bertvision.records import Parameters, provenance
 from bertvision.settings import Settings, first_difference
-from bertvision.steps.context import RunContext, prepare
-from bertvision.steps.data import ExperimentData, read_data
-from bertvision.steps.finetune import Output, output_layer, tune_together
-from bertvision.steps.measure import Alone, open_alone
-from bertvision.steps.results import ENCODER, ResultModel
-from bertvision.steps.states import open_states
+from bertvision.stages.candidates import ENCODER, ResultModel
+from bertvision.stages.context import RunContext, prepare
+from bertvision.stages.finetune import Output, output_layer, tune_together
+from bertvision.stages.measure import Alone, open_alone
+from bertvision.stages.prepare import ExperimentData, read_data
+from bertvision.stages.states import open_states
 from bertvision.training.accounting import Costs, Meter
 from bertvision.training.device import Compute, choose_compute
 from studies.cost_records import (

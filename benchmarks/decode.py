@@ -19,12 +19,12 @@ from bertvision.data.example import Question
 from bertvision.data.squad import read_squad
 from bertvision.encoder.load import load_tokenizer
 from bertvision.errors import DataError
-from bertvision.metrics.squad import Scores, normalize_answer, score_predictions
 from bertvision.predictions.logits import Logits, TokenGrid, grid_of, text_grid
 from bertvision.predictions.prediction import AnswerConfig, Candidate, Prediction
 from bertvision.predictions.spans import decode_spans
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
+from bertvision.scoring.squad import Scores, normalize_answer, score_predictions
 from bertvision.settings import Config
 from bertvision.training.device import choose_compute
 from bertvision.windows.window import WindowConfig, cut_windows

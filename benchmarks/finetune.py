@@ -22,7 +22,7 @@ from benchmarks.measuring import (
     subject,
 )
 from benchmarks.trainer import Flags, question_model, train_with_trainer
-from bertvision.encoder import fast_steps
+from bertvision.encoder import packed
 from bertvision.encoder.encode import shape_of_states
 from bertvision.encoder.finetune import finetune_encoder
 from bertvision.encoder.finetune_plan import FinetuneConfig, StepKind
@@ -35,8 +35,7 @@ from bertvision.progress import SILENT, Bar, Progress
 from bertvision.records import BenchRecord, Side, provenance
 from bertvision.settings import Config, Precision
 from bertvision.training.device import Compute, choose_compute
-from bertvision.windows.padding import lengths_of
-from bertvision.windows.step_plan import BatchConfig
+from bertvision.windows.plan import BatchConfig, lengths_of
 from bertvision.windows.window import Window
 
 Step = StepKind | Literal["auto"]
@@ -217,11 +216,11 @@ class FinetuneWork:
 @contextmanager
 def compiling(*, at_once: bool) -> Iterator[None]:
     """Within this, blocks are compiled however few steps there are, or never."""
-    usual, fast_steps.MIN_STEPS_TO_COMPILE = fast_steps.MIN_STEPS_TO_COMPILE, 0 if at_once else sys.maxsize
+    usual, packed.MIN_STEPS_TO_COMPILE = packed.MIN_STEPS_TO_COMPILE, 0 if at_once else sys.maxsize
     try:
         yield
     finally:
-        fast_steps.MIN_STEPS_TO_COMPILE = usual
+        packed.MIN_STEPS_TO_COMPILE = usual
 
 
 def new_output(encoder: Encoder, seed: int) -> Head:

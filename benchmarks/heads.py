@@ -18,8 +18,7 @@ from bertvision.states.live import LiveStates, PackedLiveStates, packs_states
 from bertvision.training.device import Compute, choose_compute
 from bertvision.training.objective import span_loss
 from bertvision.windows.batches import collate
-from bertvision.windows.padding import lengths_of
-from bertvision.windows.step_plan import BatchConfig, StepPlan
+from bertvision.windows.plan import BatchConfig, StepPlan, lengths_of
 
 POOLING = ("learned_pooling", "average_pooling", "first_last_mean", "last_linear")
 RATES = (1e-3, 3e-4)

@@ -18,7 +18,7 @@ from benchmarks.measuring import file_name, measure_in_turns
 from bertvision.data.example import Question
 from bertvision.encoder.encode import encode
 from bertvision.errors import SettingsError
-from bertvision.evaluate.golds import read_questions
+from bertvision.evaluate.score import read_questions
 from bertvision.heads.build import build_head
 from bertvision.heads.config import HeadConfig
 from bertvision.kinds.kind import Answering
@@ -26,16 +26,15 @@ from bertvision.model_folder import Model, find_model
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
+from bertvision.serving.model import ServedModel
 from bertvision.serving.onnx_export import export_onnx, write_graph
 from bertvision.serving.onnx_model import OnnxEngine, open_onnx, open_session
 from bertvision.serving.reader import Reader
-from bertvision.serving.served import ServedModel
 from bertvision.serving.torch_model import open_model, torch_engine
 from bertvision.settings import DEFAULT, Config
 from bertvision.training.device import Compute, choose_compute
 from bertvision.windows.batches import collate
-from bertvision.windows.padding import lengths_of
-from bertvision.windows.step_plan import CPU_TOKENS, plan_in_order_of_length
+from bertvision.windows.plan import CPU_TOKENS, lengths_of, plan_in_order_of_length
 from bertvision.windows.window import Window
 
 TORCH, BF16, ONNX, INT8 = "torch", "torch bf16", "onnx", "onnx int8"

@@ -25,16 +25,15 @@ from transformers import (
 
 from bertvision.data.example import DataConfig
 from bertvision.data.squad import read_squad
-from bertvision.encoder.load import Encoder, load_encoder, load_tokenizer, quiet_transformers
-from bertvision.encoder.mpnet import fuse_attention
-from bertvision.kinds.classes import CLASSES
+from bertvision.encoder.load import Encoder, fuse_attention, load_encoder, load_tokenizer, quiet_transformers
+from bertvision.kinds.labels import CLASSES
 from bertvision.progress import SILENT, Progress
 from bertvision.records import Side
 from bertvision.tasks import read_labelled
 from bertvision.training.accounting import Meter, device_joules, peak_bytes
 from bertvision.training.device import wait_for
 from bertvision.training.objective import SPANS, Objective
-from bertvision.windows.rows import cut_rows
+from bertvision.windows.cut import cut_rows
 from bertvision.windows.window import Window, WindowConfig, cut_windows
 
 RANDOM = {

@@ -21,11 +21,11 @@ from bertvision.errors import SettingsError
 from bertvision.experiment import Experiment, build_experiment
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, Side, provenance
-from bertvision.serving.predict_file import predict_file
-from bertvision.serving.predict_shards import predict_shards
+from bertvision.serving.predict import predict_file
+from bertvision.serving.shards import predict_shards
 from bertvision.settings import Config
-from bertvision.steps.encode import encode
-from bertvision.steps.run import run_finetune, run_train_heads
+from bertvision.stages.encode import encode
+from bertvision.stages.run import run_finetune, run_train_heads
 from bertvision.training.device import choose_compute
 from bertvision.windows.window import Window, WindowConfig, cut_windows
 

@@ -17,7 +17,7 @@ from bertvision.files import read_json, write_json
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, RunRecord, Side, provenance, read_records
 from bertvision.settings import Config, Settings
-from bertvision.training.processes import join_processes, launch
+from bertvision.training.distributed import join_processes, launch
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 TRIES = 10  # of adding up

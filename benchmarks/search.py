@@ -14,15 +14,14 @@ from bertvision.heads.training import build_heads, train_heads_together
 from bertvision.kinds.spans import SQUAD2
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, provenance
+from bertvision.search.trials import Trial, head_of
 from bertvision.search_space import Range, SearchConfig, Space, Value, space_of
 from bertvision.settings import Config, Precision
 from bertvision.states.folder import DTYPE
 from bertvision.states.live import LiveStates
 from bertvision.states.memory import StateRequest, StoredStates, keep_in_memory
-from bertvision.steps.trials import Trial, head_of
 from bertvision.training.device import Compute, choose_compute
-from bertvision.windows.padding import lengths_of
-from bertvision.windows.step_plan import BatchConfig
+from bertvision.windows.plan import BatchConfig, lengths_of
 
 
 class SearchBench(Config):

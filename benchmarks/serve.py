@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from benchmarks.server import Address, Reply, Server, connected, running
 from bertvision.data.example import Question
 from bertvision.errors import DataError, SettingsError
-from bertvision.evaluate.golds import read_questions
+from bertvision.evaluate.score import read_questions
 from bertvision.model_folder import find_model
 from bertvision.progress import SILENT, Bar, Progress
 from bertvision.records import BenchRecord, Side, provenance

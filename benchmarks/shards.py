@@ -17,7 +17,7 @@ from pydantic import Field
 from bertvision.data.squad import read_squad
 from bertvision.progress import SILENT, Progress
 from bertvision.records import BenchRecord, Side, provenance
-from bertvision.serving.predict_shards import ShardCounts, read_counts
+from bertvision.serving.shards import ShardCounts, read_counts
 from bertvision.settings import Config
 from bertvision.training.device import Compute, choose_compute
 

@@ -26,8 +26,7 @@ from bertvision.states.live import LiveStates, states_in_order_of_length
 from bertvision.states.memory import StateRequest, StateStore, StoredStates, keep_in_memory
 from bertvision.training.device import Compute, choose_compute
 from bertvision.windows.batches import collate
-from bertvision.windows.padding import lengths_of
-from bertvision.windows.step_plan import BatchConfig, StepPlan
+from bertvision.windows.plan import BatchConfig, StepPlan, lengths_of
 from bertvision.windows.window import Window
 
 PAPERS = "padded"

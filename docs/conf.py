@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from benchmarks.tables import bench_chapter
+from bertvision.heads.build import list_heads
 from bertvision.heads.catalog import CATALOG, KINDS
-from bertvision.heads.listing import list_heads
 from bertvision.records import MAIN_SCORES, read_bench_records
 from bertvision.report.measures import TASKS
 from bertvision.version import VERSION

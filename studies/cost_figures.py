@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bertvision.records import RunRecord
-from bertvision.report import score_figures
+from bertvision.report import gallery
 from bertvision.report.drawing import (
     INK,
     PALETTE,
@@ -21,11 +21,10 @@ from bertvision.report.drawing import (
     panels,
     title_of,
 )
-from bertvision.report.gallery import GALLERY
+from bertvision.report.gallery import GALLERY, scale_by_powers, scored_results
 from bertvision.report.measures import Measure, measures_of
 from bertvision.report.pictures import Draw, Picture
 from bertvision.report.results import Result, largest_fraction, trained
-from bertvision.report.score_figures import scale_by_powers, scored_results
 from studies.costs import FROZEN, HEADS, INSERTED, OUTPUTS, all_trained, part_of
 
 STYLES = {
@@ -50,7 +49,7 @@ def score_by_parameters(records: Iterable[RunRecord]) -> Figure | None:
     records = list(records)
     rows, _ = scored_results(records)
     if not is_study(rows):
-        return score_figures.score_by_parameters(records)
+        return gallery.score_by_parameters(records)
     models = largest_fraction(trained(rows))
     counts = {row.name: count for row in models if (count := all_trained(row.records[0])) is not None}
     label = "trained parameters, those below a head included"
@@ -66,7 +65,7 @@ def score_by_training(records: Iterable[RunRecord]) -> Figure | None:
     records = list(records)
     rows, _ = scored_results(records)
     if not is_study(rows):
-        return score_figures.score_by_training(records)
+        return gallery.score_by_training(records)
     return draw_study(rows, "seconds of training", lambda row: row.seconds)[0]
 
 
@@ -75,7 +74,7 @@ def score_by_inference(records: Iterable[RunRecord]) -> Figure | None:
     records = list(records)
     rows, _ = scored_results(records)
     if not is_study(rows):
-        return score_figures.score_by_inference(records)
+        return gallery.score_by_inference(records)
     return draw_study(rows, "seconds of the pass over dev", lambda row: row.inference_seconds)[0]
 
 

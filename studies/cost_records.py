@@ -6,8 +6,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from bertvision.errors import FolderError
-from bertvision.records.record import Provenance, Record, read_file, write_file
-from bertvision.records.runs import Parameters
+from bertvision.records.runs import Parameters, Provenance, Record, read_file, write_file
 from bertvision.settings import Config
 
 COSTS_FOLDER = "costs"

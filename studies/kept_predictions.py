@@ -8,12 +8,12 @@ from typing import Any
 
 from bertvision.data.squad import read_squad_file
 from bertvision.errors import DataError, FolderError
-from bertvision.evaluate.compare_methods import Shown
+from bertvision.evaluate.compare import Shown
 from bertvision.files import write_bytes, write_json_rows
-from bertvision.metrics.squad import Scores, score_squad2
 from bertvision.predictions.files import read_prediction_folder
 from bertvision.records import fraction_name, read_records
-from bertvision.records.record import read_packed
+from bertvision.records.runs import read_packed
+from bertvision.scoring.squad import Scores, score_squad2
 from bertvision.settings import Config
 from bertvision.tables import Cell, Cells, Number, Table
 

@@ -17,10 +17,10 @@ from bertvision.data.example import Question
 from bertvision.errors import EncoderError
 from bertvision.kinds.kind import Answering, ExtraScore
 from bertvision.kinds.spans import Spans
-from bertvision.metrics.squad import Scores, score_predictions
 from bertvision.predictions.ensemble import How
 from bertvision.predictions.logits import Logits, TokenGrid
 from bertvision.predictions.spans import decode_spans
+from bertvision.scoring.squad import Scores, score_predictions
 from bertvision.windows.tokens import Int32s, Tokenizer
 
 Pieces = tuple[int, ...]  # a text as word pieces, by their numbers in the vocabulary

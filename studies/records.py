@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from bertvision.records.record import Provenance, Record, read_file, write_file
+from bertvision.records.runs import Provenance, Record, read_file, write_file
 from bertvision.settings import Config
 
 STUDY_FILE = "study.json"

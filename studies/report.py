@@ -9,12 +9,10 @@ from typing import NamedTuple
 from bertvision import write_report
 from bertvision.files import check_folder
 from bertvision.records import RunRecord, read_differences, read_mistakes, read_records
-from bertvision.report.answer_tables import confusion_tables
 from bertvision.report.chapters import Contents
 from bertvision.report.page import CHAPTERS
-from bertvision.report.rates import rate_tables
 from bertvision.report.results import Evidence
-from bertvision.report.score_tables import difference_tables, score_tables
+from bertvision.report.tables import confusion_tables, difference_tables, rate_tables, score_tables
 from bertvision.tables import Table
 from studies.cost_figures import study_pictures
 from studies.cost_records import CostRecord, read_costs

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import bertvision
 from bertvision.data.sources import parse_source
 from bertvision.errors import DataError, SettingsError
-from bertvision.evaluate.compare_methods import Shown, apart_by_seed, resample_rows
-from bertvision.evaluate.golds import read_golds
+from bertvision.evaluate.compare import Shown, apart_by_seed, resample_rows
+from bertvision.evaluate.score import read_golds
 from bertvision.experiment import Experiment, build_experiments
 from bertvision.files import check_folder, write_text
 from bertvision.progress import SILENT, Progress

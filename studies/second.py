@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bertvision.analysis.second import SecondAnswers, Texts, score_seconds
 from bertvision.data.example import Question
 from bertvision.errors import DataError
 from bertvision.predictions.ensemble import LOGITS
 from bertvision.predictions.logits import Logits, TokenGrid, load_logits
+from bertvision.scoring.answers import SecondAnswers, Texts, score_seconds
 from studies.paper_scores import Pieces, decode_pieces
 
 MASKED = -1000.0  # what the papers put in place of the highest logits (SPEC 10.5)

@@ -30,9 +30,8 @@ from bertvision.records import DataFile, Efficiency, Inference, Parameters, Prov
 from bertvision.tasks import KINDS
 from bertvision.training.device import Compute
 from bertvision.training.objective import SPANS, Objective
-from bertvision.windows.rows import cut_choices, cut_rows
+from bertvision.windows.cut import cut_choices, cut_rows, cut_words
 from bertvision.windows.window import WindowConfig, cut_windows
-from bertvision.windows.words import cut_words
 
 # How long an example takes says something about the machine alone.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -246,7 +246,7 @@ def test_folders_of_other_data_are_refused(call, folder):
 
 def test_neither_verb_needs_torch():
     code = (
-        "import sys, bertvision.cli, bertvision.evaluate.compare, bertvision.evaluate.analyze;"
+        "import sys, bertvision.cli, bertvision.evaluate.compare, bertvision.evaluate.score;"
         "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

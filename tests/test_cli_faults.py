@@ -86,7 +86,7 @@ def call(monkeypatch, error):
     def fail(*given, **more):
         raise error
 
-    monkeypatch.setattr("bertvision.evaluate.analyze.score_file", fail)
+    monkeypatch.setattr("bertvision.evaluate.score.score_file", fail)
     return CliRunner().invoke(app, ["score", "squad2", "--gold", "gold.json", "--predictions", "answers.json"])
 
 
@@ -148,7 +148,7 @@ def test_a_full_standard_output_is_one_line():
 @pytest.mark.usefixtures("signals_act")
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_signal_stops_a_run_which_says_how_to_go_on(monkeypatch, tmp_path, name, code):
-    monkeypatch.setattr("bertvision.steps.run.run", lambda *given, **more: signal.raise_signal(getattr(signal, name)))
+    monkeypatch.setattr("bertvision.stages.run.run", lambda *given, **more: signal.raise_signal(getattr(signal, name)))
     done = CliRunner().invoke(app, ["quickstart", "--out", str(tmp_path / "out"), "--quiet"])
     assert done.exit_code == code
     assert done.stderr.splitlines() == ["stopped; the same run goes on from its last saving (see save_every)"]

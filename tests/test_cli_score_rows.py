@@ -143,5 +143,5 @@ def test_help_names_every_task():
 
 
 def test_scoring_needs_no_torch():
-    code = "import sys, bertvision.evaluate.analyze; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    code = "import sys, bertvision.evaluate.score; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

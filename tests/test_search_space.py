@@ -2,8 +2,8 @@ import pytest
 
 from bertvision.errors import SettingsError
 from bertvision.experiment import build_experiment
+from bertvision.search.trials import Trial, head_of
 from bertvision.search_space import Range, SearchConfig, layers_of, space_of
-from bertvision.steps.trials import Trial, head_of
 from bertvision.tasks import KINDS
 
 

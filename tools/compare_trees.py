@@ -27,8 +27,20 @@ import numpy as np
 from golden import ABSENT, WORDS, reason_for
 
 TREE = Path(__file__).parent.parent
-# Dotted name in OLD -> in NEW; what is not here is called the same.
-NEW_NAMES: dict[str, str] = {}
+# Module or dotted name in OLD -> in NEW; what is not here is called the same.
+NEW_NAMES: dict[str, str] = {
+    "analysis.groups": "scoring.label_tables",
+    "evaluate.analyze": "evaluate.score",
+    "evaluate.calibration": "scoring.calibration",
+    "evaluate.confidence": "scoring.confidence",
+    "metrics.resampling": "scoring.bootstrap",
+    "metrics.scores": "scoring.metrics",
+    "metrics.squad": "scoring.squad",
+    "metrics.summed": "scoring.metrics",
+    "windows.padding": "windows.plan",
+    "windows.rows": "windows.cut",
+    "windows.step_plan": "windows.plan",
+}
 TASKS = {  # kind -> a task of it, what writes its files, their ending, and settings of its data
     "span": ("squad2", experiments.write_questions, "json", {}),
     "answerable": ("answerability", experiments.write_questions, "json", {}),
@@ -189,11 +201,17 @@ def flatten(value: Any, field: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN40
         yield field, value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
+def new_name(names: Mapping[str, str], name: str) -> str:
+    """Return what NEW calls a function of OLD; a module's entry serves all that is in it."""
+    module, _, attribute = name.rpartition(".")
+    return names.get(name) or f"{names.get(module, module)}.{attribute}"
+
+
 def probe_tree(names: Mapping[str, str], seeds: int, chosen: list[str]) -> dict[str, Any]:
     """Return all fields of the bertvision that this process imports; a function it lacks has its name as its field."""
 
     def get(name: str) -> Any:  # noqa: ANN401 (any object)
-        module, _, attribute = names.get(name, name).rpartition(".")
+        module, _, attribute = new_name(names, name).rpartition(".")
         return getattr(importlib.import_module(f"bertvision.{module}"), attribute)
 
     fields: dict[str, Any] = {}

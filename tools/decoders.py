@@ -10,7 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from arguments import read_arguments
 
-from bertvision.evaluate.calibration import (
+from bertvision.evaluate.calibrate import reader_answers
+from bertvision.evaluate.score import read_questions
+from bertvision.files import write_json, write_text
+from bertvision.predictions.logits import load_logits, text_grid
+from bertvision.predictions.prediction import AnswerConfig
+from bertvision.predictions.spans import decode_spans
+from bertvision.report.renderers import to_markdown
+from bertvision.scoring.calibration import (
     Decision,
     answers_of,
     calibration_error,
@@ -19,15 +26,8 @@ from bertvision.evaluate.calibration import (
     reliability_bins,
     scores_at,
 )
-from bertvision.evaluate.confidence import Answers
-from bertvision.evaluate.golds import read_questions
-from bertvision.evaluate.reader_scores import reader_answers
-from bertvision.files import write_json, write_text
-from bertvision.metrics.squad import Scores
-from bertvision.predictions.logits import load_logits, text_grid
-from bertvision.predictions.prediction import AnswerConfig
-from bertvision.predictions.spans import decode_spans
-from bertvision.report.renderers import to_markdown
+from bertvision.scoring.confidence import Answers
+from bertvision.scoring.squad import Scores
 from bertvision.tables import Table
 
 SCORES = ("exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1")

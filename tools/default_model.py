@@ -16,12 +16,12 @@ from changes import save_as_changes
 from pages import BEGIN, END
 
 import bertvision
-from bertvision.evaluate.golds import read_questions
+from bertvision.evaluate.score import read_questions
 from bertvision.files import whole_folder, write_text
 from bertvision.model_config import SHIPPED
 from bertvision.serving.card import About, find_base, model_card
+from bertvision.serving.model import find_record
 from bertvision.serving.reader import Reader
-from bertvision.serving.served import find_record
 from bertvision.serving.torch_model import torch_engine
 from bertvision.settings import BASE, DEFAULT
 

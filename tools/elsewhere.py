@@ -13,15 +13,15 @@ import numpy as np
 from arguments import read_arguments
 
 from bertvision.data.example import Question
-from bertvision.evaluate.calibration import Decision, judge, scores_at
-from bertvision.evaluate.confidence import Answers, Floats
-from bertvision.evaluate.golds import read_questions
-from bertvision.evaluate.reader_scores import reader_answers
+from bertvision.evaluate.calibrate import reader_answers
+from bertvision.evaluate.score import read_questions
 from bertvision.files import read_json, sha256_of, write_json
-from bertvision.metrics.resampling import Draw, bounds_of, resample_means
 from bertvision.model_config import SHIPPED
-from bertvision.records.record import provenance
+from bertvision.records.runs import provenance
 from bertvision.report.renderers import to_markdown
+from bertvision.scoring.bootstrap import Draw, bounds_of, resample_means
+from bertvision.scoring.calibration import Decision, judge, scores_at
+from bertvision.scoring.confidence import Answers, Floats
 from bertvision.serving.torch_model import open_model, torch_engine
 from bertvision.tables import Table
 from bertvision.training.device import choose_compute

@@ -310,7 +310,7 @@ def settings_targets(folder: Path) -> list[Target]:
 def record_targets(folder: Path) -> list[Target]:
     """Records of runs, costs, differences and benchmarks."""
     from bertvision.records import read_differences, read_records
-    from bertvision.records.comparisons import read_bench_records
+    from bertvision.records.methods import read_bench_records
     from studies.cost_records import read_costs
 
     readers = {
@@ -425,10 +425,10 @@ def write_model(folder: Path, task: str, labels: tuple[str, ...]) -> None:
 
 def prediction_targets(folder: Path) -> list[Target]:
     """Prediction folders of questions (logits among them), of classes and of tags, and calibration on them."""
-    from bertvision.evaluate.analyze import analyze_folder, score_file
     from bertvision.evaluate.calibrate import calibrate_folder
     from bertvision.evaluate.ensemble import choose_way, ensemble_folders
-    from bertvision.serving.predict_file import predict_file
+    from bertvision.evaluate.score import analyze_folder, score_file
+    from bertvision.serving.predict import predict_file
 
     write_model(folder / "model", "squad2", ())
     gold, tags, classes = folder / "gold.json", folder / "gold.conll", folder / "gold.tsv"
@@ -508,9 +508,9 @@ def unfinished_targets(folder: Path) -> list[Target]:
     """What a stopped command goes on with: the tokens of a pre-training, the file of a search, finished shards."""
     from bertvision.pretraining.config import build_pretraining
     from bertvision.pretraining.corpus import prepare_corpus
+    from bertvision.search.study import ask, finished_trials, opened_study, quiet_optuna, tell
     from bertvision.search_space import Range, Space
-    from bertvision.serving.predict_shards import predict_shards, read_counts
-    from bertvision.steps.optuna_study import ask, finished_trials, opened_study, quiet_optuna, tell
+    from bertvision.serving.shards import predict_shards, read_counts
 
     (folder / "text.txt").write_text("the weir was built in 1887 by hannah coyle.\n\n" * 9)
     (folder / "more.txt").write_text("of stone.")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from arguments import read_arguments
 
-from bertvision.evaluate.compare_methods import Shown, predictions_of
+from bertvision.evaluate.compare import Shown, predictions_of
 from bertvision.files import write_text
 from bertvision.records import located_records, write_record
 

@@ -25,16 +25,16 @@ import numpy as np
 import bertvision
 from bertvision.data.example import Question
 from bertvision.data.squad import read_squad_file
-from bertvision.evaluate.calibration import calibration_error, reliability_bins
 from bertvision.files import append_text, sha256_of, write_json, write_text
-from bertvision.metrics.squad import answer_worths, score_squad2
 from bertvision.model_config import Calibration
 from bertvision.predictions.logits import grid_of, text_grid
-from bertvision.predictions.reader_decoder import OWN_NULL, pool_answers
+from bertvision.predictions.pooled import OWN_NULL, pool_answers
 from bertvision.records import provenance
 from bertvision.report.renderers import to_markdown
+from bertvision.scoring.calibration import calibration_error, reliability_bins
+from bertvision.scoring.squad import answer_worths, score_squad2
+from bertvision.serving.model import ServedModel
 from bertvision.serving.reader import Reader
-from bertvision.serving.served import ServedModel
 from bertvision.serving.torch_model import torch_engine
 from bertvision.tables import Table
 from bertvision.training.accounting import forget_peaks, peak_bytes, peak_process_bytes

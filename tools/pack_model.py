@@ -33,9 +33,9 @@ from bertvision.hub import CARD
 from bertvision.manifest import write_manifest
 from bertvision.model_config import CALIBRATION, ONNX_CONFIG
 from bertvision.model_folder import WEIGHTS, Model, load_model, save_head
+from bertvision.serving.model import read_calibration
 from bertvision.serving.onnx_export import compare_graph, onnx_config, write_graph
 from bertvision.serving.onnx_model import GRAPH
-from bertvision.serving.served import read_calibration
 from bertvision.serving.torch_model import saved_config
 from bertvision.training.checkpoint import fingerprint, save_tensors
 from bertvision.training.device import choose_compute

@@ -36,7 +36,7 @@ from bertvision.progress import Silent
 from bertvision.records import MAIN_SCORES
 from bertvision.run_folder import SETTINGS_FINGERPRINT
 from bertvision.settings import Settings, find_config, merge, read_yaml
-from bertvision.steps.run import run
+from bertvision.stages.run import run
 
 sys.path.append(str(Path(__file__).parents[1]))  # benchmarks and studies are in no wheel
 from studies.verdicts import QUANTILES

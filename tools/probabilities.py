@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertvision.evaluate.calibration import (
+from bertvision.evaluate.calibrate import reader_answers
+from bertvision.evaluate.score import read_questions
+from bertvision.files import sha256_of
+from bertvision.hub import CARD
+from bertvision.manifest import MANIFEST
+from bertvision.model_config import SHIPPED
+from bertvision.records import Provenance, provenance
+from bertvision.records.runs import Record, read_file, write_file
+from bertvision.report.renderers import to_markdown
+from bertvision.scoring.calibration import (
     Decision,
     calibration_error,
     judge,
@@ -22,16 +31,7 @@ from bertvision.evaluate.calibration import (
     risks_by_coverage,
     scores_at,
 )
-from bertvision.evaluate.confidence import Answers, Bools, Floats
-from bertvision.evaluate.golds import read_questions
-from bertvision.evaluate.reader_scores import reader_answers
-from bertvision.files import sha256_of
-from bertvision.hub import CARD
-from bertvision.manifest import MANIFEST
-from bertvision.model_config import SHIPPED
-from bertvision.records import Provenance, provenance
-from bertvision.records.record import Record, read_file, write_file
-from bertvision.report.renderers import to_markdown
+from bertvision.scoring.confidence import Answers, Bools, Floats
 from bertvision.serving.torch_model import open_model, torch_engine
 from bertvision.settings import BASE, DEFAULT, Config
 from bertvision.tables import Table

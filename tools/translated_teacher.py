@@ -19,9 +19,9 @@ from bertvision.errors import SettingsError
 from bertvision.experiment import read_experiment
 from bertvision.heads.logits import reading_of
 from bertvision.model_folder import load_model
-from bertvision.steps import finetune
-from bertvision.steps.context import RunContext
-from bertvision.steps.run import run
+from bertvision.stages import finetune
+from bertvision.stages.context import RunContext
+from bertvision.stages.run import run
 from bertvision.training.objective import Teach
 from bertvision.windows.batches import WindowBatch
 from bertvision.windows.tokens import read_layout

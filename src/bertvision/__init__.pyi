@@ -1,19 +1,19 @@
+from bertvision.api import train as train
 from bertvision.errors import BertVisionError as BertVisionError
-from bertvision.evaluate.analyze import analyze_folder, score_file
 from bertvision.evaluate.compare import compare_files
 from bertvision.evaluate.ensemble import ensemble_folders
+from bertvision.evaluate.score import analyze_folder, score_file
 from bertvision.experiment import Experiment as Experiment
 from bertvision.experiment import build_experiment as build_experiment
 from bertvision.experiment import read_experiment as read_experiment
 from bertvision.records import RunRecord as RunRecord
 from bertvision.records import read_records as read_records
 from bertvision.report.page import write_report as write_report
-from bertvision.serving.calibrate_model import calibrate_model
-from bertvision.serving.predict_file import predict_file
-from bertvision.serving.predictor import load as load
-from bertvision.steps.encode import encode as encode
-from bertvision.steps.run import run as run
-from bertvision.training_result import train as train
+from bertvision.serving.calibrate import calibrate_model
+from bertvision.serving.load import load as load
+from bertvision.serving.predict import predict_file
+from bertvision.stages.encode import encode as encode
+from bertvision.stages.run import run as run
 
 analyze = analyze_folder
 calibrate = calibrate_model

@@ -15,8 +15,7 @@ from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.errors import SettingsError
 from bertvision.heads.catalog import serves
 from bertvision.heads.config import HeadConfig, HeadsConfig, output_head
-from bertvision.kinds.facts import Contrast
-from bertvision.kinds.kind import Kind
+from bertvision.kinds.kind import Contrast, Kind
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.recipes import recipe_for, with_baseline
 from bertvision.search_space import SearchConfig, space_of
@@ -39,7 +38,7 @@ from bertvision.settings import (
 )
 from bertvision.states.config import StatesConfig
 from bertvision.tasks import TASKS
-from bertvision.windows.step_plan import BatchConfig
+from bertvision.windows.plan import BatchConfig
 from bertvision.windows.window import WindowConfig
 
 

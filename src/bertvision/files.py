@@ -1,7 +1,8 @@
 """The one way to write: a file or folder is whole or absent, also after a kill or a power loss.
 
 It is written beside its place, synced, renamed into it, and the folder around it is synced. What a kill leaves beside a
-place (`.<name>.bv-part`, `.<name>.bv-old`) is put right by `recover`, or by whoever writes there next.
+place (`.<name>.bv-part`, `.<name>.bv-old`) is put right by `recover`, or by whoever writes there next. A lock file lets
+one process at a time work in a folder. JSON is read so that it means one thing: no key twice in an object.
 """
 
 import ctypes
@@ -11,16 +12,15 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import BufferedIOBase
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from bertvision.errors import FolderError
-from bertvision.locks import LOCK, held, removed
-from bertvision.strict_json import parse_json
+from bertvision.errors import FolderError, LockedError
 
 PART, OLD = ".bv-part", ".bv-old"
 HERE, SWAP = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
@@ -325,3 +325,64 @@ def _refusing_removed(folder: Path) -> Iterator[None]:
         if folder.is_dir():
             raise
         raise removed(folder) from None
+
+
+LOCK = ".bv-lock"
+
+
+@contextmanager
+def held(path: Path, folder: Path) -> Iterator[None]:
+    """Hold a lock file, which goes with the lock; refuse to end well where it has gone, and the folder with it."""
+    with _take_lock(path, folder) as file:
+        try:
+            yield
+            if not _is_at(path, file):
+                raise removed(folder)
+        finally:
+            if _is_at(path, file):
+                path.unlink(missing_ok=True)
+
+
+def removed(folder: Path) -> FolderError:
+    """Return the error of a folder that has gone while it was written to."""
+    return FolderError(f"{folder}: was removed while it was being written to; give the same command again")
+
+
+def _take_lock(path: Path, folder: Path) -> IO[str]:
+    file = path.open("w")
+    try:
+        import fcntl  # not on Windows, where two processes are the user's own care
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:
+        return file
+    except OSError:
+        file.close()
+        raise LockedError(
+            f"{folder}: another bertvision is working in it; wait for it or choose another folder"
+        ) from None
+    if _is_at(path, file):
+        return file
+    file.close()  # whoever held the lock has just removed it
+    return _take_lock(path, folder)
+
+
+def _is_at(path: Path, file: IO[str]) -> bool:
+    """Return whether an open file still has its name; numbers of inodes change on some file systems of networks."""
+    return path.exists() and os.fstat(file.fileno()).st_nlink > 0
+
+
+def parse_json(text: str) -> Any:  # noqa: ANN401 (the caller checks what it is)
+    """Parse JSON; whatever is wrong with it is a ValueError."""
+    try:
+        return json.loads(text, object_pairs_hook=_without_twins)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _without_twins(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (twin, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {twin[:80]!r} stands twice in one object; give it once")
+    return found

@@ -22,9 +22,9 @@ from bertvision.encoder.tuning.tune import merge_tuning, tuning_of
 from bertvision.errors import FolderError, SettingsError, told_as
 from bertvision.files import read_json, write_json
 from bertvision.heads.build import build_head, pooling_of
+from bertvision.heads.checkpoint_head import answers_for, has_output_layer, read_output_layer, windows_for
 from bertvision.heads.config import HeadConfig
 from bertvision.heads.head import Head
-from bertvision.heads.output_layer import answers_for, has_output_layer, read_output_layer, windows_for
 from bertvision.heads.poolers.config import OwnPoolerConfig
 from bertvision.hub import find_model_folder
 from bertvision.manifest import OUTSIDE, check_links, check_manifest

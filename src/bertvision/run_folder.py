@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bertvision.errors import FolderError
-from bertvision.files import read_json, recover_all, remove_folder, remove_if_empty, whole_folder, write_json
-from bertvision.locks import LOCK
+from bertvision.files import LOCK, read_json, recover_all, remove_folder, remove_if_empty, whole_folder, write_json
 from bertvision.records import RunRecord, fraction_name
 from bertvision.settings import Settings, first_difference
 

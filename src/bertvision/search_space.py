@@ -10,8 +10,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from bertvision.heads.catalog import serves
 from bertvision.heads.config import HeadConfig, is_regression
-from bertvision.kinds.facts import Readout
-from bertvision.kinds.kind import Kind
+from bertvision.kinds.kind import Kind, Readout
 from bertvision.settings import Config
 
 Subject = Literal["heads", "finetune"]

@@ -7,17 +7,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bertvision.data.example import ColumnsConfig, DataConfig, Split, TaskName
-from bertvision.data.held_out import fold
 from bertvision.data.sources import CAN_DROP, HubId, parse_source
+from bertvision.data.split import fold
 from bertvision.data.squad import SAMPLES, Need
 from bertvision.data.tables import ending_of
 from bertvision.errors import DataError, SettingsError
-from bertvision.kinds.answerable import ANSWERABLE
-from bertvision.kinds.choices import CHOICES
-from bertvision.kinds.classes import CLASSES
-from bertvision.kinds.facts import Cutting, Labelled, Reading
-from bertvision.kinds.kind import Answering, ExtraScore, Kind, TaskInfo
-from bertvision.kinds.labels import LABELS
+from bertvision.kinds.kind import Answering, Cutting, ExtraScore, Kind, Labelled, Reading, TaskInfo
+from bertvision.kinds.labels import ANSWERABLE, CHOICES, CLASSES, LABELS
 from bertvision.kinds.numbers import NUMBERS
 from bertvision.kinds.spans import SQUAD1, SQUAD2
 from bertvision.kinds.tags import TAGS

@@ -15,8 +15,8 @@ from bertvision.encoder.load import load_encoder
 from bertvision.errors import SettingsError
 from bertvision.experiment import read_experiments
 from bertvision.progress import Silent
-from bertvision.steps.measure import MeasuredModel
-from bertvision.steps.run import run
+from bertvision.stages.measure import MeasuredModel
+from bertvision.stages.run import run
 from studies.__main__ import app as studies_app
 from studies.cost_records import Round, read_costs
 from studies.costs import with_costs

@@ -25,7 +25,7 @@ from benchmarks.measuring import (
 )
 from benchmarks.run import run_bench
 from benchmarks.trainer import Flags, _left_as_it_was, question_model, train_with_trainer
-from bertvision.encoder import fast_steps
+from bertvision.encoder import packed
 from bertvision.encoder.encode import encode
 from bertvision.errors import SettingsError, TrainingError
 from bertvision.progress import SILENT
@@ -150,12 +150,12 @@ def test_what_trainer_sets_for_the_whole_process_is_undone(monkeypatch):
 
 
 def test_blocks_are_compiled_at_once_or_never():
-    usual = fast_steps.MIN_STEPS_TO_COMPILE
+    usual = packed.MIN_STEPS_TO_COMPILE
     with compiling(at_once=True):
-        assert fast_steps.MIN_STEPS_TO_COMPILE == 0
+        assert packed.MIN_STEPS_TO_COMPILE == 0
     with compiling(at_once=False):
-        assert fast_steps.MIN_STEPS_TO_COMPILE > 10**9
-    assert usual == fast_steps.MIN_STEPS_TO_COMPILE
+        assert packed.MIN_STEPS_TO_COMPILE > 10**9
+    assert usual == packed.MIN_STEPS_TO_COMPILE
 
 
 def test_random_weights_read_the_tokens_of_another_encoder(saved_encoder, tokenizer):

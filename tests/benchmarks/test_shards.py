@@ -3,7 +3,7 @@
 from benchmarks.measuring import save_random
 from benchmarks.run import run_bench
 from bertvision.experiment import build_experiment
-from bertvision.steps.run import run_finetune
+from bertvision.stages.run import run_finetune
 
 
 def test_shards_are_answered_by_the_command(tmp_path):

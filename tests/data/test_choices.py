@@ -1,8 +1,8 @@
 import datasets
 import pytest
 
-from bertvision.data.choices import read_choices
 from bertvision.data.example import ChoiceRow, DataConfig
+from bertvision.data.rows import read_choices
 from bertvision.errors import DataError
 from bertvision.tasks import read_task
 

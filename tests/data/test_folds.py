@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from bertvision.data.example import DataConfig, Sentence, Split
-from bertvision.data.held_out import fold
+from bertvision.data.split import fold
 from bertvision.errors import DataError
 from bertvision.tasks import read_task
 

@@ -10,14 +10,14 @@ import pytest
 
 from bertvision.data import make_near_misses
 from bertvision.data.example import GoldAnswer, NearMissConfig, Question
-from bertvision.data.held_out import write_squad
 from bertvision.data.near_miss import near_misses_of
+from bertvision.data.split import write_squad
 from bertvision.data.squad import read_squad
 from bertvision.errors import BertVisionError, DataError, SettingsError
 from bertvision.experiment import build_experiment
 from bertvision.progress import SILENT
 from bertvision.settings import first_difference
-from bertvision.steps.context import prepare
+from bertvision.stages.context import prepare
 
 RULES = ("name", "number", "antonym", "negation", "condition", "borrowed")
 WEIR = (

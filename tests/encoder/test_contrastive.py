@@ -9,11 +9,10 @@ import torch
 from torch import nn
 
 from bertvision.encoder.contrastive import contrast_windows, contrastive_losses
-from bertvision.encoder.encode import encode_pooled, freeze
+from bertvision.encoder.encode import encode_pooled, freeze, split_pairs
 from bertvision.encoder.finetune import finetune_encoder
 from bertvision.encoder.finetune_plan import FinetuneConfig
 from bertvision.encoder.load import load_encoder
-from bertvision.encoder.pooling import split_pairs
 from bertvision.errors import DataError, SettingsError
 from bertvision.settings import validate
 from bertvision.training.objective import cosine_loss

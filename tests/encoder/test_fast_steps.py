@@ -3,10 +3,10 @@ import pytest
 import torch
 from torch import nn
 
-from bertvision.encoder.fast_steps import MIN_STEPS_TO_COMPILE, choose_step, compiled
 from bertvision.encoder.finetune import finetune_encoder
 from bertvision.encoder.finetune_plan import FinetuneConfig
 from bertvision.encoder.load import load_encoder
+from bertvision.encoder.packed import MIN_STEPS_TO_COMPILE, choose_step, compiled
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.tune import start_tuning
 from bertvision.errors import SettingsError

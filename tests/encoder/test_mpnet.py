@@ -2,7 +2,7 @@ import pytest
 import torch
 from transformers import MPNetConfig, MPNetModel
 
-from bertvision.encoder.mpnet import fuse_attention
+from bertvision.encoder.load import fuse_attention
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from bertvision.tasks import KINDS
 from bertvision.training.device import Compute
 from bertvision.windows.batches import collate, collate_to
 from bertvision.windows.packing import packed_shape
-from bertvision.windows.padding import lengths_of
+from bertvision.windows.plan import lengths_of
 from bertvision.windows.window import WindowConfig, cut_windows
 
 # Sums of a few dozen float32 products in another order.

@@ -5,12 +5,11 @@ import pytest
 import torch
 
 from bertvision.data.example import TextRow
-from bertvision.encoder.encode import encode, encode_output, encode_pooled, shape_of_states
-from bertvision.encoder.pooling import compare, pool, split_pairs
+from bertvision.encoder.encode import compare, encode, encode_output, encode_pooled, pool, shape_of_states, split_pairs
 from bertvision.tasks import KINDS
 from bertvision.training.objective import Objective
 from bertvision.windows.batches import collate
-from bertvision.windows.rows import cut_rows
+from bertvision.windows.cut import cut_rows
 
 ROWS = Objective(KINDS["class"], 2)
 TEXTS = [("who built the weir?", "hannah coyle"), ("the stone", "the river was by the stone weir in 1887")]

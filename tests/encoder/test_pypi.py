@@ -6,8 +6,7 @@ import zipfile
 
 import pytest
 
-from bertvision.encoder.load import load_encoder, pypi_encoder
-from bertvision.encoder.pypi import CACHE, ENCODERS, SAFETENSORS, PypiEncoder
+from bertvision.encoder.load import CACHE, ENCODERS, SAFETENSORS, PypiEncoder, load_encoder, pypi_encoder
 from bertvision.errors import EncoderError
 
 

@@ -10,12 +10,12 @@ from typer.testing import CliRunner
 
 from bertvision.cli import app
 from bertvision.data.example import GoldAnswer, Question
-from bertvision.data.held_out import hold_out, write_squad
+from bertvision.data.split import hold_out, write_squad
 from bertvision.data.squad import read_squad
 from bertvision.evaluate.calibrate import _answers, _read_folder, calibrate_folder
-from bertvision.evaluate.calibration import Decision, fit_decision, judge
 from bertvision.predictions.files import write_predictions
 from bertvision.predictions.prediction import Candidate, Prediction
+from bertvision.scoring.calibration import Decision, fit_decision, judge
 
 
 def questions_of(name, count):

@@ -5,12 +5,10 @@ import pytest
 from typer.testing import CliRunner
 
 from bertvision.cli import app
-from bertvision.data.held_out import write_squad
+from bertvision.data.split import write_squad
 from bertvision.errors import DataError, FolderError
-from bertvision.evaluate.compare_methods import BEST_COLUMNS, Differences, compare_folder
+from bertvision.evaluate.compare import BEST_COLUMNS, Differences, compare_folder
 from bertvision.files import read_json, write_json
-from bertvision.metrics.resampling import draw_counts
-from bertvision.metrics.scores import entities
 from bertvision.records import (
     DIFFERENCES_FILE,
     DataFile,
@@ -22,6 +20,8 @@ from bertvision.records import (
     read_differences,
     write_record,
 )
+from bertvision.scoring.bootstrap import draw_counts
+from bertvision.scoring.metrics import entities
 
 PLACE = Provenance(commit=None, dirty=None, device="cpu", precision="float32", python="3.11", versions={})
 DEV = DataFile(name="the_dev.json", sha256=None, examples=8, dropped=0, windows=8)

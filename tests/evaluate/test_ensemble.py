@@ -12,12 +12,12 @@ from bertvision.evaluate.ensemble import HeldOutMembers, Way, choose_way, ensemb
 from bertvision.heads.build import build_head
 from bertvision.heads.config import HeadConfig
 from bertvision.heads.logits import token_logits
-from bertvision.metrics.squad import score_squad1, score_squad2
 from bertvision.predictions.ensemble import log_softmax
 from bertvision.predictions.files import write_predictions
 from bertvision.predictions.logits import grid_of, load_logits, save_logits
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.predictions.spans import predict_spans
+from bertvision.scoring.squad import score_squad1, score_squad2
 from bertvision.windows.window import WindowConfig, cut_windows
 
 FILES = {

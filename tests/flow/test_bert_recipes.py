@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from bertvision.cli import app
 from bertvision.experiment import read_experiments
 from bertvision.records import read_records
-from bertvision.steps.run import run
+from bertvision.stages.run import run
 
 TINY = ("windows.max_length=24", "windows.stride=8", "seeds=[1]", "device=cpu", "precision=float32")
 BILSTM = "{name: %s, head: %s, readout_width: 8}"

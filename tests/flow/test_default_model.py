@@ -10,7 +10,7 @@ from bertvision.experiment import build_experiment
 from bertvision.model_config import SHIPPED
 from bertvision.model_folder import load_model
 from bertvision.predictions.logits import load_logits
-from bertvision.steps.run import run
+from bertvision.stages.run import run
 
 pytestmark = pytest.mark.flow
 

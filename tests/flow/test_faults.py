@@ -19,8 +19,8 @@ from bertvision.experiment import build_experiment
 from bertvision.files import given_folder
 from bertvision.predictions.files import PREDICTION_FILES
 from bertvision.progress import Silent
-from bertvision.serving.predict_file import predict_file
-from bertvision.steps.run import run, run_finetune, run_train_heads
+from bertvision.serving.predict import predict_file
+from bertvision.stages.run import run, run_finetune, run_train_heads
 from bertvision.tasks import TASKS
 
 pytestmark = pytest.mark.flow

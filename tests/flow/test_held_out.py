@@ -8,15 +8,15 @@ import pytest
 from scipy.stats import binomtest
 
 import bertvision
-from bertvision.data.held_out import write_squad
+from bertvision.data.split import write_squad
 from bertvision.data.squad import read_squad
 from bertvision.errors import DataError, FolderError, SettingsError
 from bertvision.experiment import build_experiment
-from bertvision.metrics.squad import score_squad2
 from bertvision.model_config import Calibration
 from bertvision.progress import SILENT
-from bertvision.steps.context import prepare
-from bertvision.steps.run import run
+from bertvision.scoring.squad import score_squad2
+from bertvision.stages.context import prepare
+from bertvision.stages.run import run
 
 pytestmark = pytest.mark.flow
 NEEDS_HELD_OUT = {"tuned_threshold", "tuned_exact", "tuned_f1", "tuned_below_best_f1", "temperature", "ece_calibrated"}

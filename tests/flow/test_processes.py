@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from bertvision.cli import app
 from bertvision.errors import TrainingError
 from bertvision.experiment import build_experiment
-from bertvision.steps.run import run
-from bertvision.training.processes import launch
+from bertvision.stages.run import run
+from bertvision.training.distributed import launch
 
 pytestmark = pytest.mark.flow
 PLACES = ("river", "weir", "stone")
@@ -26,7 +26,7 @@ SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
 from bertvision.experiment import build_experiment
-from bertvision.steps.run import run
+from bertvision.stages.run import run
 from bertvision.training.loop import Group
 
 killed, taken, step = os.environ.get("KILLED_RANK"), [], Group.step
@@ -158,7 +158,7 @@ def test_commands_that_train_go_on_from_each_other_in_several_processes(saving_a
 @pytest.mark.parametrize("command", ["run", "pretrain"])
 def test_a_command_that_trains_starts_itself_as_often_as_it_is_asked_to(command, tmp_path, monkeypatch):
     started = []
-    monkeypatch.setattr("bertvision.training.processes.launch", lambda *given: started.append(given) or 3)
+    monkeypatch.setattr("bertvision.training.distributed.launch", lambda *given: started.append(given) or 3)
     words = [command, str(tmp_path / "any.yaml"), "--processes", "2"]
     monkeypatch.setattr(sys, "argv", ["bertvision", *words])
     assert CliRunner().invoke(app, words).exit_code == 3

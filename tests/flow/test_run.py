@@ -15,16 +15,16 @@ from bertvision.encoder.load import load_encoder
 from bertvision.errors import EncoderError, FolderError
 from bertvision.experiment import build_experiment
 from bertvision.files import locked
-from bertvision.metrics.squad import score_squad2
 from bertvision.model_folder import load_model
 from bertvision.predictions.ensemble import log_softmax
 from bertvision.predictions.logits import load_logits
 from bertvision.progress import Silent
 from bertvision.records import read_mistakes, read_records
 from bertvision.report.page import write_report
-from bertvision.serving.predict_file import predict_file
-from bertvision.steps.head_folders import keep_head
-from bertvision.steps.run import run, run_finetune, run_train_heads
+from bertvision.scoring.squad import score_squad2
+from bertvision.serving.predict import predict_file
+from bertvision.stages.heads import keep_head
+from bertvision.stages.run import run, run_finetune, run_train_heads
 from bertvision.training.checkpoint import fingerprint
 
 pytestmark = pytest.mark.flow
@@ -188,7 +188,7 @@ def test_a_run_that_was_cut_short_while_it_kept_its_heads_goes_on(settings, out,
             raise KeyboardInterrupt
         kept.append(keep_head(*arguments))
 
-    monkeypatch.setattr("bertvision.steps.heads.keep_head", keep_one)
+    monkeypatch.setattr("bertvision.stages.heads.keep_head", keep_one)
     with pytest.raises(KeyboardInterrupt):
         run_with(settings, out)
     monkeypatch.undo()
@@ -196,7 +196,7 @@ def test_a_run_that_was_cut_short_while_it_kept_its_heads_goes_on(settings, out,
 
 
 def test_a_fraction_asked_for_after_it_was_passed_is_made_all_the_same(settings, out, tmp_path, monkeypatch):
-    monkeypatch.setattr("bertvision.steps.finetune._save", _raise_keyboard_interrupt)
+    monkeypatch.setattr("bertvision.stages.finetune._save", _raise_keyboard_interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_with(settings, out, "finetune.fractions=[1]", "finetune.save_every=1e-9")
     monkeypatch.undo()

@@ -21,9 +21,9 @@ from bertvision.model_folder import load_model, read_model_config
 from bertvision.records import read_mistakes, read_records
 from bertvision.report.page import write_report
 from bertvision.serving.onnx_export import export_onnx
-from bertvision.serving.predict_file import predict_file
-from bertvision.steps.head_folders import keep_epoch
-from bertvision.steps.run import run
+from bertvision.serving.predict import predict_file
+from bertvision.stages.heads import keep_epoch
+from bertvision.stages.run import run
 from bertvision.tasks import TASKS
 
 pytestmark = pytest.mark.flow
@@ -446,7 +446,7 @@ def test_a_run_that_was_stopped_among_its_heads_comes_to_the_same_scores(made, t
 
     settings = {**made.settings, "heads": {**made.settings["heads"], "save_every": 1e-9}}
     settings["encoder"], settings["finetune"] = str(made.out / "encoder" / TUNED), {"fractions": []}
-    monkeypatch.setattr("bertvision.steps.heads.keep_epoch", stop_at_the_third_epoch)
+    monkeypatch.setattr("bertvision.stages.heads.keep_epoch", stop_at_the_third_epoch)
     with pytest.raises(KeyboardInterrupt):
         run_with(settings, tmp_path / "out")
     monkeypatch.undo()

@@ -9,8 +9,8 @@ from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError, SettingsError
 from bertvision.experiment import build_experiment
 from bertvision.model_folder import load_model
+from bertvision.stages.run import run_finetune
 from bertvision.states.live import states_of
-from bertvision.steps.run import run_finetune
 from bertvision.training.checkpoint import fingerprint
 from bertvision.training.device import choose_compute
 

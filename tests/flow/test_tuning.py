@@ -18,9 +18,9 @@ from bertvision.heads.build import count_head
 from bertvision.heads.config import output_head
 from bertvision.model_folder import load_model, read_model_config
 from bertvision.records import read_records
-from bertvision.serving.predict_file import predict_file
+from bertvision.serving.predict import predict_file
 from bertvision.shapes import StackShape
-from bertvision.steps.run import run, run_finetune
+from bertvision.stages.run import run, run_finetune
 from bertvision.training.checkpoint import fingerprint
 from bertvision.windows.batches import collate
 
@@ -168,7 +168,7 @@ def test_a_fine_tuning_that_was_stopped_goes_on_to_the_same_weights(name, settin
     tune = {"frozen_fraction": 0.5} if name == "half" else TUNINGS[name][0]
     experiment = build_experiment({**settings, "tune": tune}, ["finetune.save_every=1e-9"])
     (whole,) = run_finetune(experiment, tmp_path / "whole")
-    monkeypatch.setattr("bertvision.steps.finetune._save", stop)  # after the last step but before the result is there
+    monkeypatch.setattr("bertvision.stages.finetune._save", stop)  # after the last step but before the result is there
     with pytest.raises(KeyboardInterrupt):
         run_finetune(experiment, out)
     monkeypatch.undo()

@@ -11,7 +11,7 @@ from transformers import BertModel
 import bertvision
 from bertvision.errors import DataError
 from bertvision.experiment import build_experiment
-from bertvision.steps.run import run
+from bertvision.stages.run import run
 
 pytestmark = pytest.mark.flow
 PLACES, ACTS = ("river", "weir", "stone", "coyle"), ("the {} was built", "hannah was in the {}", "by the {}, in 1887")

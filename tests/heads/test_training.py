@@ -14,7 +14,7 @@ from bertvision.settings import validate
 from bertvision.states.live import LiveStates
 from bertvision.tasks import KINDS
 from bertvision.training.objective import SPANS, loss_of
-from bertvision.windows.step_plan import BatchConfig
+from bertvision.windows.plan import BatchConfig
 from bertvision.windows.window import WindowConfig, cut_windows
 
 NAMES = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]

@@ -1,10 +1,7 @@
 import numpy as np
 import pytest
 
-from bertvision.kinds.answerable import predict_answerable
-from bertvision.kinds.choices import predict_choices
-from bertvision.kinds.classes import predict_classes
-from bertvision.kinds.labels import predict_label_sets
+from bertvision.kinds.labels import predict_answerable, predict_choices, predict_classes, predict_label_sets
 from bertvision.kinds.numbers import predict_numbers
 from bertvision.predictions.prediction import RowPrediction
 

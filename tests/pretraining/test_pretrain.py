@@ -33,8 +33,7 @@ from bertvision.experiment import read_experiments
 from bertvision.pretraining.config import build_pretraining, read_pretraining
 from bertvision.pretraining.corpus import Vocabulary, prepare_corpus
 from bertvision.pretraining.model import build_model, flops_of, losses_of, total_loss, with_size_of_encoder
-from bertvision.pretraining.pretrain import packs_rows, pretrain
-from bertvision.pretraining.steps import Position, StepSource
+from bertvision.pretraining.pretrain import Position, StepSource, packs_rows, pretrain
 from bertvision.progress import Silent
 from bertvision.settings import CONFIGS
 from bertvision.training.device import Compute

@@ -16,13 +16,12 @@ from bertvision.errors import TrainingError
 from bertvision.files import read_json
 from bertvision.pretraining.config import build_pretraining
 from bertvision.pretraining.model import build_model, total_loss
-from bertvision.pretraining.pretrain import pretrain
-from bertvision.pretraining.steps import Position, StepSource
+from bertvision.pretraining.pretrain import Position, StepSource, pretrain
 from bertvision.progress import Silent
 from bertvision.records import read_pretraining_record
 from bertvision.training.device import Compute
-from bertvision.training.processes import Processes, launch
-from bertvision.windows.step_plan import WHOLE, Part
+from bertvision.training.distributed import Processes, launch
+from bertvision.windows.plan import WHOLE, Part
 
 # Batches that three processes cannot share evenly, and such that have fewer rows than processes.
 STAGES = [{"length": 32, "steps": 3, "batch_tokens": 224}, {"length": 64, "steps": 3, "batch_tokens": 64}]

@@ -7,7 +7,7 @@ import pytest
 from bertvision.errors import SettingsError
 from bertvision.experiment import build_experiment
 from bertvision.pretraining.pretrain import pretrain
-from bertvision.steps.run import run
+from bertvision.stages.run import run
 
 BILSTM = {"head": "bilstm_last", "readout_width": 8}
 

@@ -1,9 +1,9 @@
 import pytest
 
 from bertvision.records import Mistake, MistakesRecord
-from bertvision.report.answer_tables import confusion_tables, example_lists
 from bertvision.report.page import write_report
 from bertvision.report.results import Evidence
+from bertvision.report.tables import confusion_tables, example_lists
 
 
 def make_mistakes(record, **more):

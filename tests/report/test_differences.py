@@ -3,7 +3,7 @@ import pytest
 from bertvision.records import Apart, DifferenceRecord, merge_variants
 from bertvision.report.chapters import make_report
 from bertvision.report.results import Evidence
-from bertvision.report.score_tables import difference_tables
+from bertvision.report.tables import difference_tables
 
 
 @pytest.fixture

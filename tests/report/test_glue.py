@@ -3,7 +3,7 @@ from itertools import permutations
 
 import pytest
 
-from bertvision.report.glue import GLUE, glue_chapters
+from bertvision.report.chapters import GLUE, glue_chapters
 from bertvision.report.measures import TASKS
 from bertvision.report.page import write_report
 

@@ -3,8 +3,8 @@ import pytest
 from bertvision.records import merge_variants
 from bertvision.report.chapters import make_report
 from bertvision.report.page import write_report
-from bertvision.report.rates import CAPTION, rate_tables, rate_text
 from bertvision.report.results import Evidence
+from bertvision.report.tables import CAPTION, rate_tables, rate_text
 
 HEADS = {
     "lr": 1e-3,

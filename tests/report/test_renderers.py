@@ -1,7 +1,7 @@
 import pytest
 
 from bertvision.report.renderers import markdown_text, to_html, to_latex, to_markdown, to_terminal
-from bertvision.report.score_tables import results_table
+from bertvision.report.tables import results_table
 from bertvision.tables import Column, Number, Table, share_text
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from bertvision.records import DataFile, Provenance, SearchRecord, SearchTrial, read_search_record, write_search_record
 from bertvision.report.drawing import house_look
-from bertvision.report.searches import search_figure, trials_table, write_search_figure
+from bertvision.report.learning_figures import search_figure, trials_table, write_search_figure
 
 PLACE = Provenance(commit=None, dirty=None, device="cpu", precision="float32", python="3.11", versions={})
 DATA = DataFile(name="train.tsv", sha256=None, examples=8, dropped=0, windows=8)

@@ -1,7 +1,7 @@
 import json
 
 from bertvision.records import DataFile
-from bertvision.report.sources import config_texts, data_table, facts, notes
+from bertvision.report.page import config_texts, data_table, facts, notes
 
 
 def texts_of(head, records):

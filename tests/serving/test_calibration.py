@@ -6,7 +6,7 @@ from bertvision.errors import SettingsError
 from bertvision.model_config import Calibration
 from bertvision.model_folder import read_model_config
 from bertvision.records import write_record
-from bertvision.serving.served import find_record, read_calibration
+from bertvision.serving.model import find_record, read_calibration
 
 TUNED = {"f1": 60.0, "tuned_threshold": 1.5, "temperature": 2.0}  # as the records of `make_record` have them
 

@@ -19,7 +19,7 @@ from bertvision.errors import EncoderError, FolderError
 from bertvision.model_config import SHIPPED
 from bertvision.model_folder import load_model
 from bertvision.records import write_record
-from bertvision.serving.predict_file import predict_file
+from bertvision.serving.predict import predict_file
 
 QUESTION, CONTEXT = "who built the weir?", "the weir was built in 1887 by hannah coyle. the river was by the stone"
 

@@ -21,12 +21,12 @@ from typer.testing import CliRunner
 import bertvision
 from bertvision.cli import app
 from bertvision.data.example import Question, Sentence
-from bertvision.data.held_out import write_squad
+from bertvision.data.split import write_squad
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import BertVisionError, EncoderError, FolderError, SettingsError
-from bertvision.heads.output_layer import CLASSES, NEVER
+from bertvision.heads.checkpoint_head import CLASSES, NEVER
 from bertvision.model_folder import load_model, read_model_config
-from bertvision.serving.predict_file import predict_file
+from bertvision.serving.predict import predict_file
 
 with warnings.catch_warnings():  # DeBERTa's code in transformers uses what torch will drop
     warnings.simplefilter("ignore", DeprecationWarning)

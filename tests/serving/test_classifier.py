@@ -8,7 +8,7 @@ from bertvision.encoder.encode import encode_cls
 from bertvision.errors import DataError
 from bertvision.model_folder import load_model
 from bertvision.windows.batches import collate
-from bertvision.windows.rows import cut_choices, cut_rows
+from bertvision.windows.cut import cut_choices, cut_rows
 from bertvision.windows.window import WindowConfig, cut_windows
 
 # These heads' logits reach 20, of which float32 keeps about 1e-4 through so many sums, whose order is the CPU's own.

@@ -16,7 +16,7 @@ import bertvision
 from bertvision.cli import app
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import FolderError, SettingsError
-from bertvision.evaluate.golds import read_questions
+from bertvision.evaluate.score import read_questions
 from bertvision.files import sha256_of
 from bertvision.model_config import SHIPPED
 from bertvision.serving.onnx_model import OnnxEngine

@@ -8,8 +8,7 @@ import pytest
 from faults import content_of
 
 from bertvision.errors import DataError
-from bertvision.serving.predict_shards import predict_shards
-from bertvision.serving.ray_shards import ShardActor, predict_on_ray
+from bertvision.serving.shards import ShardActor, predict_on_ray, predict_shards
 
 # Ray warns of its own settings.
 # Starting a cluster and replacing an actor took eight minutes beside other tests: `make faults`, which installs Ray.

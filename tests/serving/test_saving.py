@@ -151,7 +151,7 @@ def test_a_name_that_is_no_repository_is_refused_before_anything_is_done(reader)
 
 
 def test_without_a_token_nothing_is_sent(reader, monkeypatch):
-    monkeypatch.setattr("bertvision.serving.served.hub_problem", lambda: None)
+    monkeypatch.setattr("bertvision.serving.model.hub_problem", lambda: None)
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     with pytest.raises(FolderError, match="there is no token; log in with `hf auth login`, or set HF_TOKEN"):
         reader.push_to_hub("hannah/weir")

@@ -9,8 +9,8 @@ import bertvision
 from bertvision.data.example import Sentence
 from bertvision.errors import DataError
 from bertvision.model_folder import load_model
-from bertvision.serving.served import Engine
-from bertvision.windows.words import cut_words
+from bertvision.serving.model import Engine
+from bertvision.windows.cut import cut_words
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 TEXT = "hannah coyle, of the river, built the weir-stone in 1887"

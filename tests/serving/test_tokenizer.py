@@ -9,9 +9,8 @@ from bertvision.data.example import ChoiceRow, GoldAnswer, Question, Sentence, T
 from bertvision.encoder.load import load_tokenizer
 from bertvision.errors import FolderError
 from bertvision.serving.tokenizer import read_tokenizer
-from bertvision.windows.rows import cut_choices, cut_rows
+from bertvision.windows.cut import cut_choices, cut_rows, cut_words
 from bertvision.windows.window import WindowConfig, cut_windows
-from bertvision.windows.words import cut_words
 
 CONFIG = WindowConfig(max_length=24, stride=4)
 TEXTS = (

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertvision.states.buffers import Buffers, made_ahead
+from bertvision.states.memory import Buffers, made_ahead
 
 
 def test_memory_is_used_again_when_the_last_view_of_it_is_gone():

@@ -13,8 +13,7 @@ from bertvision.states.live import (
 )
 from bertvision.training.objective import SPANS
 from bertvision.windows.batches import collate
-from bertvision.windows.padding import lengths_of
-from bertvision.windows.step_plan import BatchConfig, plan_epoch
+from bertvision.windows.plan import BatchConfig, lengths_of, plan_epoch
 
 PAIRS, SIX = BatchConfig(windows=2), BatchConfig(windows=6)
 

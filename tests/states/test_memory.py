@@ -9,7 +9,7 @@ from bertvision.shapes import StackShape
 from bertvision.states.live import LiveStates
 from bertvision.states.memory import StateRequest, StoredStates, keep_in_memory
 from bertvision.training.device import choose_compute
-from bertvision.windows.step_plan import BatchConfig
+from bertvision.windows.plan import BatchConfig
 
 THREES, SIX = BatchConfig(windows=3), BatchConfig(windows=6)
 NAMES = ["learned_pooling", "adapter_64_shared_skip", "last_linear"]

@@ -18,7 +18,7 @@ from bertvision.training.device import Compute, choose_compute
 from bertvision.training.objective import SPANS, Objective
 from bertvision.windows.batches import collate
 from bertvision.windows.packing import cut_in_order
-from bertvision.windows.step_plan import BatchConfig
+from bertvision.windows.plan import BatchConfig
 
 PAIRS, SIX = BatchConfig(windows=2), BatchConfig(windows=6)
 HEADS = ["learned_pooling", "adapter_64_shared_skip", "adapter_64_unshared", "last_linear"]

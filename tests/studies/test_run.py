@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bertvision.data.held_out import write_squad
+from bertvision.data.split import write_squad
 from bertvision.errors import SettingsError
-from bertvision.evaluate.compare_methods import Shown
+from bertvision.evaluate.compare import Shown
 from bertvision.experiment import build_experiment, build_experiments
 from bertvision.files import write_json
 from bertvision.predictions.logits import load_logits
 from bertvision.records import read_records
 from bertvision.settings import CONFIGS, read_yaml
-from bertvision.steps.run import run
+from bertvision.stages.run import run
 from studies.__main__ import app
 from studies.records import read_study_records
 from studies.run import count_work, missing_files, plan_study, resample_claims, run_study

@@ -26,5 +26,5 @@ def test_every_probe_finds_its_functions_here(probe):
 
 
 def test_a_function_that_is_gone_stops_its_probe_and_says_so():
-    fields = tool.probe_tree({"windows.padding.spread": "windows.padding.gone"}, 1, ["steps"])
-    assert fields["steps.0.(stopped)"] == "AttributeError: module 'bertvision.windows.padding' has no attribute 'gone'"
+    fields = tool.probe_tree(tool.NEW_NAMES | {"windows.padding.spread": "windows.plan.gone"}, 1, ["steps"])
+    assert fields["steps.0.(stopped)"] == "AttributeError: module 'bertvision.windows.plan' has no attribute 'gone'"

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from bertvision.data.example import GoldAnswer, Question
-from bertvision.evaluate.calibration import Decision
-from bertvision.evaluate.confidence import build_answers
 from bertvision.files import sha256_of
 from bertvision.hub import CARD
 from bertvision.model_config import SHIPPED
 from bertvision.predictions.prediction import Candidate
+from bertvision.scoring.calibration import Decision
+from bertvision.scoring.confidence import build_answers
 
 ROOT = Path(__file__).parents[2]
 ARTICLES = json.loads(elsewhere.DATA.read_text(encoding="utf-8"))["data"]

@@ -7,7 +7,7 @@ import torch
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import EncoderError
 from bertvision.experiment import build_experiment
-from bertvision.steps.run import run
+from bertvision.stages.run import run
 
 TOOL = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "inject.py"))
 FEED_FORWARD = 2 * (32 * 64 + 64 + 64 * 32 + 32)  # of the two blocks of the tiny encoder

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bertvision.data.example import GoldAnswer, Question
-from bertvision.evaluate.calibration import Decision
-from bertvision.evaluate.confidence import Answers
+from bertvision.scoring.calibration import Decision
+from bertvision.scoring.confidence import Answers
 
 tool = importlib.import_module("probabilities")
 # Ten questions: six are given an answer, of which the fifth by probability is wrong; four are given "no answer".

@@ -11,7 +11,7 @@ from transformers import MPNetTokenizerFast
 from bertvision.data.example import Question, TextRow
 from bertvision.errors import SettingsError
 from bertvision.windows.batches import collate
-from bertvision.windows.rows import cut_rows
+from bertvision.windows.cut import cut_rows
 from bertvision.windows.window import WindowConfig, cut_windows
 
 translation_between = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "translated_teacher.py"))[

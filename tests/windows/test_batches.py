@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from bertvision.errors import SettingsError
 from bertvision.settings import validate
 from bertvision.windows.batches import collate
-from bertvision.windows.padding import lengths_of
-from bertvision.windows.step_plan import (
+from bertvision.windows.plan import (
     BATCHES_PER_POOL,
     WHOLE,
     BatchConfig,
     Part,
     StepPlan,
     deal,
+    lengths_of,
     loss_weights,
     padding_share,
     plan_epoch,

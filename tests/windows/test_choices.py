@@ -3,7 +3,7 @@ import pytest
 from bertvision.data.example import ChoiceRow
 from bertvision.errors import DataError
 from bertvision.windows import tokens
-from bertvision.windows.rows import cut_choices
+from bertvision.windows.cut import cut_choices
 
 
 def choice(name="c1", context="the weir", endings=("was built", "in stone", "by a river"), label=1):

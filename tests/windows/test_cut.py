@@ -2,11 +2,10 @@ import numpy as np
 import pytest
 
 from bertvision.data.example import ChoiceRow, Sentence, TextRow
-from bertvision.kinds.facts import Cutting
+from bertvision.kinds.kind import Cutting
 from bertvision.tasks import KINDS
-from bertvision.windows.rows import cut_choices, cut_rows
+from bertvision.windows.cut import cut_choices, cut_rows, cut_words
 from bertvision.windows.window import IGNORED, WindowConfig, cut_windows
-from bertvision.windows.words import cut_words
 
 CONFIG = WindowConfig(max_length=16, stride=2)
 TAGS = ("O", "B-PER", "I-PER")

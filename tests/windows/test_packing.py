@@ -6,7 +6,7 @@ import torch
 
 from bertvision.windows.batches import collate, collate_to
 from bertvision.windows.packing import BatchShape, bucket_shapes, packed_shape, shape_for
-from bertvision.windows.padding import lengths_of
+from bertvision.windows.plan import lengths_of
 from bertvision.windows.window import Window
 
 

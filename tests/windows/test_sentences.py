@@ -8,7 +8,7 @@ from bertvision.data.example import TextRow
 from bertvision.errors import DataError
 from bertvision.windows import tokens
 from bertvision.windows.batches import collate
-from bertvision.windows.rows import cut_rows, longest_first
+from bertvision.windows.cut import cut_rows, longest_first
 
 TEXTS = [
     "the weir was built in 1887.",

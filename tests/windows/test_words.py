@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from bertvision.data.example import Sentence
 from bertvision.errors import DataError
 from bertvision.windows.batches import collate
+from bertvision.windows.cut import cut_words, window_of_each
 from bertvision.windows.window import IGNORED, NO_WORD, WindowConfig
-from bertvision.windows.words import cut_words, window_of_each
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC")
 words_of_text = st.lists(

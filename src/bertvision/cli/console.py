@@ -139,7 +139,7 @@ def is_done_by_several(count: int | None) -> bool:
     """Start this very command as several processes where that is asked for; return whether they have done it."""
     if count in (None, 1) or "WORLD_SIZE" in os.environ:
         return False
-    from bertvision.training.processes import launch
+    from bertvision.training.distributed import launch
 
     assert count is not None
     if code := launch(count, [sys.executable, "-m", "bertvision", *sys.argv[1:]]):
@@ -169,7 +169,7 @@ def print_tables(tables: Sequence[Table]) -> None:
 
 def print_records(records: Sequence["RunRecord"], as_json: bool) -> None:
     """Print what came out: a table per experiment, or JSON."""
-    from bertvision.report.score_tables import terminal_tables
+    from bertvision.report.tables import terminal_tables
 
     if as_json:
         print_json([record.model_dump(mode="json", exclude={"config"}) for record in records])

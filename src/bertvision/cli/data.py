@@ -54,7 +54,7 @@ def encode(
 
     Example: bertvision encode train.csv --task classification --pooling mean --out states
     """
-    from bertvision.steps.encode import encode as encode_texts
+    from bertvision.stages.encode import encode as encode_texts
 
     found = encode_texts(
         texts,
@@ -127,7 +127,7 @@ def show(
 
 
 def _show_data(data: str, task: str, encoder: str, overrides: Sequence[str], as_json: bool) -> None:
-    from bertvision.steps.inspect_file import inspect_file
+    from bertvision.stages.inspect import inspect_file
 
     found = inspect_file(data, encoder, task, overrides, progress_for(quiet=False))
     if as_json:
@@ -142,7 +142,7 @@ def _show_data(data: str, task: str, encoder: str, overrides: Sequence[str], as_
 
 
 def _show_heads(encoder: str | None, as_json: bool) -> None:
-    from bertvision.heads.listing import list_heads
+    from bertvision.heads.build import list_heads
 
     sizes = list_heads(encoder)
     if as_json:

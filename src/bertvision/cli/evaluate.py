@@ -75,7 +75,7 @@ def score(
         predictions, task = Path(task), None
     if predictions is None:
         raise SettingsError("give --predictions: a file of them, or a run's folder")
-    from bertvision.evaluate.analyze import score_file
+    from bertvision.evaluate.score import score_file
 
     scored = score_file(task, gold, predictions, null_odds, na_prob_thresh, settings_of(overrides))
     if scored.note:
@@ -143,7 +143,7 @@ def compare(
 
 
 def _compare_variants(run: Path, gold: str | None, against: str, as_json: bool) -> None:
-    from bertvision.evaluate.compare_methods import compare_folder
+    from bertvision.evaluate.compare import compare_folder
 
     found = compare_folder(run, gold, against)
     if as_json:
@@ -191,7 +191,7 @@ def analyze(
     if layers:
         _analyze_layers(folder, gold, settings_of(overrides), quiet, allow_outside, as_json)
         return
-    from bertvision.evaluate.analyze import analyze_folder
+    from bertvision.evaluate.score import analyze_folder
 
     found = analyze_folder(folder, gold, against, disagreements, task, settings_of(overrides))
     show_analysis(found.as_page(), found.as_dict(), as_json)
@@ -202,7 +202,7 @@ def _analyze_layers(
 ) -> None:
     if gold is None:
         raise SettingsError("--layers reads questions: give --gold FILE, a SQuAD .json or .json.gz")
-    from bertvision.steps.layer_contributions import layers_of_file
+    from bertvision.serving.layers import layers_of_file
 
     found = layers_of_file(model, gold, settings, progress_for(quiet), allow_outside=allow_outside)
     show_analysis(found.as_page(), found.as_dict(), as_json)
@@ -261,7 +261,7 @@ def calibrate(
         found = calibrate_folder(Path(folder), gold, held_out, held_out_gold)
         show_analysis(found.as_page(), found.as_dict(), as_json)
     elif data is not None and (gold, held_out, held_out_gold) == (None, None, None):
-        from bertvision.serving.calibrate_model import calibrate_model
+        from bertvision.serving.calibrate import calibrate_model
 
         fitted = calibrate_model(
             folder,

@@ -34,7 +34,7 @@ from bertvision.progress import Progress
 if TYPE_CHECKING:
     from bertvision.experiment import Experiment
     from bertvision.records import Choice, PretrainingRecord, RunRecord
-    from bertvision.steps.data import ExperimentData
+    from bertvision.stages.prepare import ExperimentData
 
 
 @in_one_line
@@ -121,15 +121,15 @@ def search(
     from bertvision.experiment import read_experiment
 
     experiment = read_experiment(config, overrides or ())
-    from bertvision.steps.data import read_search_data
+    from bertvision.stages.prepare import read_search_data
 
     folder = check_folder(Path("runs") / f"{experiment.title}-search" if out is None else out)
     progress = progress_for(quiet)
     data = read_search_data(experiment, progress)  # before torch is imported: a missing file is told at once
-    from bertvision.steps.search import search as run_search
+    from bertvision.search.search import search as run_search
 
     record = run_search(experiment, folder, progress, data=data)
-    from bertvision.report.searches import trials_table, write_search_figure
+    from bertvision.report.learning_figures import trials_table, write_search_figure
 
     figure = write_search_figure(folder, record)
     if as_json:
@@ -247,7 +247,7 @@ def _say_what_silence_scores(records: "Sequence[RunRecord]") -> None:
 
 def _show_answer(experiment: "Experiment", head: Path) -> None:
     import bertvision
-    from bertvision.evaluate.golds import read_questions
+    from bertvision.evaluate.score import read_questions
     from bertvision.serving.answers import answer_lines
     from bertvision.serving.reader import Reader
 
@@ -279,7 +279,7 @@ def _run_until(
     for experiment in experiments:
         progress = progress_for(quiet)
         data = _data(experiment, progress)
-        from bertvision.steps.run import run_finetune, run_train_heads
+        from bertvision.stages.run import run_finetune, run_train_heads
 
         run_stages = run_finetune if stage == "encoder" else run_train_heads
         paths += run_stages(experiment, _folder(out, experiment), progress, data)
@@ -314,14 +314,14 @@ def _run_all(experiments: "Sequence[Experiment]", out: Path | None, quiet: bool,
 
 def _records(experiment: "Experiment", out: Path, progress: Progress) -> "list[RunRecord]":
     data = _data(experiment, progress)
-    from bertvision.steps.run import run as run_experiment
+    from bertvision.stages.run import run as run_experiment
 
     return run_experiment(experiment, out, progress, data=data)
 
 
 def _data(experiment: "Experiment", progress: Progress) -> "ExperimentData":
     """Read the data before torch and transformers are imported: a missing file is told at once."""
-    from bertvision.steps.data import read_data
+    from bertvision.stages.prepare import read_data
 
     return read_data(experiment, progress)
 

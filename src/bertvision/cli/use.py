@@ -29,7 +29,7 @@ from bertvision.tables import counted
 
 if TYPE_CHECKING:
     from bertvision.serving.answers import Answer
-    from bertvision.serving.predict_file import FilePredictions
+    from bertvision.serving.predict import FilePredictions
     from bertvision.serving.reader import Asked
 
 
@@ -178,8 +178,8 @@ def predict(
 
     Example: bertvision predict default --data sample:dev --out answers
     """
-    from bertvision.serving.predict_file import is_table, predict_file, predict_stream, predict_texts
-    from bertvision.serving.predict_shards import are_shards
+    from bertvision.serving.predict import is_table, predict_file, predict_stream, predict_texts
+    from bertvision.serving.shards import are_shards
 
     if bool(texts) == bool(data):
         raise SettingsError("give texts, - for standard input, or --data FILE")
@@ -211,8 +211,7 @@ def _predict_shards(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    from bertvision.serving.predict_shards import predict_shards, read_counts
-    from bertvision.serving.ray_shards import predict_on_ray
+    from bertvision.serving.shards import predict_on_ray, predict_shards, read_counts
 
     if out is None or out.suffix.lower() == ".csv":
         raise SettingsError("shards need a folder for their predictions: --out FOLDER")

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from bertvision.data.example import Column
-from bertvision.data.parquet import read_parquet
-from bertvision.data.tables import DELIMITERS, ENDINGS, EXPECTED, MAX_CELL, ending_of
+from bertvision.data.tables import DELIMITERS, ENDINGS, EXPECTED, MAX_CELL, ending_of, read_parquet
 from bertvision.data.text_format import BYTE_ORDER_MARKS, SAY_ENCODING, TextFormat, recognise_delimiter
 from bertvision.errors import DataError, reason_of
-from bertvision.strict_json import parse_json
+from bertvision.files import parse_json
 
 LONGEST = 2**26  # letters of a line: a longer one is no row, and has to stay out of memory
 Lines = Iterator[tuple[int, str | None]]  # with their numbers, from 1 on; None: longer than LONGEST

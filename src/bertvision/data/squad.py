@@ -20,8 +20,7 @@ from bertvision.data.sources import (
     take_part,
 )
 from bertvision.errors import DataError
-from bertvision.files import exists, sha256_of
-from bertvision.strict_json import parse_json
+from bertvision.files import exists, parse_json, sha256_of
 
 SAMPLES = {"sample:train": "train.json", "sample:dev": "dev.json"}
 EXPECTED = "a SQuAD .json or .json.gz"

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bertvision.encoder.encode import encode_pooled
+from bertvision.encoder.encode import encode_pooled, split_pairs
 from bertvision.encoder.load import Encoder
-from bertvision.encoder.pooling import split_pairs
 from bertvision.errors import DataError
-from bertvision.kinds.facts import Contrast
+from bertvision.kinds.kind import Contrast
 from bertvision.training.device import Compute
 from bertvision.training.objective import cosine_loss
 from bertvision.windows.batches import WindowBatch, labels_of

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from bertvision.encoder.contrastive import GROUPS, contrastive_losses
 from bertvision.encoder.encode import Read, has_pooler, read_output
-from bertvision.encoder.fast_steps import MakeBatches, batch_maker, choose_step, compiled
 from bertvision.encoder.finetune_plan import (
     FinetuneConfig,
     StepKind,
@@ -22,11 +21,11 @@ from bertvision.encoder.finetune_plan import (
     steps_of_fractions,
 )
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.packed import MakeBatches, batch_maker, choose_step, compiled
 from bertvision.encoder.tuning.blocks import checkpointed
 from bertvision.encoder.tuning.freezing import frozen_numbers, still_weights
 from bertvision.errors import TrainingError
-from bertvision.kinds.facts import Contrast
-from bertvision.kinds.kind import Kind
+from bertvision.kinds.kind import Contrast, Kind
 from bertvision.progress import SILENT, Progress
 from bertvision.records import TrainingPoint
 from bertvision.training.accounting import Costs, Meter
@@ -37,7 +36,7 @@ from bertvision.training.loop import Group, Learner, RandomStream, Step, Still, 
 from bertvision.training.objective import SPANS, Objective, Teach, loss_of, taught_loss
 from bertvision.training.optim import build_optimizer, build_schedule
 from bertvision.windows.batches import WindowBatch
-from bertvision.windows.padding import Rows
+from bertvision.windows.plan import Rows
 from bertvision.windows.window import Window
 
 UNSPENT = Costs()

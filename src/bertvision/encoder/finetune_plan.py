@@ -8,8 +8,7 @@ from pydantic import Field, model_validator
 
 from bertvision.settings import Config
 from bertvision.training.config import OptimConfig, SpanLoss, Start, TeacherConfig
-from bertvision.windows.padding import Rows, lengths_of
-from bertvision.windows.step_plan import BatchConfig, plan_epoch
+from bertvision.windows.plan import BatchConfig, Rows, lengths_of, plan_epoch
 from bertvision.windows.window import Window
 
 # A step's windows packed without padding, one shape for all steps; padded to few shapes; padded to the longest of them.

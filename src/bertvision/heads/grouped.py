@@ -17,7 +17,7 @@ from bertvision.heads import gelu_readout
 from bertvision.heads.gelu_readout import bmm_in_float32
 from bertvision.heads.head import Head
 from bertvision.heads.poolers.adapter import Adapter
-from bertvision.heads.poolers.mixes import AveragePooling, LastState, LearnedPooling
+from bertvision.heads.poolers.layers import AveragePooling, LastState, LearnedPooling
 from bertvision.heads.readouts import ClassReadout, SpanReadout, TagReadout
 from bertvision.shapes import LayerStates
 

@@ -9,8 +9,14 @@ from torch import Tensor, nn
 
 from bertvision.errors import SettingsError
 from bertvision.heads.poolers.depth import Ladder
-from bertvision.heads.poolers.mixes import AveragePooling, ChosenLayers, LastState, LearnedPooling
-from bertvision.heads.poolers.pooler import LayerParts, SumOverLayers
+from bertvision.heads.poolers.layers import (
+    AveragePooling,
+    ChosenLayers,
+    LastState,
+    LayerParts,
+    LearnedPooling,
+    SumOverLayers,
+)
 from bertvision.heads.readouts import (
     BiLstmReadout,
     BiLstmRowReadout,

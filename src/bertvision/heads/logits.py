@@ -14,7 +14,7 @@ from bertvision.encoder.load import Encoder
 from bertvision.heads.config import HeadConfig, reads_last_alone
 from bertvision.heads.grouped import can_be_grouped, grouped_logits
 from bertvision.heads.head import Head, score_columns
-from bertvision.kinds.facts import Per
+from bertvision.kinds.kind import Per
 from bertvision.model_config import Pooling
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
@@ -28,8 +28,7 @@ from bertvision.states.live import (
 from bertvision.training.device import Compute, fetch_behind
 from bertvision.windows.batches import WindowBatch
 from bertvision.windows.packing import cut_in_order, packed_shape
-from bertvision.windows.padding import lengths_of, places_of
-from bertvision.windows.step_plan import CPU_TOKENS
+from bertvision.windows.plan import CPU_TOKENS, lengths_of, places_of
 from bertvision.windows.window import Window
 
 

@@ -14,20 +14,21 @@ from bertvision.data.shards import ShardRow
 from bertvision.data.tables import plain_text
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
-from bertvision.kinds.facts import (
+from bertvision.kinds.kind import (
+    Answering,
     AnyExample,
     AnyLabel,
     CellsByName,
     Cutting,
+    Golds,
     Joined,
     Labelled,
     LogitLayout,
     Predicted,
     Reading,
+    TaskInfo,
 )
-from bertvision.kinds.judged import JudgedKind
-from bertvision.kinds.kind import Answering, Golds, TaskInfo
-from bertvision.metrics.resampling import Floats
+from bertvision.kinds.scored import JudgedKind
 from bertvision.predictions.ensemble import LEAST, How, Weights, combine_softmax
 from bertvision.predictions.files import (
     HEADER,
@@ -42,7 +43,8 @@ from bertvision.predictions.files import (
 )
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
-from bertvision.windows.rows import cut_rows
+from bertvision.scoring.bootstrap import Floats
+from bertvision.windows.cut import cut_rows
 from bertvision.windows.window import Window
 
 DIGITS = 6  # of probabilities in tables

@@ -6,16 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertvision.analysis.mislabelled import suspect_numbers
 from bertvision.data.example import TextRow
-from bertvision.kinds.facts import Joined
-from bertvision.kinds.kind import Golds, TaskInfo
+from bertvision.kinds.kind import Golds, Joined, TaskInfo
 from bertvision.kinds.labelled import RowMember, TextRowKind
-from bertvision.metrics import scores as metrics
 from bertvision.predictions.ensemble import How, Weights, combine_numbers
 from bertvision.predictions.files import number_of
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, RowPrediction
+from bertvision.scoring import metrics
+from bertvision.scoring.mislabelled import suspect_numbers
 from bertvision.tables import Table, figure, number_cell
 
 SCORE_RANGE = (0.0, 5.0)  # of STS-B, outside of which GLUE takes no number

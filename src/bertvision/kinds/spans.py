@@ -1,32 +1,30 @@
-"""A span of the context that answers a question or, in SQuAD 2.0, "no answer"."""
+"""A span of the context that answers a question or, in SQuAD 2.0, "no answer"; and what questions have in common."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bertvision.analysis.breakdown import ScoredAnswers, break_down_spans, score_answers
-from bertvision.analysis.disagreements import (
-    NOTHING,
-    OUTCOMES,
-    Disagreement,
-    Outcomes,
-    count_right,
-    place_to_show,
-    shortened,
-    snippet_of,
-)
-from bertvision.analysis.groups import group_types
-from bertvision.data.example import Question, Split
+from bertvision.data.example import ColumnsConfig, Question, Split
+from bertvision.data.shards import ShardRow
+from bertvision.data.squad import read_squad
+from bertvision.data.tables import plain_text
 from bertvision.errors import DataError, FolderError
-from bertvision.kinds.facts import Bounds, Breakdown, CellsByName, Joined, Labelled, Reading
-from bertvision.kinds.kind import Answering, Golds, TaskInfo
-from bertvision.kinds.questions import QuestionKind
-from bertvision.metrics.proportions import exact_interval
-from bertvision.metrics.resampling import Draw, Floats, Paired, bounds_of, resample_means, resample_sums
-from bertvision.metrics.squad import Scores, score_predictions, score_squad1, score_squad2
+from bertvision.kinds.kind import (
+    Answering,
+    Bounds,
+    Breakdown,
+    CellsByName,
+    Cutting,
+    Golds,
+    Joined,
+    Kind,
+    Labelled,
+    Reading,
+    TaskInfo,
+)
 from bertvision.predictions.ensemble import (
     LOGITS,
     How,
@@ -45,12 +43,83 @@ from bertvision.predictions.files import (
     write_predictions,
 )
 from bertvision.predictions.logits import Logits, TextGrid, grid_of, save_logits, text_grid
+from bertvision.predictions.pooled import decode_as_reader
 from bertvision.predictions.prediction import AnswerConfig, DecisionRule, Prediction
-from bertvision.predictions.reader_decoder import decode_as_reader
 from bertvision.predictions.spans import decode_spans
 from bertvision.records import LEAST_EXAMPLES, Mistake
+from bertvision.scoring.answers import ScoredAnswers, break_down_spans, score_answers
+from bertvision.scoring.bootstrap import Draw, Floats, Paired, bounds_of, exact_interval, resample_means, resample_sums
+from bertvision.scoring.disagreements import (
+    NOTHING,
+    OUTCOMES,
+    Disagreement,
+    Outcomes,
+    count_right,
+    place_to_show,
+    shortened,
+    snippet_of,
+)
+from bertvision.scoring.label_tables import group_types
+from bertvision.scoring.squad import Scores, score_predictions, score_squad1, score_squad2
 from bertvision.tables import counted
-from bertvision.windows.window import Window
+from bertvision.windows.window import Window, cut_windows
+
+
+class QuestionKind(Kind):
+    """A question about a context, from a SQuAD file."""
+
+    noun = "question"
+    cluster = "article"
+    asks_questions = True
+    row_columns = "the columns `question` and `context`"
+    can_be_taught = True
+    first = "question"
+    second = "context"
+    classifies_windows: ClassVar[bool] = False  # whether a window has a class: whether it holds the answer
+
+    @property
+    def others(self) -> str:
+        """Questions about other texts."""
+        return "questions of other articles"
+
+    def read(self, info: TaskInfo, source: str, reading: Reading) -> Labelled:
+        """Read a SQuAD file."""
+        split = read_squad(
+            source,
+            on_bad=reading.data.on_bad,
+            hub_split=reading.hub_split,
+            answers=reading.need,
+            advice=reading.advice,
+        )
+        return Labelled(split, reading.labels)
+
+    def cut(self, examples: Sequence[Question], labels: Sequence[str], how: Cutting) -> list[Window]:
+        """Cut contexts into windows, labelled with the first answer or with their class."""
+        answerable = how.labelled and self.classifies_windows
+        return cut_windows(
+            examples, how.tokenizer, how.config, labelled=how.labelled, answerable=answerable, progress=how.progress
+        )
+
+    def example(self, identity: str, text: str, second: Any = None) -> Question:  # noqa: ANN401 (a text)
+        """Return a question about a context."""
+        return Question(identity, text, second, (), "")
+
+    def from_row(
+        self, identity: str, row: ShardRow, layouts: Sequence[ColumnsConfig], labels: Sequence[str]
+    ) -> Question:
+        """Return the question of a row with the columns `question` and `context`."""
+        text, context = (plain_text(row.cells.get(column), column) for column in ("question", "context"))
+        return self.example(identity, text, context)
+
+    def texts(self, example: Question) -> dict[str, str]:
+        """Return question and context."""
+        return {"question": example.text, "context": example.context}
+
+    def count_labels(self, examples: Sequence[Question], labels: Sequence[str]) -> dict[str, int]:
+        """Count the questions with and without an answer."""
+        impossible = sum(question.is_impossible for question in examples)
+        return {"answer": len(examples) - impossible, "no answer": impossible}
+
 
 # What a table of an ensemble's members shows: SQuAD 2.0's name of a score, then 1.1's.
 COLUMNS = {"EM": ("exact", "exact_match"), "F1": ("f1",), "best F1": ("best_f1",), "span F1": ("best_span_HasAns_f1",)}

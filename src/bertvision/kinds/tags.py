@@ -15,18 +15,16 @@ from bertvision.data.sources import BadExampleError
 from bertvision.data.tables import plain_text
 from bertvision.errors import DataError, SettingsError
 from bertvision.files import write_json_rows, write_text
-from bertvision.kinds.facts import CellsByName, Cutting, Joined, Labelled, Reading
-from bertvision.kinds.kind import Answering, Golds, TaskInfo
+from bertvision.kinds.kind import Answering, CellsByName, Cutting, Golds, Joined, Labelled, Reading, TaskInfo
 from bertvision.kinds.labelled import LabelKind, RowMember
-from bertvision.metrics.scores import Numbers, entities, score_tags
-from bertvision.metrics.squad import Scores
-from bertvision.metrics.summed import TAG_SCORES
 from bertvision.predictions.ensemble import How, Weights
 from bertvision.predictions.files import PREDICTIONS, in_order, known_gold, read_values
 from bertvision.predictions.logits import Logits
 from bertvision.predictions.prediction import AnswerConfig, TagPrediction
+from bertvision.scoring.metrics import TAG_SCORES, Numbers, entities, score_tags
+from bertvision.scoring.squad import Scores
+from bertvision.windows.cut import cut_words
 from bertvision.windows.window import Window
-from bertvision.windows.words import cut_words
 
 CONLL = "predictions.conll"
 TagNames = tuple[str, ...]

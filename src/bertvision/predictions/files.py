@@ -17,10 +17,9 @@ from typing import Any
 
 from bertvision.data.tables import finite_number
 from bertvision.errors import DataError, FolderError
-from bertvision.files import write_encoded_rows, write_json_rows
+from bertvision.files import parse_json, write_encoded_rows, write_json_rows
 from bertvision.manifest import MANIFEST, check_manifest
 from bertvision.predictions.prediction import Candidate, Prediction
-from bertvision.strict_json import parse_json
 
 PREDICTIONS = "predictions.json"
 OFFICIAL = "official"  # a folder: the answers of the official decoder, beside those of a model in use

@@ -16,9 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from bertvision.errors import FolderError
-from bertvision.files import whole_file
+from bertvision.files import parse_json, whole_file
 from bertvision.manifest import check_manifest
-from bertvision.strict_json import parse_json
 
 TYPES = {
     "question_of": np.int32,

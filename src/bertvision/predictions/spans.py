@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from bertvision.errors import DataError, TrainingError
 from bertvision.predictions.logits import Logits, TextGrid, TokenGrid, text_bounds, text_grid
 from bertvision.predictions.prediction import AnswerConfig, Candidate, Prediction
-from bertvision.windows.step_plan import plan_in_order_of_length
+from bertvision.windows.plan import plan_in_order_of_length
 
 CELLS_IN_CACHE = 250_000  # start/end pairs scored in one go: 1 MB of float32 (4 million took 6 times as long to fill)
 Floats = npt.NDArray[np.float32]

@@ -29,7 +29,7 @@ from bertvision.pretraining.config import LEAST_PIECES, CorpusConfig, PretrainCo
 from bertvision.progress import SILENT, Progress
 from bertvision.run_folder import SETTINGS_FINGERPRINT, is_made, write_settings
 from bertvision.settings import Settings
-from bertvision.training.processes import ALONE, Processes
+from bertvision.training.distributed import ALONE, Processes
 
 Int64s = npt.NDArray[np.int64]
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

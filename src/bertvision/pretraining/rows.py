@@ -14,7 +14,7 @@ import numpy.typing as npt
 from bertvision.errors import DataError
 from bertvision.pretraining.corpus import Corpus, Int64s, Vocabulary
 from bertvision.windows.packing import cut_in_order
-from bertvision.windows.padding import Rows
+from bertvision.windows.plan import Rows
 
 Bools = npt.NDArray[np.bool_]
 NEXT, OTHER = 0, 1  # as `BertForPreTraining` numbers them: B follows A, or is from another document

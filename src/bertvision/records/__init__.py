@@ -1,36 +1,36 @@
 """What finished work leaves behind, as JSON: runs, pre-trainings, searches, differences, benchmarks."""
 
-from bertvision.records.comparisons import (
+from bertvision.records.estimates import LEAST_EXAMPLES, Choice, Estimate, choose_model, worth_of
+from bertvision.records.methods import (
     DIFFERENCES_FILE,
+    GIVEN,
+    SEARCH_FILE,
     Apart,
     BenchRecord,
     DifferenceRecord,
-    Ratio,
-    Side,
-    bench_file,
-    read_bench_records,
-    read_differences,
-    write_bench_record,
-    write_differences,
-)
-from bertvision.records.estimates import LEAST_EXAMPLES, Choice, Estimate, choose_model, worth_of
-from bertvision.records.methods import (
-    GIVEN,
+    HeldOutLoss,
+    PretrainingRecord,
     Rate,
+    Ratio,
+    SearchRecord,
+    SearchTrial,
+    Side,
+    TextSize,
     Tried,
+    bench_file,
     choose,
     held_out_metric,
     merge_variants,
-    tried_rates,
-)
-from bertvision.records.pretrainings import (
-    HeldOutLoss,
-    PretrainingRecord,
-    TextSize,
+    read_bench_records,
+    read_differences,
     read_pretraining_record,
+    read_search_record,
+    tried_rates,
+    write_bench_record,
+    write_differences,
     write_pretraining,
+    write_search_record,
 )
-from bertvision.records.record import Provenance, provenance
 from bertvision.records.runs import (
     MAIN_SCORES,
     PACKED_RECORDS,
@@ -42,6 +42,7 @@ from bertvision.records.runs import (
     Mistake,
     MistakesRecord,
     Parameters,
+    Provenance,
     ResultKind,
     RunRecord,
     Seconds,
@@ -52,6 +53,7 @@ from bertvision.records.runs import (
     is_best_silent,
     located_records,
     main_score,
+    provenance,
     read_mistakes,
     read_record,
     read_records,
@@ -62,13 +64,6 @@ from bertvision.records.runs import (
     tuned_for,
     write_mistakes,
     write_record,
-)
-from bertvision.records.searches import (
-    SEARCH_FILE,
-    SearchRecord,
-    SearchTrial,
-    read_search_record,
-    write_search_record,
 )
 
 __all__ = [  # users' type checkers take no other import for public (py.typed)

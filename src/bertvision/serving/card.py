@@ -8,15 +8,14 @@ import yaml
 
 from bertvision.data.sources import parse_hub_id
 from bertvision.encoder.folder import purpose_of_class
-from bertvision.encoder.load import BASE_MODEL, DEFAULT_MODEL, pypi_encoder
-from bertvision.encoder.pypi import ENCODERS
+from bertvision.encoder.load import BASE_MODEL, DEFAULT_MODEL, ENCODERS, pypi_encoder
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.hub import CARD, HUB_ID, downloaded_card, front_matter, parse_snapshot
 from bertvision.model_config import Calibration
 from bertvision.model_folder import ModelConfig
 from bertvision.records import RunRecord, tuned_for
 from bertvision.serving.card_tables import card_table, settings_table
-from bertvision.serving.served import PLACE
+from bertvision.serving.model import PLACE
 from bertvision.settings import BASE, DEFAULT, Settings, parse_yaml
 from bertvision.tables import counted, figure
 from bertvision.tasks import TASKS, task_name

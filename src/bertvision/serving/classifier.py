@@ -8,7 +8,7 @@ from bertvision.data.example import ChoiceRow, Question, TextRow
 from bertvision.errors import DataError
 from bertvision.predictions.prediction import RowPrediction
 from bertvision.serving.answers import Classification
-from bertvision.serving.served import Saveable, ServedModel, check_text, list_texts, pair_up
+from bertvision.serving.model import Saveable, ServedModel, check_text, list_texts, pair_up
 from bertvision.tasks import TASKS
 
 Row = TextRow | ChoiceRow | Question

@@ -29,8 +29,8 @@ from bertvision.serving.tokenizer import FileTokenizer, read_tokenizer
 from bertvision.serving.torch_model import open_model, saved_config, torch_engine
 from bertvision.training.device import choose_compute
 from bertvision.windows.batches import WindowBatch
-from bertvision.windows.padding import PaddedRows
-from bertvision.windows.rows import read_layouts
+from bertvision.windows.cut import read_layouts
+from bertvision.windows.plan import PaddedRows
 from bertvision.windows.tokens import tokenise
 
 # From 23 on attention is one operator, which onnxruntime runs as one. Before, it was written out: products, a softmax

@@ -22,13 +22,12 @@ from bertvision.model_config import CONFIG, ONNX_CONFIG, ONNX_FORMAT, Calibratio
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
+from bertvision.serving.model import Engine, ServedModel, WindowParts, read_calibration, split_logits
 from bertvision.serving.onnx_graph import check_operators
-from bertvision.serving.served import Engine, ServedModel, WindowParts, read_calibration, split_logits
 from bertvision.serving.tokenizer import read_tokenizer
 from bertvision.settings import Settings, validate
 from bertvision.tasks import TASKS
-from bertvision.windows.padding import lengths_of, pad_windows, places_of
-from bertvision.windows.step_plan import CPU_TOKENS, plan_in_order_of_length
+from bertvision.windows.plan import CPU_TOKENS, lengths_of, pad_windows, places_of, plan_in_order_of_length
 from bertvision.windows.window import Window
 
 GRAPH = "model.onnx"

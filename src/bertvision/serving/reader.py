@@ -14,12 +14,12 @@ from bertvision.data.example import Question
 from bertvision.errors import DataError, SettingsError
 from bertvision.model_config import Calibration
 from bertvision.predictions.logits import Logits, TextGrid, TokenGrid, grid_of, text_grid
+from bertvision.predictions.pooled import PooledAnswers, Shares, pool_answers
 from bertvision.predictions.prediction import AnswerConfig
-from bertvision.predictions.reader_decoder import PooledAnswers, Shares, pool_answers
 from bertvision.predictions.spans import Ranking
 from bertvision.progress import SILENT, Progress
 from bertvision.serving.answers import Answer, LayerPart
-from bertvision.serving.served import Saveable, ServedModel, check_text, list_texts
+from bertvision.serving.model import Saveable, ServedModel, check_text, list_texts
 from bertvision.settings import ConfigType
 from bertvision.windows.tokens import slices, token_ids
 from bertvision.windows.window import Window, cut_windows

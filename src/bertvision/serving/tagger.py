@@ -9,10 +9,10 @@ import numpy as np
 
 from bertvision.data.conll import word_spans
 from bertvision.data.example import Sentence
-from bertvision.metrics.scores import entities
 from bertvision.predictions.logits import Logits, softmax
+from bertvision.scoring.metrics import entities
 from bertvision.serving.answers import FoundEntity, TaggedWord, Tagging
-from bertvision.serving.served import Saveable, ServedModel, check_text, list_texts
+from bertvision.serving.model import Saveable, ServedModel, check_text, list_texts
 from bertvision.windows.window import NO_WORD, Window
 
 

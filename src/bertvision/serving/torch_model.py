@@ -19,14 +19,7 @@ from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
 from bertvision.serving.card import LIBRARY, find_base, model_card, read_front
-from bertvision.serving.served import (
-    Engine,
-    ServedModel,
-    WindowParts,
-    find_record,
-    read_calibration,
-    split_logits,
-)
+from bertvision.serving.model import Engine, ServedModel, WindowParts, find_record, read_calibration, split_logits
 from bertvision.settings import Settings
 from bertvision.states.live import states_in_order_of_length
 from bertvision.training.checkpoint import fingerprint

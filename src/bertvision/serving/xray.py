@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from bertvision.data.example import Question
 from bertvision.errors import DataError
-from bertvision.predictions.reader_decoder import OWN_NULL
+from bertvision.predictions.pooled import OWN_NULL
 from bertvision.serving.answers import Answer
+from bertvision.serving.model import ServedModel, pair_up
 from bertvision.serving.reader import Reader
-from bertvision.serving.served import ServedModel, pair_up
 from bertvision.windows.tokens import read_layout, tokenise
 from bertvision.windows.window import Window, answer_tokens, cut_windows
 

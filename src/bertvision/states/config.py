@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from bertvision.model_config import Pooling
 from bertvision.settings import Config
-from bertvision.windows.step_plan import BatchConfig
+from bertvision.windows.plan import BatchConfig
 
 SourceName = Literal["live", "memory", "folder"]
 GIB = 2**30

@@ -24,12 +24,10 @@ from bertvision.files import check_folder, locked, read_json, recover_all, renam
 from bertvision.manifest import check_hashes
 from bertvision.progress import SILENT, Bar, Progress
 from bertvision.settings import Settings, first_difference
-from bertvision.states.buffers import made_ahead
-from bertvision.states.memory import BUILD_TOKENS, StateRequest, StateStore, TokenStates, without_padding
+from bertvision.states.memory import BUILD_TOKENS, StateRequest, StateStore, TokenStates, made_ahead, without_padding
 from bertvision.tables import in_units
 from bertvision.training.checkpoint import save_tensors
-from bertvision.windows.padding import Rows, lengths_of
-from bertvision.windows.step_plan import CPU_TOKENS, plan_in_order_of_length
+from bertvision.windows.plan import CPU_TOKENS, Rows, lengths_of, plan_in_order_of_length
 from bertvision.windows.tokens import Layout, read_layout
 from bertvision.windows.window import Window, WindowConfig
 

@@ -22,8 +22,15 @@ from bertvision.shapes import LayerStates
 from bertvision.training.device import Compute, StepGraphs
 from bertvision.windows.batches import WindowBatch, collate, collate_to
 from bertvision.windows.packing import BatchShape, Packing, pack, packed_shape
-from bertvision.windows.padding import Rows, lengths_of
-from bertvision.windows.step_plan import BatchConfig, EncoderBatch, StepPlan, loss_weights, plan_in_order_of_length
+from bertvision.windows.plan import (
+    BatchConfig,
+    EncoderBatch,
+    Rows,
+    StepPlan,
+    lengths_of,
+    loss_weights,
+    plan_in_order_of_length,
+)
 from bertvision.windows.window import Window
 
 ROWS_MULTIPLE, TOKENS_MULTIPLE = 32, 512  # shapes are rounded up to these, so that those of most epochs are the same

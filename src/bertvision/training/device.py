@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bertvision.errors import SettingsError
 from bertvision.settings import Precision, check_precision
-from bertvision.training.processes import ALONE, Processes, is_several
+from bertvision.training.distributed import ALONE, Processes, is_several
 
 CPU_BF16 = ("avx512_bf16", "amx_bf16")  # instructions; without them bf16 is slower than float32 on a CPU
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}  # dense bf16 operations a second, by a word of the name

@@ -15,8 +15,8 @@ from torch.optim import Optimizer
 
 from bertvision.training.accounting import give_back_memory
 from bertvision.training.device import StepGraphs
+from bertvision.training.distributed import ALONE, Processes
 from bertvision.training.optim import Schedule
-from bertvision.training.processes import ALONE, Processes
 
 # A single step may overflow; this many in a row mean that the weights will not recover.
 MAX_BAD_STEPS_IN_A_ROW = 10

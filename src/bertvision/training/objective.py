@@ -9,8 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from bertvision.kinds.facts import Per
-from bertvision.kinds.kind import Kind
+from bertvision.kinds.kind import Kind, Per
 from bertvision.kinds.spans import SQUAD2
 from bertvision.shapes import Labels, Positions, SpanLogits
 from bertvision.training.config import SpanLoss

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bertvision.shapes import Labels, Positions, Segments, TokenIds, TokenMask
 from bertvision.windows.packing import BatchShape, Packing, moved, pack
-from bertvision.windows.padding import Rows, pad_windows
+from bertvision.windows.plan import Rows, pad_windows
 from bertvision.windows.window import IGNORED, Window
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int, Int32
 from torch import Tensor
 
 from bertvision.shapes import TokenFeatures
-from bertvision.windows.padding import Rows, lengths_of
+from bertvision.windows.plan import Rows, lengths_of
 from bertvision.windows.window import Window
 
 # Sizes are multiples of these: matrix products of others are slower, and fewer widths are quickly searched.

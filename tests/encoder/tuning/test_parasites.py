@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertModel
 
+from bertvision.encoder.tuning.adapters import Parasite
 from bertvision.encoder.tuning.config import TuneConfig
-from bertvision.encoder.tuning.parasites import Parasite
 from bertvision.encoder.tuning.tune import tune
 from bertvision.errors import EncoderError
 

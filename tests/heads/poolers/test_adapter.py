@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional as F
 
 from bertvision.heads.poolers.adapter import Adapter, Mix4, MixedAdapter, TwoAdapters
-from bertvision.heads.poolers.pooler import width_of
+from bertvision.heads.poolers.layers import width_of
 from bertvision.heads.readouts import SpanReadout
 from bertvision.shapes import StackShape
 

@@ -4,8 +4,7 @@ import torch
 from torch import nn
 
 from bertvision.errors import SettingsError
-from bertvision.heads.poolers.cnn import Cnn1xN
-from bertvision.heads.poolers.convolutions import MaxPool
+from bertvision.heads.poolers.cnn import Cnn1xN, MaxPool
 from bertvision.shapes import StackShape
 
 SHAPE = StackShape(layers=3, hidden=32)

@@ -1,8 +1,7 @@
 import torch
 from torch.nn import functional as F
 
-from bertvision.heads.poolers.cnn import CnnNxN, NgramLayer
-from bertvision.heads.poolers.convolutions import real_tokens
+from bertvision.heads.poolers.cnn import CnnNxN, NgramLayer, real_tokens
 from bertvision.shapes import StackShape
 
 MASK = torch.tensor([[True] * 6, [True] * 3 + [False] * 3])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertvision.heads.poolers.convolutions import (
+from bertvision.heads.poolers.cnn import (
     AveragePool,
     Conv,
     MaxPool,

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from bertvision.heads.head import count_parameters
-from bertvision.heads.poolers.convolutions import AveragePool, Conv
+from bertvision.heads.poolers.cnn import AveragePool, Conv
 from bertvision.heads.poolers.image_networks import Inception, ModifiedXception, ReluConv, Xception
 from bertvision.shapes import StackShape
 

@@ -1,7 +1,7 @@
 import torch
 from torch.nn import functional as F
 
-from bertvision.heads.poolers.pooler import project_layers
+from bertvision.heads.poolers.layers import project_layers
 
 STATES = torch.randn(2, 3, 5, 8)
 

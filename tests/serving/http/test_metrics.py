@@ -5,7 +5,7 @@ from starlette.testclient import TestClient
 from bertvision.data.example import Question
 from bertvision.serving.http.app import build_app
 from bertvision.serving.http.config import ServeConfig
-from bertvision.serving.http.metrics import CONTENT_TYPE, Metrics
+from bertvision.serving.http.guard import CONTENT_TYPE, Metrics
 from bertvision.windows.window import cut_windows
 
 ASKED = {"question": "who built the weir?", "context": "the weir was built in 1887 by hannah coyle"}

@@ -17,14 +17,15 @@ from transformers import PreTrainedModel
 from bertvision.encoder.tuning.adapters import (
     insert_bottlenecks,
     insert_lora,
+    insert_parasites,
     merge_lora,
     remove_bottlenecks,
     remove_lora,
+    remove_parasites,
 )
 from bertvision.encoder.tuning.blocks import INSERTED, inserted_parameters, parts_of, plain_name, plain_parameters
 from bertvision.encoder.tuning.config import TuneConfig
 from bertvision.encoder.tuning.freezing import NORMS, freeze_share, set_trained, trained_names, trained_sizes
-from bertvision.encoder.tuning.parasites import insert_parasites, remove_parasites
 from bertvision.errors import EncoderError, SettingsError
 from bertvision.training.checkpoint import fingerprint_tensors
 from bertvision.training.loop import RandomStream, seed_for

@@ -11,8 +11,7 @@ from torch.nn import functional as F
 
 from bertvision.errors import SettingsError
 from bertvision.heads.poolers.config import Gelu, Mix
-from bertvision.heads.poolers.mixes import build_mix
-from bertvision.heads.poolers.pooler import LayerParts, OutputWeight, project_layers
+from bertvision.heads.poolers.layers import LayerParts, OutputWeight, build_mix, project_layers
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 MIXES = 4

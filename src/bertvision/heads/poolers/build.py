@@ -37,15 +37,15 @@ from bertvision.heads.poolers.config import (
 )
 from bertvision.heads.poolers.depth import DepthReader, Ladder, LayerAttention
 from bertvision.heads.poolers.image_networks import Inception, ModifiedXception, Xception
-from bertvision.heads.poolers.mixes import (
+from bertvision.heads.poolers.layers import (
     AveragePooling,
     ChosenLayers,
     LastDense,
     LastState,
     LearnedPooling,
     SideBySide,
+    width_of,
 )
-from bertvision.heads.poolers.pooler import width_of
 from bertvision.shapes import StackShape
 from bertvision.training.checkpoint import fingerprint
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.heads.poolers.config import CacnnContextConfig, CacnnSimpleConfig
-from bertvision.heads.poolers.mixes import build_mix
+from bertvision.heads.poolers.layers import build_mix
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 Filters = Float[Tensor, "batch place filter channel"]

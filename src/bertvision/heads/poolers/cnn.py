@@ -1,29 +1,157 @@
-"""The papers' small convolutional networks.
+"""The papers' small convolutional networks, and what they are built of.
 
 The 1xN networks run along the features of one token, on all layers or on one view of them; the NxN network over
-neighbouring tokens and features of one view.
+neighbouring tokens and features of one view. Maps are [item, channel, token, width], padded as Keras pads them.
+
+Where each token is read for itself, an item is one real token and its token axis has length 1; where neighbours are
+read, an item is a row of tokens. Strides and dilations are on the width alone, so that every token keeps its features.
 """
 
+import functools
+import math
+from typing import Literal
+
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import SettingsError
 from bertvision.heads.poolers.adapter import MixedAdapter
 from bertvision.heads.poolers.config import Mix
-from bertvision.heads.poolers.convolutions import (
-    Conv,
-    Maps,
-    MaxPool,
-    Places,
-    batch_norm,
-    dropout,
-    real_tokens,
-    shrunk,
-    spread,
-)
-from bertvision.heads.poolers.mixes import build_mix
+from bertvision.heads.poolers.layers import build_mix
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
+
+Maps = Float[Tensor, "item _ token _"]  # channels and width change from layer to layer
+Places = tuple[Tensor, ...]
+Padding = Literal["same", "valid"]
+
+
+class Conv(nn.Module):
+    """A convolution that starts as Keras starts it and pads as Keras pads; without bias unless its start is given."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: tuple[int, int],
+        *,
+        stride: int = 1,
+        dilation: int = 1,
+        groups: int = 1,
+        padding: Padding = "same",
+        bias: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs // groups, *kernel))
+        nn.init.xavier_uniform_(self.weight)
+        self.bias = None if bias is None else nn.Parameter(torch.full((outputs,), bias))
+        self.stride, self.dilation, self.groups, self.padding = stride, dilation, groups, padding
+        self.tokens = kernel[0]
+        self.reach = (kernel[1] - 1) * dilation + 1
+
+    def forward(self, maps: Maps) -> Maps:
+        """Convolve; with 'same' padding every token stays, and a width becomes ceil(width / stride)."""
+        left, right = (0, 0) if self.padding == "valid" else same_padding(maps.shape[-1], self.reach, self.stride)
+        if self.weight.shape[1] == 1:
+            padded = F.pad(maps, (left, right, self.tokens // 2, self.tokens // 2))
+            return self._of_one_channel(padded) if self.groups == 1 else self._by_channel(padded)
+        if right > left:  # torch pads both sides alike
+            maps = F.pad(maps, (0, right - left))
+        items, _, tokens, _ = maps.shape
+        maps, weight = (
+            each.contiguous(memory_format=torch.channels_last) for each in (_in_few_shapes(maps), self.weight)
+        )
+        found = F.conv2d(maps, weight, self.bias, (1, self.stride), (self.tokens // 2, left), (1, self.dilation))
+        return found[:items, :, :tokens]
+
+    def _of_one_channel(self, padded: Tensor) -> Tensor:
+        """Lay every window out and multiply: a GPU's library is slow where there is a single channel."""
+        across = self.weight.shape[2]
+        windows = padded[:, 0].unfold(1, across, 1).unfold(2, self.reach, self.stride)[..., :: self.dilation]
+        return F.linear(windows.flatten(start_dim=3), self.weight.flatten(start_dim=1), self.bias).permute(0, 3, 1, 2)
+
+    def _by_channel(self, padded: Tensor) -> Tensor:
+        """Add up shifted maps, each channel with its own weights: half a GPU library's time for an Xception."""
+        maps, taps = padded.contiguous(memory_format=torch.channels_last), self.weight[:, 0, 0].to(padded.dtype)
+        width = maps.shape[-1] - self.reach + 1
+        shifted = (maps[..., tap : tap + width] * taps[:, tap, None, None] for tap in range(taps.shape[1]))
+        return functools.reduce(torch.add, shifted)
+
+
+def _in_few_shapes(maps: Tensor) -> Tensor:
+    """Fill items and tokens up with zeros on a GPU: its library plans each shape anew, and every batch has another."""
+    if maps.device.type != "cuda":
+        return maps
+    items, _, tokens, _ = maps.shape
+    more_items, more_tokens = -items % (1024 if tokens == 1 else 16), 0 if tokens == 1 else -tokens % 32
+    return F.pad(maps, (0, 0, 0, more_tokens, 0, 0, 0, more_items))
+
+
+class AveragePool(nn.Module):
+    """Average each value with its two neighbours, as Keras does: what is padded takes no part in the mean."""
+
+    def __init__(self, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+
+    def forward(self, maps: Maps) -> Maps:
+        """Make the maps narrower."""
+        left, _ = same_padding(maps.shape[-1], 3, self.stride)
+        # The right edge may need one value more than the left one: ceil_mode lets the last window reach over it.
+        return F.avg_pool2d(maps, (1, 3), (1, self.stride), (0, left), ceil_mode=True, count_include_pad=False)
+
+
+class MaxPool(nn.Module):
+    """Take the largest value of each window, as Keras does; the token axis keeps its length."""
+
+    def __init__(self, window: tuple[int, int], stride: int) -> None:
+        super().__init__()
+        self.window, self.stride = window, stride
+
+    def forward(self, maps: Maps) -> Maps:
+        """Make the maps narrower; where a window covers neighbours, padding must hold no more than real tokens do."""
+        left, _ = same_padding(maps.shape[-1], self.window[1], self.stride)
+        return F.max_pool2d(maps, self.window, (1, self.stride), (self.window[0] // 2, left), ceil_mode=True)
+
+
+def same_padding(width: int, reach: int, stride: int) -> tuple[int, int]:
+    """Return Keras' padding to the left and right; an odd sum has the larger part on the right."""
+    total = max(0, (shrunk(width, stride) - 1) * stride + reach - width)
+    return total // 2, total - total // 2
+
+
+def shrunk(width: int, *strides: int) -> int:
+    """Return the width that is left after 'same' layers of these strides."""
+    for stride in strides:
+        width = math.ceil(width / stride)
+    return width
+
+
+def batch_norm(channels: int) -> nn.BatchNorm2d:
+    """Build Keras' batch normalisation, whose momentum .99 is torch's .01."""
+    return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
+
+
+def dropout(rate: float) -> nn.Module:
+    """Build dropout, or nothing where the rate is 0."""
+    return nn.Dropout(rate) if rate else nn.Identity()
+
+
+def real_tokens(mask: TokenMask) -> Places:
+    """Return rows and positions of all real tokens, an index that gathers them out of [batch, token, ...].
+
+    Found once per pass: the host must wait for their number, as it would at every `[mask]`, forward and backward.
+    """
+    return mask.nonzero(as_tuple=True)
+
+
+def spread(values: Tensor, real: Places, mask: TokenMask) -> Tensor:
+    """Put what was gathered of real tokens back into its places; padding gets zeros."""
+    places = values.new_zeros(*mask.shape, *values.shape[1:])
+    places[real] = values
+    return places
+
 
 # SPEC 3.6. Their code is lost; of the thousands of stacks that have the published sizes, this is one.
 KERNELS, STRIDES, CHANNELS = (11, 7, 7, 7), (2, 2, 3, 1), (64, 128, 128, 128)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.heads.poolers.adapter import start_small
-from bertvision.heads.poolers.pooler import project_layers
+from bertvision.heads.poolers.layers import project_layers
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 TEMPERATURE = 0.1  # of the gates (Sung et al. 2022, Ladder Side-Tuning): they learn ten times as fast

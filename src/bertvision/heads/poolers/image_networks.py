@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bertvision.heads.poolers.adapter import MixedAdapter
-from bertvision.heads.poolers.config import Mix
-from bertvision.heads.poolers.convolutions import (
+from bertvision.heads.poolers.cnn import (
     AveragePool,
     Conv,
     Maps,
@@ -24,6 +23,7 @@ from bertvision.heads.poolers.convolutions import (
     shrunk,
     spread,
 )
+from bertvision.heads.poolers.config import Mix
 from bertvision.shapes import LayerStates, Segments, StackShape, TokenFeatures, TokenMask
 
 

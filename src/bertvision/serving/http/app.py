@@ -20,8 +20,7 @@ from bertvision.errors import DataError, SettingsError
 from bertvision.serving.classifier import Classifier
 from bertvision.serving.http import queue
 from bertvision.serving.http.config import ServeConfig
-from bertvision.serving.http.guard import AGAIN, CLOSE, ENDING, Connection, Guard, Shutdown
-from bertvision.serving.http.metrics import CONTENT_TYPE, Metrics
+from bertvision.serving.http.guard import AGAIN, CLOSE, CONTENT_TYPE, ENDING, Connection, Guard, Metrics, Shutdown
 from bertvision.serving.http.schema import (
     LONGEST_NAME,
     AnswerRequest,
@@ -37,9 +36,9 @@ from bertvision.serving.http.schema import (
     XrayRequest,
     describe_problems,
 )
-from bertvision.serving.predictor import Predictor
+from bertvision.serving.load import Predictor
+from bertvision.serving.model import list_texts, pair_up
 from bertvision.serving.reader import Asking, Reader, pair_questions
-from bertvision.serving.served import list_texts, pair_up
 from bertvision.serving.tagger import Tagger
 from bertvision.serving.xray import XrayQuestion, xray_answer
 from bertvision.version import VERSION

@@ -21,7 +21,7 @@ from bertvision.model_config import Calibration
 from bertvision.predictions.logits import Logits
 from bertvision.progress import SILENT, Progress
 from bertvision.records import RunRecord
-from bertvision.serving.served import Engine, WindowParts
+from bertvision.serving.model import Engine, WindowParts
 from bertvision.settings import Settings
 from bertvision.windows.window import Window
 
