@@ -30,7 +30,7 @@ def heads_page() -> str:
     rows = [
         f"| `{size.name}` | {size.origin} | {size.scores} | {size.trainable:,} | {size.total:,} | "
         f"{size.percent_of_encoder:.3f} | {size.about} |"
-        for size in list_heads(None, 25, 1024).heads
+        for size in list_heads().heads
     ]
     head = (
         "| head | from | scores | trained | total | % of BERT-large | what it reads |\n"

@@ -44,7 +44,7 @@ class TrainingResult:
     def scores(self) -> dict[str, dict[str, float]]:
         """Return the scores on dev by model, of the longest fine-tuning and the first seed.
 
-        The task's own are `Estimate`s: numbers with the interval and the number of examples that they are worth.
+        The task's own are estimates: numbers with the interval and the number of examples that they are worth.
         """
         return {record.model: record.scores | _estimates(record) for record in self._last()}
 

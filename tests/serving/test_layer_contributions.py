@@ -101,7 +101,7 @@ def test_the_sums_are_the_scores_of_the_predictions(model, squad_file, tmp_path)
     data = str(squad_file())
     arguments = ["predict", str(folder), "--data", data, "--out", str(tmp_path / "out"), "--quiet"]
     assert CliRunner().invoke(app, arguments).exit_code == 0
-    odds = json.loads((tmp_path / "out" / "null_odds.json").read_text())
+    odds = json.loads((tmp_path / "out" / "official" / "null_odds.json").read_text())
     assert layers_of_file(folder, data).total.difference == pytest.approx(-np.mean(list(odds.values())), abs=1e-4)
 
 
