@@ -52,7 +52,7 @@ for name, settings in json.loads(Path(sys.argv[1]).read_text()).items():
 
 
 def sources_of(config, prepared, parts):
-    packed = config.step == "packed"
+    packed = config.step_mode == "packed"
     return [StepSource(config, prepared.train, prepared.vocabulary, packed=packed, part=part) for part in parts]
 
 
