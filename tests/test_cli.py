@@ -181,7 +181,7 @@ def test_a_table_is_no_file_of_tagged_words(tmp_path, name):
 def test_a_run_can_be_printed_as_json_and_kept_quiet(config, tmp_path):
     shown = call("run", config, "--out", tmp_path / "out", "--json", "--quiet", "--set", "finetune.fractions=[1]")
     assert shown.exit_code == 0, shown.output
-    assert [row["row"] for row in json.loads(shown.stdout)] == ["encoder", "learned_pooling", "last_linear"]
+    assert [row["model"] for row in json.loads(shown.stdout)] == ["encoder", "learned_pooling", "last_linear"]
     assert shown.stderr == ""
 
 

@@ -52,13 +52,13 @@ def write_choices(folder: Path) -> list[str]:
 def write_sentences(folder: Path) -> list[str]:
     sentence = "hannah B-PER\ncoyle I-PER\nbuilt O\nthe O\nweir O\n\n"
     (folder / "words.conll").write_text(("-DOCSTART- O\n\n" + sentence * 3) * 3)
-    return [f"data.{part}={folder / 'words.conll'}" for part in ("train", "dev", "also.test")]
+    return [f"data.{part}={folder / 'words.conll'}" for part in ("train", "dev", "extra_dev_sets.test")]
 
 
 RECIPES = {
     "glue": (write_pairs, ("variant=rte-lr5e-05",), "accuracy"),
     "squad1": (write_questions, (), "f1"),
-    "squad2": (write_questions, ("data.held_out=0.4",), "tuned_f1"),
+    "squad2": (write_questions, ("data.held_out=0.4",), "best_f1"),
     "swag": (write_choices, (), "accuracy"),
     "ner": (write_sentences, (), "test_f1"),
     "ner_features": (

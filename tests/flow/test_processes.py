@@ -152,7 +152,7 @@ def test_commands_that_train_go_on_from_each_other_in_several_processes(saving_a
     )  # tunes the encoder first
     # With --multi_gpu Accelerate starts two processes; what they run on is the experiment's device, a CPU.
     launched = ("accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "-m", "bertvision", "run")
-    assert {record["row"] for record in call(*launched)} == {"encoder", "last_linear"}
+    assert {record["model"] for record in call(*launched)} == {"encoder", "last_linear"}
 
 
 @pytest.mark.parametrize("command", ["run", "pretrain"])

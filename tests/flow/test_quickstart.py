@@ -48,7 +48,7 @@ def test_the_quickstart_ends_with_an_answer_and_what_guessing_would_score(quicks
 
 
 def test_as_json_it_prints_records_alone(quickstart):
-    assert [each["row"] for each in json.loads(quickstart("--json"))] == ["encoder", "learned_pooling"]
+    assert [each["model"] for each in json.loads(quickstart("--json"))] == ["encoder", "learned_pooling"]
 
 
 def test_without_heads_it_still_names_what_to_do_next(quickstart):
