@@ -405,13 +405,13 @@ def test_of_two_predictions_into_one_folder_the_second_is_refused(experiment, mo
 
 
 def test_of_another_model_no_file_stays_in_a_folder_of_predictions(experiment, models, tmp_path):
-    for name in ("probabilities.json", "STS-B.tsv", "predictions.conll", "reader_predictions.json", "mine.txt"):
+    for name in ("nbest_predictions.json", "STS-B.tsv", "predictions.conll", "mine.txt"):
         (tmp_path / "out").mkdir(exist_ok=True)
         (tmp_path / "out" / name).write_text("old")
     predict_file(models[0], experiment.data.dev, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        *("predictions.json", "nbest_predictions.json", "null_odds.json", "best_spans.json", "logits.safetensors"),
-        *("sha256.json", "mine.txt"),
+        *("predictions.json", "probabilities.json", "null_odds.json", "best_spans.json", "logits.safetensors"),
+        *("official", "sha256.json", "mine.txt"),
     }
 
 

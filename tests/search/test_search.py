@@ -298,7 +298,7 @@ def test_trials_that_diverge_are_pruned_and_alone_are_an_error(settings, tmp_pat
 def test_a_grid_tries_every_value_once(settings, tmp_path):
     settings["search"] = {
         "sampler": "grid",
-        "group": 2,
+        "group_size": 2,
         "head": ["learned_pooling"],
         "lr": [1e-3, 1e-2],
         "weight_decay": [0.0],
