@@ -33,7 +33,7 @@ def test_the_gain_on_squad_is_that_of_the_comparison():
         each["best"]
         for path in (ROOT / "results" / "squad2" / "efficiency").rglob("differences.json")
         for each in read(path)
-        if (each["row"], each["against"]) == ("heads:adapter_386_shared_skip", "heads:last_adapter")
+        if (each["model"], each["against"]) == ("heads:adapter_386_shared_skip", "heads:last_adapter")
         and each["fraction"] == 1
     )
     expected = f"{best['difference']:+.2f} F1 (95% interval {best['low']:+.2f} to {best['high']:+.2f})"

@@ -521,7 +521,7 @@ def unfinished_targets(folder: Path) -> list[Target]:
     tokens = [
         f"{part}/{name}" for part in ("train", "held_out") for name in ("ids.bin", "sentences.bin", "sha256.json")
     ]
-    (folder / "rows.jsonl").write_text("".join(json.dumps({"text": word}) + "\n" for word in WORDS))
+    (folder / "rows.jsonl").write_text("".join(json.dumps({"sentence": word}) + "\n" for word in WORDS))
     predict_shards(folder / "model", [str(folder / "rows.jsonl")], folder / "out", {"device": "cpu"})
 
     def read_search(place: Path) -> None:

@@ -43,7 +43,7 @@ from studies.verdicts import QUANTILES
 
 REFERENCE, AGAIN = "mlm_nsp", "mlm_nsp, seed 2"
 OURS = "ours"  # the largest, by configs/pretrain/books.yaml
-SHARES = ("mask", "same", "random")
+SHARES = ("mask", "unchanged", "random")
 HALF, TWICE, ONE_HEAD = "half the layers", "twice the layers", "one head"
 # What each encoder differs in from the reference: masked words and next sentences, 80/10/10, of the size asked for.
 MODELS: dict[str, Settings] = {
@@ -278,7 +278,7 @@ class Study:
             "data": {"train": text, "held_out": held_out, "folder": str(given.work / CORPUS)},
             "vocabulary": {"size": 16_000},
             "size": dict(zip(("layers", "hidden", "heads"), size_of(model, given.size), strict=True)),
-            "stages": [{"length": 128, "steps": given.steps, "tokens": 16_384}],
+            "stages": [{"length": 128, "steps": given.steps, "batch_tokens": 16_384}],
             "lr": 5e-4,  # ELECTRA-small's, of 12 x 256 and as many rows in a step
             "optim": {"warmup": 0.06},
             "evaluate_every": max(1, given.steps // 10),
