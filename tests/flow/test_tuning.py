@@ -265,7 +265,6 @@ def test_all_variants_of_a_file_are_run_side_by_side_and_reported_together(setti
         "heads",
     }
     text = (out / "report.md").read_text()
-    assert "Costs: modules inserted into the encoder" in text
     assert "heads:learned" in text
     records = [each for each in read_records(out) if each.model == "encoder"]
     assert {each.experiment for each in records} == {"several"}
