@@ -12,7 +12,9 @@ def test_nothing_on_a_page_is_wider_than_a_phone_and_the_score_stands_beside_its
     records = make_task_records("sst2", {"accuracy": 80.0}, intervals={"accuracy": (75.0, 85.0)}, position=1)
     record, long = records[1], "Unbreakable" * 40
     shown = Mistake(split="dev", id=long, texts={"text": long}, gold=long, predicted="no", probability=0.9)
-    own = {key: getattr(record, key) for key in ("experiment", "variant", "task", "model", "position", "fraction", "seed")}
+    own = {
+        key: getattr(record, key) for key in ("experiment", "variant", "task", "model", "position", "fraction", "seed")
+    }
     mistakes = MistakesRecord(
         **own, examples=9, wrong=1, errors=[shown], checked={"dev": 9}, suspects={"dev": 1}, mislabelled=[shown]
     )

@@ -232,9 +232,7 @@ def test_calibrate_writes_beside_a_checkpoint_what_load_and_predict_use(make_che
     fitted = json.loads(shown.stdout)["calibration"]
     assert bertvision.load(folder, device="cpu").served.calibration.model_dump() == fitted
     predicted = predict_file(folder, str(data)).predictions
-    assert [each.text == "" for each in predicted] == [
-        each.null_odds > fitted["threshold"] for each in predicted
-    ]
+    assert [each.text == "" for each in predicted] == [each.null_odds > fitted["threshold"] for each in predicted]
 
 
 @pytest.mark.parametrize(
